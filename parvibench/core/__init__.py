@@ -1,0 +1,1 @@
+"""The contracts everything else leans on; imports nothing else of the package."""

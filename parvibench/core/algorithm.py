@@ -1,0 +1,131 @@
+"""The one adapter every algorithm sits behind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from .errors import SettingsError
+from .streams import Streams
+from .task import Problem
+
+Kind = Literal["particles", "chains", "generator", "anchor"]
+
+
+class AlgorithmSettings(BaseModel):
+    """Base of all settings: frozen, unknown keys refused; every field says unit, meaning and source."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SteppedSettings(AlgorithmSettings):
+    """Settings of every algorithm with a step size to tune."""
+
+    step_size: float = Field(0.1, gt=0, description="eta: x + eta * score + sqrt(2 eta) * noise")
+
+
+S = TypeVar("S", bound=AlgorithmSettings)
+T = TypeVar("T")
+
+
+class Algorithm(ABC, Generic[S, T]):
+    """A sampler as three pure functions of a state (a NamedTuple of tensors and ints).
+
+    The state holds all that the next step needs, optimiser moments included; its first field is
+    ``x`` of shape (R, N, D) unless ``kind`` is ``generator``. Randomness comes from ``streams`` at
+    the address the harness has set; nothing else is remembered between calls. Replicates must not
+    see one another: bandwidths, clipping and norms are per replicate.
+
+    Attributes:
+        name: canonical name.
+        version: raised on any change of results.
+        kind: ``particles`` (the N points), ``chains`` (N parallel chains whose positions the harness
+            records and thins), ``generator`` (any number of fresh draws).
+        needs: capabilities the task must offer: ``score``, ``hvp``, ``full-batch``, ...
+        settings_type: pydantic model of the settings.
+        differentiates: True when ``step`` uses autograd (otherwise it runs in inference mode).
+        n_particles: a fixed N, or None to take the suite's (SRLD is one chain by definition).
+        resumable: False when the state cannot be written down.
+        citation: author (year), arXiv id.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    kind: ClassVar[Kind]
+    needs: ClassVar[frozenset[str]] = frozenset({"score"})
+    settings_type: ClassVar[type[AlgorithmSettings]]
+    differentiates: ClassVar[bool] = False
+    n_particles: ClassVar[int | None] = None
+    resumable: ClassVar[bool] = True
+    citation: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+
+    @abstractmethod
+    def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> T:
+        """First state.
+
+        Args:
+            problem: the metered problem.
+            settings: validated settings.
+            streams: positioned at step 0.
+            horizon: number of iterations the budget is expected to allow, for schedules.
+        """
+
+    @abstractmethod
+    def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T:
+        """Next state; must not change the tensors of ``state`` that a caller may still hold."""
+
+    @abstractmethod
+    def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
+        """Samples to judge, (R, n, D); for chains the current positions (R, N, D)."""
+
+    @classmethod
+    def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
+        """Validate settings.
+
+        Raises:
+            SettingsError: naming each wrong key, what was given and what would be right.
+        """
+        try:
+            return cls.settings_type.model_validate(values or {})
+        except ValidationError as error:
+            lines = [describe_validation(cls.name, e, cls.settings_type) for e in error.errors()]
+            raise SettingsError("\n".join(lines)) from None
+
+    def effective_step(self, settings: S) -> float | None:
+        """The factor that really multiplies the velocity, in the units of x^2; None without one."""
+        return getattr(settings, "step_size", None)
+
+
+def describe_validation(owner: str, error: Any, model: type[BaseModel]) -> str:
+    """One line for one pydantic error: path, message, given value, and the known keys if unknown."""
+    path = ".".join(str(p) for p in error["loc"])
+    text = f"{owner}.{path}: {error['msg'].lower()}"
+    if error["type"] == "extra_forbidden":
+        return f"{owner}.{path}: no such setting. Known: {', '.join(model.model_fields)}."
+    return f"{text} (given {error['input']!r})"
+
+
+class ParticleState(NamedTuple):
+    """The plainest state: points and nothing else."""
+
+    x: Tensor  # (R, N, D)
+
+    @classmethod
+    def start(cls, problem: Problem) -> Self:
+        """At the problem's initial points."""
+        return cls(problem.init())
+
+
+def finite_replicates(state: Any) -> Tensor:
+    """Which replicates of a state are finite in every floating tensor: (R,) bool."""
+    verdicts = [
+        torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t)
+        for t in state
+        if isinstance(t, Tensor) and t.is_floating_point() and t.dim() > 0
+    ]
+    return torch.stack(verdicts).all(0)

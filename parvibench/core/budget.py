@@ -1,0 +1,102 @@
+"""Budgets and the meter that enforces them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .errors import BudgetExhausted
+
+MAX_CHECKPOINTS = 7
+
+
+class Budget(BaseModel):
+    """What one replicate may spend; the first limit reached wins.
+
+    ``score_evaluations`` counts rows: scoring N particles once costs N, a mini-batch of B out
+    of n data rows costs B/n of that. ``scores_per_particle`` states the same limit in score
+    calls per particle at the task's own batch size; a cell resolves it before it runs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    iterations: int | None = Field(None, gt=0, description="outer iterations")
+    score_evaluations: float | None = Field(None, gt=0, description="rows scored, per replicate")
+    scores_per_particle: float | None = Field(
+        None, gt=0, description="score calls per particle at the task's batch size"
+    )
+    seconds: float | None = Field(None, gt=0, description="steady compute time of one chunk, s")
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> Self:
+        if all(
+            v is None
+            for v in (self.iterations, self.score_evaluations, self.scores_per_particle, self.seconds)
+        ):
+            raise ValueError(
+                "give at least one of iterations, score_evaluations, scores_per_particle, seconds"
+            )
+        return self
+
+    def resolve(self, particles: int, batch_share: float) -> Budget:
+        """Turn ``scores_per_particle`` into ``score_evaluations``.
+
+        Args:
+            particles: N of the cell.
+            batch_share: B/n, the cost of one mini-batch score; 1 without data.
+        """
+        if self.scores_per_particle is None:
+            return self
+        rows = self.scores_per_particle * particles * batch_share
+        limit = rows if self.score_evaluations is None else min(rows, self.score_evaluations)
+        return Budget(iterations=self.iterations, score_evaluations=limit, seconds=self.seconds)
+
+
+@dataclass
+class Meter:
+    """Counts what one replicate of a problem spends (all replicates of a batch spend alike).
+
+    Attributes:
+        limit: score evaluations allowed, or None.
+        scores: rows scored, in full-data units.
+        hessian_vector_products: rows of scores that were differentiated.
+        log_densities: rows whose log density was taken.
+    """
+
+    limit: float | None = None
+    scores: float = 0.0
+    hessian_vector_products: float = 0.0
+    log_densities: float = 0.0
+
+    @property
+    def charged(self) -> float:
+        """Score evaluations charged to the budget.
+
+        A Hessian-vector product costs as much as a score. A log density comes free with a score
+        (they share the forward pass); those beyond the number of scores cost one each, so that
+        finite differences of log densities are no way round the meter.
+        """
+        return self.scores + self.hessian_vector_products + max(0.0, self.log_densities - self.scores)
+
+    def charge(self, scores: float = 0.0, hvps: float = 0.0, log_densities: float = 0.0) -> None:
+        """Book a call before it is made.
+
+        Raises:
+            BudgetExhausted: the call would overrun the limit; nothing is booked.
+        """
+        after = Meter(
+            self.limit,
+            self.scores + scores,
+            self.hessian_vector_products + hvps,
+            self.log_densities + log_densities,
+        )
+        # Mini-batch shares do not add up exactly in binary: allow a rounding error.
+        if self.limit is not None and after.charged > self.limit * (1 + 1e-9):
+            raise BudgetExhausted(
+                f"{after.charged:g} score evaluations would overrun the budget of {self.limit:g}"
+            )
+        self.scores = after.scores
+        self.hessian_vector_products = after.hessian_vector_products
+        self.log_densities = after.log_densities

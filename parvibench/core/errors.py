@@ -1,0 +1,74 @@
+"""Every error a user can meet.
+
+::
+
+    ParVIBenchError
+    ├── InputError (ValueError)      wrong usage or input; the command line exits 2
+    │   ├── UnknownNameError         no such task, algorithm, metric or suite
+    │   ├── SettingsError            a setting out of range or unknown
+    │   ├── SuiteError               a suite file, with file, line and key path
+    │   ├── ShapeError               an array of the wrong shape or with NaN
+    │   └── StoreError               a store that cannot be used now
+    ├── DataMissingError             a data set that is not here and cannot be fetched
+    ├── UnsupportedError             the task lacks what the algorithm needs
+    └── BudgetExhausted              the meter stopped the algorithm before an overrun
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ParVIBenchError(Exception):
+    """Root of all errors raised on purpose."""
+
+
+class InputError(ParVIBenchError, ValueError):
+    """Wrong usage or input: says what is wrong, where, and what would be right."""
+
+
+class UnknownNameError(InputError):
+    """A name that no registry holds; the message suggests near ones.
+
+    Args:
+        kind: what the name should be, e.g. ``"task"``.
+        name: what was given.
+        known: the names that exist.
+        hint: where more names could come from.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        self.kind, self.name, self.known = kind, name, sorted(known)
+        near = difflib.get_close_matches(name, self.known, n=2, cutoff=0.5)
+        guess = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+        text = f"no {kind} named {name!r}{guess}\nKnown: {', '.join(self.known) or 'none'}."
+        super().__init__(f"{text}\n{hint}" if hint else text)
+
+
+class SettingsError(InputError):
+    """A setting that is unknown, of the wrong type or out of range."""
+
+
+class SuiteError(InputError):
+    """A suite file that cannot be read; every problem with its line and key path."""
+
+
+class ShapeError(InputError):
+    """An array of the wrong shape, too few rows, or with non-finite entries."""
+
+
+class StoreError(InputError):
+    """A result store that is locked, damaged or not writable."""
+
+
+class DataMissingError(ParVIBenchError):
+    """A data set that is neither on disk nor reachable; the message holds the command that fetches it."""
+
+
+class UnsupportedError(ParVIBenchError):
+    """The task does not offer what the algorithm needs (or the other way round)."""
+
+
+class BudgetExhausted(ParVIBenchError):
+    """Raised by the meter before the call that would overrun the budget."""

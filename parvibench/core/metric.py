@@ -1,0 +1,105 @@
+"""What a metric is: a function of samples and their context, one value per replicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from .reference import Reference
+from .target import Target
+from .task import PredictiveData, Task
+
+Need = Literal["reference", "target", "path", "predictive", "modes", "moments", "cost"]
+
+
+class NotApplicable(Exception):
+    """A metric that does not apply here; the reason is recorded in its place."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a checkpoint has cost so far, per replicate.
+
+    Attributes:
+        iterations: outer iterations.
+        score_evaluations: as charged by the meter.
+        seconds: steady compute time of the chunk divided by its width.
+    """
+
+    iterations: int
+    score_evaluations: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Context:
+    """All a metric may look at besides the samples.
+
+    Attributes:
+        task: the task.
+        reference: certified draws, or None.
+        target: the density, unmetered, bound to the replicates' data (full batch), or None.
+        predictive: test data of each replicate, or None.
+        path: recorded chain positions, (R, T, N, D) after the first half was dropped, or None.
+        cost: what was spent, or None for samples from outside.
+        excluded_rows: (R, n) rows of the reference that are themselves the samples (anchor ``exact``
+            where the reference is a file): each replicate is scored against the other rows.
+    """
+
+    task: Task
+    reference: Reference | None = None
+    target: Target | None = None
+    predictive: PredictiveData | None = None
+    path: Tensor | None = None
+    cost: Cost | None = None
+    excluded_rows: Tensor | None = field(default=None, repr=False)
+
+    def reference_rows(self, replicate: int) -> Tensor:
+        """The reference rows replicate number ``replicate`` of the batch is judged against, (m, D).
+
+        Raises:
+            NotApplicable: the task has no reference.
+        """
+        if self.reference is None:
+            raise NotApplicable("the task has no reference samples")
+        if self.excluded_rows is None:
+            return self.reference.draws
+        keep = torch.ones(len(self.reference.draws), dtype=torch.bool)
+        keep[self.excluded_rows[replicate]] = False
+        return self.reference.draws[keep]
+
+
+class MetricFunction(Protocol):
+    """(R, n, D) float64 samples -> (R,) values; raises NotApplicable with the reason."""
+
+    def __call__(self, samples: Tensor, context: Context) -> Tensor:
+        """One value per replicate."""
+        ...
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric's registry row together with its function.
+
+    Attributes:
+        name: canonical name.
+        compute: the function.
+        direction: ``lower`` or ``higher`` is better, or ``neutral``.
+        unit: of the value.
+        need: what the context must hold.
+        when: ``every`` checkpoint, or the ``last`` one for costly metrics.
+        floor_ratio: True where the floor's median is positive by construction.
+    """
+
+    name: str
+    compute: MetricFunction | Callable[[Tensor, Context], Tensor]
+    direction: Literal["lower", "higher", "neutral"]
+    unit: str
+    need: Need
+    when: Literal["every", "last"] = "every"
+    floor_ratio: bool = False
+    summary: str = ""

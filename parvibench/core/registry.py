@@ -1,0 +1,247 @@
+"""Which tasks, algorithms and metrics exist, without importing any of them.
+
+A row holds what ``list`` shows, so that listing imports neither torch nor MLflow; a test holds the rows
+equal to the classes. Outsiders register under the entry-point groups ``parvibench.tasks`` and
+``parvibench.algorithms``; duplicates are refused, naming both owners.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from .algorithm import Algorithm
+    from .metric import Metric
+    from .task import Task
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task's row: ``target`` is ``module:attribute`` of a Task."""
+
+    name: str
+    target: str
+    dim: int | None = None
+    summary: str = ""
+    tags: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AlgorithmRow:
+    """An algorithm's row: ``target`` is ``module:attribute`` of an Algorithm class."""
+
+    name: str
+    target: str
+    kind: str = ""
+    summary: str = ""
+    needs: tuple[str, ...] = ()
+    citation: str = ""
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A metric's row: ``target`` is ``module:attribute`` of its function."""
+
+    name: str
+    target: str
+    direction: str
+    unit: str
+    need: str
+    when: str
+    floor_ratio: bool
+    summary: str
+
+
+def _task(name: str, module: str, dim: int, summary: str, tags: str, data: str = "") -> TaskRow:
+    return TaskRow(name, f"parvibench.tasks.{module}", dim, summary, tuple(tags.split()), tuple(data.split()))
+
+
+def _algorithm(name: str, target: str, kind: str, summary: str, needs: str, citation: str) -> AlgorithmRow:
+    return AlgorithmRow(name, f"parvibench.baselines.{target}", kind, summary, tuple(needs.split()), citation)
+
+
+def _metric(
+    name: str, target: str, direction: str, unit: str, need: str, when: str, ratio: bool, summary: str
+) -> MetricRow:
+    return MetricRow(name, f"parvibench.metrics.{target}", direction, unit, need, when, ratio, summary)
+
+
+_TASKS = (
+    _task("gmm5-2d", "mixtures:GMM5_2D", 2, "five Gaussians of sd 0.1 to 0.5; start beside the narrowest", "2d multimodal exact sifg"),
+    _task("multimodal", "mixtures:MULTIMODAL", 2, "two unit Gaussians four apart", "2d multimodal exact ksivi"),
+    _task("x-shaped", "mixtures:X_SHAPED", 2, "two crossed, strongly correlated Gaussians", "2d correlated exact ksivi"),
+    _task("banana", "banana:BANANA", 2, "a correlated Gaussian bent along a parabola", "2d curved exact ksivi"),
+    _task("correlated-2d", "correlated:CORRELATED_2D", 2, "a bimodal ridge along a parabola", "2d curved multimodal exact srld"),
+    _task("blr-breast-cancer", "logistic:BREAST_CANCER", 31, "Bayesian logistic regression, 569 rows", "classification log-concave bundled"),
+    _task("bnn-diabetes-sklearn", "bnn:DIABETES_SKLEARN", 603, "Bayesian network, 442 rows, 10 features", "regression network bundled"),
+    _task("bnn-boston", "bnn:BOSTON", 753, "Bayesian network, 506 rows, 13 features", "regression network uci", "bostonHousing"),
+    _task("bnn-concrete", "bnn:CONCRETE", 503, "Bayesian network, 1030 rows, 8 features", "regression network uci", "concrete"),
+    _task("bnn-energy", "bnn:ENERGY", 503, "Bayesian network, 768 rows, 8 features", "regression network uci", "energy"),
+    _task("bnn-kin8nm", "bnn:KIN8NM", 503, "Bayesian network, 8192 rows, 8 features", "regression network uci", "kin8nm"),
+    _task("bnn-naval", "bnn:NAVAL", 903, "Bayesian network, 11934 rows, 16 features", "regression network uci", "naval-propulsion-plant"),
+    _task("bnn-power", "bnn:POWER", 303, "Bayesian network, 9568 rows, 4 features", "regression network uci", "power-plant"),
+    _task("bnn-protein", "bnn:PROTEIN", 553, "Bayesian network, 45730 rows, 9 features", "regression network uci", "protein-tertiary-structure"),
+    _task("bnn-wine-red", "bnn:WINE_RED", 653, "Bayesian network, 1599 rows, 11 features", "regression network uci", "wine-quality-red"),
+    _task("bnn-wine-white", "bnn:WINE_WHITE", 653, "Bayesian network, 4898 rows, 11 features", "regression network uci", "wine-quality-white"),
+    _task("bnn-yacht", "bnn:YACHT", 403, "Bayesian network, 308 rows, 6 features", "regression network uci", "yacht"),
+)  # fmt: skip
+
+_ALGORITHMS = (
+    _algorithm("svgd", "svgd:SVGD", "particles", "Stein variational gradient descent", "score", "Liu & Wang (2016), arXiv:1608.04471"),
+    _algorithm("sgld", "sgld:SGLD", "chains", "stochastic gradient Langevin dynamics", "score", "Welling & Teh (2011)"),
+    _algorithm("ula", "ula:ULA", "chains", "unadjusted Langevin algorithm on exact scores", "full-batch score", "Roberts & Tweedie (1996)"),
+    _algorithm("mala", "mala:MALA", "chains", "Metropolis-adjusted Langevin algorithm", "full-batch score", "Roberts & Tweedie (1996)"),
+    _algorithm("sifg", "sifg:SIFG", "particles", "semi-implicit functional gradient flow", "score", "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"),
+    _algorithm("ksivi", "ksivi:KSIVI", "generator", "kernel semi-implicit variational inference", "hvp score", "Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997"),
+    _algorithm("srld", "srld:SRLD", "chains", "Stein self-repulsive Langevin dynamics", "score", "Ye, Ren & Liu (2020), arXiv:2002.09070"),
+    _algorithm("lapd", "lapd:LAPD", "chains", "Langevin algorithm with prior diffusion", "full-batch score", "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183"),
+    _algorithm("exact", "anchors:Exact", "anchor", "fresh exact draws: the best a sampler can do", "exact", ""),
+    _algorithm("initial", "anchors:Initial", "anchor", "the initial distribution: what doing nothing achieves", "", ""),
+)  # fmt: skip
+
+_METRICS = (
+    _metric("sliced_w2", "transport:sliced_w2", "lower", "x", "reference", "every", True, "sliced 2-Wasserstein distance, 500 projections"),
+    _metric("w2", "transport:w2", "lower", "x", "reference", "last", True, "exact 2-Wasserstein distance"),
+    _metric("mmd2", "mmd:mmd2", "lower", "1", "reference", "every", True, "squared MMD, V-statistic, RBF at the reference's median distance"),
+    _metric("ksd", "stein:ksd", "lower", "1", "target", "every", False, "kernel Stein discrepancy, V-statistic, IMQ kernel"),
+    _metric("mean_error", "moments:mean_error", "lower", "sd", "moments", "every", False, "root mean square error of the means, in reference sd"),
+    _metric("sd_error", "moments:sd_error", "lower", "1", "moments", "every", False, "root mean square relative error of the standard deviations"),
+    _metric("modes_found", "modes:modes_found", "higher", "count", "modes", "every", False, "modes holding at least 2% of the samples"),
+    _metric("ess_bulk", "chains:ess_bulk", "higher", "draws", "path", "last", False, "bulk effective sample size, worst coordinate"),
+    _metric("rhat", "chains:rhat", "lower", "1", "path", "last", False, "rank-normalised split R-hat, worst coordinate"),
+    _metric("rmse", "predictive:rmse", "lower", "y", "predictive", "every", False, "root mean square error of the predictive mean"),
+    _metric("nll", "predictive:nll", "lower", "nats", "predictive", "every", False, "negative log likelihood of the predictive mixture per test row"),
+    _metric("seconds", "cost:seconds", "lower", "s", "cost", "every", False, "steady compute time per replicate"),
+    _metric("score_evaluations", "cost:score_evaluations", "lower", "rows", "cost", "every", False, "score evaluations charged per replicate"),
+)  # fmt: skip
+
+
+@cache
+def tasks() -> Mapping[str, TaskRow]:
+    """All tasks by name, built-in ones first."""
+    rows = {row.name: row for row in _TASKS}
+    _add_entry_points("parvibench.tasks", rows, lambda name, target: TaskRow(name, target))
+    return rows
+
+
+@cache
+def algorithms() -> Mapping[str, AlgorithmRow]:
+    """All algorithms by name, built-in ones first."""
+    rows = {row.name: row for row in _ALGORITHMS}
+    _add_entry_points("parvibench.algorithms", rows, lambda name, target: AlgorithmRow(name, target))
+    return rows
+
+
+@cache
+def metrics() -> Mapping[str, MetricRow]:
+    """All metrics by name."""
+    return {row.name: row for row in _METRICS}
+
+
+def load_task(name: str) -> Task:
+    """The task of that name.
+
+    Raises:
+        UnknownNameError: with near names.
+    """
+    rows = tasks()
+    if name not in rows:
+        raise UnknownNameError(
+            "task", name, rows, "A task from another package must be installed and listed under the "
+            "entry-point group 'parvibench.tasks'.",
+        )  # fmt: skip
+    return _resolve(rows[name].target)
+
+
+def load_algorithm(name: str) -> Algorithm:
+    """The algorithm of that name, or of ``module:attribute`` / ``file.py:attribute``.
+
+    Raises:
+        UnknownNameError: with near names.
+        InputError: the attribute is no algorithm.
+    """
+    from .algorithm import Algorithm
+
+    rows = algorithms()
+    if name not in rows and ":" not in name:
+        raise UnknownNameError(
+            "algorithm", name, rows, "An algorithm from another package must be installed and listed under "
+            "the entry-point group 'parvibench.algorithms', or be named as 'module:Class'.",
+        )  # fmt: skip
+    found = _resolve(rows[name].target if name in rows else name)
+    algorithm = found() if isinstance(found, type) else found
+    if not isinstance(algorithm, Algorithm):
+        raise InputError(f"{name} is a {type(algorithm).__name__}, not a parvibench Algorithm")
+    return algorithm
+
+
+@cache
+def load_metric(name: str) -> Metric:
+    """The metric of that name.
+
+    Raises:
+        UnknownNameError: with near names.
+    """
+    from .metric import Metric
+
+    rows = metrics()
+    if name not in rows:
+        raise UnknownNameError("metric", name, rows)
+    row: Any = rows[name]
+    return Metric(
+        row.name,
+        _resolve(row.target),
+        row.direction,
+        row.unit,
+        row.need,
+        row.when,
+        row.floor_ratio,
+        row.summary,
+    )
+
+
+def _resolve(target: str) -> Any:
+    """Import ``module:attribute`` or ``path/to/file.py:attribute``."""
+    place, _, attribute = target.rpartition(":")
+    try:
+        module = _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        return getattr(module, attribute)
+    except (ImportError, FileNotFoundError, AttributeError) as error:
+        raise InputError(f"cannot load {target!r}: {error}") from error
+
+
+def _load_file(path: Path) -> Any:
+    """Import a file plug-in under a name of its own (a second import gives the same module)."""
+    name = "parvibench_plugin_" + path.resolve().as_posix().replace("/", "_").removesuffix(".py")
+    if name in sys.modules:
+        return sys.modules[name]
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _add_entry_points(group: str, rows: dict[str, Any], make: Any) -> None:
+    owners = dict.fromkeys(rows, "parvibench")
+    for point in entry_points(group=group):
+        owner = point.dist.name if point.dist else "an unknown package"
+        if point.name in rows:
+            raise InputError(f"{group}: {point.name!r} is defined by both {owners[point.name]} and {owner}")
+        owners[point.name] = owner
+        rows[point.name] = make(point.name, point.value)

@@ -1,0 +1,310 @@
+"""Tasks, and the problem an algorithm sees of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor
+
+from .budget import Meter
+from .errors import ShapeError, UnsupportedError
+from .reference import Reference, load_reference
+from .streams import Streams, derive_seed
+from .target import Target
+
+#: Replicates from this id on serve tuning only: own streams, own data splits, disjoint from all others.
+TUNING_REPLICATES = 1_000_000
+
+DENSITY_METRICS = (
+    "sliced_w2", "w2", "mmd2", "ksd", "mean_error", "sd_error", "ess_bulk", "rhat",
+    "seconds", "score_evaluations",
+)  # fmt: skip
+PREDICTIVE_METRICS = ("rmse", "nll", "ess_bulk", "rhat", "seconds", "score_evaluations")
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Known modes of a target.
+
+    Attributes:
+        means: (K, D) centres.
+        sds: (K,) spread of each mode, in units of x.
+        weights: (K,) probability of each mode.
+    """
+
+    means: Tensor
+    sds: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a target exactly; tests hold exact draws to it.
+
+    Attributes:
+        mean: (D,) mean, or None.
+        sd: (D,) standard deviation, or None.
+        modes: known modes, or None.
+    """
+
+    mean: Tensor | None = None
+    sd: Tensor | None = None
+    modes: Modes | None = None
+
+
+class PredictiveData(Protocol):
+    """Held-out data of a batch of replicates and the model's predictions on them."""
+
+    @property
+    def y(self) -> Tensor:
+        """Held-out responses in original units, (R, T)."""
+        ...
+
+    def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Predictive components of every sample, in original units.
+
+        Args:
+            samples: (R, n, D).
+
+        Returns:
+            Means (R, n, T) and noise standard deviations (R, n).
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """A benchmark target: density, start, protocol, reference and the metrics that apply.
+
+    Attributes:
+        name: canonical name; a variant is a task of its own name.
+        summary: one line.
+        dim: D.
+        tags: for selection and grouping, e.g. ``multimodal``, ``2d``, ``regression``.
+        citation: where the target is from.
+        version: raised on any change of density, data, start or reference.
+        provides: capabilities that algorithms may need.
+        metrics: names of the metrics that apply.
+        primary: the metric that ranks.
+        particles: the protocol's N.
+        batch_size: mini-batch size B for tasks with data, or None for full-data scores.
+        rows: number of training rows n, or None without data.
+        data: names of the data sets needed from disk.
+        facts: exact facts.
+    """
+
+    name: str
+    summary: str
+    dim: int
+    tags: frozenset[str]
+    citation: str
+    version: int = 1
+    provides: frozenset[str] = frozenset({"score", "hvp", "full-batch"})
+    metrics: tuple[str, ...] = DENSITY_METRICS
+    primary: str = "sliced_w2"
+    particles: int = 100
+    batch_size: int | None = None
+    rows: int | None = None
+    data: tuple[str, ...] = ()
+    facts: Facts = field(default_factory=Facts)
+
+    @abstractmethod
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
+        """The density, bound to each replicate's training data where there is any."""
+
+    @abstractmethod
+    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+        """Initial points, (R, n, D): one generator per replicate."""
+
+    def exact(self, n: int, generator: Generator) -> Tensor:
+        """Independent exact draws, (n, D) float64.
+
+        Raises:
+            UnsupportedError: the task has no exact sampler.
+        """
+        raise UnsupportedError(f"{self.name} has no exact sampler")
+
+    def predictive(
+        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
+    ) -> PredictiveData | None:
+        """Held-out data of the replicates, or None."""
+        return None
+
+    def reference(self) -> Reference | None:
+        """The shipped reference, or None."""
+        return load_reference(self.name)
+
+    def batch_share(self, full_batch: bool = False) -> float:
+        """B/n: what one score call per particle costs in score evaluations."""
+        if full_batch or self.batch_size is None or self.rows is None:
+            return 1.0
+        return min(1.0, self.batch_size / self.rows)
+
+    def problem(
+        self,
+        replicates: int | Sequence[int],
+        seed: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        *,
+        particles: int | None = None,
+        limit: float | None = None,
+        full_batch: bool = False,
+    ) -> Problem:
+        """What an algorithm sees of this task.
+
+        Args:
+            replicates: their ids, or how many (ids 0, 1, ...).
+            seed: root seed; initial points and batches depend on it and on the task's name only.
+            device: where the tensors live.
+            dtype: of the states.
+            particles: N; default the protocol's.
+            limit: budget in score evaluations per replicate.
+            full_batch: exact scores instead of the protocol's mini-batches.
+        """
+        ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
+        target = self.target(ids, device, dtype)
+        return Problem(
+            target,
+            Streams(derive_seed(seed, self.name), ids, device, dtype),
+            start=self.initial,
+            particles=particles or self.particles,
+            batch_size=None if full_batch else self.batch_size,
+            limit=limit,
+        )
+
+
+class Problem:
+    """The metered view of a task: density, score, start; nothing of references or test data.
+
+    Every call is booked per replicate before it is made (N rows scored once cost N; a mini-batch of B out
+    of n data rows costs B/n of that). Differentiating ``log_density`` books a score, differentiating
+    ``score`` a Hessian-vector product.
+
+    Args:
+        target: the density.
+        streams: randomness of these replicates; its step selects the mini-batch.
+        start: the task's initial distribution.
+        particles: N.
+        batch_size: B, or None for exact scores.
+        limit: budget in score evaluations per replicate, or None.
+
+    Attributes:
+        dim: D.
+        particles: N of the protocol.
+        meter: the counts.
+        prior_precision: m of a prior N(0, I/m) that the target declares, or None.
+        streams: randomness of these replicates; the harness positions it at the current step.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        streams: Streams,
+        *,
+        start: Callable[[Target, int, Sequence[Generator]], Tensor],
+        particles: int,
+        batch_size: int | None = None,
+        limit: float | None = None,
+    ) -> None:
+        self.streams = streams
+        self._target, self._start = target, start
+        self._batch_size = batch_size if target.rows is not None and batch_size else None
+        if self._batch_size is not None and target.rows is not None and self._batch_size >= target.rows:
+            self._batch_size = None
+        self._epoch: tuple[int, Tensor] | None = None
+        self.dim = target.dim
+        self.particles = particles
+        self.prior_precision = target.prior_precision
+        self.meter = Meter(limit)
+
+    @property
+    def replicates(self) -> int:
+        """R."""
+        return len(self.streams.replicates)
+
+    @property
+    def device(self) -> torch.device:
+        """Where states live."""
+        return self.streams.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating type of states."""
+        return self.streams.dtype
+
+    @property
+    def share(self) -> float:
+        """B/n: cost of scoring one row."""
+        return 1.0 if self._batch_size is None else self._batch_size / (self._target.rows or 1)
+
+    def init(self, n: int | None = None) -> Tensor:
+        """Initial points (R, N, D); the same for every algorithm with the same seed and N.
+
+        N and n agree on their common rows only if equal; N is the protocol's unless given.
+        """
+        x = self._start(self._target, n or self.particles, self.streams.generators("init"))
+        return x.to(self.device, self.dtype)
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """Unnormalised log density on all data: (R, N, D) -> (R, N)."""
+        self._check(x)
+        self.meter.charge(log_densities=x.shape[1])
+        value = self._target.log_density(x)
+        if value.requires_grad:
+            _on_backward(value, lambda: self.meter.charge(scores=x.shape[1]))
+        return value
+
+    def score(self, x: Tensor) -> Tensor:
+        """Gradient of the log density, mini-batched by the protocol: (R, N, D) -> (R, N, D)."""
+        self._check(x)
+        rows = x.shape[1] * self.share
+        self.meter.charge(scores=rows)
+        value = self._target.score(x, self._batch())
+        if value.requires_grad:
+            _on_backward(value, lambda: self.meter.charge(hvps=rows))
+        return value
+
+    def log_density_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Both on all data at the price of one score: ((R, N), (R, N, D))."""
+        self._check(x)
+        self.meter.charge(scores=x.shape[1], log_densities=x.shape[1])
+        return self._target.log_density_and_score(x)
+
+    def score_f(self, x: Tensor, precision: float) -> Tensor:
+        """Score of the density without a Gaussian factor exp(-(m/2)||x||^2), m = ``precision``."""
+        return self.score(x) + precision * x
+
+    def _batch(self) -> Tensor | None:
+        """Row indices (R, B) of the current step: each epoch is a fresh shuffle, its remainder dropped."""
+        if self._batch_size is None:
+            return None
+        rows = self._target.rows or 0
+        epoch, place = divmod(self.streams.step, rows // self._batch_size)
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = (epoch, self.streams.permutation("batch", rows, epoch))
+        return self._epoch[1][:, place * self._batch_size : (place + 1) * self._batch_size]
+
+    def _check(self, x: Tensor) -> None:
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            raise UnsupportedError(
+                "a problem cannot be called under torch.func transforms (vmap hides rows from the meter); "
+                "call it on a batch (R, N, D) instead"
+            )
+        if x.dim() != 3 or x.shape[0] != self.replicates or x.shape[2] != self.dim:
+            raise ShapeError(
+                f"expected states of shape ({self.replicates}, N, {self.dim}), got {tuple(x.shape)}"
+            )
+
+
+def _on_backward(value: Tensor, book: Callable[[], None]) -> None:
+    """Call ``book`` whenever a gradient flows back through ``value``."""
+
+    def hook(_: Tensor) -> None:
+        book()
+
+    value.register_hook(hook)  # type: ignore[no-untyped-call]

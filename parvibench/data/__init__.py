@@ -1,0 +1,1 @@
+"""Data sets: checksummed download, loaders, splits, standardisation."""

@@ -1,0 +1,1 @@
+"""Kernels on particles: values and gradients through Gram identities, blockwise where large."""

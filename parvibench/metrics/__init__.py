@@ -1,0 +1,1 @@
+"""Metrics, one family a file, and their noise floors."""

@@ -1,0 +1,1 @@
+"""Batched networks and optimisers: flat (R, P) parameters, hand-written backward."""

@@ -1,0 +1,1 @@
+"""From a store to leaderboards: tables, figures, one self-contained page."""

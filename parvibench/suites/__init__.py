@@ -1,0 +1,1 @@
+"""Suites that ship with the package (YAML)."""

@@ -1,0 +1,1 @@
+"""Benchmark targets: one file per task family."""
