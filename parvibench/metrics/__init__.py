@@ -1,1 +1,1 @@
-"""Metrics, one family a file, and their noise floors."""
+"""Metrics, one family a file, and the noise floors that calibrate them."""

@@ -1,0 +1,100 @@
+"""Hamiltonian Monte Carlo (HMC) with the leapfrog integrator.
+
+Neal (2011), MCMC using Hamiltonian dynamics, arXiv:1206.1901, Section 3; identity mass. From momentum
+p ~ N(0, I), L leapfrog steps of length eps,
+
+    p <- p + (eps/2) s(x);   then L times   x <- x + eps p,   p <- p + eps s(x)   (eps/2 at the last),
+
+the end point is accepted with probability min(1, exp(H_start - H_end)), H = -log pi(x) + ||p||^2 / 2.
+
+The step is stated in the common convention eta = eps^2 / 2, in which L = 1 is MALA. ``jitter`` draws eps
+uniformly within eps (1 -+ jitter) for each chain and trajectory (Neal, Section 3.2), which breaks up
+periodic orbits. Score and log density at x are kept: a trajectory costs L evaluations. A trajectory that
+ends in NaN is rejected. Trap: codes differ by one drift for the same "L".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+
+class Settings(SteppedSettings):
+    """Settings of HMC."""
+
+    step_size: float = Field(0.01, gt=0, description="eta = eps^2 / 2 of one leapfrog step, in x^2; ours")
+    leapfrog_steps: int = Field(10, ge=1, description="L, drifts (and evaluations) per trajectory; ours")
+    jitter: float = Field(
+        0.0, ge=0, lt=1, description="relative half-width of the uniform law of eps; 0: none (Neal 3.2)"
+    )
+
+
+class State(NamedTuple):
+    """Chains with what is known at their positions."""
+
+    x: Tensor  # (R, N, D)
+    log_density: Tensor  # (R, N)
+    score: Tensor  # (R, N, D)
+    acceptance: Tensor  # (R, N) acceptance probability of the last trajectory
+
+
+class HMC(Algorithm[Settings, State]):
+    """Hamiltonian Monte Carlo."""
+
+    name = "hmc"
+    kind = "chains"
+    needs = frozenset({"full-batch", "score"})
+    settings_type = Settings
+    citation = "Neal (2011), arXiv:1206.1901"
+    summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Chains at the task's initial points."""
+        x = problem.init()
+        log_density, score = problem.log_density_and_score(x)
+        return State(x, log_density, score, torch.ones_like(log_density))
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """One trajectory of every chain."""
+        momentum = streams.normal("noise", state.x.shape[1:])
+        y, end_momentum, log_density, score = self._trajectory(problem, settings, state, momentum, streams)
+
+        energy_drop = log_density - state.log_density
+        energy_drop = energy_drop + 0.5 * (momentum.square().sum(-1) - end_momentum.square().sum(-1))
+        acceptance = energy_drop.clamp(max=0).exp_().nan_to_num_(nan=0.0)
+        accept = streams.uniform("algorithm", acceptance.shape[1:]) < acceptance
+        move = accept.unsqueeze(-1)
+        return State(
+            torch.where(move, y, state.x),
+            torch.where(accept, log_density, state.log_density),
+            torch.where(move, score, state.score),
+            acceptance,
+        )
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """Current positions."""
+        return state.x
+
+    @staticmethod
+    def _trajectory(
+        problem: Problem, settings: Settings, state: State, momentum: Tensor, streams: Streams
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """End point, its momentum, log density and score."""
+        uniform = streams.uniform("algorithm", (state.x.shape[1], 1), index=1)
+        eps = math.sqrt(2 * settings.step_size) * (1 + settings.jitter * (2 * uniform - 1))
+        x = state.x
+        p = momentum + (eps / 2) * state.score
+        for _ in range(settings.leapfrog_steps - 1):
+            x = x + eps * p
+            p = p + eps * problem.score(x)
+        x = x + eps * p
+        log_density, score = problem.log_density_and_score(x)
+        return x, p + (eps / 2) * score, log_density, score

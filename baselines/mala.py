@@ -1,0 +1,79 @@
+"""Metropolis-adjusted Langevin algorithm (MALA).
+
+Roberts & Tweedie (1996), Exponential convergence of Langevin distributions and their discrete
+approximations, Bernoulli 2:341-363, Section 1.4.2. Each chain proposes
+
+    y = x + eta s(x) + sqrt(2 eta) xi,   xi ~ N(0, I)
+
+and accepts when log U < log pi(y) - log pi(x) + log q(x | y) - log q(y | x). With y inserted,
+
+    log q(x | y) - log q(y | x) = 1/2 ||xi||^2 - 1/2 || xi + sqrt(eta / 2) (s(x) + s(y)) ||^2
+
+Score and log density at x are kept, so a step costs one evaluation. A proposal whose density or score is
+zero or not a number is rejected, since NaN compares false.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+
+class Settings(SteppedSettings):
+    """Settings of MALA."""
+
+    step_size: float = Field(0.01, gt=0, description="eta of the proposal, in x^2; ours")
+
+
+class State(NamedTuple):
+    """Chains with what is known at their positions."""
+
+    x: Tensor  # (R, N, D)
+    log_density: Tensor  # (R, N)
+    score: Tensor  # (R, N, D)
+
+
+class MALA(Algorithm[Settings, State]):
+    """Metropolis-adjusted Langevin algorithm."""
+
+    name = "mala"
+    kind = "chains"
+    needs = frozenset({"full-batch", "score"})
+    settings_type = Settings
+    citation = "Roberts & Tweedie (1996)"
+    summary = "Metropolis-adjusted Langevin algorithm"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Chains at the task's initial points."""
+        x = problem.init()
+        return State(x, *problem.log_density_and_score(x))
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """Propose, then accept or reject each chain by itself."""
+        x, eta = state.x, settings.step_size
+        noise = streams.normal("noise", x.shape[1:])
+        y = x.add(state.score, alpha=eta).add_(noise, alpha=math.sqrt(2 * eta))
+        log_density, score = problem.log_density_and_score(y)
+
+        backward = noise.add(state.score + score, alpha=math.sqrt(eta / 2))
+        log_ratio = log_density - state.log_density
+        log_ratio = log_ratio + 0.5 * (noise.square().sum(-1) - backward.square().sum(-1))
+        accept = streams.uniform("algorithm", x.shape[1:2]).log() < log_ratio
+        move = accept.unsqueeze(-1)
+        return State(
+            torch.where(move, y, x),
+            torch.where(accept, log_density, state.log_density),
+            torch.where(move, score, state.score),
+        )
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """Current positions."""
+        return state.x

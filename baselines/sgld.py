@@ -1,0 +1,58 @@
+"""Stochastic gradient Langevin dynamics (SGLD).
+
+Welling & Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, ICML, Eq. 4:
+
+    x <- x + eta s_B(x) + sqrt(2 eta) xi,   xi ~ N(0, I)
+
+s_B: score with the likelihood of a mini-batch B scaled to the full data (the exact score where the task
+has no data). N independent chains; they share the mini-batch of the step.
+
+Departs from the paper: constant eta, no decay, as the later comparisons run it. Trap: the paper writes
+x + (eps/2) s + sqrt(eps) xi; eta = eps / 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+
+class Settings(SteppedSettings):
+    """Settings of SGLD."""
+
+    step_size: float = Field(0.01, gt=0, description="eta, in x^2; ours, half of Welling & Teh's eps")
+
+
+class SGLD(Algorithm[Settings, ParticleState]):
+    """Stochastic gradient Langevin dynamics."""
+
+    name = "sgld"
+    kind = "chains"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    citation = "Welling & Teh (2011)"
+    summary = "stochastic gradient Langevin dynamics"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:
+        """Chains at the task's initial points."""
+        return ParticleState.start(problem)
+
+    def step(
+        self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams
+    ) -> ParticleState:
+        """One Langevin step of every chain."""
+        x, eta = state.x, settings.step_size
+        noise = streams.normal("noise", x.shape[1:])
+        return ParticleState(x.add(problem.score(x), alpha=eta).add_(noise, alpha=math.sqrt(2 * eta)))
+
+    def output(
+        self, problem: Problem, settings: Settings, state: ParticleState, n: int, streams: Streams
+    ) -> Tensor:
+        """Current positions."""
+        return state.x

@@ -1,0 +1,155 @@
+"""Semi-implicit functional gradient flow (SIFG).
+
+Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Algorithm 1. The variational law is mu^ = mu * N(0, sigma^2 I)
+with carried particles z_i from mu. Each iteration
+
+    x_i = z_i + sigma w_i,   w_i ~ N(0, I)
+    N' optimiser steps on  mean_i || f(x_i) + w_i / sigma ||^2      denoising score matching: f -> grad log mu^
+    z_i <- z_i + h ( s(x_i) - f(x_i) )
+
+with the same x throughout, f warm-started from the iteration before. Output: fresh z_i + sigma w, never z.
+
+Trap: the sign inside the norm is plus, as in the paper's Eq. 3.7 and in the code; Eq. 3.8 (Algorithm 1)
+prints a minus, with which f learns the opposite score.
+
+Options: ``particle_rule="rms"`` divides the velocity by its running root mean square, as the code does for
+neural networks; a coordinate then moves by at most about h per iteration, so short runs cannot leave
+their start. ``score="exact"`` replaces f by the score of the Gaussian mixture of the finite particle set,
+sum_j p_j(x) (z_j - x) / sigma^2: an oracle for tests, without the smoothing the network gives.
+
+Departures: the score of the target is taken once per iteration (the code repeats it in every inner step);
+with networks as targets the code draws new noise in each inner step, this does not.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.kernels.gram import squared_distances
+from parvibench.nn.mlp import MLP, Activation
+from parvibench.nn.optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
+
+
+class Settings(SteppedSettings):
+    """Settings of SIFG."""
+
+    step_size: float = Field(0.01, gt=0, description="h, in x^2 (plain) or x (rms); ours")
+    sigma: float = Field(0.1, gt=0, description="sd of the perturbation, in x; paper")
+    score: Literal["network", "exact"] = Field(
+        "network", description="score of mu^: learnt (paper) or of the finite mixture (oracle for tests)"
+    )
+    hidden: int = Field(32, ge=1, description="units in each of two hidden layers; 32 toys, 300 networks")
+    activation: Activation = Field("tanh", description="tanh on toys, leaky-relu on networks; paper")
+    inner_steps: int = Field(5, ge=1, description="N', optimiser steps per iteration; paper's toys")
+    warmup_inner_steps: int = Field(10, ge=0, description="optimiser steps before iteration 0; code")
+    net_optimiser: Literal["sgd-nesterov", "adam"] = Field(
+        "sgd-nesterov", description="optimiser of f: toys sgd-nesterov with momentum 0.9, networks adam"
+    )
+    net_learning_rate: float = Field(
+        1e-3, gt=0, description="of f's optimiser; paper 1e-3 toys, 1e-4 networks"
+    )
+    net_decay: float = Field(
+        1.0, gt=0, le=1, description="learning rate factor every 1000 inner steps; code 0.9"
+    )
+    particle_rule: Literal["plain", "rms"] = Field(
+        "plain", description="plain: z + h v (paper); rms: v over its running rms (code on networks)"
+    )
+
+
+class State(NamedTuple):
+    """Carried particles, the score network and both optimisers' memories."""
+
+    x: Tensor  # z, (R, N, D)
+    mean_square: Tensor  # of the rms rule, (R, N, D); (R, 0) with the plain rule
+    network: Tensor  # (R, P); (R, 0) with the exact score
+    first: Tensor  # (R, P)
+    second: Tensor  # (R, P); (R, 0) with sgd-nesterov
+    inner: int  # optimiser steps so far
+    t: int
+
+
+class SIFG(Algorithm[Settings, State]):
+    """Semi-implicit functional gradient flow."""
+
+    name = "sifg"
+    kind = "particles"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
+    summary = "semi-implicit functional gradient flow"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Particles at the task's initial points, f warmed up on them."""
+        z = problem.init()
+        nothing = z.new_zeros(len(z), 0)
+        if settings.score == "exact":
+            return State(z, nothing, nothing, nothing, nothing, 0, 0)
+        net = _network(problem, settings)
+        network = net.initialise(streams.uniform("algorithm", (net.n_parameters,)))
+        moments = Moments.start(network, second=settings.net_optimiser == "adam")
+        w = streams.normal("algorithm", z.shape[1:])
+        network, moments = _fit(
+            net, settings, network, moments, z + settings.sigma * w, w, settings.warmup_inner_steps
+        )
+        return State(z, nothing, network, *moments, 0)
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """Perturb, fit f, move."""
+        z, mean_square, network, first, second, inner, t = state
+        w = streams.normal("noise", z.shape[1:])
+        x = z + settings.sigma * w
+        if settings.score == "exact":
+            f = mixture_score(x, z, settings.sigma)
+        else:
+            net = _network(problem, settings)
+            moments = Moments(first, second, inner)
+            network, moments = _fit(net, settings, network, moments, x, w, settings.inner_steps)
+            first, second, inner = moments
+            f = net.forward(network, x)[-1]
+        velocity = problem.score(x) - f
+        if settings.particle_rule == "rms":
+            velocity, mean_square = rms_normalised(velocity, mean_square, first=t == 0)
+        z = z.add(velocity, alpha=settings.step_size)
+        return State(z, mean_square, network, first, second, inner, t + 1)
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """Fresh draws from mu^; particles are taken in turn when n is not their number."""
+        rows = torch.arange(n, device=state.x.device) % state.x.shape[1]
+        w = streams.normal("output", (n, state.x.shape[2]))
+        return state.x[:, rows] + settings.sigma * w
+
+    def effective_step(self, settings: Settings) -> float | None:
+        """H; None with the rms rule, which has no common factor."""
+        return settings.step_size if settings.particle_rule == "plain" else None
+
+
+def mixture_score(x: Tensor, z: Tensor, sigma: float) -> Tensor:
+    """Score at x of the mixture (1/n) sum_j N(z_j, sigma^2 I), (R, m, D)."""
+    p = torch.softmax(squared_distances(x, z) / (-2 * sigma**2), -1)
+    return (p @ z - x) / sigma**2
+
+
+def _network(problem: Problem, settings: Settings) -> MLP:
+    return MLP((problem.dim, settings.hidden, settings.hidden, problem.dim), settings.activation)
+
+
+def _fit(
+    net: MLP, settings: Settings, network: Tensor, moments: Moments, x: Tensor, w: Tensor, steps: int
+) -> tuple[Tensor, Moments]:
+    """Descend the denoising score matching loss at fixed x and w."""
+    optimise = adam if settings.net_optimiser == "adam" else sgd_nesterov
+    noise_score = w / settings.sigma
+    for _ in range(steps):
+        values = net.forward(network, x)
+        residual = (values[-1] + noise_score).mul_(2 / x.shape[1])
+        grad = net.backward(network, values, residual)
+        rate = settings.net_learning_rate * step_decay(moments.steps, settings.net_decay, 1000)
+        network, moments = optimise(network, grad, moments, rate)
+    return network, moments

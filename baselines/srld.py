@@ -1,0 +1,105 @@
+"""Stein self-repulsive Langevin dynamics (SRLD).
+
+Ye, Ren & Liu (2020), arXiv:2002.09070, Algorithm 1. One chain is pushed away from where it has been:
+
+    k <  M c:  x <- x + eta s(x) + sqrt(2 eta) xi                      fills the memory
+    k >= M c:  x <- x + eta [ s(x) + alpha g(x) ] + sqrt(2 eta) xi
+    g(x) = 1/M sum_b [ K(b, x) s(b) + grad_b K(b, x) ],   K(b, x) = exp(-||b - x||^2 / sigma)
+
+over M past states b, c iterations apart. grad_b K = (2/sigma) (x - b) K points away from b (the paper's
+Eq. 6 prints the opposite sign of g). Under the target E g = 0, so repulsion leaves the law of a long
+chain alone while alpha is small. alpha = 0 is SGLD, bit for bit under the same noise.
+
+Bandwidth: sigma = median_b ||b - x||^2 / log M, lower median, as in the code; the paper writes
+med^2 / log M with med the median distance among the b.
+
+Departures: (1) the memory is renewed every c iterations, as in the code, where the paper's slides along
+with k; the two agree whenever c divides k. (2) Scores at past states are kept from when the chain was
+there: no further cost, where the code scores all M again at every step. With mini-batches they are those
+of past batches, unbiased. (3) c is cut to horizon / (4 M) in short runs, or repulsion would start late
+or never: it acts in the last three quarters at least.
+
+Trap: the code's alpha is 10 on the toys but 1 on regression, and its toy fills the memory with repeats.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+
+class Settings(SteppedSettings):
+    """Settings of SRLD."""
+
+    step_size: float = Field(0.01, gt=0, description="eta, in x^2; paper's toys")
+    alpha: float = Field(10.0, ge=0, description="weight of the repulsion, dimensionless; paper, Appendix A")
+    memory: int = Field(10, ge=2, description="M, past states kept; paper 10, code 100 on the toys")
+    thinning: int = Field(
+        100, ge=1, description="c, iterations between kept states; paper. Cut in short runs"
+    )
+
+
+class State(NamedTuple):
+    """The chain and its past, oldest first."""
+
+    x: Tensor  # (R, 1, D)
+    past: Tensor  # (R, M, D)
+    past_scores: Tensor  # (R, M, D)
+    k: int
+    thinning: int  # c in use
+
+
+class SRLD(Algorithm[Settings, State]):
+    """Stein self-repulsive Langevin dynamics."""
+
+    name = "srld"
+    kind = "chains"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    n_particles = 1
+    citation = "Ye, Ren & Liu (2020), arXiv:2002.09070"
+    summary = "Stein self-repulsive Langevin dynamics"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """One chain at the task's initial point, no past."""
+        x = problem.init(1)
+        past = torch.zeros_like(x).repeat(1, settings.memory, 1)
+        thinning = max(1, min(settings.thinning, horizon // (4 * settings.memory)))
+        return State(x, past, past, 0, thinning)
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """One step; every c-th state enters the memory after its own step."""
+        x, past, past_scores, k, thinning = state
+        eta = settings.step_size
+        score = problem.score(x)
+        drift = score
+        if k >= settings.memory * thinning:
+            drift = score.add(repulsion(x, past, past_scores), alpha=settings.alpha)
+        if k % thinning == 0:
+            past = torch.cat((past[:, 1:], x), 1)
+            past_scores = torch.cat((past_scores[:, 1:], score), 1)
+        noise = streams.normal("noise", x.shape[1:])
+        x = x.add(drift, alpha=eta).add_(noise, alpha=math.sqrt(2 * eta))
+        return State(x, past, past_scores, k + 1, thinning)
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """Current position."""
+        return state.x
+
+
+def repulsion(x: Tensor, past: Tensor, past_scores: Tensor) -> Tensor:
+    """Stein force g of the past states on x: (R, 1, D), (R, M, D), (R, M, D) -> (R, 1, D)."""
+    m = past.shape[1]
+    away = x - past
+    d = away.square().sum(-1, keepdim=True)  # (R, M, 1)
+    sigma = d.median(1, keepdim=True).values / math.log(m)
+    k = (d / -sigma).exp_()
+    return (past_scores + (2 / sigma) * away).mul_(k).mean(1, keepdim=True)

@@ -1,0 +1,58 @@
+"""ParVIBench: benchmark and evaluation suite for samplers of unnormalised densities.
+
+>>> import parvibench as pb
+>>> result = pb.run(tasks=["banana"], algorithms=["svgd"], replicates=5)   # doctest: +SKIP
+>>> pb.evaluate(samples, task="banana")                                      # doctest: +SKIP
+
+Names are imported on first use: ``import parvibench`` itself loads neither torch nor MLflow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import evaluate, run
+    from .core.algorithm import Algorithm, AlgorithmSettings, SteppedSettings
+    from .core.budget import Budget
+    from .core.errors import ParVIBenchError
+    from .core.registry import load_algorithm, load_task
+    from .core.streams import Streams
+    from .core.target import Target
+    from .core.task import Facts, Modes, Problem, Task
+    from .harness.results import Results
+
+_HOMES = {
+    "run": "api",
+    "evaluate": "api",
+    "Algorithm": "core.algorithm",
+    "AlgorithmSettings": "core.algorithm",
+    "SteppedSettings": "core.algorithm",
+    "Budget": "core.budget",
+    "ParVIBenchError": "core.errors",
+    "load_algorithm": "core.registry",
+    "load_task": "core.registry",
+    "Streams": "core.streams",
+    "Target": "core.target",
+    "Facts": "core.task",
+    "Modes": "core.task",
+    "Problem": "core.task",
+    "Task": "core.task",
+    "Results": "harness.results",
+}
+
+__all__ = [  # noqa: RUF022 - in the order of use
+    "run", "evaluate", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
+    "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'parvibench' has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,563 @@
+"""The command line: parses, calls, prints. Everything meant for machines goes to stdout, the rest to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from parvibench.core import registry
+from parvibench.core.errors import InputError, ParVIBenchError, UnknownNameError
+
+if TYPE_CHECKING:
+    from parvibench.harness.results import Results
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+_console = Console(stderr=True)
+_out = Console()
+
+app = typer.Typer(
+    name="parvibench",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Benchmark samplers of unnormalised densities: metered budgets, certified references, honest verdicts.",
+    epilog="First run: `parvibench run --suite quick`",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
+app.add_typer(data_app, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Out = Annotated[Path, typer.Option("--out", help="The result store.", show_default=True)]
+
+
+class What(StrEnum):
+    """What can be listed."""
+
+    TASKS = "tasks"
+    ALGORITHMS = "algorithms"
+    METRICS = "metrics"
+    SUITES = "suites"
+
+
+class Kind(StrEnum):
+    """What can be shown."""
+
+    TASK = "task"
+    ALGORITHM = "algorithm"
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench run --suite quick`\n\n"
+    "`parvibench run --suite toy --task banana --algorithm svgd --algorithm mala`\n\n"
+    "`parvibench run --task banana --algorithm svgd --set svgd.step_size=0.05 --budget score_evaluations=100000`\n\n"
+    "`parvibench run --suite uci --profile fast --workers 2 --out uci-store`"
+)
+def run(
+    suite: Annotated[str | None, typer.Option(help="A shipped suite, or a suite file (.yaml).")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this task (repeatable).")] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this algorithm or label (repeatable); also module:Class or file.py:Class."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.KEY=VALUE", help="A setting of algorithm or label A (repeatable)."),
+    ] = None,
+    replicates: Annotated[int | None, typer.Option(help="Independent repetitions per cell.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Root seed.")] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Limit per replicate: iterations, score_evaluations, scores_per_particle or seconds (repeatable).",
+        ),
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="Profile of the suite, e.g. fast or paper.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; 0: in this process. Default: one per CPU.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    timeout: Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, s.")] = 1800.0,
+    out: Out = Path("parvibench-runs"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what the store already holds.")] = False,
+    retry: Annotated[
+        str | None, typer.Option(metavar="failed", help="Run again the cells that failed.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the cells and what is cached; run nothing.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+) -> None:
+    """Run a suite (or tasks x algorithms), then write the leaderboard. Finished cells are kept: the same command resumes."""
+    from parvibench import api
+    from parvibench.harness.progress import Display
+
+    if retry not in (None, "failed"):
+        raise InputError(f"--retry takes 'failed', got {retry!r}")
+    selection: dict[str, Any] = {
+        "tasks": task or (),
+        "algorithms": algorithm or (),
+        "replicates": replicates,
+        "seed": seed,
+        "budget": _parse_budget(budget),
+        "profile": profile,
+    }
+    settings = _parse_settings(setting or [])
+    if dry_run:
+        _dry_run(api.select(suite, **selection), settings, device, out, as_json)
+        return
+    results = api.run(
+        suite,
+        **selection,
+        settings=settings,
+        workers=workers,
+        device=device,
+        timeout=timeout,
+        out=out,
+        fresh=fresh,
+        retry_failed=retry == "failed",
+        warn=_warn,
+        observers=[] if quiet else [Display(_console)],
+        command=_command(),
+    )
+    _finish(results, _report(results, out / "report"), as_json=as_json, quiet=quiet)
+
+
+def _warn(message: str) -> None:
+    _console.print(message, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def _finish(results: Results, page: Path, *, as_json: bool, quiet: bool) -> None:
+    """Print what was asked for and leave with the right code."""
+    if as_json:
+        _print_json(results.document(str(page)))
+    elif not quiet:
+        from parvibench.report.leaderboard import print_leaderboard
+
+        print_leaderboard(results, _out)
+        _out.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
+    if results.failed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _report(results: Results, folder: Path) -> Path:
+    from parvibench.report.page import write_report
+
+    return write_report(results, folder)
+
+
+def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], device: str, out: Path, as_json: bool) -> None:
+    from parvibench.harness.cells import expand
+    from parvibench.harness.session import resolve_device
+    from parvibench.harness.store import Store, is_final
+
+    store = Store(out)
+    rows: list[dict[str, Any]] = []
+    for cell in expand(suite, device=resolve_device(device), settings=settings):
+        record = store.find(cell.key)
+        lacking = cell.missing_needs()
+        state = "cached" if is_final(record) else f"unsupported: {lacking}" if lacking else "to run"
+        limits = cell.budget.model_dump(exclude_none=True)
+        rows.append(
+            {
+                "task": cell.task,
+                "algorithm": cell.algorithm,
+                "label": cell.label,
+                "key": cell.key,
+                "replicates": len(cell.replicates),
+                "chunks": len(cell.chunks),
+                "budget": limits,
+                "state": state,
+            }
+        )
+    if as_json:
+        _print_json(rows)
+        return
+    table = _table("task", "label", "replicates", "budget", "state")
+    for row in rows:
+        limits_text = ", ".join(f"{k} {v:g}" for k, v in row["budget"].items())
+        table.add_row(row["task"], row["label"], str(row["replicates"]), limits_text, row["state"])
+    _out.print(table)
+    count = sum(r["state"] == "to run" for r in rows)
+    _out.print(f"{len(rows)} cells, {count} to run")
+
+
+@app.command("list", epilog="Example: `parvibench list tasks --json`")
+def list_(what: What, as_json: Json = False) -> None:
+    """List tasks, algorithms, metrics or suites."""
+    rows = _LISTS[what]()
+    if as_json:
+        _print_json(rows)
+        return
+    columns = [c for c in rows[0] if c != "name"] if rows else []
+    table = _table("name", *columns)
+    for row in rows:
+        cells = [
+            ", ".join(v) if isinstance(v, list) else str(v if v is not None else "") for v in row.values()
+        ]
+        table.add_row(*cells)
+    _out.print(table)
+
+
+def _task_rows() -> list[dict[str, Any]]:
+    return [
+        {"name": r.name, "dim": r.dim, "summary": r.summary, "tags": list(r.tags), "data": list(r.data)}
+        for r in registry.tasks().values()
+    ]
+
+
+def _algorithm_rows() -> list[dict[str, Any]]:
+    return [
+        {"name": r.name, "kind": r.kind, "summary": r.summary, "needs": list(r.needs), "citation": r.citation}
+        for r in registry.algorithms().values()
+    ]
+
+
+def _metric_rows() -> list[dict[str, Any]]:
+    return [
+        {"name": r.name, "direction": r.direction, "unit": r.unit, "need": r.need, "summary": r.summary}
+        for r in registry.metrics().values()
+    ]
+
+
+def _suite_rows() -> list[dict[str, Any]]:
+    from parvibench.harness.suite import load_suite, shipped
+
+    rows = []
+    for name in shipped():
+        suite = load_suite(name)
+        rows.append(
+            {
+                "name": name,
+                "tasks": len(suite.tasks),
+                "algorithms": len(suite.algorithms),
+                "profiles": list(suite.profiles),
+                "description": suite.description,
+            }
+        )
+    return rows
+
+
+_LISTS: dict[What, Callable[[], list[dict[str, Any]]]] = {
+    What.TASKS: _task_rows,
+    What.ALGORITHMS: _algorithm_rows,
+    What.METRICS: _metric_rows,
+    What.SUITES: _suite_rows,
+}
+
+
+@app.command(epilog="Examples:\n\n`parvibench show task banana`\n\n`parvibench show algorithm svgd`")
+def show(kind: Kind, name: str, as_json: Json = False) -> None:
+    """Show a task (facts, protocol, certificate) or an algorithm (settings, needs, citation)."""
+    from parvibench.harness import describe
+
+    facts = describe.task(name) if kind is Kind.TASK else describe.algorithm(name)
+    if as_json:
+        _print_json(facts)
+        return
+    table = Table.grid(padding=(0, 2))
+    for key, value in facts.items():
+        table.add_row(f"[bold]{key}[/]", _readable(value))
+    _out.print(table)
+
+
+def _readable(value: Any) -> str:
+    from rich.markup import escape
+
+    if isinstance(value, dict):
+        return "\n".join(f"{k}: {_readable(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_readable(v) for v in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return escape(str(value))
+
+
+@app.command(epilog="Example: `parvibench evaluate --task banana samples.npy`")
+def evaluate(
+    samples: Annotated[
+        Path, typer.Argument(help=".npy, .npz with array 'samples', .csv or .parquet; shape (n, d).")
+    ],
+    task: Annotated[str, typer.Option(help="The task the samples are meant for.")],
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(metavar="score_evaluations=N", help="What the samples cost (repeatable)."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge samples of your own against a task's reference."""
+    registry.load_task(task)
+    from parvibench import api
+    from parvibench.data.samples import read_samples
+
+    costs = {k: _number(k, v) for k, v in (_pair(c, "--cost") for c in cost or [])}
+    document = api.evaluate(read_samples(samples), task)
+    if as_json:
+        _print_json(document)
+        return
+    table = _table("metric", "value", "floor median", "ratio", "p", "equivalent n", "verdict")
+    for row in document["metrics"]:
+        table.add_row(*_evaluation_cells(row))
+    _out.print(table)
+    _out.print(
+        f"{document['n']} samples of {document['task']}: [bold]{document['verdict']}[/] from exact draws (Holm, 5%)"
+    )
+    spent = costs.get("score_evaluations")
+    best = next(
+        (r["equivalent_sample_size"] for r in document["metrics"] if r["equivalent_sample_size"]), None
+    )
+    if spent and best:
+        _out.print(f"{1e3 * best / spent:.3g} equivalent exact draws per 1000 score evaluations")
+
+
+def _evaluation_cells(row: dict[str, Any]) -> list[str]:
+    def text(value: float | None) -> str:
+        return "-" if value is None else f"{value:.3g}"
+
+    floor = row["floor"] or {}
+    verdict = row["verdict"] + (f" ({row['reason']})" if row["reason"] else "")
+    equivalent = text(row["equivalent_sample_size"])
+    if row["equivalent_sample_size_interval"]:
+        low, high = row["equivalent_sample_size_interval"]
+        equivalent += f" [{text(low)}, {text(high)}]"
+    return [
+        row["metric"],
+        text(row["value"]),
+        text(floor.get("median")),
+        text(row["ratio"]),
+        text(row["p_value"]),
+        equivalent,
+        verdict,
+    ]
+
+
+@app.command(epilog="Example: `parvibench report --out parvibench-runs`")
+def report(
+    out: Out = Path("parvibench-runs"),
+    run_id: Annotated[str | None, typer.Option("--run", help="Id of a run; default: the latest.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the leaderboard of a run again: HTML page, Markdown, CSV, Parquet, JSON."""
+    from parvibench.harness.results import Results
+    from parvibench.harness.store import Store
+
+    results = Results.load(Store(out), run_id)
+    page = _report(results, out / "report")
+    _finish(results, page, as_json=as_json, quiet=False)
+
+
+@app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")
+def tune(
+    suite: Annotated[str, typer.Argument(help="A suite file, or the name of a shipped suite.")],
+    profile: Annotated[str | None, typer.Option(help="Profile to tune.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    out: Out = Path("parvibench-runs/tuning"),
+    write: Annotated[
+        Path | None, typer.Option(help="Suite file to store the choice in; default: the suite's own.")
+    ] = None,
+) -> None:
+    """Choose every step size on the suite's log grid and store the choice in the suite file."""
+    from parvibench.harness import tuning
+    from parvibench.harness.progress import Display
+    from parvibench.harness.session import make_executor, run_cells
+    from parvibench.harness.store import Store
+    from parvibench.harness.suite import load_suite, shipped
+
+    whole = load_suite(suite)
+    chosen = whole.with_profile(profile)
+    profile = profile or next(iter(whole.profiles), None)
+    path = write or Path(str(shipped()[suite]) if suite in shipped() else suite)
+    if not os.access(path, os.W_OK):
+        raise InputError(f"{path}: cannot be written; name another suite file with --write")
+    cells = tuning.tuning_cells(chosen)
+    executor = make_executor(os.cpu_count() or 1 if workers is None else workers, "cpu", 1800.0)
+    named = {**chosen.resolved(), "name": f"{chosen.name}-tuning"}
+    results = run_cells(
+        cells,
+        Store(out),
+        executor,
+        suite=named,
+        profile=profile,
+        command=_command(),
+        observers=[Display(_console)],
+    )
+    if any(c.status == "interrupted" for c in results.cells):
+        raise typer.Exit(EXIT_FAILED)
+    tuning.write_tuned(path, tuning.choose(results, chosen), profile)
+    _console.print(f"step sizes of {len(cells)} tuning cells stored in {path}", highlight=False)
+
+
+@app.command(epilog="Example: `MLFLOW_TRACKING_URI=http://127.0.0.1:5000 parvibench sync`")
+def sync(out: Out = Path("parvibench-runs")) -> None:
+    """Mirror to MLflow whatever of the store it does not hold yet."""
+    from parvibench.harness import mirroring
+    from parvibench.harness.store import Store
+
+    store = Store(out)
+    store.run()
+    warning = mirroring.sync(store)
+    if warning:
+        _warn(warning)
+        raise typer.Exit(EXIT_FAILED)
+    _console.print(f"{len(store.runs())} runs mirrored", highlight=False)
+
+
+@data_app.command("status")
+def data_status(as_json: Json = False) -> None:
+    """Which data sets are here."""
+    from parvibench.data.fetch import status
+
+    rows = [
+        {
+            "name": r.name,
+            "rows": r.rows,
+            "bytes": r.bytes,
+            "state": r.state,
+            "path": str(r.path) if r.path else None,
+            "licence": r.licence,
+        }
+        for r in status()
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    table = _table("name", "rows", "kB", "state", "path")
+    for row in rows:
+        table.add_row(
+            row["name"], str(row["rows"]), f"{row['bytes'] / 1e3:.0f}", row["state"], row["path"] or ""
+        )
+    _out.print(table)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.")] = None,
+) -> None:
+    """Download data sets, verified by their SHA-256, into the user's cache."""
+    from parvibench.data import fetch
+
+    known = fetch.registry()
+    for name in names or []:
+        if name not in known:
+            raise UnknownNameError("data set", name, known)
+    for name in names or known:
+        _console.print(f"{name}: {fetch.fetch(name)}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Check the installation: versions, devices, data, store, tracking."""
+    from parvibench.harness import describe
+
+    checks = describe.doctor()
+    if as_json:
+        _print_json(checks)
+    else:
+        for check in checks:
+            mark = "[green]ok[/]" if check["ok"] else "[yellow]--[/]"
+            _out.print(f"{mark}  {check['what']}: {check['found']}", highlight=False)
+    if not all(c["ok"] or not c["required"] for c in checks):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"parvibench {version('parvibench')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key or not value:
+        raise InputError(f"{option} {text}: write KEY=VALUE")
+    return key, value
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{key}={text}: not a number") from None
+
+
+def _parse_budget(pairs: list[str] | None) -> dict[str, Any] | None:
+    if not pairs:
+        return None
+    values: dict[str, Any] = {}
+    for key, text in (_pair(p, "--budget") for p in pairs):
+        number = _number(key, text)
+        values[key] = int(number) if key == "iterations" and number.is_integer() else number
+    return values
+
+
+def _parse_settings(pairs: list[str]) -> dict[str, dict[str, Any]]:
+    settings: dict[str, dict[str, Any]] = {}
+    for key, text in (_pair(p, "--set") for p in pairs):
+        name, dot, field = key.rpartition(".")
+        if not dot or not name:
+            raise InputError(
+                f"--set {key}={text}: write ALGORITHM.SETTING=VALUE, for example svgd.step_size=0.05"
+            )
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        settings.setdefault(name, {})[field] = value
+    return settings
+
+
+def _command() -> str:
+    return " ".join(["parvibench", *sys.argv[1:]])
+
+
+def _table(*columns: str) -> Table:
+    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def main() -> NoReturn:
+    """Entry point: user errors become one message and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except ParVIBenchError as error:
+        _console.print(f"parvibench: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(EXIT_USAGE)
+    except typer.Exit as error:  # raised by callbacks that run before a command
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(EXIT_USAGE)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,151 @@
+"""What ``show`` and ``doctor`` tell: plain dictionaries, ready for a table or JSON."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from parvibench.core import registry
+from parvibench.core.errors import ParVIBenchError
+
+
+def task(name: str) -> dict[str, Any]:
+    """Facts, protocol and certificate of a task.
+
+    Raises:
+        UnknownNameError: with near names.
+    """
+    found = registry.load_task(name)
+    reference = found.reference()
+    facts = found.facts
+    document: dict[str, Any] = {
+        "name": found.name,
+        "version": found.version,
+        "summary": found.summary,
+        "about": (type(found).__doc__ or "").strip(),
+        "dim": found.dim,
+        "tags": sorted(found.tags),
+        "provides": sorted(found.provides),
+        "citation": found.citation,
+        "protocol": {
+            "particles": found.particles,
+            "batch size": found.batch_size or "all data",
+            "training rows": found.rows or "no data",
+        },
+        "metrics": list(found.metrics),
+        "primary metric": found.primary,
+    }
+    if found.dim <= 10 and facts.mean is not None and facts.sd is not None:
+        document["mean"] = facts.mean.tolist()
+        document["sd"] = facts.sd.tolist()
+    if facts.modes is not None:
+        document["modes"] = len(facts.modes.weights)
+    if found.data:
+        document["data sets"] = list(found.data)
+    if reference is None:
+        document["reference"] = "none: judged by predictions" if "predictive" in found.provides else "none"
+    else:
+        hidden = ("floors", "mean", "sd", "correlations")
+        document["reference"] = {k: v for k, v in reference.certificate.items() if k not in hidden}
+    return document
+
+
+def algorithm(name: str) -> dict[str, Any]:
+    """Settings, needs and citation of an algorithm.
+
+    Raises:
+        UnknownNameError: with near names.
+    """
+    found = registry.load_algorithm(name)
+    module = sys.modules[type(found).__module__]
+    settings = {
+        key: f"{field.default!r} - {field.description or ''}"
+        for key, field in found.settings_type.model_fields.items()
+    }
+    return {
+        "name": found.name,
+        "version": found.version,
+        "summary": found.summary,
+        "citation": found.citation,
+        "kind": found.kind,
+        "needs": sorted(found.needs),
+        "chains": found.n_particles or "as the suite says",
+        "settings (default - meaning)": settings,
+        "about": (module.__doc__ or "").strip(),
+    }
+
+
+def doctor() -> list[dict[str, Any]]:
+    """Checks of the installation: what, found, ok, required."""
+    checks = [_check("Python", platform.python_version(), sys.version_info >= (3, 11))]
+    for package in (
+        "torch",
+        "numpy",
+        "scipy",
+        "POT",
+        "arviz-stats",
+        "pyro-ppl",
+        "mlflow",
+        "pandas",
+        "seaborn",
+    ):
+        try:
+            checks.append(_check(package, version(package), True))
+        except PackageNotFoundError:
+            checks.append(_check(package, "not installed", False))
+    return [*checks, *_registry_checks(), _device_check(), _data_check(), _disk_check(), _tracking_check()]
+
+
+def _check(what: str, found: str, ok: bool, required: bool = True) -> dict[str, Any]:
+    return {"what": what, "found": found, "ok": ok, "required": required}
+
+
+def _registry_checks() -> list[dict[str, Any]]:
+    """Every registered name loads, every reference matches its certificate."""
+    broken = []
+    for name in registry.tasks():
+        try:
+            registry.load_task(name).reference()
+        except ParVIBenchError as error:
+            broken.append(f"{name}: {error}")
+    for name in registry.algorithms():
+        try:
+            registry.load_algorithm(name)
+        except ParVIBenchError as error:
+            broken.append(f"{name}: {error}")
+    count = f"{len(registry.tasks())} tasks, {len(registry.algorithms())} algorithms load"
+    return [_check("registry", "; ".join(broken) or count, not broken)]
+
+
+def _device_check() -> dict[str, Any]:
+    torch = importlib.import_module("torch")
+    if torch.cuda.is_available():
+        return _check("GPU", torch.cuda.get_device_name(), True, required=False)
+    return _check("GPU", f"none; {os.cpu_count()} CPUs will be used", False, required=False)
+
+
+def _data_check() -> dict[str, Any]:
+    from parvibench.data.fetch import status
+
+    rows = status()
+    present = sum(r.state == "ok" for r in rows)
+    hint = "" if present == len(rows) else "; fetch the others with: parvibench data fetch"
+    return _check("data sets", f"{present} of {len(rows)} here{hint}", present == len(rows), required=False)
+
+
+def _disk_check() -> dict[str, Any]:
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    return _check("free disk here", f"{free:.1f} GiB", free > 1, required=False)
+
+
+def _tracking_check() -> dict[str, Any]:
+    from parvibench.tracking import redact
+
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return _check("tracking", redact(uri) or "embedded SQLite in the store", True, required=False)

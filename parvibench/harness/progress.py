@@ -1,0 +1,113 @@
+"""Showing a run on a terminal: a live bar, or plain lines when nobody looks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from parvibench.core.result import CellRecord, Status
+
+from .cells import Cell
+from .executors import Progress as JobProgress
+from .store import RunRecord
+
+_PLAIN_EVERY_S = 10.0
+
+
+class Display:
+    """An observer that shows cells done, the rate, what runs now, and failures as they happen.
+
+    Args:
+        console: standard error, so that standard output stays machine-readable.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._running: dict[tuple[str, int], dict[str, Any]] = {}
+        self._done = self._total = self._cached = 0
+        self._last = 0.0
+
+    def started(self, run: RunRecord, total: int, cached: int) -> None:
+        """Begin the display."""
+        self._total, self._cached = total, cached
+        told = f"{total} cells" + (f", {cached} already in the store" if cached else "")
+        self._console.print(f"run {run.id}: {told}", highlight=False)
+        if not self._console.is_terminal or cached == total:
+            return
+        self._bar = Progress(
+            TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
+            TimeRemainingColumn(), console=self._console,
+        )  # fmt: skip
+        self._bar_task = self._bar.add_task("cells", total=total - cached)
+        self._live = Live(
+            console=self._console, refresh_per_second=4, transient=True, get_renderable=self._render
+        )
+        self._live.start()
+
+    def progress(self, progress: JobProgress) -> None:
+        """Remember where a job stands."""
+        self._running[progress.job.cell.key, progress.job.chunk] = {
+            "cell": progress.job.cell,
+            **progress.news,
+        }
+
+    def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
+        """Count a cell; tell a failure."""
+        for key in [k for k in self._running if k[0] == cell.key]:
+            del self._running[key]
+        if cached:
+            return
+        self._done += 1
+        if self._live is not None:
+            self._bar.update(self._bar_task, advance=1)
+        if record.status is not Status.OK:
+            first = record.reason.split("\n")[0]
+            self._console.print(
+                f"  {record.status}: {cell.task} x {cell.label}: {first}", highlight=False, markup=False
+            )
+        elif record.n_diverged:
+            self._console.print(
+                f"  {cell.task} x {cell.label}: {record.reason}", highlight=False, markup=False
+            )
+        self._plain_line()
+
+    def ended(self, run: RunRecord) -> None:
+        """End the display; say how to go on if something is left."""
+        if self._live is not None:
+            self._live.stop()
+        left = self._total - self._cached - self._done
+        if left > 0:
+            self._console.print(
+                f"interrupted: {left} cells left; finished cells are kept, the same command resumes",
+                highlight=False,
+            )
+
+    def _plain_line(self) -> None:
+        now = time.monotonic()
+        todo = self._total - self._cached
+        if self._live is None and (now - self._last > _PLAIN_EVERY_S or self._done == todo):
+            self._last = now
+            self._console.print(f"  {self._done}/{todo} cells", highlight=False)
+
+    def _render(self) -> Table:
+        grid = Table.grid()
+        grid.add_row(self._bar)
+        for state in list(self._running.values())[:8]:
+            cell, value = state["cell"], state.get("value")
+            shown = "" if value is None else f"  {state['metric']} {value:.3g}"
+            grid.add_row(f"  {cell.task} x {cell.label}  {100 * state['share']:.0f}%{shown}")
+        return grid

@@ -1,0 +1,52 @@
+"""Recording chain positions within a fixed memory, whatever the length of the run."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MAX_POSITIONS = 2000
+MAX_BYTES = 64 * 2**20
+
+
+class PathRecorder:
+    """Keeps every k-th position of all chains; when full, drops every second one and doubles k.
+
+    What is kept depends on step numbers and shapes only. An effective sample size estimated from the
+    kept positions cannot exceed their number.
+
+    Args:
+        x: a state, (R, N, D): its shape sets the memory.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        size = max(1, x.numel() * x.element_size())
+        self._capacity = 2 * max(2, min(MAX_POSITIONS, MAX_BYTES // size) // 2)
+        self._every = 1
+        self._kept: list[Tensor] = []
+
+    def add(self, step: int, x: Tensor) -> None:
+        """Offer the position after iteration ``step`` (counted from 1), (R, N, D)."""
+        if step % self._every:
+            return
+        if len(self._kept) == self._capacity:
+            self._kept = self._kept[1::2]
+            self._every *= 2
+            if step % self._every:
+                return
+        self._kept.append(x.clone())
+
+    def path(self) -> Tensor:
+        """The second half of the kept positions, (R, T, N, D): the first half is burn-in."""
+        half = self._kept[len(self._kept) // 2 :]
+        return torch.stack(half, dim=1)
+
+    def samples(self, n: int) -> Tensor:
+        """n positions spread evenly over the kept times and cycling through the chains, (R, n, D).
+
+        A run too short to hold n distinct positions repeats some.
+        """
+        path = self.path()
+        order = torch.arange(n)
+        times = ((order.double() + 0.5) * path.shape[1] / n).long()
+        return path[:, times, order % path.shape[2]]

@@ -1,0 +1,181 @@
+"""A run's results as tables: what the API returns, the report draws and ``--json`` prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status, from_json_numbers, to_json_number
+from parvibench.statistics import median_interval
+
+from .store import RunRecord, Store
+
+
+@dataclass(frozen=True)
+class Results:
+    """The cells of one run, in the order asked for.
+
+    Attributes:
+        store: where they lie.
+        run: the run.
+        cells: their records, labelled as the run labels them.
+    """
+
+    store: Store
+    run: RunRecord
+    cells: tuple[CellRecord, ...]
+
+    @classmethod
+    def load(cls, store: Store, run_id: str | None = None) -> Results:
+        """Read a run; the latest by default. A cell without a record counts as interrupted.
+
+        Raises:
+            StoreError: no such run.
+        """
+        run = store.run(run_id)
+        return cls(store, run, tuple(_record(store, run, i) for i in range(len(run.cells))))
+
+    @property
+    def failed(self) -> bool:
+        """Whether any cell ended in a way that makes the command exit 1."""
+        return any(c.status.failed for c in self.cells)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """Long table: task, label, algorithm, status, metric, median, low, high, values.
+
+        ``low`` and ``high`` bound the 95% interval of the median over replicates (below 6 replicates: the
+        range, which covers it with probability 1 - 2^(1 - R)); diverged replicates count as the worst value.
+        """
+        rows = []
+        for cell in self.cells:
+            for metric, stored in cell.values.items():
+                values = metric_values(metric, stored)
+                median, low, high = median_interval(values)
+                rows.append(
+                    {
+                        "task": cell.task,
+                        "label": cell.label,
+                        "algorithm": cell.algorithm,
+                        "status": str(cell.status),
+                        "metric": metric,
+                        "median": median,
+                        "low": low,
+                        "high": high,
+                        "values": values,
+                    }
+                )
+        columns = ["task", "label", "algorithm", "status", "metric", "median", "low", "high", "values"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def leaderboard(self) -> pd.DataFrame:
+        """Wide table: one row per cell, its status and the median of every metric."""
+        rows = [
+            {
+                "task": c.task,
+                "label": c.label,
+                "status": str(c.status),
+                "reason": c.reason,
+                "replicates": c.replicates,
+                "n_diverged": c.n_diverged,
+                **{m: median_interval(metric_values(m, v))[0] for m, v in c.values.items()},
+            }
+            for c in self.cells
+        ]
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """Long table over all cells: task, label, then the columns of a cell's curve."""
+        frames = []
+        for cell in self.cells:
+            curve = self.store.curve(cell.key)
+            if len(curve):
+                frames.append(curve.assign(task=cell.task, label=cell.label))
+        if not frames:
+            return pd.DataFrame(columns=["task", "label"])
+        return pd.concat(frames, ignore_index=True)
+
+    def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:
+        """Samples of a cell's last checkpoint, (R, n, D), or None."""
+        return self.store.samples(cell.key)
+
+    def document(self, report: str = "") -> dict[str, Any]:
+        """The ``run --json`` document."""
+        return {
+            "run_id": self.run.id,
+            "out": str(self.store.root),
+            "report": report,
+            "cells": [_cell_document(c) for c in self.cells],
+        }
+
+
+def metric_values(metric: str, stored: Sequence[float | None]) -> list[float]:
+    """Stored values with null read as the worst: +inf where lower is better, -inf where higher is."""
+    row = registry.metrics().get(metric)
+    worst = -math.inf if row is not None and row.direction == "higher" else math.inf
+    return [worst if v is None else float(v) for v in stored]
+
+
+def primary_metric(task_name: str) -> str:
+    """The metric that ranks a task."""
+    return registry.load_task(task_name).primary
+
+
+def _record(store: Store, run: RunRecord, index: int) -> CellRecord:
+    asked = run.cells[index]
+    found = store.find(asked.key)
+    if found is not None:
+        return found.model_copy(update={"label": asked.label})
+    return CellRecord(
+        key=asked.key,
+        task=asked.task,
+        task_version=0,
+        algorithm=asked.algorithm,
+        algorithm_version=0,
+        kind="",
+        label=asked.label,
+        settings={},
+        budget={"iterations": 1},
+        particles=0,
+        samples=0,
+        replicates=0,
+        seed=0,
+        chunk=0,
+        device="",
+        dtype="",
+        status=Status.INTERRUPTED,
+        reason="the run ended before this cell; the same command resumes it",
+    )
+
+
+def _cell_document(cell: CellRecord) -> dict[str, Any]:
+    metrics = {}
+    for name, stored in cell.values.items():
+        median, low, high = median_interval(metric_values(name, stored))
+        metrics[name] = {
+            "median": to_json_number(median),
+            "low": to_json_number(low),
+            "high": to_json_number(high),
+            "values": [v if v is not None and math.isfinite(v) else None for v in stored],
+        }
+    return {
+        "task": cell.task,
+        "algorithm": cell.algorithm,
+        "label": cell.label,
+        "status": str(cell.status),
+        "reason": cell.reason,
+        "replicates": cell.replicates,
+        "n_diverged": cell.n_diverged,
+        "seconds": cell.seconds,
+        "score_evaluations": cell.score_evaluations,
+        "metrics": metrics,
+    }

@@ -1,0 +1,296 @@
+"""Running one chunk of a cell: the loop, the clock, the checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates
+from parvibench.core.budget import MAX_CHECKPOINTS
+from parvibench.core.errors import BudgetExhausted
+from parvibench.core.metric import Context, Cost
+from parvibench.core.task import Problem, Task
+from parvibench.metrics.compute import compute
+
+from .cells import Cell
+from .recorder import PathRecorder
+
+#: Budget shares at which samples are measured; the end of the run is always measured.
+CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
+_FINITE_EVERY = 64
+_PROBE_STEPS = 2
+
+Notify = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class ChunkResult:
+    """What a chunk of replicates leaves behind, in replicate order.
+
+    Attributes:
+        curve: rows of the long curve table (see ``store.CURVE_COLUMNS``).
+        samples: of the last checkpoint, (r, n, D).
+        values: metric -> value per replicate at the last checkpoint.
+        absent: metric -> why it does not apply.
+        diverged: replicate id -> iteration.
+        seconds: steady compute time of the chunk.
+        overheads: ``warmup`` and ``metrics`` seconds.
+    """
+
+    curve: list[tuple[Any, ...]] = field(default_factory=list)
+    samples: NDArray[np.float32] | None = None
+    values: dict[str, list[float]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    diverged: dict[int, int] = field(default_factory=dict)
+    iterations: int = 0
+    score_evaluations: float = 0.0
+    seconds: float = 0.0
+    effective_step: float | None = None
+    overheads: dict[str, float] = field(default_factory=dict)
+
+
+class Clock:
+    """Steady compute time; on a GPU the device is waited for before every reading."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self.seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Add the time spent inside."""
+        start = self._now()
+        try:
+            yield
+        finally:
+            self.seconds += self._now() - start
+
+    def _now(self) -> float:
+        if self._cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+def run_chunk(cell: Cell, replicates: Sequence[int], notify: Notify = lambda _: None) -> ChunkResult:
+    """Run a chunk of replicates to the end of its budget and measure it on the way.
+
+    Args:
+        cell: what to run.
+        replicates: ids of the replicates of this chunk.
+        notify: called at every checkpoint with ``iteration``, ``share`` of the budget, ``metric``, ``value``.
+
+    Returns:
+        Curve, samples and costs. Replicates that stop being finite are recorded as diverged.
+
+    Raises:
+        DataMissingError: the task's data are not here.
+        UnsupportedError: the task lacks what the algorithm needs.
+    """
+    task, algorithm = cell.load()
+    settings = algorithm.make_settings(dict(cell.settings))
+    if algorithm.kind == "anchor":
+        return _Chunk(cell, replicates, task, algorithm, settings, notify).draw_anchor()
+    return _Chunk(cell, replicates, task, algorithm, settings, notify).run()
+
+
+class _Chunk:
+    """One run of a chunk: problem, state, recorder and result."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        replicates: Sequence[int],
+        task: Task,
+        algorithm: Algorithm,
+        settings: AlgorithmSettings,
+        notify: Notify,
+    ) -> None:
+        self.cell, self.replicates, self.task = cell, tuple(replicates), task
+        self.algorithm, self.settings, self.notify = algorithm, settings, notify
+        self.result = ChunkResult(effective_step=algorithm.effective_step(settings))
+        self.clock = Clock(torch.device(cell.device))
+        self.metrics_seconds = 0.0
+        self.path: PathRecorder | None = None
+        self._context = self._make_context()
+
+    def run(self) -> ChunkResult:
+        horizon = self._probe()
+        self.problem = self._problem(self.cell.budget.score_evaluations)
+        with torch.inference_mode(not self.algorithm.differentiates):
+            state, step = self._loop(horizon)
+            if step != self.result.iterations or not self.result.values:
+                self._measure(state, step, last=True)
+        self.result.seconds = self.clock.seconds
+        self.result.overheads["metrics"] = self.metrics_seconds
+        return self.result
+
+    def draw_anchor(self) -> ChunkResult:
+        """Anchors take no steps: one checkpoint at no cost."""
+        self.problem = self._problem(None)
+        samples, excluded = self.algorithm.draw(  # type: ignore[attr-defined]
+            self.task, self.problem, self.cell.samples, self.problem.streams
+        )
+        self._record(samples.double().cpu(), 0, last=True, excluded=excluded, path=None)
+        self.result.overheads["metrics"] = self.metrics_seconds
+        return self.result
+
+    def _loop(self, horizon: int) -> tuple[Any, int]:
+        budget, streams = self.cell.budget, self.problem.streams
+        pending = list(CHECKPOINTS[:-1])
+        with self.clock.running():
+            state = self.algorithm.init(self.problem, self.settings, streams, horizon)
+        if self.algorithm.kind == "chains":
+            self.path = PathRecorder(state.x)
+        step = 0
+        while budget.iterations is None or step < budget.iterations:
+            streams.step = step
+            try:
+                with self.clock.running():
+                    state = self.algorithm.step(self.problem, self.settings, state, streams)
+            except BudgetExhausted:
+                break
+            step += 1
+            if self.path is not None:
+                self.path.add(step, state.x)
+            share = self._share(step)
+            due = bool(pending) and share >= pending[0]
+            if (due or step % _FINITE_EVERY == 0) and self._all_diverged(state, step):
+                break
+            if share >= 1 and budget.seconds is not None and self.clock.seconds >= budget.seconds:
+                break
+            if due:
+                pending = [p for p in pending if p > share]
+                self._measure(state, step, last=False)
+        self._all_diverged(state, step)
+        return state, step
+
+    def _probe(self) -> int:
+        """Warm up untimed on a throw-away problem, and foresee how many iterations the budget allows."""
+        start = time.perf_counter()
+        problem = self._problem(None)
+        seconds = cost = 0.0
+        with torch.inference_mode(not self.algorithm.differentiates):
+            state = self.algorithm.init(problem, self.settings, problem.streams, _PROBE_STEPS)
+            for step in range(_PROBE_STEPS):
+                before, tick = problem.meter.charged, time.perf_counter()
+                problem.streams.step = step
+                state = self.algorithm.step(problem, self.settings, state, problem.streams)
+                cost, seconds = problem.meter.charged - before, time.perf_counter() - tick
+        self.result.overheads["warmup"] = time.perf_counter() - start
+        budget = self.cell.budget
+        limits = [
+            float(budget.iterations or np.inf),
+            (budget.score_evaluations or np.inf) / cost if cost else np.inf,
+            (budget.seconds or np.inf) / max(seconds, 1e-9),
+        ]
+        return max(1, int(min(limits))) if np.isfinite(min(limits)) else 1
+
+    def _problem(self, limit: float | None) -> Problem:
+        cell = self.cell
+        return self.task.problem(
+            self.replicates,
+            cell.seed,
+            cell.device,
+            cell.torch_dtype,
+            particles=cell.particles,
+            limit=limit,
+            full_batch="full-batch" in self.algorithm.needs,
+        )
+
+    def _share(self, step: int) -> float:
+        """How much of the budget is used, by its scarcest limit."""
+        budget = self.cell.budget
+        return max(
+            step / budget.iterations if budget.iterations else 0.0,
+            self.problem.meter.charged / budget.score_evaluations if budget.score_evaluations else 0.0,
+            self.clock.seconds / budget.seconds if budget.seconds else 0.0,
+        )
+
+    def _all_diverged(self, state: Any, step: int) -> bool:
+        """Note replicates that are no longer finite; True when none is left."""
+        for replicate, finite in zip(self.replicates, finite_replicates(state).tolist(), strict=True):
+            if not finite:
+                self.result.diverged.setdefault(replicate, step)
+        return len(self.result.diverged) == len(self.replicates)
+
+    def _measure(self, state: Any, step: int, *, last: bool) -> None:
+        streams = self.problem.streams
+        streams.step = step
+        if self.path is not None and step > 0:
+            samples, path = self.path.samples(self.cell.samples), self.path.path()
+        else:
+            samples = self.algorithm.output(self.problem, self.settings, state, self.cell.samples, streams)
+            samples, path = _take(samples, self.cell.samples), None
+        self._record(samples.double().cpu(), step, last=last, excluded=None, path=path)
+
+    def _record(
+        self, samples: Tensor, step: int, *, last: bool, excluded: Tensor | None, path: Tensor | None
+    ) -> None:
+        start = time.perf_counter()
+        charged = self.problem.meter.charged
+        cost = Cost(step, charged, self.clock.seconds / len(self.replicates))
+        context = self._context(cost, excluded, path)
+        with torch.inference_mode(False), torch.no_grad():
+            values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
+        self._add_rows(values, cost)
+        self.result.values = {m: v.tolist() for m, v in values.items()} if last else self.result.values
+        self.result.absent = absent
+        self.result.iterations, self.result.score_evaluations = step, charged
+        if last:
+            self.result.samples = samples.float().numpy()
+        self.metrics_seconds += time.perf_counter() - start
+        primary = self.task.primary if self.task.primary in values else next(iter(values), "")
+        self.notify(
+            {
+                "iteration": step,
+                "share": 1.0 if last else self._share(step),
+                "metric": primary,
+                "value": float(values[primary].median()) if primary else None,
+            }
+        )
+
+    def _add_rows(self, values: dict[str, Tensor], cost: Cost) -> None:
+        checkpoint = 1 + max((row[1] for row in self.result.curve), default=-1)
+        spent = (checkpoint, cost.iterations, cost.score_evaluations, cost.seconds)
+        for metric, per_replicate in values.items():
+            for replicate, value in zip(self.replicates, per_replicate.tolist(), strict=True):
+                self.result.curve.append((replicate, *spent, metric, value))
+
+    def _make_context(self) -> Callable[[Cost, Tensor | None, Tensor | None], Context]:
+        """Everything that stays the same between checkpoints, read once."""
+        needs = {registry.metrics()[m].need for m in self.cell.metrics}
+        reference = self.task.reference()
+        target = self.task.target(self.replicates, "cpu", torch.float64) if "target" in needs else None
+        predictive = (
+            self.task.predictive(self.replicates, "cpu", torch.float64) if "predictive" in needs else None
+        )
+
+        def context(cost: Cost, excluded: Tensor | None, path: Tensor | None) -> Context:
+            return Context(
+                task=self.task,
+                reference=reference,
+                target=target,
+                predictive=predictive,
+                path=None if path is None else path.cpu(),
+                cost=cost,
+                excluded_rows=excluded,
+            )
+
+        return context
+
+
+def _take(samples: Tensor, n: int) -> Tensor:
+    """n rows spread evenly over (R, N, D) when there are more."""
+    if samples.shape[1] == n:
+        return samples
+    rows = torch.linspace(0, samples.shape[1] - 1, n).round().long()
+    return samples[:, rows.to(samples.device)]

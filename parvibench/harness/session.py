@@ -1,0 +1,344 @@
+"""A run: expand the suite, skip what the store holds, run the rest, write every cell as it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import os
+import platform
+import subprocess
+import traceback
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+
+from parvibench.core.errors import DataMissingError, InputError, ParVIBenchError
+from parvibench.core.result import CellRecord, Status, to_json_number
+
+from .cells import Cell
+from .executors import ALLOCATOR, Executor, InProcess, Job, Outcome, Progress, Workers
+from .results import Results
+from .runner import ChunkResult
+from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
+
+METRICS_VERSION = 1
+
+
+class Observer(Protocol):
+    """Told what happens; the terminal display and the MLflow mirror are observers."""
+
+    def started(self, run: RunRecord, total: int, cached: int) -> None:
+        """The run begins: ``total`` cells, ``cached`` of them already in the store."""
+
+    def progress(self, progress: Progress) -> None:
+        """A checkpoint of a running job."""
+
+    def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
+        """A cell stands in the store."""
+
+    def ended(self, run: RunRecord) -> None:
+        """The run is over (also after an interruption)."""
+
+
+@dataclass
+class _Pending:
+    """A cell whose chunks are coming in."""
+
+    cell: Cell
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        return len(self.outcomes) == len(self.cell.chunks)
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    store: Store,
+    executor: Executor,
+    *,
+    suite: dict[str, Any],
+    profile: str | None = None,
+    command: str = "",
+    observers: Sequence[Observer] = (),
+    fresh: bool = False,
+    retry_failed: bool = False,
+) -> Results:
+    """Run cells into a store; what it already holds is not run again.
+
+    Args:
+        cells: in the order of the report.
+        store: locked here for the length of the run.
+        executor: where chunks run.
+        suite: resolved suite, for provenance.
+        profile: name of the profile, for provenance.
+        command: the command line, for provenance.
+        observers: told what happens.
+        fresh: run all cells again.
+        retry_failed: run cells again that failed.
+
+    Returns:
+        The results of all cells. After Ctrl-C the finished cells stand in the store, the others are
+        reported as interrupted, and the same call resumes.
+
+    Raises:
+        StoreError: another run holds the store.
+    """
+    with store.locked():
+        run = _start_run(cells, suite, profile, command)
+        held = (
+            {} if fresh else {c.key: r for c in cells if is_final(r := store.find(c.key), retry_failed) and r}
+        )
+        store.write_run(run)
+        for observer in observers:
+            observer.started(run, len(cells), len(held))
+        try:
+            for cell in cells:
+                if cell.key in held:
+                    _tell(observers, cell, held[cell.key], store, cached=True)
+            todo = list({c.key: c for c in cells if c.key not in held}.values())
+            with contextlib.suppress(KeyboardInterrupt):
+                for cell, record, curve, samples in _run(todo, executor, observers):
+                    store.write_cell(record, curve, samples)
+                    _tell(observers, cell, record, store, cached=False)
+        finally:
+            run.finished = _now()
+            store.write_run(run)
+            for observer in observers:
+                observer.ended(run)
+    return Results.load(store, run.id)
+
+
+def _tell(
+    observers: Sequence[Observer], cell: Cell, record: CellRecord, store: Store, *, cached: bool
+) -> None:
+    for observer in observers:
+        observer.finished(cell, record, store.folder(record.key), cached)
+
+
+def _run(
+    cells: Sequence[Cell], executor: Executor, observers: Sequence[Observer]
+) -> Iterator[tuple[Cell, CellRecord, pd.DataFrame | None, np.ndarray | None]]:
+    """Finished cells as they come. Pairs that cannot run, or lack data, never reach the executor."""
+    jobs: list[Job] = []
+    pending: dict[str, _Pending] = {}
+    for cell in cells:
+        refusal = _refusal(cell)
+        if refusal is not None:
+            yield cell, make_record(cell, [Outcome(Job(cell, 0), None, *refusal)]), None, None
+            continue
+        pending[cell.key] = _Pending(cell)
+        jobs.extend(Job(cell, i) for i in range(len(cell.chunks)))
+
+    def on_progress(progress: Progress) -> None:
+        for observer in observers:
+            observer.progress(progress)
+
+    for outcome in executor.run(jobs, on_progress):
+        state = pending[outcome.job.cell.key]
+        state.outcomes[outcome.job.chunk] = outcome
+        if state.complete:
+            outcomes = [state.outcomes[i] for i in sorted(state.outcomes)]
+            yield state.cell, make_record(state.cell, outcomes), *_tables(outcomes)
+            state.outcomes = {}
+
+
+def _refusal(cell: Cell) -> tuple[Status, str] | None:
+    """Why a cell cannot run here, before any compute."""
+    try:
+        lacking = cell.missing_needs()
+        if not lacking:
+            cell.load()[0].target(cell.replicates[:1], "cpu", torch.float32)  # data present and sound
+    except DataMissingError as error:
+        return Status.SKIPPED, str(error)
+    except ParVIBenchError as error:
+        return Status.CRASHED, str(error)
+    except Exception as error:
+        return Status.CRASHED, f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+    return (Status.UNSUPPORTED, lacking) if lacking else None
+
+
+def _tables(outcomes: Sequence[Outcome]) -> tuple[pd.DataFrame | None, np.ndarray | None]:
+    """Curve and samples of all chunks together, or nothing when a chunk failed."""
+    results = [o.result for o in outcomes if o.result is not None]
+    if len(results) < len(outcomes):
+        return None, None
+    curve = pd.DataFrame([row for r in results for row in r.curve], columns=list(CURVE_COLUMNS))
+    samples = [r.samples for r in results if r.samples is not None]
+    return curve, np.concatenate(samples) if len(samples) == len(results) else None
+
+
+def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
+    """The record of a cell from the outcomes of its chunks, in chunk order."""
+    algorithm = cell.load()[1]
+    failed = next((o for o in outcomes if o.result is None), None)
+    results = [o.result for o in outcomes if o.result is not None]
+    diverged = {k: v for r in results for k, v in r.diverged.items()}
+    record = CellRecord(
+        key=cell.key,
+        task=cell.task,
+        task_version=cell.task_version,
+        algorithm=cell.algorithm,
+        algorithm_version=cell.algorithm_version,
+        kind=algorithm.kind,
+        label=cell.label,
+        settings=dict(cell.settings),
+        tuned=cell.tuned,
+        budget=cell.budget,
+        particles=cell.particles,
+        samples=cell.samples,
+        replicates=len(cell.replicates),
+        seed=cell.seed,
+        chunk=cell.chunk,
+        device=cell.device,
+        dtype=cell.dtype,
+        status=Status.OK,
+        seconds=sum(r.seconds for r in results),
+        hardware=hardware(cell.device),
+        created=_now(),
+        metrics_key=metrics_key(cell),
+    )
+    if failed is not None:
+        return record.model_copy(
+            update={"status": failed.status, "reason": failed.reason, "traceback": failed.traceback}
+        )
+    all_diverged = len(diverged) == len(cell.replicates)
+    update = {
+        "status": Status.DIVERGED if all_diverged else Status.OK,
+        "reason": _divergence(diverged, len(cell.replicates)),
+        "n_diverged": len(diverged),
+        "diverged": diverged,
+        "effective_step": results[0].effective_step,
+        **_merged(results),
+    }
+    return record.model_copy(update=update)
+
+
+def _divergence(diverged: dict[int, int], replicates: int) -> str:
+    if not diverged:
+        return ""
+    first = min(diverged.values())
+    return f"{len(diverged)} of {replicates} replicates stopped being finite, the first by iteration {first}"
+
+
+def _merged(results: Sequence[ChunkResult]) -> dict[str, Any]:
+    """Costs and metric values over chunks."""
+    overheads: dict[str, float] = defaultdict(float)
+    for result in results:
+        for name, seconds in result.overheads.items():
+            overheads[name] += seconds
+    names = dict.fromkeys(m for r in results for m in r.values)
+    return {
+        "iterations": max(r.iterations for r in results),
+        "score_evaluations": max(r.score_evaluations for r in results),
+        "overheads": dict(overheads),
+        "values": {m: [to_json_number(v) for r in results for v in r.values[m]] for m in names},
+        "absent": results[0].absent,
+    }
+
+
+def metrics_key(cell: Cell) -> str:
+    """Names the measurement: metrics, their version and the reference."""
+    reference = cell.load()[0].reference()
+    sha = reference.certificate.get("sha256", "") if reference else ""
+    return hashlib.sha256(repr((METRICS_VERSION, cell.metrics, sha)).encode()).hexdigest()[:16]
+
+
+def hardware(device: str) -> str:
+    """What the seconds were measured on."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{_cpu_name()}, 1 thread a worker"
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _start_run(cells: Sequence[Cell], suite: dict[str, Any], profile: str | None, command: str) -> RunRecord:
+    now = dt.datetime.now(dt.UTC)
+    wanted = [RunCell(key=c.key, task=c.task, algorithm=c.algorithm, label=c.label) for c in cells]
+    return RunRecord(
+        id=f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}-{suite['name']}",
+        suite=suite,
+        profile=profile,
+        cells=wanted,
+        provenance=provenance(command, cells[0].device if cells else "cpu"),
+        started=now.isoformat(timespec="seconds"),
+    )
+
+
+def provenance(command: str, device: str) -> dict[str, Any]:
+    """Versions, hardware and settings that a result depends on; never the environment variables."""
+    packages = ("parvibench", "torch", "numpy", "scipy", "POT", "arviz-stats", "pyro-ppl", "mlflow", "pandas")
+    return {
+        "command": command,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "hardware": hardware(device),
+        "packages": {p: v for p in packages if (v := _version(p))},
+        "git": _git_state(),
+        "allocator": {k: os.environ.get(k, "") for k in ALLOCATOR},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _git_state() -> str:
+    """Commit of the source tree the package is imported from, with ``+`` when it is changed; or empty."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return ""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty=+"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    return ""
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+def make_executor(workers: int, device: str, timeout: float) -> Executor:
+    """Worker processes; in this process for 0 workers or on a GPU.
+
+    Raises:
+        InputError: a negative count or a limit that is not positive.
+    """
+    if workers < 0:
+        raise InputError(f"--workers must be 0 (this process) or more, got {workers}")
+    if timeout <= 0:
+        raise InputError(f"--timeout must be positive, got {timeout:g} s")
+    return InProcess() if device == "cuda" or workers == 0 else Workers(workers, timeout)
+
+
+def resolve_device(name: str) -> str:
+    """``cpu`` or ``cuda``.
+
+    Raises:
+        InputError: ``cuda`` is asked for and there is none.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise InputError(f"--device is auto, cpu or cuda, got {name!r}")
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise InputError("--device cuda: no CUDA device is available here; use --device cpu or auto")
+    return "cuda" if available and name != "cpu" else "cpu"

@@ -1,0 +1,212 @@
+"""The result store: plain files, written aside and renamed, one writer at a time.
+
+::
+
+    <root>/cells/<key>/cell.json      the record
+                       curve.parquet  metric values at every checkpoint, long form
+                       samples.npz    samples of the last checkpoint, (R, n, D) float32
+           runs/<id>.json             which cells a run asked for, and its provenance
+           mlflow.db artifacts/       the MLflow mirror
+           report/                    the page
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from parvibench.core.errors import StoreError
+from parvibench.core.result import STORE_FORMAT, CellRecord, Status
+
+CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
+
+
+class RunCell(BaseModel):
+    """A cell as a run asked for it: the label is the run's, the results lie under the key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    task: str
+    algorithm: str
+    label: str
+
+
+class RunRecord(BaseModel):
+    """``runs/<id>.json``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: int = STORE_FORMAT
+    id: str
+    suite: dict[str, Any]
+    profile: str | None = None
+    cells: list[RunCell]
+    provenance: dict[str, Any] = Field(default_factory=dict)
+    started: str
+    finished: str = ""
+
+
+class Store:
+    """A folder of results.
+
+    Args:
+        root: the folder; made on first write.
+    """
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def check_writable(self) -> None:
+        """Make the folder.
+
+        Raises:
+            StoreError: it cannot be made or written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.root):
+                pass
+        except OSError as error:
+            raise StoreError(f"{self.root}: cannot write here ({error.strerror or error})") from None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the store for writing.
+
+        Raises:
+            StoreError: another run holds it, or it cannot be written.
+        """
+        self.check_writable()
+        lock = filelock.FileLock(self.root / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            message = f"{self.root}: another run is writing to this store; wait for it, or use --out"
+            raise StoreError(message) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def folder(self, key: str) -> Path:
+        """Where the results of a cell lie."""
+        return self.root / "cells" / key
+
+    def find(self, key: str) -> CellRecord | None:
+        """The record of a cell, or None when there is none (or an older format)."""
+        try:
+            record = CellRecord.model_validate_json((self.folder(key) / "cell.json").read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None
+        return record if record.format == STORE_FORMAT else None
+
+    def curve(self, key: str) -> pd.DataFrame:
+        """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
+        path = self.folder(key) / "curve.parquet"
+        return pd.read_parquet(path) if path.is_file() else pd.DataFrame(columns=list(CURVE_COLUMNS))
+
+    def samples(self, key: str) -> NDArray[np.float32] | None:
+        """Samples of the last checkpoint, (R, n, D), or None."""
+        path = self.folder(key) / "samples.npz"
+        if not path.is_file():
+            return None
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["samples"]
+
+    def write_cell(
+        self,
+        record: CellRecord,
+        curve: pd.DataFrame | None = None,
+        samples: NDArray[np.floating] | None = None,
+    ) -> None:
+        """Put a cell in place as a whole: written aside, flushed, renamed."""
+        final = self.folder(record.key)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
+        try:
+            _write(aside / "cell.json", record.model_dump_json(indent=1).encode())
+            if curve is not None:
+                buffer = io.BytesIO()
+                curve.to_parquet(buffer, index=False)
+                _write(aside / "curve.parquet", buffer.getvalue())
+            if samples is not None:
+                buffer = io.BytesIO()
+                np.savez_compressed(buffer, samples=samples.astype(np.float32))
+                _write(aside / "samples.npz", buffer.getvalue())
+            aside.chmod(0o755)
+            if final.exists():
+                shutil.rmtree(final)
+            aside.rename(final)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+
+    def write_run(self, run: RunRecord) -> None:
+        """Write the list of a run's cells."""
+        folder = self.root / "runs"
+        folder.mkdir(parents=True, exist_ok=True)
+        aside = folder / f".new-{run.id}.json"
+        _write(aside, run.model_dump_json(indent=1).encode())
+        aside.replace(folder / f"{run.id}.json")
+
+    def runs(self) -> list[str]:
+        """Ids of all runs, oldest first."""
+        return sorted(p.stem for p in (self.root / "runs").glob("[!.]*.json"))
+
+    def run(self, run_id: str | None = None) -> RunRecord:
+        """A run by id; the latest by default.
+
+        Raises:
+            StoreError: no such run, or no run at all.
+        """
+        ids = self.runs()
+        if not ids:
+            raise StoreError(
+                f"{self.root}: no runs here; make one with: parvibench run --suite quick --out {self.root}"
+            )
+        if run_id is None:
+            run_id = max(ids, key=lambda i: (self._peek(i).get("started", ""), i))
+        if run_id not in ids:
+            raise StoreError(f"{self.root}: no run {run_id!r}; runs here: {', '.join(ids)}")
+        try:
+            return RunRecord.model_validate(self._peek(run_id))
+        except ValidationError as error:
+            raise StoreError(
+                f"{self.root}/runs/{run_id}.json: not a run record ({error.error_count()} problems)"
+            ) from None
+
+    def _peek(self, run_id: str) -> dict[str, Any]:
+        path = self.root / "runs" / f"{run_id}.json"
+        try:
+            content = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise StoreError(f"{path}: damaged ({error}); delete it, the cells are kept apart") from None
+        return content if isinstance(content, dict) else {}
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def is_final(record: CellRecord | None, retry_failed: bool = False) -> bool:
+    """Whether a stored cell answers a request, or must be run (again)."""
+    if record is None or record.status in (Status.SKIPPED, Status.INTERRUPTED, Status.UNSUPPORTED):
+        return False
+    return not (retry_failed and record.status.failed)

@@ -1,0 +1,332 @@
+"""Suite files: read, validated, with every problem told by file, line and key path.
+
+A suite is data. It names tasks and algorithms that are installed; it runs no code of its own.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from parvibench.core import registry
+from parvibench.core.budget import Budget
+from parvibench.core.errors import InputError, SuiteError, UnknownNameError
+
+MAX_BYTES = 1_000_000
+MAX_NODES = 50_000
+MAX_DEPTH = 30
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _as_entry(value: Any) -> Any:
+    """A bare name stands for an entry of that name."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _as_tuple(value: Any) -> Any:
+    """YAML has lists only."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+class TaskEntry(_Strict):
+    """A task of the suite; ``splits`` sets the number of data splits (its replicates)."""
+
+    name: str
+    splits: int | None = Field(None, gt=0, le=100_000)
+
+
+class AlgorithmEntry(_Strict):
+    """An algorithm of the suite under a label of its own."""
+
+    name: str
+    label: str = Field("", max_length=80)
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def display(self) -> str:
+        """Label in tables."""
+        return self.label or self.name
+
+
+class TuneSpec(_Strict):
+    """How step sizes are tuned: the same for all algorithms of the suite.
+
+    Attributes:
+        step_size: ends of the log grid.
+        points: number of grid points.
+        replicates: tuning replicates (disjoint streams and data splits).
+        share: budget of a tuning run, as a share of the suite's.
+    """
+
+    step_size: Annotated[tuple[float, float], BeforeValidator(_as_tuple)]
+    points: int = Field(7, ge=2, le=50)
+    replicates: int = Field(2, ge=1, le=100)
+    share: float = Field(1.0, gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        low, high = self.step_size
+        if not 0 < low < high:
+            raise ValueError(f"step_size needs 0 < low < high, got [{low:g}, {high:g}]")
+        return self
+
+
+class Tuned(_Strict):
+    """What ``parvibench tune`` chose, stored in the suite file.
+
+    Attributes:
+        step_size: task -> label -> chosen value.
+        at_edge: ``task/label`` whose best value lies on the end of the grid.
+        score_evaluations: task -> label -> score evaluations spent on tuning.
+        grid: the values tried.
+    """
+
+    step_size: dict[str, dict[str, float]]
+    at_edge: list[str] = Field(default_factory=list)
+    score_evaluations: dict[str, dict[str, float]] = Field(default_factory=dict)
+    grid: list[float] = Field(default_factory=list)
+    replicates: int = 0
+
+
+class Profile(_Strict):
+    """Overrides of a suite under a name (``--profile``)."""
+
+    replicates: int | None = Field(None, gt=0, le=100_000)
+    budget: Budget | None = None
+    particles: int | None = Field(None, gt=0, le=1_000_000)
+    samples: int | None = Field(None, gt=1, le=1_000_000)
+    tuned: Tuned | None = None
+
+
+Entries = Annotated[tuple[Annotated[TaskEntry, BeforeValidator(_as_entry)], ...], BeforeValidator(_as_tuple)]
+Methods = Annotated[
+    tuple[Annotated[AlgorithmEntry, BeforeValidator(_as_entry)], ...], BeforeValidator(_as_tuple)
+]
+
+
+class Suite(_Strict):
+    """A suite file, validated. Field by field as in the README."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    description: str = ""
+    tasks: Entries = Field(min_length=1)
+    algorithms: Methods = Field(min_length=1)
+    replicates: int = Field(10, gt=0, le=100_000)
+    seed: int = Field(0, ge=0, lt=2**63)
+    budget: Budget
+    particles: int | None = Field(None, gt=0, le=1_000_000)
+    samples: int | None = Field(None, gt=1, le=1_000_000)
+    metrics: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
+    dtype: Literal["float32", "float64"] = "float32"
+    tune: TuneSpec | None = None
+    tuned: Tuned | None = None
+    profiles: dict[str, Profile] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _unique(self) -> Self:
+        _refuse_repeats("task", [t.name for t in self.tasks])
+        _refuse_repeats("algorithm label", [a.display for a in self.algorithms])
+        return self
+
+    def with_profile(self, name: str | None) -> Suite:
+        """The suite under a profile; a suite with profiles runs its first one by default.
+
+        Raises:
+            InputError: no such profile.
+        """
+        if name is None:
+            if not self.profiles:
+                return self
+            name = next(iter(self.profiles))
+        if name not in self.profiles:
+            raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
+        overrides = {k: v for k, v in self.profiles[name] if v is not None}
+        return self.model_copy(update={**overrides, "profiles": {}})
+
+    def resolved(self) -> dict[str, Any]:
+        """As plain data, for provenance."""
+        return self.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
+
+
+def _refuse_repeats(kind: str, names: list[str]) -> None:
+    repeated = sorted({n for n in names if names.count(n) > 1})
+    if repeated:
+        raise ValueError(f"{kind} given twice: {', '.join(repeated)} (tell them apart by 'label')")
+
+
+def shipped() -> dict[str, Traversable]:
+    """Suites that come with the package: name -> file."""
+    folder = files("parvibench.suites")
+    return {
+        f.name.removesuffix(".yaml"): f
+        for f in sorted(folder.iterdir(), key=lambda f: f.name)
+        if f.name.endswith(".yaml")
+    }
+
+
+def load_suite(name: str) -> Suite:
+    """A shipped suite by name, or a suite file by path (ending in .yaml or .yml).
+
+    Raises:
+        UnknownNameError: no shipped suite of that name.
+        SuiteError: the file is malformed; the message gives line and key path of every problem.
+    """
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        path = Path(name)
+        if not path.is_file():
+            raise SuiteError(f"{name}: no such file")
+        return parse_suite(path.read_bytes(), str(path))
+    known = shipped()
+    if name not in known:
+        raise UnknownNameError(
+            "suite", name, known, "A suite of your own is named by its path, ending in .yaml."
+        )
+    return parse_suite(known[name].read_bytes(), f"{name}.yaml")
+
+
+def parse_suite(content: bytes, source: str) -> Suite:
+    """Validate the text of a suite file.
+
+    Args:
+        content: the bytes of the file.
+        source: name of the file, for messages.
+
+    Raises:
+        SuiteError: with one line per problem.
+    """
+    tree = _read_yaml(content, source)
+    plain = _plain(tree, source)
+    try:
+        suite = Suite.model_validate(plain)
+    except ValidationError as error:
+        problems = dict.fromkeys(_problem(tree, source, e) for e in error.errors())
+        raise SuiteError("\n".join(problems)) from None
+    _check_names(suite, tree, source)
+    return suite
+
+
+def _read_yaml(content: bytes, source: str) -> CommentedMap:
+    if len(content) > MAX_BYTES:
+        raise SuiteError(f"{source}: {len(content)} bytes; a suite file has at most {MAX_BYTES}")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SuiteError(f"{source}: not a text file (byte {error.start} is not UTF-8)") from None
+    try:
+        tree = YAML(typ="rt", pure=True).load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        problem = (error.problem or "not valid YAML").split("\n")[0]
+        raise SuiteError(f"{source}{line}: {problem}") from None
+    except (YAMLError, ValueError, RecursionError, AttributeError, KeyError, TypeError, IndexError) as error:
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise SuiteError(f"{source}: not valid YAML: {reason}") from None
+    if not isinstance(tree, CommentedMap):
+        found = "nothing" if tree is None else type(tree).__name__.lower()
+        raise SuiteError(
+            f"{source}:1: a suite is a mapping with keys such as name, tasks, algorithms; found {found}"
+        )
+    return tree
+
+
+def _plain(tree: Any, source: str) -> Any:
+    """Plain Python data; refuses tags, and trees that aliases have blown up."""
+    nodes = 0
+
+    def convert(node: Any, path: str, depth: int) -> Any:
+        nonlocal nodes
+        nodes += 1
+        if nodes > MAX_NODES or depth > MAX_DEPTH:
+            raise SuiteError(f"{source}: too large at {path or 'the top'} (aliases that repeat themselves?)")
+        tag = getattr(getattr(node, "tag", None), "value", None)
+        if tag is not None and not str(tag).startswith("tag:yaml.org,2002:"):
+            raise SuiteError(
+                f"{source}: {path or 'the top'}: tag {tag} is not allowed; a suite is plain data"
+            )
+        if isinstance(node, dict):
+            for key in node:
+                if not isinstance(key, str):
+                    raise SuiteError(f"{source}: {path or 'the top'}: key {key!r} is not a string")
+            return {str(k): convert(v, f"{path}.{k}" if path else str(k), depth + 1) for k, v in node.items()}
+        if isinstance(node, list):
+            return [convert(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(node)]
+        if isinstance(node, bool) or node is None:
+            return node
+        for kind in (int, float, str):
+            if isinstance(node, kind):
+                return kind(node)
+        raise SuiteError(
+            f"{source}: {path}: {type(node).__name__} values are not allowed; use text or numbers"
+        )
+
+    return convert(tree, "", 0)
+
+
+def _problem(tree: Any, source: str, error: Any) -> str:
+    """One line for one pydantic error: file:line: key path: what is wrong."""
+    loc = [p for p in error["loc"] if not (isinstance(p, str) and p.startswith("function-"))]
+    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        message = "unknown key"
+    elif error["type"] != "missing" and not isinstance(error["input"], dict | list | tuple):
+        message = f"{message} (given {error['input']!r:.80})"
+    return f"{source}:{_line(tree, loc)}: {path or 'suite'}: {message}"
+
+
+def _line(tree: Any, loc: list[Any]) -> int:
+    """Line of the deepest node of ``loc`` that the file holds, counted from 1."""
+    line, node = 1, tree
+    for part in loc:
+        if not hasattr(node, "lc"):
+            break
+        try:
+            data = node.lc.data
+            line = (data[part][0] if data and part in data else node.lc.line) + 1
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            break
+    return line
+
+
+def _check_names(suite: Suite, tree: Any, source: str) -> None:
+    """Every named task, algorithm and metric exists and every setting is valid, or all problems are told."""
+    problems: list[str] = []
+
+    def check(what: str, index: int, action: Any) -> None:
+        try:
+            action()
+        except InputError as error:
+            first = str(error).split("\nA ")[0].split("\nKnown")[0]
+            problems.append(f"{source}:{_line(tree, [what, index])}: {what}[{index}]: {first}")
+
+    for i, task in enumerate(suite.tasks):
+        check("tasks", i, lambda name=task.name: _known("task", name, registry.tasks()))
+    for i, algorithm in enumerate(suite.algorithms):
+        check("algorithms", i, lambda entry=algorithm: _check_algorithm(entry))
+    for i, metric in enumerate(suite.metrics or ()):
+        check("metrics", i, lambda name=metric: _known("metric", name, registry.metrics()))
+    if problems:
+        raise SuiteError("\n".join(problems))
+
+
+def _known(kind: str, name: str, rows: Any) -> None:
+    if name not in rows:
+        raise UnknownNameError(kind, name, rows)
+
+
+def _check_algorithm(entry: AlgorithmEntry) -> None:
+    _known("algorithm", entry.name, registry.algorithms())
+    if entry.settings:  # settings live in the class: only then is it imported
+        registry.load_algorithm(entry.name).make_settings(entry.settings)

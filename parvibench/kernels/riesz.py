@@ -1,0 +1,23 @@
+"""The Riesz kernel in the l1 norm, k(x, y) = (||x||_1 + ||y||_1 - ||x - y||_1) / h.
+
+Unbounded and not translation invariant; positive definite (up to scale the covariance of Brownian
+motion in each coordinate). From the code of KSIVI (arXiv:2405.18997), whose text has no formula;
+h = median of the numerator / log(n + 1), held fixed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .gram import median_bandwidth
+
+
+def pull_back(x: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The kernel matrix and the gradients of sum_ij w_ij k(x_i, y_j): as ``radial.pull_back``."""
+    with torch.enable_grad():  # the l1 distance's own derivative needs no (n, m, d) array
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        numerator = x.abs().sum(-1).unsqueeze(-1) + y.abs().sum(-1).unsqueeze(-2) - torch.cdist(x, y, p=1.0)
+        h = median_bandwidth(numerator.detach())
+        grad_x, grad_y = torch.autograd.grad(numerator, (x, y), grad_outputs=weights / h)
+    return numerator.detach() / h, grad_x, grad_y

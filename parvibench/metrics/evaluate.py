@@ -1,0 +1,106 @@
+"""Judging one set of samples from anywhere: the document behind ``parvibench evaluate``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parvibench.core.metric import Context, Cost
+from parvibench.core.reference import Reference
+from parvibench.core.registry import load_metric
+from parvibench.core.result import to_json_number
+from parvibench.core.task import Task
+
+from .compute import check_samples, compute
+from .floors import ALPHA, equivalent_sample_size, verdict
+
+
+def evaluate_samples(task: Task, samples: Any, cost: Cost | None = None) -> dict[str, Any]:
+    """Value, floor, verdict and equivalent sample size of every metric of a task.
+
+    Predictive tasks are judged on the data split of replicate 0.
+
+    Args:
+        task: what the samples should follow.
+        samples: array-like, (n, D), n >= 2.
+        cost: what the samples have cost, if known.
+
+    Returns:
+        ``{"task", "n", "verdict", "metrics": [...]}``: JSON types only; null where a number is missing.
+
+    Raises:
+        ShapeError: the samples are no finite (n, D) array.
+        DataMissingError: the task's data set is not at hand.
+    """
+    x = check_samples(samples, task)
+    context = Context(
+        task,
+        task.reference(),
+        task.target([0], "cpu", torch.float64),
+        task.predictive([0], "cpu", torch.float64),
+        cost=cost,
+    )
+    copies = 0 if context.reference is None else _count_copies(x, context.reference)
+    if copies:
+        reason = f"{copies} of {len(x)} samples are rows of the reference itself"
+        rows = [_absent(name, reason) for name in task.metrics]
+    else:
+        values, absent = compute(task.metrics, x[None], context)
+        rows = [
+            _absent(name, absent[name])
+            if name in absent
+            else _row(name, float(values[name][0]), len(x), context.reference)
+            for name in task.metrics
+        ]
+    tested = [row["p_value"] for row in rows if row["p_value"] is not None]
+    return {"task": task.name, "n": len(x), "verdict": verdict(tested), "metrics": rows}
+
+
+def _row(name: str, value: float, n: int, reference: Reference | None) -> dict[str, Any]:
+    """One metric's row; without a floor at this n the value stands alone."""
+    floor = None if reference is None else reference.floor(name, n)
+    row = _absent(name, _why_no_floor(name, n, reference)) | {"value": to_json_number(value)}
+    if floor is None or reference is None:
+        return row
+    size, interval, reason = equivalent_sample_size(name, value, n, reference)
+    p = floor.p_value(value)
+    return row | {
+        "floor": {"median": floor.median, "q95": floor.quantile(0.95)},
+        "ratio": to_json_number(value / floor.median) if load_metric(name).floor_ratio else None,
+        "p_value": p,
+        "equivalent_sample_size": size,
+        "equivalent_sample_size_interval": None if interval is None else list(interval),
+        "verdict": "distinguishable" if p <= ALPHA else "indistinguishable",
+        "reason": reason,
+    }
+
+
+def _absent(name: str, reason: str) -> dict[str, Any]:
+    return {
+        "metric": name,
+        "value": None,
+        "floor": None,
+        "ratio": None,
+        "p_value": None,
+        "equivalent_sample_size": None,
+        "equivalent_sample_size_interval": None,
+        "verdict": "not applicable",
+        "reason": reason,
+    }
+
+
+def _why_no_floor(name: str, n: int, reference: Reference | None) -> str:
+    table = {} if reference is None else reference.certificate.get("floors", {}).get(name, {})
+    if not table:
+        return "no floor: the value stands alone"
+    sizes = sorted(int(k) for k in table)
+    return f"floors are known for n = {sizes[0]} to {sizes[-1]}, not for {n}: thin the samples"
+
+
+def _count_copies(x: Tensor, reference: Reference) -> int:
+    """How many samples are rows of the reference, bit for bit in float32 (as it is stored)."""
+    stored = {row.tobytes() for row in reference.draws.numpy().astype(np.float32)}
+    return sum(row.tobytes() in stored for row in x.numpy().astype(np.float32))

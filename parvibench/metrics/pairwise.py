@@ -1,0 +1,30 @@
+"""Row blocks that keep pairwise metrics small in memory, and evenly thinned rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+#: Entries of one block of a pairwise matrix: 2 MB in float64, a few of which fit the cache together.
+BLOCK_ENTRIES = 2**18
+
+
+def row_blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Cut ``rows`` so that a block of ``columns`` wide rows holds at most BLOCK_ENTRIES entries."""
+    step = max(1, BLOCK_ENTRIES // max(1, columns))
+    for start in range(0, rows, step):
+        yield slice(start, min(rows, start + step))
+
+
+def median_distance(x: Tensor, most: int = 2000) -> float:
+    """Median distance between two different rows of at most ``most`` evenly spaced ones, in units of x."""
+    rows = thin(x, most)
+    return float(torch.nn.functional.pdist(rows).median())
+
+
+def thin(x: Tensor, most: int) -> Tensor:
+    """At most ``most`` rows of x, evenly spaced over the whole; x itself when it is short enough."""
+    m = len(x)
+    return x if m <= most else x[torch.arange(most) * m // most]

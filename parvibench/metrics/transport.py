@@ -1,0 +1,101 @@
+"""Wasserstein distances to the reference: sliced, and exact by linear programming.
+
+Both are distances (the root is taken), in the units of x, lower is better, and positive even for exact
+draws: compare them with their floor.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Generator, Tensor
+
+from parvibench.core.metric import Context
+from parvibench.core.streams import derive_seed
+
+from .pairwise import thin
+
+PROJECTIONS = 500
+#: Points on either side of the linear programme: 4.8 GB at 10,000, about 1 s at 2,000.
+MOST_POINTS = 2000
+
+
+def sliced_w2(samples: Tensor, context: Context) -> Tensor:
+    """Sliced 2-Wasserstein distance to the reference.
+
+    ``SW2^2 = mean_l W2^2(theta_l . samples, theta_l . reference)`` over 500 fixed directions theta_l,
+    the same for every algorithm and replicate of a dimension (Bonneel et al. 2015, JMIV 51:22-45).
+    In one dimension W2 compares quantile functions, exactly also for unequal sizes: with m_i the mean
+    of the reference's quantile function over ((i-1)/n, i/n],
+    ``W2^2 = mean_i (x_(i) - m_i)^2 + remainder``, where m and the remainder depend on n alone.
+
+    Args:
+        samples: (R, n, D), in units of x.
+        context: needs a reference.
+
+    Returns:
+        (R,) distances in units of x. O(500 n log n) a replicate.
+    """
+    theta = projections(samples.shape[2]).to(samples)
+    values = []
+    for r, x in enumerate(samples):
+        means, remainder = _quantile_means(context.reference_rows(r), len(x))
+        ordered = (x @ theta).sort(dim=0).values
+        values.append(((ordered - means).square().mean(0) + remainder).mean().sqrt())
+    return torch.stack(values)
+
+
+def w2(samples: Tensor, context: Context) -> Tensor:
+    """2-Wasserstein distance to the reference with Euclidean ground cost, by POT's network simplex.
+
+    At most 2,000 evenly spaced rows of either side enter, the same reference rows for all (their number
+    belongs to the metric: the floor is simulated with it).
+
+    Args:
+        samples: (R, n, D), in units of x.
+        context: needs a reference.
+
+    Returns:
+        (R,) distances in units of x. About 0.3 s a replicate at n = 1000.
+    """
+    import ot
+
+    values = []
+    for r, x in enumerate(samples):
+        rows, points = thin(context.reference_rows(r), MOST_POINTS), thin(x, MOST_POINTS)
+        cost = ot.dist(points.numpy(), rows.numpy())  # squared Euclidean
+        values.append(float(ot.emd2([], [], cost, numItermax=10_000_000)))
+    return torch.tensor(values, dtype=samples.dtype).clamp(min=0).sqrt()
+
+
+@lru_cache(maxsize=8)
+def projections(dim: int) -> Tensor:
+    """The 500 fixed unit directions of a dimension, (D, 500) float64, independent and uniform."""
+    generator = Generator().manual_seed(derive_seed("metric", "projections", dim))
+    directions = torch.randn(dim, PROJECTIONS, generator=generator, dtype=torch.float64)
+    return directions / directions.norm(dim=0)
+
+
+@lru_cache(maxsize=4)
+def _sorted_projections(rows: Tensor) -> Tensor:
+    """(m, D) -> (m, 500), each column ascending; the cache's key is the tensor's identity."""
+    return (rows @ projections(rows.shape[1]).to(rows)).sort(dim=0).values
+
+
+@lru_cache(maxsize=16)
+def _quantile_means(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Means of the projected quantile functions over n equal slices, (n, 500), and what they miss, (500,).
+
+    The integral of a step quantile function is the linear interpolation of the cumulative sum.
+    """
+    y = _sorted_projections(rows)
+    m, centre = len(y), y.mean(0)
+    y = y - centre  # the remainder is a difference of squares
+    total = torch.cat([torch.zeros_like(y[:1]), y.cumsum(0)])
+    ends = torch.arange(n + 1) * m
+    whole, part = ends // n, (ends % n / n).to(y)
+    integral = total[whole] + part[:, None] * y[whole.clamp(max=m - 1)]
+    means = integral.diff(dim=0) * (n / m)
+    remainder = y.square().mean(0) - means.square().mean(0)
+    return means + centre, remainder.clamp_(min=0)

@@ -1,0 +1,104 @@
+"""Small fully connected networks, one per replicate, with flat parameters and a hand-written backward.
+
+All parameters of a replicate lie in one row of a (R, P) tensor: layer by layer the weights (in, out)
+row by row, then the biases. One network per replicate is one batched matrix product per layer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Activation = Literal["tanh", "relu", "leaky-relu"]
+LEAK = 0.1
+
+
+@dataclass(frozen=True)
+class MLP:
+    """Shape of a network.
+
+    Attributes:
+        sizes: units of each layer, input and output included.
+        activation: after every layer but the last; ``leaky-relu`` has slope 0.1 below zero.
+    """
+
+    sizes: tuple[int, ...]
+    activation: Activation
+
+    @property
+    def n_parameters(self) -> int:
+        """P."""
+        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
+
+    def initialise(self, uniform: Tensor) -> Tensor:
+        """Initial parameters from uniforms on [0, 1), (R, P) -> (R, P).
+
+        PyTorch's default for linear layers: weights and biases uniform within 1 / sqrt(inputs).
+        """
+        parameters = 2 * uniform - 1
+        for n_in, layer in zip(self.sizes, self._layers(parameters), strict=False):
+            for tensor in layer:
+                tensor.mul_(1 / math.sqrt(n_in))
+        return parameters
+
+    def forward(self, parameters: Tensor, x: Tensor) -> list[Tensor]:
+        """Values of all layers: the input (R, n, d), hidden activations, the output (R, n, out)."""
+        values = [x]
+        layers = self._layers(parameters)
+        for i, (weight, bias) in enumerate(layers):
+            linear = torch.baddbmm(bias, values[-1], weight)
+            values.append(linear if i == len(layers) - 1 else self._activate(linear))
+        return values
+
+    def backward(self, parameters: Tensor, values: list[Tensor], grad: Tensor) -> Tensor:
+        """Gradient with respect to the parameters.
+
+        Args:
+            parameters: (R, P).
+            values: what ``forward`` returned.
+            grad: gradient with respect to the output, (R, n, out).
+
+        Returns:
+            (R, P).
+        """
+        flat = torch.empty_like(parameters)
+        layers, slots = self._layers(parameters), self._layers(flat)
+        for i in reversed(range(len(layers))):
+            weight_slot, bias_slot = slots[i]
+            torch.bmm(values[i].mT, grad, out=weight_slot)
+            torch.sum(grad, 1, keepdim=True, out=bias_slot)
+            if i:
+                grad = self._activate_backward(torch.bmm(grad, layers[i][0].mT), values[i])
+        return flat
+
+    def _layers(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Views of the weights (R, in, out) and biases (R, 1, out) of every layer."""
+        shapes = list(pairwise(self.sizes))
+        lengths = [n for n_in, n_out in shapes for n in (n_in * n_out, n_out)]
+        parts = iter(flat.split(lengths, 1))
+        return [(next(parts).view(-1, n_in, n_out), next(parts).unsqueeze(1)) for n_in, n_out in shapes]
+
+    def _activate(self, linear: Tensor) -> Tensor:
+        match self.activation:
+            case "tanh":
+                return linear.tanh_()
+            case "relu":
+                return linear.relu_()
+            case "leaky-relu":
+                return functional.leaky_relu_(linear, LEAK)
+
+    def _activate_backward(self, grad: Tensor, value: Tensor) -> Tensor:
+        """Derivatives from the activation's value: the fused kernels that autograd itself uses."""
+        match self.activation:
+            case "tanh":
+                return torch.ops.aten.tanh_backward(grad, value)
+            case "relu":
+                return torch.ops.aten.threshold_backward(grad, value, 0)
+            case "leaky-relu":
+                return torch.ops.aten.leaky_relu_backward(grad, value, LEAK, True)

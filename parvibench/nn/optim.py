@@ -1,0 +1,74 @@
+"""Optimisers as functions of flat (R, P) parameters; elementwise, so replicates never meet."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Moments(NamedTuple):
+    """Running averages of the gradient; fields an optimiser does not use are (R, 0)."""
+
+    first: Tensor  # (R, P) momentum
+    second: Tensor  # (R, P) mean square
+    steps: int
+
+    @classmethod
+    def start(cls, parameters: Tensor, second: bool = True) -> Moments:
+        """Zeros, without the mean square unless asked for."""
+        zeros = torch.zeros_like(parameters)
+        return cls(zeros, zeros if second else zeros[:, :0], 0)
+
+
+def adam(
+    parameters: Tensor,
+    grad: Tensor,
+    moments: Moments,
+    learning_rate: float,
+    betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+) -> tuple[Tensor, Moments]:
+    """One descent step of Adam (Kingma & Ba 2015, Algorithm 1): new parameters and moments."""
+    steps = moments.steps + 1
+    first = torch.lerp(moments.first, grad, 1 - betas[0])
+    second = (moments.second * betas[1]).addcmul_(grad, grad, value=1 - betas[1])
+    spread = second.sqrt().div_(math.sqrt(1 - betas[1] ** steps)).add_(epsilon)
+    rate = learning_rate / (1 - betas[0] ** steps)
+    return torch.addcdiv(parameters, first, spread, value=-rate), Moments(first, second, steps)
+
+
+def sgd_nesterov(
+    parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, momentum: float = 0.9
+) -> tuple[Tensor, Moments]:
+    """One descent step with Nesterov momentum in PyTorch's form: new parameters and moments.
+
+    v <- momentum v + g; parameters <- parameters - rate (g + momentum v)
+    """
+    first = torch.add(grad, moments.first, alpha=momentum)
+    direction = torch.add(grad, first, alpha=momentum)
+    return (
+        torch.sub(parameters, direction, alpha=learning_rate),
+        Moments(first, moments.second, moments.steps + 1),
+    )
+
+
+def step_decay(steps: int, factor: float, every: int) -> float:
+    """Factor of the learning rate after ``steps`` steps: ``factor`` once more ``every`` steps (StepLR)."""
+    return factor ** (steps // every)
+
+
+def rms_normalised(velocity: Tensor, mean_square: Tensor, first: bool) -> tuple[Tensor, Tensor]:
+    """The velocity divided by its running root mean square, as in the original code of SVGD.
+
+    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)). A coordinate moves by no more
+    than about the step size per iteration, whatever the scale of the target.
+
+    Returns:
+        The normalised velocity and the new H, both of the velocity's shape.
+    """
+    square = velocity.square()
+    mean_square = square if first else torch.lerp(mean_square, square, 0.1)
+    return velocity / (mean_square.sqrt() + 1e-6), mean_square

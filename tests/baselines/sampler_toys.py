@@ -1,0 +1,127 @@
+"""Small targets and a way to run an algorithm on them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from parvibench.core import registry
+from parvibench.core.streams import Streams
+from parvibench.core.target import Target
+from parvibench.core.task import Problem
+
+#: Settings that make every branch of an algorithm act within a few steps.
+BRISK: dict[str, dict[str, Any]] = {
+    "hmc": {"leapfrog_steps": 3, "jitter": 0.2},
+    "ksivi": {"batch": 8, "hidden": 6},
+    "sifg": {"hidden": 6},
+    "srld": {"memory": 2, "thinning": 1},
+}
+SAMPLERS = [name for name, row in registry.algorithms().items() if row.kind != "anchor"]
+
+
+class Gaussian(Target):
+    """N(mean, diag(1 / precision))."""
+
+    def __init__(self, precision: Sequence[float], mean: float = 0.0) -> None:
+        self.precision, self.mean, self.dim = torch.tensor(precision), mean, len(precision)
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return -0.5 * ((x - self.mean).square() * self.precision.to(x)).sum(-1)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return -(x - self.mean) * self.precision.to(x)
+
+
+class Skewed(Target):
+    """exp(-x^4 / 4 + x) in every coordinate, score by autograd."""
+
+    def __init__(self, dim: int = 1) -> None:
+        self.dim = dim
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return (x - x.square().square() / 4).sum(-1)
+
+
+class Bent(Target):
+    """A bent, correlated density in two dimensions: its score has a full Jacobian."""
+
+    dim = 2
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        a, b = x.unbind(-1)
+        return -0.5 * a.square() - 0.5 * (b - a.square()).square() - 0.1 * (a * b).cos()
+
+
+class Regression(Target):
+    """Linear regression on ten rows with a unit Gaussian prior."""
+
+    dim, rows, prior_precision = 3, 10, 1.0
+
+    def __init__(self) -> None:
+        generator = Generator().manual_seed(5)
+        self.design = torch.randn(10, 3, generator=generator)
+        self.response = torch.randn(10, generator=generator)
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        design, response = self._rows(x, batch)
+        residual = response.unsqueeze(1) - x @ design.mT
+        return -0.5 * (10 / response.shape[-1]) * residual.square().sum(-1) - 0.5 * x.square().sum(-1)
+
+    def _rows(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor]:
+        index = torch.arange(10).expand(x.shape[0], -1) if batch is None else batch
+        return self.design.to(x)[index], self.response.to(x)[index]
+
+
+def normal_start(target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+    """Standard normal initial points."""
+    return torch.stack([torch.randn(n, target.dim, generator=g, dtype=torch.float64) for g in generators])
+
+
+def make_problem(
+    target: Target,
+    replicates: Sequence[int] = (0, 1, 2),
+    *,
+    particles: int = 8,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 7,
+    batch_size: int | None = None,
+    limit: float | None = None,
+) -> Problem:
+    streams = Streams(seed, replicates, dtype=dtype)
+    return Problem(
+        target, streams, start=normal_start, particles=particles, batch_size=batch_size, limit=limit
+    )
+
+
+class Run:
+    """An algorithm on a problem, driven as the harness does."""
+
+    def __init__(self, name: str, problem: Problem, horizon: int = 1000, **settings: Any) -> None:
+        self.algorithm = registry.load_algorithm(name)
+        self.problem, self.settings = problem, self.algorithm.make_settings(BRISK.get(name, {}) | settings)
+        with self.mode():
+            self.state = self.algorithm.init(problem, self.settings, problem.streams, horizon)
+        self.iteration = 0
+
+    def mode(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext() if self.algorithm.differentiates else torch.inference_mode()
+
+    def steps(self, count: int) -> Run:
+        for _ in range(count):
+            self.problem.streams.step = self.iteration
+            with self.mode():
+                self.state = self.algorithm.step(
+                    self.problem, self.settings, self.state, self.problem.streams
+                )
+            self.iteration += 1
+        return self
+
+    def output(self, n: int = 8) -> Tensor:
+        self.problem.streams.step = self.iteration
+        with self.mode():
+            return self.algorithm.output(self.problem, self.settings, self.state, n, self.problem.streams)

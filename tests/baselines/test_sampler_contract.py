@@ -1,0 +1,158 @@
+"""What every algorithm must keep, run over the registry."""
+
+import io
+import random
+
+import pytest
+import torch
+from sampler_toys import SAMPLERS, Gaussian, Regression, Run, make_problem
+from torch import Tensor
+
+from parvibench.core import registry
+from parvibench.core.algorithm import finite_replicates
+from parvibench.core.errors import BudgetExhausted, SettingsError
+
+PRECISION = [1.0, 4.0, 0.25]
+#: Charged evaluations of 4 steps on 8 particles, and whether mini-batches make them cheaper.
+COSTS = {
+    "svgd": (4 * 8, True),
+    "sgld": (4 * 8, True),
+    "ula": (4 * 8, False),
+    "mala": (8 + 4 * 8, False),
+    "hmc": (8 + 4 * 3 * 8, False),  # three leapfrog steps
+    "sifg": (4 * 8, True),
+    "ksivi": (4 * 2 * 16, True),  # two batches of 8: scores and Hessian-vector products
+    "srld": (4, True),  # one chain
+    "lapd": (4 * 8, False),
+}
+EACH = pytest.mark.parametrize("name", SAMPLERS)
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+
+
+def tensors(state: tuple[Tensor | int, ...]) -> list[Tensor]:
+    return [field for field in state if isinstance(field, Tensor)]
+
+
+@pytest.mark.parametrize("name", registry.algorithms())
+def test_class_says_what_its_registry_row_says(name: str) -> None:
+    row, algorithm = registry.algorithms()[name], registry.load_algorithm(name)
+    assert (algorithm.name, algorithm.kind, algorithm.summary, algorithm.citation) == (
+        row.name, row.kind, row.summary, row.citation,
+    )  # fmt: skip
+    assert algorithm.needs == set(row.needs)
+
+
+@pytest.mark.parametrize("name", registry.algorithms())
+def test_settings_are_described_frozen_and_strict(name: str) -> None:
+    algorithm = registry.load_algorithm(name)
+    settings = algorithm.make_settings()
+    assert all(field.description for field in algorithm.settings_type.model_fields.values())
+    with pytest.raises(SettingsError, match="no such setting"):
+        algorithm.make_settings({"no_such": 1})
+    if name in SAMPLERS:
+        with pytest.raises(SettingsError, match="step_size"):
+            algorithm.make_settings({"step_size": 0.0})
+        assert algorithm.effective_step(settings) in (None, settings.model_dump()["step_size"])
+
+
+@EACH
+@DTYPES
+def test_shapes_dtype_and_finiteness(name: str, dtype: torch.dtype) -> None:
+    run = Run(name, make_problem(Gaussian(PRECISION), dtype=dtype)).steps(5)
+    assert finite_replicates(run.state).tolist() == [True] * 3
+    assert all(field.shape[0] == 3 for field in tensors(run.state))
+    assert all(field.dtype == dtype for field in tensors(run.state))
+    assert all(isinstance(field, Tensor | int) for field in run.state)
+    if run.algorithm.kind != "generator":
+        assert run.state._fields[0] == "x"
+        assert run.state.x.shape == (3, run.algorithm.n_particles or 8, 3)
+    sizes = [8] if run.algorithm.n_particles is None else [1]
+    for n in [5, 19] if name in ("sifg", "ksivi") else sizes:
+        samples = run.output(n)
+        assert samples.shape == (3, n, 3)
+        assert samples.dtype == dtype
+        assert samples.isfinite().all()
+
+
+@EACH
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
+def test_replicates_run_alone_as_together(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    together = Run(name, make_problem(Gaussian(PRECISION), dtype=dtype)).steps(4).output()
+    for r in range(3):
+        alone = Run(name, make_problem(Gaussian(PRECISION), [r], dtype=dtype)).steps(4).output()
+        torch.testing.assert_close(alone[0], together[r], rtol=tolerance, atol=tolerance)
+
+
+@EACH
+def test_same_seed_same_bits_other_seed_other_samples(name: str) -> None:
+    first, again, other = (
+        Run(name, make_problem(Gaussian(PRECISION), seed=seed)).steps(4).output() for seed in (7, 7, 8)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first[0], first[1])
+
+
+@EACH
+def test_a_step_changes_neither_its_state_nor_the_noise(name: str) -> None:
+    run = Run(name, make_problem(Gaussian(PRECISION))).steps(3)
+    held = run.state
+    before = [field.clone() for field in tensors(held)]
+    run.steps(1)
+    blocks = run.problem.streams._blocks
+    noise = {key: block.clone() for key, (_, block) in blocks.items()}
+    run.steps(1).output()
+    assert all(torch.equal(a, b) for a, b in zip(before, tensors(held), strict=True))
+    assert all(torch.equal(noise[key], blocks[key][1]) for key in noise)
+
+
+@EACH
+def test_global_random_state_is_left_alone(name: str) -> None:
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
+    Run(name, make_problem(Gaussian(PRECISION))).steps(2).output()
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert random.getstate() == python_state
+
+
+@EACH
+@pytest.mark.parametrize("batched", [False, True])
+def test_cost_equals_the_hand_count(name: str, batched: bool) -> None:
+    """Four steps; a mini-batch of 5 of 10 rows halves each score."""
+    expected, stochastic = COSTS[name]
+    problem = make_problem(Regression(), batch_size=5 if batched and stochastic else None)
+    Run(name, problem).steps(4)
+    assert problem.meter.charged == expected * (0.5 if batched and stochastic else 1.0)
+
+
+@EACH
+def test_budget_stops_it_and_the_last_state_stands(name: str) -> None:
+    problem = make_problem(Gaussian(PRECISION), limit=COSTS[name][0])
+    run = Run(name, problem).steps(4)
+    with pytest.raises(BudgetExhausted):
+        run.steps(1)
+    assert run.iteration == 4
+    assert run.output().isfinite().all()
+
+
+@EACH
+def test_a_saved_state_continues_to_the_same_bits(name: str) -> None:
+    straight = Run(name, make_problem(Gaussian(PRECISION))).steps(6).output()
+    saved = Run(name, make_problem(Gaussian(PRECISION))).steps(3)
+    buffer = io.BytesIO()
+    torch.save(tuple(saved.state), buffer)
+    buffer.seek(0)
+    resumed = Run(name, make_problem(Gaussian(PRECISION)))
+    resumed.state, resumed.iteration = type(saved.state)(*torch.load(buffer)), 3
+    assert torch.equal(resumed.steps(3).output(), straight)
+
+
+@EACH
+def test_a_diverged_replicate_disturbs_no_other(name: str) -> None:
+    clean = Run(name, make_problem(Gaussian(PRECISION))).steps(5).output()
+    run = Run(name, make_problem(Gaussian(PRECISION))).steps(2)
+    with run.mode():
+        first = run.state[0].clone()
+        first[1] = float("nan")
+        run.state = run.state._replace(**{run.state._fields[0]: first})
+    assert torch.equal(run.steps(3).output()[[0, 2]], clean[[0, 2]])
+    assert finite_replicates(run.state).tolist() == [True, False, True]

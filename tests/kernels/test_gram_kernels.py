@@ -1,0 +1,121 @@
+"""Distances, medians and kernels against plain formulas in float64."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from parvibench.kernels import radial, riesz
+from parvibench.kernels.gram import median, median_bandwidth, sampled_pairs, self_distances, squared_distances
+
+
+def points(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def broadcast_distances(x: Tensor, y: Tensor) -> Tensor:
+    return (x.unsqueeze(-2) - y.unsqueeze(-3)).square().sum(-1)
+
+
+def test_distances_equal_the_broadcast_formula() -> None:
+    x, y = points(3, 5, 4), points(3, 7, 4, seed=1)
+    torch.testing.assert_close(squared_distances(x, y), broadcast_distances(x, y), rtol=1e-12, atol=1e-12)
+
+
+def test_distances_survive_an_offset_in_float32() -> None:
+    """Without centring, the squares of 1e4 swallow every distance of order one."""
+    x = points(2, 6, 3, dtype=torch.float32)
+    torch.testing.assert_close(self_distances(x + 1e4), self_distances(x), rtol=0.02, atol=0.02)
+
+
+def test_self_distances_are_symmetric_with_zero_diagonal() -> None:
+    d = self_distances(points(2, 50, 3, dtype=torch.float32))
+    assert (d >= 0).all()
+    assert (d.diagonal(dim1=-2, dim2=-1) == 0).all()
+    torch.testing.assert_close(d, d.mT)
+
+
+@pytest.mark.parametrize("m", [1, 2, 9, 10, 1001])
+def test_median_is_numpys(m: int) -> None:
+    values = points(4, m)
+    torch.testing.assert_close(median(values), torch.from_numpy(np.median(values.numpy(), axis=1)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("m", [1, 2, 9, 10, 1001])
+def test_median_is_the_same_on_a_gpu(m: int) -> None:
+    values = points(4, m)
+    assert torch.equal(median(values.cuda()).cpu(), median(values))
+
+
+def test_bandwidth_counts_the_diagonal_and_stays_within_its_replicate() -> None:
+    x = points(2, 6, 3)
+    x[1] *= 10
+    expected = [np.median(broadcast_distances(row, row).numpy()) / math.log(7) for row in x]
+    np.testing.assert_allclose(median_bandwidth(self_distances(x)).flatten().numpy(), expected, rtol=1e-12)
+
+
+def test_sampled_pairs_give_nearly_the_same_median() -> None:
+    """Of 10,000 pairs the median's rank has a standard error of 0.5%, the median of about 1.5% in 2-d."""
+    n = 300
+    d = self_distances(points(3, n, 2))
+    index = sampled_pairs(n, torch.device("cpu"))
+    assert index is not None
+    assert index.max() < n * n
+    assert torch.equal(index, sampled_pairs.__wrapped__(n, torch.device("cpu")))
+    torch.testing.assert_close(median_bandwidth(d, index), median_bandwidth(d), rtol=0.07, atol=0)
+    assert sampled_pairs(100, torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize(
+    ("profile", "formula"),
+    [
+        (radial.gaussian, lambda d, h: torch.exp(-d / h)),
+        (radial.inverse_multiquadric, lambda d, h: (1 + d / h) ** -0.5),
+    ],
+)
+def test_radial_kernels_and_their_slopes(profile: radial.Profile, formula) -> None:  # type: ignore[no-untyped-def]
+    d = points(2, 5, 6).square().requires_grad_()
+    h = torch.tensor([0.7, 2.0], dtype=torch.float64).view(2, 1, 1)
+    k, slope = profile(d.detach(), h)
+    expected = formula(d, h)
+    torch.testing.assert_close(k, expected.detach(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(slope, torch.autograd.grad(expected.sum(), d)[0], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("profile", [radial.gaussian, radial.inverse_multiquadric])
+def test_radial_pull_back_equals_autograd(profile: radial.Profile) -> None:
+    x, y, w = points(2, 5, 3), points(2, 6, 3, seed=1), points(2, 5, 6, seed=2)
+    k, grad_x, grad_y = radial.pull_back(profile, x, y, w)
+    x, y = x.requires_grad_(), y.requires_grad_()
+    d = broadcast_distances(x, y)
+    expected, slope = profile(d.detach(), median_bandwidth(d.detach()))
+    expected_x, expected_y = torch.autograd.grad(d, (x, y), grad_outputs=w * slope)
+    torch.testing.assert_close(k, expected, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(grad_x, expected_x, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(grad_y, expected_y, rtol=1e-10, atol=1e-12)
+
+
+def test_riesz_pull_back_equals_autograd_of_the_broadcast_formula() -> None:
+    x, y, w = points(2, 5, 3), points(2, 6, 3, seed=1), points(2, 5, 6, seed=2)
+    k, grad_x, grad_y = riesz.pull_back(x, y, w)
+    x, y = x.requires_grad_(), y.requires_grad_()
+    a, b = x.unsqueeze(-2), y.unsqueeze(-3)
+    numerator = (a.abs() + b.abs() - (a - b).abs()).sum(-1)
+    expected = numerator / median_bandwidth(numerator.detach())
+    expected_x, expected_y = torch.autograd.grad(expected, (x, y), grad_outputs=w)
+    torch.testing.assert_close(k, expected.detach(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(grad_x, expected_x, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(grad_y, expected_y, rtol=1e-11, atol=1e-12)
+
+
+def test_a_replicate_of_nan_leaves_the_others_alone() -> None:
+    x = points(3, 8, 2)
+    clean = radial.pull_back(radial.gaussian, x, x.flip(1), points(3, 8, 8, seed=3))
+    x[1] = math.nan
+    dirty = radial.pull_back(radial.gaussian, x, x.flip(1), points(3, 8, 8, seed=3))
+    for before, after in zip(clean, dirty, strict=True):
+        assert torch.equal(before[[0, 2]], after[[0, 2]])
+        assert after[1].isnan().all()

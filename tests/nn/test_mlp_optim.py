@@ -1,0 +1,109 @@
+"""The batched network and the flat optimisers against PyTorch's own, in float64."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from parvibench.nn.mlp import LEAK, MLP, Activation
+from parvibench.nn.optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
+
+ACTIVATIONS: list[Activation] = ["tanh", "relu", "leaky-relu"]
+MODULES = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "leaky-relu": nn.LeakyReLU(LEAK)}
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def twin(net: MLP, flat: Tensor) -> nn.Sequential:
+    """The network of one replicate as PyTorch modules."""
+    modules: list[nn.Module] = []
+    start = 0
+    for n_in, n_out in zip(net.sizes[:-1], net.sizes[1:], strict=True):
+        linear = nn.Linear(n_in, n_out, dtype=torch.float64)
+        end = start + n_in * n_out
+        linear.weight.data = flat[start:end].view(n_in, n_out).T
+        linear.bias.data = flat[end : end + n_out]
+        start = end + n_out
+        modules += [linear, MODULES[net.activation]]
+    assert start == net.n_parameters
+    return nn.Sequential(*modules[:-1])
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_forward_equals_pytorch_modules(activation: Activation) -> None:
+    net = MLP((3, 7, 5, 2), activation)
+    parameters = net.initialise(random(2, net.n_parameters))
+    x = random(2, 6, 3, seed=1) - 0.5
+    values = net.forward(parameters, x)
+    assert [v.shape[-1] for v in values] == list(net.sizes)
+    for r in range(2):
+        torch.testing.assert_close(
+            values[-1][r], twin(net, parameters[r])(x[r]).detach(), rtol=1e-12, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_backward_equals_autograd(activation: Activation) -> None:
+    net = MLP((3, 7, 5, 2), activation)
+    parameters = net.initialise(random(2, net.n_parameters))
+    x, upstream = random(2, 6, 3, seed=1) - 0.5, random(2, 6, 2, seed=2) - 0.5
+    flat = net.backward(parameters, net.forward(parameters, x), upstream)
+    leaf = parameters.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(net.forward(leaf, x)[-1], leaf, grad_outputs=upstream)
+    torch.testing.assert_close(flat, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_initial_parameters_fill_pytorchs_default_range() -> None:
+    net = MLP((16, 50, 1), "tanh")
+    parameters = net.initialise(random(3, net.n_parameters))
+    bounds = torch.cat([torch.full((17 * 50,), 1 / 4), torch.full((51,), 50**-0.5)])
+    share = parameters.abs() / bounds
+    assert share.max() <= 1
+    assert share.mean().item() == pytest.approx(0.5, abs=0.05)
+
+
+def test_adam_equals_torch_optim() -> None:
+    start = random(2, 9)
+    leaf = start.clone().requires_grad_()
+    optimiser = torch.optim.Adam([leaf], lr=0.05, betas=(0.9, 0.99))
+    parameters, moments = start, Moments.start(start)
+    for step in range(5):
+        grad = random(2, 9, seed=step + 1) - 0.5
+        leaf.grad = grad.clone()
+        optimiser.step()
+        parameters, moments = adam(parameters, grad, moments, 0.05, (0.9, 0.99))
+    torch.testing.assert_close(parameters, leaf.detach(), rtol=1e-12, atol=1e-13)
+    assert moments.steps == 5
+
+
+def test_nesterov_equals_torch_optim() -> None:
+    start = random(2, 9)
+    leaf = start.clone().requires_grad_()
+    optimiser = torch.optim.SGD([leaf], lr=0.05, momentum=0.9, nesterov=True)
+    parameters, moments = start, Moments.start(start, second=False)
+    for step in range(5):
+        grad = random(2, 9, seed=step + 1) - 0.5
+        leaf.grad = grad.clone()
+        optimiser.step()
+        parameters, moments = sgd_nesterov(parameters, grad, moments, 0.05, 0.9)
+    torch.testing.assert_close(parameters, leaf.detach(), rtol=1e-12, atol=1e-13)
+    assert moments.second.shape == (2, 0)
+
+
+def test_step_decay_equals_step_lr() -> None:
+    leaf = torch.zeros(1, requires_grad=True)
+    optimiser = torch.optim.SGD([leaf], lr=1.0)
+    schedule = torch.optim.lr_scheduler.StepLR(optimiser, step_size=3, gamma=0.5)
+    for step in range(8):
+        assert step_decay(step, 0.5, 3) == pytest.approx(schedule.get_last_lr()[0])
+        optimiser.step()
+        schedule.step()
+
+
+def test_rms_rule_moves_by_the_sign_first_and_forgets_at_a_tenth() -> None:
+    v = torch.tensor([[[-3.0, 1e3]]], dtype=torch.float64)
+    moved, square = rms_normalised(v, v.new_zeros(1, 0), first=True)
+    torch.testing.assert_close(moved, v.sign(), rtol=1e-6, atol=0)
+    _, square = rms_normalised(2 * v, square, first=False)
+    torch.testing.assert_close(square, (0.9 + 0.4) * v.square())

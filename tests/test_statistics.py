@@ -1,0 +1,67 @@
+"""Intervals, paired tests and ranks."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from parvibench.statistics import average_ranks, median_interval, paired_difference
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 1), (5, 1), (6, 1), (9, 2), (10, 2), (20, 6), (25, 8)])
+def test_median_interval_takes_the_tabulated_order_statistics(n: int, k: int) -> None:
+    """k as in tables of the sign test; the range below six."""
+    values = np.random.default_rng(n).permutation(n).astype(float)
+    median, low, high = median_interval(values)
+    assert (median, low, high) == ((n - 1) / 2, k - 1, n - k)
+
+
+def test_median_interval_covers_at_least_95_percent() -> None:
+    """Catches an order statistic too far in: at n = 10, k = 3 would cover 89%."""
+    rng = np.random.default_rng(1)
+    hits = [low <= 0 <= high for _, low, high in map(median_interval, rng.standard_normal((4000, 10)))]
+    exact = 1 - 2 * stats.binom.cdf(1, 10, 0.5)  # 0.979
+    assert abs(np.mean(hits) - exact) < 4 * math.sqrt(exact * (1 - exact) / 4000)
+
+
+def test_failures_sort_last() -> None:
+    assert median_interval([1.0, math.inf, 2.0]) == (2.0, 1.0, math.inf)
+    assert median_interval([1.0, math.nan]) == (math.inf, 1.0, math.inf)
+    assert median_interval([math.inf, math.inf]) == (math.inf, math.inf, math.inf)
+    assert all(map(math.isnan, median_interval([])))
+
+
+def test_paired_difference_agrees_with_scipy_and_drops_failures() -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((2, 12))
+    expected = stats.ttest_rel(a, b)
+    found = paired_difference([*a, math.inf], [*b, 1.0])
+    interval = expected.confidence_interval()
+    assert found.n == 12
+    assert found.mean == pytest.approx(np.mean(a - b))
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert found.p_t == pytest.approx(expected.pvalue)
+    assert found.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b).pvalue)
+
+
+def test_paired_difference_of_constants_and_of_nothing() -> None:
+    same = paired_difference([1.0, 2.0], [1.0, 2.0])
+    assert (same.mean, same.p_t, same.p_wilcoxon) == (0.0, 1.0, 1.0)
+    assert paired_difference([2.0, 3.0], [1.0, 2.0]).p_t == 0.0
+    assert math.isnan(paired_difference([math.nan], [1.0]).mean)
+    with pytest.raises(ValueError, match="one length"):
+        paired_difference([1.0], [1.0, 2.0])
+
+
+def test_average_ranks_put_failures_last_and_share_ties() -> None:
+    table = [[1.0, 2.0, math.inf], [1.0, 1.0, math.nan], [3.0, 4.0, 5.0]]
+    found = average_ranks(table)
+    assert found.ranks == pytest.approx([3.5 / 3, 5.5 / 3, 3.0])
+    ranks = np.array([[1, 2, 3], [1.5, 1.5, 3], [1, 2, 3]])
+    assert found.p_value == pytest.approx(stats.friedmanchisquare(*ranks.T).pvalue)
+
+
+def test_friedman_needs_three_algorithms_and_is_one_when_all_tie() -> None:
+    assert math.isnan(average_ranks([[1.0, 2.0], [2.0, 1.0]]).p_value)
+    assert average_ranks([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]).p_value == 1.0

@@ -1,0 +1,249 @@
+"""The MLflow mirror on a real SQLite store, read back by a plain client."""
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parvibench.core.result import CellRecord, Status
+from parvibench.tracking import Mirror, redact
+
+RUN = {
+    "id": "20260101-000000-000-tiny",
+    "suite": {"name": "tiny", "tasks": [{"name": "banana"}], "budget": {"iterations": 40}},
+    "profile": None,
+    "cells": [],
+    "provenance": {"command": "parvibench run", "cpus": 2, "packages": {"torch": "2"}},
+    "started": "2026-01-01T00:00:00+00:00",
+}
+
+
+def make_record(key, **changes):
+    values = {
+        "key": key,
+        "task": "banana",
+        "task_version": 1,
+        "algorithm": "svgd",
+        "algorithm_version": 1,
+        "kind": "particles",
+        "label": f"svgd ({key})",
+        "settings": {"step_size": 0.05, "rule": None},
+        "effective_step": 0.05,
+        "budget": {"iterations": 40},
+        "particles": 8,
+        "samples": 8,
+        "replicates": 3,
+        "seed": 0,
+        "chunk": 3,
+        "device": "cpu",
+        "dtype": "float32",
+        "status": Status.OK,
+        "iterations": 40,
+        "seconds": 1.5,
+        "values": {"sliced_w2": [0.3, 0.1, 0.2]},
+        "metrics_key": "m1",
+        "created": "2026-01-01T00:00:01+00:00",
+    }
+    return CellRecord.model_validate(values | changes)
+
+
+def write_folder(root, record, curve=None):
+    folder = root / "cells" / record.key
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cell.json").write_text(record.model_dump_json())
+    if curve is not None:
+        curve.to_parquet(folder / "curve.parquet", index=False)
+        np.savez(folder / "samples.npz", samples=np.zeros((3, 8, 2), np.float32))
+    return folder
+
+
+def make_curve():
+    rows = [
+        (r, c, 20 * (c + 1), 160.0 * (c + 1), 0.1 * (c + 1), "sliced_w2", value)
+        for c, values in enumerate([(0.9, 0.5, 0.7), (0.3, 0.1, 0.2)])
+        for r, value in enumerate(values)
+    ]
+    columns = ["replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def mirror(root, *cells, run=RUN, uri=None):
+    copy = Mirror(root, uri)
+    copy.start_run(run)
+    for record, curve in cells:
+        copy.cell(run["id"], record, write_folder(root, record, curve))
+    return copy.close()
+
+
+@pytest.fixture(scope="module")
+def mirrored(tmp_path_factory):
+    """A store with a good, a diverged and a partly diverged cell, mirrored twice; and a client on it."""
+    from mlflow import MlflowClient
+
+    root = tmp_path_factory.mktemp("store")
+    curve = make_curve()
+    cells = (
+        (make_record("good"), curve),
+        (make_record("bad", status=Status.CRASHED, reason="it <broke>", values={}, effective_step=None), None),
+        (
+            make_record("half", n_diverged=2, diverged={0: 25, 1: 25}, values={"sliced_w2": [None, None, 0.2]}),
+            curve[(curve["checkpoint"] == 0) | (curve["replicate"] == 2)],
+        ),
+    )
+    warnings = [mirror(root, *cells), mirror(root, *cells)]
+    client = MlflowClient(tracking_uri=f"sqlite:///{root}/mlflow.db")
+    experiment = client.get_experiment_by_name("parvibench/tiny")
+    runs = {r.info.run_name: r for r in client.search_runs([experiment.experiment_id])}
+    return root, warnings, client, experiment, runs
+
+
+def child(runs, key):
+    return runs[f"banana / svgd ({key})"]
+
+
+def test_nothing_is_lost_and_nothing_is_doubled(mirrored):
+    _, warnings, _, _, runs = mirrored
+    assert warnings == ["", ""]
+    assert len(runs) == 4  # the parent and three children
+
+
+def test_children_hang_under_their_run(mirrored):
+    _, _, _, _, runs = mirrored
+    parent = runs[RUN["id"]]
+    assert parent.data.tags["parvibench.suite"] == "tiny"
+    assert parent.data.tags["parvibench.command"] == "parvibench run"
+    for key in ("good", "bad", "half"):
+        tags = child(runs, key).data.tags
+        assert tags["mlflow.parentRunId"] == parent.info.run_id
+        assert tags["parvibench.cell_key"] == key
+        assert tags["parvibench.task"] == "banana"
+
+
+def test_statuses_and_reasons_are_mirrored(mirrored):
+    _, _, _, _, runs = mirrored
+    assert child(runs, "good").info.status == "FINISHED"
+    assert child(runs, "bad").info.status == "FAILED"
+    assert child(runs, "bad").data.tags["parvibench.reason"] == "it <broke>"
+    assert runs[RUN["id"]].info.status == "FAILED"  # a cell of it failed
+
+
+def test_settings_and_budget_are_parameters(mirrored):
+    _, _, _, _, runs = mirrored
+    params = child(runs, "good").data.params
+    assert params["settings.step_size"] == "0.05"
+    assert params["budget.iterations"] == "40"
+    assert params["seed"] == "0"
+
+
+def test_step_metrics_are_medians_and_replicates_at_iterations(mirrored):
+    _, _, client, _, runs = mirrored
+    uid = child(runs, "good").info.run_id
+    assert [(m.step, m.value) for m in client.get_metric_history(uid, "sliced_w2")] == [(20, 0.7), (40, 0.2)]
+    history = client.get_metric_history(uid, "replicates/sliced_w2.r1")
+    assert [(m.step, m.value) for m in history] == [(20, 0.5), (40, 0.1)]
+    assert history[1].timestamp - history[0].timestamp == pytest.approx(100, abs=1)  # 0.1 s of compute
+    assert child(runs, "good").data.metrics["final/sliced_w2"] == 0.2
+
+
+def test_infinite_medians_are_left_out_and_counted(mirrored):
+    _, _, client, _, runs = mirrored
+    run = child(runs, "half")
+    # Two of three replicates stopped before the last checkpoint: its median is infinite.
+    assert [m.step for m in client.get_metric_history(run.info.run_id, "sliced_w2")] == [20]
+    assert "final/sliced_w2" not in run.data.metrics
+    assert run.data.metrics["nonfinite/sliced_w2"] == 2
+    assert all(abs(v) < 1e300 for v in run.data.metrics.values())
+
+
+def test_artifacts_lie_beside_the_store(mirrored):
+    root, _, client, experiment, runs = mirrored
+    assert experiment.artifact_location == (root / "artifacts" / "tiny").as_uri()
+    names = {f.path for f in client.list_artifacts(child(runs, "good").info.run_id)}
+    assert names == {"cell.json", "curve.parquet", "samples.npz"}
+    assert {f.path for f in client.list_artifacts(child(runs, "bad").info.run_id)} == {"cell.json"}
+    parent = runs[RUN["id"]].info.run_id
+    assert {f.path for f in client.list_artifacts(parent)} == {"suite.yaml", "run.json", "cells.json"}
+
+
+def test_a_later_run_links_to_what_is_there(mirrored):
+    root, _, client, experiment, runs = mirrored
+    later = RUN | {"id": "20260102-000000-000-tiny"}
+    assert mirror(root, (make_record("good"), make_curve()), run=later) == ""
+    found = client.search_runs([experiment.experiment_id], "tags.`parvibench.cell_key` = 'good'")
+    assert len(found) == 1
+    parent = client.search_runs([experiment.experiment_id], f"tags.`parvibench.run_id` = '{later['id']}'")[0]
+    place = client.download_artifacts(parent.info.run_id, "cells.json", str(root))
+    with open(place) as file:  # noqa: PTH123
+        (link,) = json.load(file)["cells"]
+    assert link["mlflow_run_id"] == child(runs, "good").info.run_id
+    assert link["reused"] == "true"
+
+
+def test_a_retried_failure_takes_the_place_of_the_old_one(mirrored):
+    root, _, client, experiment, _ = mirrored
+    retried = RUN | {"id": "20260103-000000-000-tiny"}
+    assert mirror(root, (make_record("bad"), make_curve()), run=retried) == ""
+    (found,) = client.search_runs([experiment.experiment_id], "tags.`parvibench.cell_key` = 'bad'")
+    assert found.info.status == "FINISHED"
+
+
+def test_odd_names_and_large_values_are_delivered(mirrored):
+    root, _, client, experiment, _ = mirrored
+    odd = RUN | {"id": "20260104-000000-000-tiny"}
+    record = make_record(
+        "odd",
+        label="<script>" + "x" * 10_000,
+        settings={"a|[b]": "y" * 10_000},
+        values={"m|[1]": [1.0, 2.0, 3.0]},
+        status=Status.CRASHED,
+        reason="z" * 10_000,
+    )
+    assert mirror(root, (record, None), run=odd) == ""
+    (found,) = client.search_runs([experiment.experiment_id], "tags.`parvibench.cell_key` = 'odd'")
+    assert found.data.metrics["final/m__1_"] == 2.0
+
+
+def test_a_server_out_of_reach_costs_a_warning(tmp_path):
+    start = time.monotonic()
+    warning = mirror(tmp_path, (make_record("good"), None), uri="http://user:secret@127.0.0.1:9")
+    assert time.monotonic() - start < 20
+    assert warning.startswith("2 of 2 records did not reach MLflow at http://127.0.0.1:9")
+    assert "secret" not in warning
+    assert "parvibench sync" in warning
+
+
+def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("parvibench.tracking._connect", lambda uri: time.sleep(3))
+    copy = Mirror(tmp_path)
+    copy.start_run(RUN)
+    start = time.monotonic()
+    seen = []
+    warning = copy.close(timeout=0.5, progress=lambda done, total: seen.append((done, total)))
+    assert time.monotonic() - start < 2
+    assert "no answer within 0.5 s" in warning
+    assert seen[-1] == (0, 1)
+
+
+def test_the_server_of_the_environment_is_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    copy = Mirror(tmp_path)
+    assert copy.uri == "http://127.0.0.1:9"
+    assert copy.close().startswith("0 of 0")
+
+
+def test_credentials_never_show():
+    assert redact("postgresql://me:pw@host:1/db") == "postgresql://host:1/db"
+    assert redact("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
+
+
+def test_mirroring_prints_nothing(tmp_path):
+    code = (
+        "import sys, json; from pathlib import Path; from parvibench.tracking import Mirror\n"
+        f"m = Mirror(Path({str(tmp_path)!r})); m.start_run({RUN!r}); assert m.close() == ''"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
