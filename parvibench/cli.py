@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from parvibench.core import registry
-from parvibench.core.errors import InputError, ParVIBenchError, UnknownNameError
+from parvibench.core.errors import DataMissingError, InputError, ParVIBenchError, UnknownNameError
 
 if TYPE_CHECKING:
     from parvibench.harness.results import Results
@@ -422,7 +422,7 @@ def data_status(as_json: Json = False) -> None:
     """Which data sets are here."""
     from parvibench.data.fetch import status
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": r.name,
             "rows": r.rows,
@@ -545,12 +545,12 @@ def _print_json(document: Any) -> None:
 
 
 def main() -> NoReturn:
-    """Entry point: user errors become one message and exit code 2."""
+    """Entry point: user errors become one message and exit code 2, missing data exit code 1."""
     try:
         code = app(standalone_mode=False)
     except ParVIBenchError as error:
         _console.print(f"parvibench: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(EXIT_USAGE)
+        sys.exit(EXIT_FAILED if isinstance(error, DataMissingError) else EXIT_USAGE)
     except typer.Exit as error:  # raised by callbacks that run before a command
         sys.exit(error.exit_code)
     except KeyboardInterrupt:

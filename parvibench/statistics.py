@@ -90,10 +90,8 @@ def paired_difference(a: ArrayLike, b: ArrayLike) -> PairedDifference:
     if n < 2:
         return PairedDifference(n, float(d.mean()) if n else math.nan, *[math.nan] * 4)
     mean, error = float(d.mean()), float(d.std(ddof=1)) / math.sqrt(n)
-    if error == 0:  # constant differences: scipy would divide by zero
-        p_t = 1.0 if mean == 0 else 0.0
-    else:
-        p_t = float(2 * stats.t.sf(abs(mean) / error, n - 1))
+    # Constant differences leave no error to divide by.
+    p_t = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
     half = float(stats.t.ppf(0.975, n - 1)) * error
     p_wilcoxon = float(stats.wilcoxon(d).pvalue) if np.any(d) else 1.0
     return PairedDifference(n, mean, mean - half, mean + half, p_t, p_wilcoxon)

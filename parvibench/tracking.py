@@ -157,7 +157,8 @@ class _Writer:
     def __init__(self, client: Any, artifact_root: str | None) -> None:
         self._client, self._artifact_root = client, artifact_root
         self._experiments: dict[str, str] = {
-            e.name: e.experiment_id for e in client.search_experiments(filter_string="name LIKE 'parvibench/%'")
+            e.name: e.experiment_id
+            for e in client.search_experiments(filter_string="name LIKE 'parvibench/%'")
         }
         self._parents: dict[str, str] = {}
         self._experiment_of: dict[str, str] = {}
@@ -203,7 +204,11 @@ class _Writer:
             cells = self._cells[run_id]
             self._client.log_dict(uid, {"cells": cells}, "cells.json")
             failed = sum(Status(c["status"]).failed for c in cells)
-            counts = {"cells": len(cells), "failed": failed, "reused": sum(c["reused"] == "true" for c in cells)}
+            counts = {
+                "cells": len(cells),
+                "failed": failed,
+                "reused": sum(c["reused"] == "true" for c in cells),
+            }
             for name, count in counts.items():
                 self._client.set_tag(uid, f"parvibench.n_{name}", str(count))
             self._client.set_terminated(uid, "FAILED" if failed else "FINISHED")
@@ -287,16 +292,17 @@ def _is_same(run: Any, record: CellRecord) -> bool:
 def _points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str, int, float, float]]:
     """Metric points of a cell: name, step, compute seconds, value (perhaps not finite)."""
     if curve is not None:
-        for (metric, _), rows in curve.groupby(["metric", "checkpoint"]):
+        for (name, _), rows in curve.groupby(["metric", "checkpoint"]):
+            metric = str(name)
             step, seconds = int(rows["iteration"].median()), float(rows["seconds"].median())
             worst = _worst(metric)
             stopped = len(set(record.diverged) - set(rows["replicate"]))
             values = [*rows["value"].fillna(worst), *[worst] * stopped]
-            yield metric, step, seconds, statistics.median(values)
+            yield metric, step, seconds, float(statistics.median(values))
             if record.replicates <= MAX_REPLICATE_SERIES:
-                for row in rows.itertuples():
-                    name = f"replicates/{metric}.r{row.replicate}"
-                    yield name, int(row.iteration), float(row.seconds), float(row.value)
+                columns = (rows[c].tolist() for c in ("replicate", "iteration", "seconds", "value"))
+                for replicate, at, spent, value in zip(*columns, strict=True):
+                    yield f"replicates/{metric}.r{replicate}", at, spent, value
     for metric, stored in record.values.items():
         values = [_worst(metric) if v is None else v for v in stored]
         lost = sum(v is None or not math.isfinite(v) for v in stored)

@@ -62,13 +62,13 @@ class MixtureTarget(Target):
         precisions = torch.linalg.inv(mixture.covariances)
         self.dim = mixture.means.shape[1]
         constants = mixture.weights.log() + 0.5 * (precisions / (2 * math.pi)).logdet()
-        self._means = mixture.means.to(device, dtype)
+        self._means = mixture.means.unsqueeze(-2).to(device, dtype)
         self._precisions = precisions.to(device, dtype)
-        self._constants = constants.to(device, dtype)
+        self._constants = constants.unsqueeze(-1).to(device, dtype)
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log density in nats: (R, N, D) -> (R, N)."""
-        return self._components(x)[0].logsumexp(-1)
+        return self._components(x)[0].logsumexp(-2)
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Gradient: (R, N, D) -> (R, N, D)."""
@@ -77,12 +77,12 @@ class MixtureTarget(Target):
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both from one pass: grad log p = -sum_k r_k(x) P_k (x - m_k), r the responsibilities."""
         log_p, pulls = self._components(x)
-        return log_p.logsumexp(-1), -(log_p.softmax(-1).unsqueeze(-1) * pulls).sum(-2)
+        return log_p.logsumexp(-2), -(log_p.softmax(-2).unsqueeze(-1) * pulls).sum(-3)
 
     def _components(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Log of w_k N(x; m_k, C_k), (R, N, K), and P_k (x - m_k), (R, N, K, D)."""
-        apart = x.unsqueeze(-2) - self._means
-        pulls = (self._precisions @ apart.unsqueeze(-1)).squeeze(-1)
+        """Log of w_k N(x; m_k, C_k), (R, K, N), and P_k (x - m_k), (R, K, N, D)."""
+        apart = x.unsqueeze(-3) - self._means
+        pulls = apart @ self._precisions  # symmetric
         return self._constants - 0.5 * (apart * pulls).sum(-1), pulls
 
 

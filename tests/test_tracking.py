@@ -88,9 +88,14 @@ def mirrored(tmp_path_factory):
     curve = make_curve()
     cells = (
         (make_record("good"), curve),
-        (make_record("bad", status=Status.CRASHED, reason="it <broke>", values={}, effective_step=None), None),
         (
-            make_record("half", n_diverged=2, diverged={0: 25, 1: 25}, values={"sliced_w2": [None, None, 0.2]}),
+            make_record("bad", status=Status.CRASHED, reason="it <broke>", values={}, effective_step=None),
+            None,
+        ),
+        (
+            make_record(
+                "half", n_diverged=2, diverged={0: 25, 1: 25}, values={"sliced_w2": [None, None, 0.2]}
+            ),
             curve[(curve["checkpoint"] == 0) | (curve["replicate"] == 2)],
         ),
     )

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core import registry
-from parvibench.core.result import CellRecord, Status, from_json_numbers, to_json_number
+from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.statistics import median_interval
 
 from .store import RunRecord, Store

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -37,12 +38,10 @@ def sliced_w2(samples: Tensor, context: Context) -> Tensor:
     Returns:
         (R,) distances in units of x. O(500 n log n) a replicate.
     """
-    theta = projections(samples.shape[2]).to(samples)
     values = []
     for r, x in enumerate(samples):
         means, remainder = _quantile_means(context.reference_rows(r), len(x))
-        ordered = (x @ theta).sort(dim=0).values
-        values.append(((ordered - means).square().mean(0) + remainder).mean().sqrt())
+        values.append(((_sorted_projections(x) - means).square().mean(1) + remainder).mean().sqrt())
     return torch.stack(values)
 
 
@@ -71,31 +70,33 @@ def w2(samples: Tensor, context: Context) -> Tensor:
 
 @lru_cache(maxsize=8)
 def projections(dim: int) -> Tensor:
-    """The 500 fixed unit directions of a dimension, (D, 500) float64, independent and uniform."""
+    """The 500 fixed unit directions of a dimension, (500, D) float64, independent and uniform."""
     generator = Generator().manual_seed(derive_seed("metric", "projections", dim))
-    directions = torch.randn(dim, PROJECTIONS, generator=generator, dtype=torch.float64)
-    return directions / directions.norm(dim=0)
+    directions = torch.randn(PROJECTIONS, dim, generator=generator, dtype=torch.float64)
+    return directions / directions.norm(dim=1, keepdim=True)
 
 
-@lru_cache(maxsize=4)
-def _sorted_projections(rows: Tensor) -> Tensor:
-    """(m, D) -> (m, 500), each column ascending; the cache's key is the tensor's identity."""
-    return (rows @ projections(rows.shape[1]).to(rows)).sort(dim=0).values
+def _sorted_projections(x: Tensor) -> Tensor:
+    """(n, D) -> (500, n), each row ascending. NumPy's vectorised sort is ten times as fast as torch's."""
+    return torch.from_numpy(np.sort((projections(x.shape[1]) @ x.T).numpy(), axis=1))
+
+
+_reference_projections = lru_cache(maxsize=4)(_sorted_projections)  # the cache's key is the tensor's identity
 
 
 @lru_cache(maxsize=16)
 def _quantile_means(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Means of the projected quantile functions over n equal slices, (n, 500), and what they miss, (500,).
+    """Means of the projected quantile functions over n equal slices, (500, n), and what they miss, (500,).
 
     The integral of a step quantile function is the linear interpolation of the cumulative sum.
     """
-    y = _sorted_projections(rows)
-    m, centre = len(y), y.mean(0)
+    y = _reference_projections(rows)
+    m, centre = y.shape[1], y.mean(1, keepdim=True)
     y = y - centre  # the remainder is a difference of squares
-    total = torch.cat([torch.zeros_like(y[:1]), y.cumsum(0)])
+    total = torch.nn.functional.pad(y.cumsum(1), (1, 0))
     ends = torch.arange(n + 1) * m
-    whole, part = ends // n, (ends % n / n).to(y)
-    integral = total[whole] + part[:, None] * y[whole.clamp(max=m - 1)]
-    means = integral.diff(dim=0) * (n / m)
-    remainder = y.square().mean(0) - means.square().mean(0)
+    whole, part = ends // n, ends % n / n
+    integral = total[:, whole] + part * y[:, whole.clamp(max=m - 1)]
+    means = integral.diff(dim=1) * (n / m)
+    remainder = y.square().mean(1) - means.square().mean(1)
     return means + centre, remainder.clamp_(min=0)

@@ -1,1 +1,1 @@
-"""Building and certifying reference samples."""
+"""Building reference samples, their noise floors and the certificates that vouch for them."""

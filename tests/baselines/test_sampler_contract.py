@@ -2,6 +2,7 @@
 
 import io
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,22 @@ COSTS = {
     "srld": (4, True),  # one chain
     "lapd": (4 * 8, False),
 }
+#: Settings that lead through other branches than the defaults do.
+VARIANTS = [
+    ("svgd", {"rule": "adagrad"}),
+    ("svgd", {"bandwidth": "median-sampled"}),
+    ("svgd", {"bandwidth": 0.5}),
+    ("sifg", {"score": "exact"}),
+    ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),
+    ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
+    ("ksivi", {"kernel": "riesz", "annealing": 2.0}),
+]
 EACH = pytest.mark.parametrize("name", SAMPLERS)
+EACH_VARIANT = pytest.mark.parametrize(
+    ("name", "settings"),
+    [(name, {}) for name in SAMPLERS] + VARIANTS,
+    ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value.values())),
+)
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
 
@@ -74,12 +90,15 @@ def test_shapes_dtype_and_finiteness(name: str, dtype: torch.dtype) -> None:
         assert samples.isfinite().all()
 
 
-@EACH
+@EACH_VARIANT
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
-def test_replicates_run_alone_as_together(name: str, dtype: torch.dtype, tolerance: float) -> None:
-    together = Run(name, make_problem(Gaussian(PRECISION), dtype=dtype)).steps(4).output()
+def test_replicates_run_alone_as_together(
+    name: str, settings: dict[str, Any], dtype: torch.dtype, tolerance: float
+) -> None:
+    together = Run(name, make_problem(Gaussian(PRECISION), dtype=dtype), **settings).steps(4).output()
     for r in range(3):
-        alone = Run(name, make_problem(Gaussian(PRECISION), [r], dtype=dtype)).steps(4).output()
+        problem = make_problem(Gaussian(PRECISION), [r], dtype=dtype)
+        alone = Run(name, problem, **settings).steps(4).output()
         torch.testing.assert_close(alone[0], together[r], rtol=tolerance, atol=tolerance)
 
 
@@ -146,10 +165,10 @@ def test_a_saved_state_continues_to_the_same_bits(name: str) -> None:
     assert torch.equal(resumed.steps(3).output(), straight)
 
 
-@EACH
-def test_a_diverged_replicate_disturbs_no_other(name: str) -> None:
-    clean = Run(name, make_problem(Gaussian(PRECISION))).steps(5).output()
-    run = Run(name, make_problem(Gaussian(PRECISION))).steps(2)
+@EACH_VARIANT
+def test_a_diverged_replicate_disturbs_no_other(name: str, settings: dict[str, Any]) -> None:
+    clean = Run(name, make_problem(Gaussian(PRECISION)), **settings).steps(5).output()
+    run = Run(name, make_problem(Gaussian(PRECISION)), **settings).steps(2)
     with run.mode():
         first = run.state[0].clone()
         first[1] = float("nan")

@@ -44,6 +44,7 @@ def test_median_is_numpys(m: int) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("m", [1, 2, 9, 10, 1001])
 def test_median_is_the_same_on_a_gpu(m: int) -> None:
     values = points(4, m)

@@ -1,0 +1,175 @@
+"""Build the reference of a task: ``python -m parvibench.reference.build TASK... [--folder DIR]``.
+
+Writes ``<task>.npz`` (10,000 draws, float32) and ``<task>.json``, the certificate: where the draws come from,
+moments, bandwidth, noise floors, and for chains the evidence of convergence. Takes minutes a task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from parvibench.core.reference import Reference
+from parvibench.core.registry import load_task
+from parvibench.core.streams import derive_seed
+from parvibench.core.task import Task
+from parvibench.metrics.floors import SETS, Sets, mean_similarity, simulate_floors
+from parvibench.metrics.mmd import self_similarity
+from parvibench.metrics.pairwise import median_distance
+
+from .long_run import long_run
+
+FORMAT = 1
+ROWS = 10_000
+SEED = 20241105
+#: Draws behind recorded moments where a task with an exact sampler does not know them.
+MOMENT_DRAWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where reference draws come from.
+
+    Attributes:
+        exact: independent exact draws, or a certified run.
+        rows: (10000, D) float64, to be shipped.
+        sets: further sets of independent draws, disjoint from the rows, for the floors.
+        mean: (D,) of the target, as well as it is known.
+        sd: (D,).
+        record: method and evidence.
+    """
+
+    exact: bool
+    rows: Tensor
+    sets: Sets
+    mean: Tensor
+    sd: Tensor
+    record: dict[str, Any]
+
+
+def build(task: Task, folder: Path | None = None) -> Path:
+    """Make and write the reference of a task.
+
+    Args:
+        task: one with an exact sampler, or with a density that HMC can sample.
+        folder: where to write; default the package's own references.
+
+    Returns:
+        The certificate's path.
+    """
+    folder = folder or default_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    source = exact_source(task) if "exact" in task.provides else run_source(task)
+    draws_file, certificate_file = folder / f"{task.name}.npz", folder / f"{task.name}.json"
+    stored = source.rows.to(torch.float32)
+    np.savez_compressed(draws_file, draws=stored.numpy())
+    certificate = _identity(task, source) | {
+        "sha256": hashlib.sha256(draws_file.read_bytes()).hexdigest(),
+        "rows": len(stored),
+        "mean": source.mean.tolist(),
+        "sd": source.sd.tolist(),
+        "bandwidth": median_distance(stored.double()),
+    }
+    reference = Reference(stored.double(), source.exact, certificate)
+    certificate_file.write_text(_json(certificate | _calibration(task, reference, source.sets)))
+    return certificate_file
+
+
+def exact_source(task: Task) -> Source:
+    """Exact draws with a fixed seed; moments from the task's facts, or from a million further draws."""
+
+    def generator(purpose: str) -> Generator:
+        return Generator().manual_seed(derive_seed(SEED, task.name, purpose))
+
+    def sets(n: int) -> Iterator[Tensor]:
+        g = generator(f"floor-{n}")
+        return (task.exact(n, g) for _ in range(SETS))
+
+    mean, sd = task.facts.mean, task.facts.sd
+    method = "exact sampler; exact moments"
+    if mean is None or sd is None:
+        x = task.exact(MOMENT_DRAWS, generator("moments"))
+        mean, sd, method = x.mean(0), x.std(0), f"exact sampler; moments of {MOMENT_DRAWS} draws"
+    return Source(True, task.exact(ROWS, generator("rows")), sets, mean, sd, {"method": method})
+
+
+def run_source(task: Task) -> Source:
+    """The long run: its last draws of every chain are shipped, the earlier ones make the floors."""
+    run = long_run(task, SEED)
+    draws, chains, dim = run.draws.shape
+    shipped = ROWS // chains
+    # Time-major: neighbouring rows are of different chains, hence independent.
+    pool = run.draws[: draws - shipped].reshape(-1, dim)
+    rows = run.draws[draws - shipped :].reshape(-1, dim)
+
+    def sets(n: int) -> Iterator[Tensor]:
+        return (pool[i * n : (i + 1) * n] for i in range(SETS))
+
+    every = run.draws.reshape(-1, dim)
+    record = {"method": "long run of parallel chains; moments of all draws", "run": run.record}
+    return Source(False, rows, sets, every.mean(0), every.std(0), record)
+
+
+def default_folder() -> Path:
+    """The references that the package ships."""
+    return Path(str(files("parvibench.tasks"))) / "references"
+
+
+def _identity(task: Task, source: Source) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "task": task.name,
+        "task_version": task.version,
+        "exact": source.exact,
+        **source.record,
+        "seed": SEED,
+        "created": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+    }
+
+
+def _calibration(task: Task, reference: Reference, sets: Sets) -> dict[str, Any]:
+    """Floors, and the two kernel means that mmd2 and its equivalent sample size need."""
+    h = reference.bandwidth
+    kernel = {
+        "self_similarity": self_similarity(reference.draws, h),
+        "mean_similarity": mean_similarity(sets(1000), h),
+    }
+    reference = replace(reference, certificate=reference.certificate | kernel)
+    return kernel | {"floors": simulate_floors(task, reference, sets)}
+
+
+def _json(certificate: dict[str, Any]) -> str:
+    """One line per key: readable, and short where floors are long."""
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in certificate.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line entry."""
+    parser = argparse.ArgumentParser(prog="parvibench.reference.build", description=__doc__)
+    parser.add_argument("tasks", nargs="+", metavar="TASK")
+    parser.add_argument("--folder", type=Path, default=None, help="default: the package's references")
+    options = parser.parse_args(arguments)
+    for name in options.tasks:
+        print(build(load_task(name), options.folder))
+
+
+if __name__ == "__main__":
+    main()

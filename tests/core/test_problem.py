@@ -1,0 +1,139 @@
+"""The metered problem: what is counted, when it stops, what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from parvibench.core.budget import Budget, Meter
+from parvibench.core.errors import BudgetExhausted, ShapeError, UnsupportedError
+from parvibench.core.streams import Streams
+from parvibench.core.target import Target
+from parvibench.core.task import Problem
+
+
+class Normal(Target):
+    """A standard normal whose data are only there to be counted."""
+
+    def __init__(self, dim: int = 3, rows: int | None = None) -> None:
+        self.dim, self.rows = dim, rows
+        self.batches: list[Tensor | None] = []
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return -0.5 * (x**2).sum(-1)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        self.batches.append(batch)
+        return -x * (1 + 0 * x)
+
+
+def problem(
+    limit: float | None = None, rows: int | None = None, batch: int | None = None, **target: int
+) -> Problem:
+    return Problem(
+        Normal(rows=rows, **target),
+        Streams(0, [0, 1], dtype=torch.float64),
+        start=lambda _, n, generators: torch.stack(
+            [torch.randn(n, 3, generator=g, dtype=torch.float64) for g in generators]
+        ),
+        particles=5,
+        batch_size=batch,
+        limit=limit,
+    )
+
+
+def test_every_row_is_counted_once() -> None:
+    p = problem()
+    x = p.init()
+    p.score(x)
+    p.log_density(x)
+    p.log_density_and_score(x)
+    assert (p.meter.scores, p.meter.log_densities, p.meter.charged) == (10, 10, 10)
+
+
+def test_log_densities_without_scores_are_charged() -> None:
+    p = problem()
+    p.log_density(p.init())
+    assert p.meter.charged == 5
+
+
+def test_differentiating_is_counted() -> None:
+    p = problem()
+    x = p.init().requires_grad_()
+    torch.autograd.grad(p.log_density(x).sum(), x)
+    assert (p.meter.scores, p.meter.hessian_vector_products) == (5, 0)
+    torch.autograd.grad(p.score(x).sum(), x)
+    assert (p.meter.scores, p.meter.hessian_vector_products) == (10, 5)
+
+
+def test_the_meter_stops_before_the_overrun() -> None:
+    p = problem(limit=12)
+    x = p.init()
+    p.score(x)
+    p.score(x)
+    with pytest.raises(BudgetExhausted):
+        p.score(x)
+    assert p.meter.charged == 10
+
+
+def test_the_meter_also_stops_inside_a_backward_pass() -> None:
+    p = problem(limit=7)
+    x = p.init().requires_grad_()
+    value = p.score(x)
+    with pytest.raises(BudgetExhausted):
+        torch.autograd.grad(value.sum(), x)
+
+
+def test_mini_batches_cost_their_share_and_visit_every_row_once_an_epoch() -> None:
+    p = problem(rows=40, batch=10)
+    x = p.init()
+    for step in range(8):
+        p.streams.step = step
+        p.score(x)
+    assert p.meter.charged == pytest.approx(8 * 5 * 10 / 40)
+    target = p._target
+    assert isinstance(target, Normal)
+    first = torch.cat([b for b in target.batches[:4] if b is not None], dim=1)
+    assert torch.equal(first.sort(1).values, torch.arange(40).expand(2, 40))
+    assert not torch.equal(first, torch.cat([b for b in target.batches[4:] if b is not None], dim=1))
+
+
+def test_vmap_is_refused_because_it_hides_rows() -> None:
+    p = problem()
+    with pytest.raises(UnsupportedError, match="hides rows"):
+        torch.vmap(p.log_density, in_dims=1)(p.init().unsqueeze(2))
+
+
+def test_wrong_shapes_are_told() -> None:
+    with pytest.raises(ShapeError, match=r"\(2, N, 3\)"):
+        problem().score(torch.zeros(2, 5, 4))
+
+
+def test_initial_points_depend_on_seed_and_replicate_only() -> None:
+    assert torch.equal(problem().init(), problem(rows=40, batch=10).init())
+    assert not torch.equal(problem().init()[0], problem().init()[1])
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"iterations": 0}, {"iterations": -4}, {"seconds": -1.0}, {"steps": 4}]
+)
+def test_bad_budgets_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        Budget(**values)
+
+
+def test_scores_per_particle_resolve_to_rows() -> None:
+    budget = Budget(scores_per_particle=1000, iterations=7).resolve(particles=20, batch_share=0.25)
+    assert (budget.score_evaluations, budget.scores_per_particle, budget.iterations) == (5000, None, 7)
+
+
+def test_rounding_does_not_stop_a_budget_one_step_early() -> None:
+    """A thousand mini-batches of 100/455 must fit into 1000 * 100/455."""
+    share = 100 / 455
+    meter = Meter(limit=1000 * share)
+    for _ in range(1000):
+        meter.charge(scores=share)
+    with pytest.raises(BudgetExhausted):
+        meter.charge(scores=share)

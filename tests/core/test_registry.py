@@ -1,0 +1,81 @@
+"""Names: near ones are suggested, duplicates refused, listing stays light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from parvibench.core import registry
+from parvibench.core.errors import InputError, UnknownNameError
+
+PLUGIN = """
+import torch
+from parvibench import Algorithm, SteppedSettings
+from parvibench.core.algorithm import ParticleState
+
+class Mine(Algorithm):
+    name = "mine"
+    kind = "particles"
+    settings_type = SteppedSettings
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState.start(problem)
+    def step(self, problem, settings, state, streams):
+        return ParticleState(state.x + settings.step_size * problem.score(state.x))
+    def output(self, problem, settings, state, n, streams):
+        return state.x
+"""
+
+
+def test_near_names_are_suggested() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'banana'"):
+        registry.load_task("bananna")
+    with pytest.raises(UnknownNameError, match="did you mean 'svgd'"):
+        registry.load_algorithm("svdg")
+    with pytest.raises(UnknownNameError, match="did you mean 'sliced_w2'"):
+        registry.load_metric("sliced_w")
+
+
+def test_every_metric_loads() -> None:
+    assert all(callable(registry.load_metric(name).compute) for name in registry.metrics())
+
+
+def test_a_file_plug_in_loads_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN)
+    first, second = (registry.load_algorithm(f"{file}:Mine") for _ in range(2))
+    assert type(first) is type(second)
+
+
+@pytest.mark.parametrize("name", ["no.such.module:X", "nowhere.py:X", "parvibench.core.budget:Nothing"])
+def test_plug_ins_that_cannot_be_loaded_are_told(name: str) -> None:
+    with pytest.raises(InputError, match="cannot load"):
+        registry.load_algorithm(name)
+
+
+def test_what_is_no_algorithm_is_refused() -> None:
+    with pytest.raises(InputError, match="not a parvibench Algorithm"):
+        registry.load_algorithm("parvibench.core.budget:Meter")
+
+
+def test_two_owners_of_a_name_are_both_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("svgd", "other:SVGD", "parvibench.algorithms")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    registry.algorithms.cache_clear()
+    try:
+        with pytest.raises(InputError, match="both parvibench and an unknown package"):
+            registry.algorithms()
+    finally:
+        registry.algorithms.cache_clear()
+
+
+def test_listing_imports_neither_torch_nor_mlflow() -> None:
+    code = (
+        "import sys, parvibench.cli; from parvibench.core import registry; registry.tasks(); registry.algorithms();"
+        "registry.metrics(); print([m for m in ('torch', 'mlflow', 'pandas') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,161 @@
+"""Data files: verified wherever they come from, clear about what is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from parvibench.core.errors import DataMissingError, InputError, UnknownNameError
+from parvibench.data import fetch as module
+from parvibench.data.fetch import FOLDER_VARIABLE, DataSet, fetch, registry, status
+
+CONTENT = b"1 2 3\n4 5 6\n"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write(CONTENT)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{httpd.server_port}/tiny.txt"
+        httpd.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DataSet:
+    """A registry of one set, an empty cache, no folder, and an address where nobody listens."""
+    entry = DataSet(
+        name="tiny",
+        file="tiny/data.txt",
+        url="http://127.0.0.1:9/tiny.txt",
+        sha256=hashlib.sha256(CONTENT).hexdigest(),
+        bytes=len(CONTENT),
+        rows=2,
+        features=2,
+        target_column=2,
+        licence="none",
+        source="a test",
+    )
+    register(monkeypatch, entry)
+    monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(proxy, raising=False)
+    return entry
+
+
+def register(monkeypatch: pytest.MonkeyPatch, entry: DataSet) -> None:
+    monkeypatch.setattr(module, "registry", lambda: {entry.name: entry})
+
+
+def put(folder: Path, entry: DataSet, content: bytes = CONTENT) -> Path:
+    path = folder / entry.file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_every_registered_set_is_pinned() -> None:
+    """Catches a row that would download whatever a branch holds today."""
+    assert len(registry()) == 10
+    for name, entry in registry().items():
+        assert entry.name == name
+        assert len(entry.sha256) == 64
+        assert entry.url.startswith("https://raw.githubusercontent.com/")
+        assert len(entry.url.split("/")[5]) == 40, "the address names no commit"
+        assert entry.target_column >= entry.features > 0
+        assert entry.bytes > 0
+        assert entry.licence
+        assert entry.source
+
+
+def test_folder_comes_first(tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path / "given", tiny)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "given"))
+    assert fetch("tiny") == path
+    assert not (tmp_path / "cache").exists()
+
+
+def test_tampered_file_is_named_with_both_hashes_and_the_mend(
+    tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put(tmp_path / "given", tiny, b"1 2 3\n4 5 7\n")
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "given"))
+    with pytest.raises(InputError) as caught:
+        fetch("tiny")
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    for part in (str(path), tiny.sha256, found, "parvibench data fetch tiny", FOLDER_VARIABLE):
+        assert part in str(caught.value)
+    assert status()[0].state == "damaged"
+
+
+def test_offline_says_how_to_get_it_and_fails_quickly(tiny: DataSet) -> None:
+    begin = time.monotonic()
+    with pytest.raises(DataMissingError, match="parvibench data fetch tiny"):
+        fetch("tiny")
+    assert time.monotonic() - begin < 5
+
+
+def test_download_fills_the_cache_and_is_used_again(
+    tiny: DataSet, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, replace(tiny, url=server))
+    path = fetch("tiny")
+    assert path == (tmp_path / "cache" / tiny.file).resolve()
+    assert path.read_bytes() == CONTENT
+    register(monkeypatch, tiny)  # offline from here on
+    assert fetch("tiny") == path
+
+
+def test_damaged_cache_is_downloaded_again(
+    tiny: DataSet, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "cache", tiny, b"half a fi")
+    register(monkeypatch, replace(tiny, url=server))
+    assert fetch("tiny").read_bytes() == CONTENT
+
+
+def test_download_of_other_bytes_is_refused(
+    tiny: DataSet, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a captive portal's page being kept as data."""
+    register(monkeypatch, replace(tiny, url=server, sha256="0" * 64))
+    with pytest.raises(DataMissingError, match="does not match"):
+        fetch("tiny")
+    assert not (tmp_path / "cache" / tiny.file).exists()
+
+
+def test_status_tells_where_each_file_is(
+    tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = status()[0]
+    assert (row.name, row.rows, row.bytes, row.state, row.path) == ("tiny", 2, 12, "missing", None)
+    cached = put(tmp_path / "cache", tiny)
+    assert (status()[0].state, status()[0].path) == ("ok", cached)
+    given = put(tmp_path / "given", tiny)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "given"))
+    assert (status()[0].state, status()[0].path) == ("ok", given)
+
+
+def test_unknown_name_suggests() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'yacht'"):
+        fetch("yatch")

@@ -1,0 +1,319 @@
+"""Runs end to end: statuses, resume, the same bits whoever runs them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import parvibench as pb
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.result import Status
+from parvibench.harness.cells import expand
+from parvibench.harness.executors import InProcess, Workers
+from parvibench.harness.results import Results
+from parvibench.harness.runner import run_chunk
+from parvibench.harness.session import run_cells
+from parvibench.harness.store import Store
+from parvibench.harness.suite import Suite
+
+QUICK = {"replicates": 2, "budget": {"scores_per_particle": 20}, "tracking": False, "workers": 0}
+
+
+class Drift(Algorithm):
+    """Gradient ascent, for suites in this file."""
+
+    name = "drift"
+    kind = "particles"
+    settings_type = SteppedSettings
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState.start(problem)
+
+    def step(self, problem, settings, state, streams):
+        return ParticleState(state.x + settings.step_size * problem.score(state.x))
+
+    def output(self, problem, settings, state, n, streams):
+        return state.x
+
+
+class DivergesInOne(Drift):
+    """Replicate 1 blows up at the third step."""
+
+    name = "diverges-in-one"
+
+    def step(self, problem, settings, state, streams):
+        x = super().step(problem, settings, state, streams).x
+        if streams.step == 2:
+            bad = torch.tensor([r == 1 for r in streams.replicates])
+            x = torch.where(bad[:, None, None], torch.inf, x)
+        return ParticleState(x)
+
+
+class Raises(Drift):
+    """Fails in the middle."""
+
+    name = "raises"
+
+    def step(self, problem, settings, state, streams):
+        if streams.step == 5:
+            raise RuntimeError("a wheel came off\nsecond line")
+        return super().step(problem, settings, state, streams)
+
+
+class Greedy(Drift):
+    """Would score for ever within one step."""
+
+    name = "greedy"
+
+    def step(self, problem, settings, state, streams):
+        for _ in range(7 if problem.meter.limit else 1):
+            problem.score(state.x)
+        return state
+
+
+class NeedsMoon(Drift):
+    name = "needs-moon"
+    needs = frozenset({"score", "moon"})
+
+
+def run_here(tmp_path: Path, *algorithms: Algorithm | type[Algorithm] | str, **options: object) -> Results:
+    return pb.run(tasks=["multimodal"], algorithms=list(algorithms), out=tmp_path, **{**QUICK, **options})
+
+
+def test_a_run_measures_on_three_axes(tmp_path: Path) -> None:
+    results = run_here(tmp_path, "svgd", "ula", budget={"scores_per_particle": 200})
+    curve = results.curves.query("label == 'ula' and metric == 'ksd' and replicate == 0")
+    assert 3 <= len(curve) <= 7
+    for axis in ("iteration", "score_evaluations", "seconds"):
+        assert curve[axis].is_monotonic_increasing
+    assert curve["score_evaluations"].iloc[-1] == 200 * 100
+    assert curve["iteration"].iloc[-1] == 200
+    cell = results.cells[0]
+    assert (cell.status, cell.iterations, cell.score_evaluations) == (Status.OK, 200, 20_000)
+    assert cell.seconds > 0
+
+
+def test_a_diverged_replicate_is_a_result_and_harms_no_other(tmp_path: Path) -> None:
+    clean = run_here(tmp_path / "a", Drift(), replicates=3)
+    harmed = run_here(tmp_path / "b", DivergesInOne(), replicates=3)
+    cell = harmed.cells[0]
+    assert (cell.status, cell.n_diverged, list(cell.diverged)) == (Status.OK, 1, [1])
+    assert cell.values["ksd"][1] is None
+    samples, reference = harmed.samples(cell), clean.samples(clean.cells[0])
+    assert not np.isfinite(samples[1]).any()
+    assert np.array_equal(samples[[0, 2]], reference[[0, 2]])
+    row = harmed.summary.query("metric == 'ksd'").iloc[0]
+    assert math.isinf(row["high"])
+
+
+def test_all_replicates_diverged_is_the_cells_status(tmp_path: Path) -> None:
+    results = run_here(tmp_path, "ula", settings={"ula": {"step_size": 1e6}})
+    assert results.cells[0].status is Status.DIVERGED
+    assert results.failed
+
+
+def test_a_crash_is_recorded_and_the_suite_goes_on(tmp_path: Path) -> None:
+    results = run_here(tmp_path, Raises(), Drift(), NeedsMoon())
+    crashed, fine, unsupported = results.cells
+    assert (crashed.status, crashed.reason) == (Status.CRASHED, "RuntimeError: a wheel came off")
+    assert "in step" in crashed.traceback
+    assert fine.status is Status.OK
+    assert (unsupported.status, unsupported.reason) == (
+        Status.UNSUPPORTED,
+        "multimodal offers no moon, which needs-moon needs",
+    )
+
+
+def test_the_budget_is_enforced_inside_a_step(tmp_path: Path) -> None:
+    cell = run_here(tmp_path, Greedy()).cells[0]
+    assert cell.iterations == 2  # 20 scores hold two steps of seven
+    assert cell.score_evaluations == 2000
+
+
+def test_iterations_and_scores_whichever_comes_first(tmp_path: Path) -> None:
+    both = run_here(tmp_path, "svgd", budget={"iterations": 3, "scores_per_particle": 20})
+    assert both.cells[0].iterations == 3
+
+
+def test_the_second_time_nothing_runs_and_the_numbers_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run_here(tmp_path, "svgd", "sgld")
+    monkeypatch.setattr("parvibench.harness.executors.run_chunk", lambda *_: pytest.fail("ran again"))
+    second = run_here(tmp_path, "sgld", "svgd")
+    assert [c.status for c in second.cells] == [Status.OK] * 2
+    assert first.cells[0].values == second.cells[1].values
+
+
+def test_the_same_command_elsewhere_gives_the_same_bits(tmp_path: Path) -> None:
+    one, two = (run_here(tmp_path / name, "svgd", "sifg", "ksivi", "srld") for name in "ab")
+    for a, b in zip(one.cells, two.cells, strict=True):
+        assert np.array_equal(one.samples(a), two.samples(b)), a.label
+
+
+def test_failed_cells_are_kept_until_asked_for(tmp_path: Path) -> None:
+    assert run_here(tmp_path, Raises()).cells[0].status is Status.CRASHED
+    created = run_here(tmp_path, Raises()).cells[0].created
+    again = run_here(tmp_path, Raises(), retry_failed=True)
+    assert again.cells[0].status is Status.CRASHED
+    assert again.cells[0].created >= created
+
+
+def suite(**values: object) -> Suite:
+    return Suite.model_validate(
+        {
+            "name": "t",
+            "tasks": ["banana", "multimodal"],
+            "algorithms": ["svgd", "sgld", "mala", "ksivi"],
+            "replicates": 3,
+            "particles": 1000,
+            "samples": 100,
+            "budget": {"scores_per_particle": 10},
+            **values,
+        }
+    )
+
+
+def test_one_worker_two_workers_and_this_process_give_the_same_bits(tmp_path: Path) -> None:
+    cells = expand(suite())
+    assert {len(c.chunks) for c in cells} == {2}
+    plain = suite().resolved()
+    results = [
+        run_cells(cells, Store(tmp_path / str(i)), executor, suite=plain)
+        for i, executor in enumerate([InProcess(), Workers(1, 120), Workers(2, 120)])
+    ]
+    for here, one, two in zip(*(r.cells for r in results), strict=True):
+        assert here.status is Status.OK
+        samples = [r.samples(c) for r, c in zip(results, (here, one, two), strict=True)]
+        assert np.array_equal(samples[0], samples[1])
+        assert np.array_equal(samples[1], samples[2])
+
+
+HOSTILE = """
+import os, time
+import parvibench as pb
+from tests_drift import Drift
+
+class Dies(Drift):
+    name = "dies"
+    def step(self, problem, settings, state, streams):
+        os._exit(7)
+
+class Sleeps(Drift):
+    name = "sleeps"
+    def step(self, problem, settings, state, streams):
+        time.sleep(60)
+"""
+
+
+def test_dying_and_endless_workers_end_as_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (
+        "from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings\n"
+        + HOSTILE.replace("from tests_drift import Drift", _drift_source())
+    )
+    (tmp_path / "hostile.py").write_text(source)
+    names = [f"{tmp_path}/hostile.py:{c}" for c in ("Dies", "Sleeps", "Drift")]
+    cells = expand(suite(tasks=["multimodal"], algorithms=names, particles=100))
+    results = run_cells(cells, Store(tmp_path / "store"), Workers(2, 8), suite=suite().resolved())
+    dies, sleeps, drift = results.cells
+    assert (dies.status, dies.reason) == (Status.CRASHED, "the worker process died: exit code 7")
+    assert sleeps.status is Status.TIMEOUT
+    assert "within 8 s" in sleeps.reason
+    assert drift.status is Status.OK
+
+
+def _drift_source() -> str:
+    import inspect
+
+    return inspect.getsource(Drift)
+
+
+def test_ctrl_c_keeps_what_is_finished_and_resumes(tmp_path: Path) -> None:
+    class Interrupts:
+        """Presses Ctrl-C when the third cell is finished."""
+
+        seen = 0
+
+        def started(self, *_: object) -> None: ...
+        def progress(self, *_: object) -> None: ...
+        def ended(self, *_: object) -> None: ...
+        def finished(self, cell, record, folder, cached) -> None:
+            self.seen += not cached
+            if self.seen == 3:
+                raise KeyboardInterrupt
+
+    cells = expand(suite())
+    store = Store(tmp_path)
+    first = run_cells(cells, store, InProcess(), suite=suite().resolved(), observers=[Interrupts()])
+    assert [c.status for c in first.cells] == [Status.OK] * 3 + [Status.INTERRUPTED] * 5
+    assert first.failed
+    kept = [c.created for c in first.cells[:3]]
+    second = run_cells(cells, store, InProcess(), suite=suite().resolved())
+    assert all(c.status is Status.OK for c in second.cells)
+    assert [c.created for c in second.cells[:3]] == kept
+
+
+def test_missing_data_skip_their_cells_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parvibench.data import fetch
+
+    monkeypatch.delenv(fetch.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setattr(fetch, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(fetch, "_TIMEOUT_S", (0.01, 0.01))
+    results = pb.run(tasks=["bnn-yacht", "multimodal"], algorithms=["svgd"], out=tmp_path / "s", **QUICK)
+    skipped, fine = results.cells
+    assert skipped.status is Status.SKIPPED
+    assert "parvibench data fetch yacht" in skipped.reason
+    assert fine.status is Status.OK
+    assert results.failed
+
+
+def test_a_seconds_budget_ends_in_time() -> None:
+    cell = expand(suite(tasks=["banana"], algorithms=["sgld"], budget={"seconds": 0.2}, particles=100))[0]
+    result = run_chunk(cell, cell.chunks[0])
+    assert 0.2 <= result.seconds < 2
+
+
+def test_ula_shows_its_closed_form_bias(tmp_path: Path) -> None:
+    """On N(0, 1/c) ULA's law is N(0, 1/(c (1 - c eta/2))): through the whole harness, within 5 standard errors.
+
+    Catches noise of the wrong scale, a stray accept step, and burn-in that is not dropped.
+    """
+    c, eta, chains = 4.0, 0.2, 4000
+
+    class Gaussian(pb.Target):
+        dim = 1
+
+        def log_density(self, x, batch=None):
+            return -0.5 * c * (x**2).sum(-1)
+
+        def score(self, x, batch=None):
+            return -c * x
+
+    class GaussianTask(pb.Task):
+        def target(self, replicates, device, dtype):
+            return Gaussian()
+
+        def initial(self, target, n, generators):
+            return torch.stack([torch.randn(n, 1, generator=g) for g in generators])
+
+    task = GaussianTask(
+        name="gaussian",
+        summary="",
+        dim=1,
+        tags=frozenset(),
+        citation="",
+        metrics=("ksd",),
+        primary="ksd",
+        particles=chains,
+    )
+    results = pb.run(
+        tasks=[task], algorithms=["ula"], settings={"ula": {"step_size": eta}}, out=tmp_path,
+        **{**QUICK, "replicates": 1, "budget": {"scores_per_particle": 200}},
+    )  # fmt: skip
+    samples = results.samples(results.cells[0])
+    expected = 1 / (c * (1 - c * eta / 2))
+    assert abs(samples.var() / expected - 1) < 5 * math.sqrt(2 / chains)

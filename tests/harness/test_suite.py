@@ -1,0 +1,169 @@
+"""Suite files: what is wrong is told by file, line and key path, and nothing else happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parvibench.core.errors import InputError, SuiteError, UnknownNameError
+from parvibench.harness.cells import expand
+from parvibench.harness.suite import load_suite, parse_suite, shipped
+
+GOOD = """\
+name: mine
+tasks: [banana, {name: bnn-diabetes-sklearn, splits: 3}]
+algorithms:
+  - svgd
+  - {name: sgld, label: sgld-slow, settings: {step_size: 1.0e-4}}
+replicates: 4
+budget: {score_evaluations: 2000}
+particles: 10
+"""
+
+
+def parse(text: str):
+    return parse_suite(text.encode(), "mine.yaml")
+
+
+def test_a_good_suite_expands_to_its_cells() -> None:
+    cells = expand(parse(GOOD))
+    assert [(c.task, c.label, len(c.replicates)) for c in cells] == [
+        ("banana", "svgd", 4),
+        ("banana", "sgld-slow", 4),
+        ("bnn-diabetes-sklearn", "svgd", 3),
+        ("bnn-diabetes-sklearn", "sgld-slow", 3),
+    ]
+    assert cells[1].settings["step_size"] == 1e-4
+    assert {c.samples for c in cells} == {10}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("replicates: 4", "replicates: four", r"mine.yaml:6: replicates: .*integer.*'four'"),
+        ("replicates: 4", "replicates: 0", r"mine.yaml:6: replicates: .*greater than 0"),
+        ("replicates: 4", "replicate: 4", r"mine.yaml:6: replicate: unknown key"),
+        ("splits: 3", "split: 3", r"mine.yaml:2: tasks\[1\].split: unknown key"),
+        ("banana,", "bananna,", r"mine.yaml:2: tasks\[0\]: no task named 'bananna'; did you mean 'banana'"),
+        ("  - svgd", "  - svdg", r"mine.yaml:4: algorithms\[0\]: no algorithm named 'svdg'; did you mean 'svgd'"),
+        ("step_size: 1.0e-4", "stepsize: 1", r"mine.yaml:5: algorithms\[1\]: sgld.stepsize: no such setting. Known: .*step_size"),
+        ("step_size: 1.0e-4", "step_size: -1", r"mine.yaml:5: algorithms\[1\]: sgld.step_size: .*greater than 0"),
+        ("score_evaluations: 2000", "score_evaluations: -5", r"mine.yaml:7: budget.score_evaluations"),
+        ("budget: {score_evaluations: 2000}", "budget: {}", r"mine.yaml:7: budget: give at least one of"),
+        ("replicates: 4", "replicates: 4\nreplicates: 5", r"mine.yaml:7: found duplicate key"),
+        ("label: sgld-slow", "label: svgd", r"algorithm label given twice: svgd"),
+        ("name: mine", "name: !!python/object:os.system x", r"mine.yaml"),
+        ("name: mine", "\tname: mine", r"mine.yaml:1: "),
+        (GOOD, "- a\n- b\n", r"mine.yaml:1: a suite is a mapping"),
+        (GOOD, "", r"mine.yaml:1: a suite is a mapping.*found nothing"),
+        ("replicates: 4", "metrics: [sliced_w3]", r"mine.yaml:6: metrics\[0\]: no metric named 'sliced_w3'"),
+    ],
+)  # fmt: skip
+def test_every_problem_has_its_place(old: str, new: str, expected: str) -> None:
+    with pytest.raises(SuiteError, match=expected):
+        parse(GOOD.replace(old, new))
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(SuiteError) as caught:
+        parse(GOOD.replace("replicates: 4", "replicates: 0").replace("particles: 10", "partikles: 10"))
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_binary_huge_and_bombs_are_refused() -> None:
+    with pytest.raises(SuiteError, match="not a text file"):
+        parse_suite(b"\xff\xfe\x00", "mine.yaml")
+    with pytest.raises(SuiteError, match="at most"):
+        parse_suite(b"#" * 1_000_001, "mine.yaml")
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+    with pytest.raises(SuiteError, match="too large"):
+        parse("\n".join(lines))
+
+
+def test_unknown_suites_and_profiles_suggest_near_ones(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'quick'"):
+        load_suite("qick")
+    with pytest.raises(SuiteError, match="no such file"):
+        load_suite(str(tmp_path / "none.yaml"))
+    with pytest.raises(UnknownNameError, match="did you mean 'fast'"):
+        load_suite("uci").with_profile("fats")
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_shipped_suites_expand(name: str) -> None:
+    suite = load_suite(name)
+    for profile in suite.profiles or [None]:
+        cells = expand(suite.with_profile(profile))
+        assert len(cells) == len(suite.tasks) * len(suite.algorithms)
+        assert all(c.budget.scores_per_particle is None for c in cells)
+
+
+def test_more_samples_than_particles_is_refused() -> None:
+    with pytest.raises(InputError, match="samples \\(50\\) exceed the particles \\(10\\) of svgd"):
+        expand(parse(GOOD + "samples: 50\n"))
+
+
+def test_srld_is_one_chain_whatever_the_suite_says() -> None:
+    cells = expand(parse(GOOD.replace("  - svgd", "  - srld")))
+    assert cells[0].particles == 1
+    assert cells[0].budget.score_evaluations == 2000
+    assert cells[0].samples == 10
+
+
+def test_keys_name_results_and_nothing_else() -> None:
+    """Order, labels and descriptions keep keys; settings, budget, seed and replicates change them."""
+    base = {c.key for c in expand(parse(GOOD))}
+    swapped = GOOD.replace(
+        "[banana, {name: bnn-diabetes-sklearn, splits: 3}]",
+        "[{name: bnn-diabetes-sklearn, splits: 3}, banana]",
+    )
+    relabelled = GOOD.replace("sgld-slow", "slow").replace("name: mine", "name: other\ndescription: hello")
+    assert base == {c.key for c in expand(parse(swapped))} == {c.key for c in expand(parse(relabelled))}
+    for change in (
+        "particles: 11",
+        "particles: 10\nseed: 1",
+        "particles: 10\nreplicates_: 5",
+        "particles: 10\ndtype: float64",
+    ):
+        text = GOOD.replace("particles: 10", change)
+        if "replicates_" in change:
+            text = GOOD.replace("replicates: 4", "replicates: 5").replace("splits: 3", "splits: 4")
+        assert not base & {c.key for c in expand(parse(text))}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    key=st.sampled_from(["name", "tasks", "algorithms", "replicates", "budget", "tune", "profiles", "x"]),
+    value=JSON,
+)
+def test_any_value_anywhere_is_accepted_or_refused_politely(key: str, value: object) -> None:
+    import json
+
+    lines = [line for line in GOOD.splitlines() if not line.startswith(f"{key}:")]
+    if key == "algorithms":
+        lines = [line for line in lines if not line.startswith("  -")]
+    text = "\n".join([*lines, f"{json.dumps(key)}: {json.dumps(value)}"])
+    refusal = ""
+    try:
+        parse(text)
+    except InputError as error:
+        refusal = str(error)
+    assert not refusal or refusal.startswith("mine.yaml")
+
+
+@settings(max_examples=60, deadline=None)
+@given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_bytes_are_refused_politely(content: bytes) -> None:
+    with pytest.raises(SuiteError, match=r"^mine\.yaml"):
+        parse_suite(content, "mine.yaml")

@@ -1,0 +1,218 @@
+"""Bayesian networks: the posterior against its plain twin, the start, and predictions in original units."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import parvibench.tasks.bnn as module
+import pytest
+import torch
+from parvibench.tasks.bnn import BNNTarget, precision
+from torch import Tensor
+from torch.distributions import Gamma, Normal
+
+from parvibench.core.registry import load_task
+from parvibench.core.streams import Streams
+from parvibench.data.loaders import load
+from parvibench.data.splits import split
+
+R, ROWS, FEATURES, HIDDEN, N = 2, 24, 3, 4, 5
+BATCHES = torch.stack([torch.randperm(ROWS, generator=torch.Generator().manual_seed(r)) for r in range(R)])
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture
+def target() -> BNNTarget:
+    return BNNTarget(normal(R, ROWS, FEATURES, seed=1), normal(R, ROWS, seed=2), HIDDEN)
+
+
+@pytest.fixture
+def x(target: BNNTarget) -> Tensor:
+    return normal(R, N, target.dim, seed=3)
+
+
+def unpack(state: Tensor, p: int, H: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """W1 (p, H), b1, W2, b2, log gamma, log lambda of one state, in the documented order."""
+    W1, b1, W2, rest = state.split([p * H, H, H, 3])
+    return W1.view(p, H), b1, W2, *rest
+
+
+def network(state: Tensor, X: Tensor, H: int) -> Tensor:
+    W1, b1, W2, b2, _, _ = unpack(state, X.shape[1], H)
+    return torch.relu(X @ W1 + b1) @ W2 + b2
+
+
+def twin_log_joint(state: Tensor, X: Tensor, y: Tensor, scale: float) -> Tensor:
+    """The model written with distributions, one particle at a time."""
+    log_gamma, log_lambda = state[-2], state[-1]
+    gamma, lam = log_gamma.exp(), log_lambda.exp()
+    hyper = Gamma(torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.1, dtype=torch.float64))
+    return (
+        scale * Normal(network(state, X, HIDDEN), gamma**-0.5).log_prob(y).sum()
+        + Normal(0.0, lam**-0.5).log_prob(state[:-2]).sum()
+        + (hyper.log_prob(gamma) + log_gamma)
+        + (hyper.log_prob(lam) + log_lambda)
+    )
+
+
+@pytest.mark.parametrize("batch", [None, BATCHES[:, :7]])
+def test_density_equals_the_twin_up_to_a_constant(target: BNNTarget, x: Tensor, batch: Tensor | None) -> None:
+    """Catches a rate read as a scale, a lost Jacobian, a wrong n/B, a transposed W1."""
+    X, y = normal(R, ROWS, FEATURES, seed=1), normal(R, ROWS, seed=2)
+    found = target.log_density(x, batch)
+    for r in range(R):
+        rows = torch.arange(ROWS) if batch is None else batch[r]
+        twin = torch.stack([twin_log_joint(s, X[r, rows], y[r, rows], ROWS / len(rows)) for s in x[r]])
+        torch.testing.assert_close(found[r] - found[r, 0], twin - twin[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [None, BATCHES[:, :7]])
+def test_score_is_the_gradient(target: BNNTarget, x: Tensor, batch: Tensor | None) -> None:
+    leaf = x.clone().requires_grad_()
+    expected = torch.autograd.grad(target.log_density(leaf, batch).sum(), leaf)[0]
+    torch.testing.assert_close(target.score(x, batch), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [None, BATCHES[:, :7]])
+def test_score_is_differentiable(target: BNNTarget, x: Tensor, batch: Tensor | None) -> None:
+    """Hessian-vector products through the hand-written score equal those through the density."""
+    v = normal(*x.shape, seed=4)
+    leaf = x.clone().requires_grad_()
+    through_score = torch.autograd.grad((target.score(leaf, batch) * v).sum(), leaf)[0]
+    gradient = torch.autograd.grad(target.log_density(leaf, batch).sum(), leaf, create_graph=True)[0]
+    through_density = torch.autograd.grad((gradient * v).sum(), leaf)[0]
+    torch.testing.assert_close(through_score, through_density, rtol=1e-9, atol=1e-9)
+
+
+def test_both_at_once_equal_one_by_one(target: BNNTarget, x: Tensor) -> None:
+    log_p, score = target.log_density_and_score(x, BATCHES[:, :7])
+    torch.testing.assert_close(log_p, target.log_density(x, BATCHES[:, :7]))
+    torch.testing.assert_close(score, target.score(x, BATCHES[:, :7]))
+
+
+def test_batches_of_an_epoch_average_to_the_full_score(target: BNNTarget, x: Tensor) -> None:
+    """Catches a prior scaled with the likelihood, or n/B left out of log gamma's score."""
+    mean = torch.stack([target.score(x, b) for b in BATCHES.split(6, dim=1)]).mean(0)
+    torch.testing.assert_close(mean, target.score(x), rtol=1e-10, atol=1e-10)
+
+
+def test_blocks_of_rows_change_nothing(target: BNNTarget, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_p, score = target.log_density_and_score(x)
+    monkeypatch.setattr(module, "_MAX_ACTIVATIONS", 5 * R * N * HIDDEN)  # 5 rows a block, the last has 4
+    torch.testing.assert_close(target.log_density(x), log_p, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(target.score(x), score, rtol=1e-12, atol=1e-11)
+
+
+def test_replicates_do_not_see_one_another(target: BNNTarget, x: Tensor) -> None:
+    """Catches data of one replicate meeting the particles of another."""
+    for r in range(R):
+        alone = BNNTarget(
+            normal(R, ROWS, FEATURES, seed=1)[r : r + 1], normal(R, ROWS, seed=2)[r : r + 1], HIDDEN
+        )
+        torch.testing.assert_close(alone.score(x[r : r + 1])[0], target.score(x)[r], rtol=1e-12, atol=1e-12)
+
+
+def test_extreme_precisions_stay_finite_and_consistent(target: BNNTarget, x: Tensor) -> None:
+    """exp overflows at 89 in float32; a clamp in the score alone would break the first line."""
+    x = x.clone()
+    x[..., -2:] = torch.tensor([[30.5, 200.0], [-200.0, 31.0], [1e3, 1e3], [-1e3, -1e3], [29.5, 0.0]])
+    leaf = x.clone().requires_grad_()
+    expected = torch.autograd.grad(target.log_density(leaf).sum(), leaf)[0]
+    torch.testing.assert_close(target.score(x), expected, rtol=1e-9, atol=1e-9)
+    single = BNNTarget(normal(R, ROWS, FEATURES, seed=1).float(), normal(R, ROWS, seed=2).float(), HIDDEN)
+    assert torch.isfinite(single.score(x.float())).all()
+    assert torch.isfinite(single.log_density(x.float())).all()
+
+
+def test_precision_is_the_exponential_where_mass_is() -> None:
+    values = torch.linspace(-50, 30, 101, dtype=torch.float64)
+    torch.testing.assert_close(precision(values), values.exp(), rtol=1e-14, atol=0)
+
+
+def test_scores_of_the_precisions_vanish_on_average_over_the_model() -> None:
+    """E grad log p(theta, y) = 0 when theta comes from the prior and y from the model.
+
+    4000 joint draws; |z| < 5 (false alarm 1e-6 at other seeds). Catches a prior Gamma(1, SCALE 0.1)
+    (z = 64) and a lost log-Jacobian (z = 27), without using the density's own formula.
+    """
+    draws, rows, H = 4000, 8, 3
+    generator = torch.Generator().manual_seed(77)
+    X = torch.randn(draws, rows, 2, generator=generator, dtype=torch.float64)
+    layout = BNNTarget(X, X[..., 0], H).layout
+    log_gamma, log_lambda = (
+        torch.empty(2, draws, dtype=torch.float64).exponential_(0.1, generator=generator).log()
+    )
+    z = torch.randn(draws, layout.weights, generator=generator, dtype=torch.float64)
+    weights = z * (-0.5 * log_lambda).exp().unsqueeze(-1)
+    theta = torch.cat([weights, log_gamma.unsqueeze(-1), log_lambda.unsqueeze(-1)], dim=-1)
+    f = torch.stack([network(t, design, H) for t, design in zip(theta, X, strict=True)])
+    noise = torch.randn(draws, rows, generator=generator, dtype=torch.float64)
+    y = f + noise * (-0.5 * log_gamma).exp().unsqueeze(-1)
+    score = BNNTarget(X, y, H).score(theta.unsqueeze(1))[:, 0, -2:]
+    assert (score.mean(0) / score.std(0) * draws**0.5).abs().max() < 5
+
+
+def test_start_has_its_law() -> None:
+    """Per-particle lambda ~ Gamma(1, rate 0.1), weights by fan-in, zero biases, gamma from the fit.
+
+    2000 particles; |z| < 5 on five numbers. Catches scale 0.1 for rate 0.1, one lambda for all particles
+    and biases drawn like weights.
+    """
+    task = load_task("bnn-diabetes-sklearn")
+    target = task.target((0,), "cpu", torch.float64)
+    x = task.initial(target, 2000, Streams(9, (0,)).generators("init"))
+    p, H = 10, 50
+    W1, b1, W2, b2, log_gamma, log_lambda = (
+        t.squeeze(-1) for t in x[0].split([p * H, H, H, 1, 1, 1], dim=-1)
+    )
+    assert (b1 == 0).all()
+    assert (b2 == 0).all()
+    lam = log_lambda.exp()
+    numbers = [(lam, 10.0), ((lam - 10) ** 2, 100.0), (W1.flatten(), 0.0)]
+    numbers += [(W1.flatten() ** 2, 1 / (p + 1)), (W2.flatten() ** 2, 1 / (H + 1))]
+    for values, expected in numbers:
+        z = (values.mean() - expected) / values.std() * len(values) ** 0.5
+        assert abs(z) < 5
+    data = load("sklearn-diabetes")
+    train = split(442, 0).train
+    X, y = (torch.from_numpy((a[train] - a[train].mean(0)) / a[train].std(0)) for a in data)
+    for m in range(3):
+        error = (network(x[0, m], X, H) - y).square().mean()
+        assert log_gamma[m].item() == pytest.approx(-math.log(error), rel=1e-9)
+
+
+def test_predictions_are_in_original_units() -> None:
+    """By hand for one replicate. Catches noise left in standardised units (the papers' trap)."""
+    task = load_task("bnn-diabetes-sklearn")
+    held_out = task.predictive((0, 4), "cpu", torch.float64)
+    samples = task.problem((0, 4), seed=1, dtype=torch.float64, particles=3).init()
+    means, sds = held_out.predict(samples)
+    X, y = load("sklearn-diabetes")
+    rows = split(442, 4)
+    scaled = torch.from_numpy((X[rows.test] - X[rows.train].mean(0)) / X[rows.train].std(0))
+    y_sd, y_mean = y[rows.train].std(), y[rows.train].mean()
+    np.testing.assert_array_equal(held_out.y[1], y[rows.test])
+    assert means.shape == (2, 3, 44)
+    assert sds.shape == (2, 3)
+    for m, state in enumerate(samples[1]):
+        torch.testing.assert_close(means[1, m], network(state, scaled, 50) * y_sd + y_mean)
+        assert sds[1, m].item() == pytest.approx(y_sd * math.exp(-0.5 * state[-2].item()))
+
+
+def test_training_never_sees_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The posterior is the same whatever the held-out rows hold."""
+    task = load_task("bnn-diabetes-sklearn")
+    before = task.problem(1, seed=1, particles=3)
+    x = before.init()
+    score = before.score(x)
+    table = load("sklearn-diabetes")
+    X, y = table.X.copy(), table.y.copy()
+    X[split(442, 0).test], y[split(442, 0).test] = 1e3, -1e6
+    monkeypatch.setattr(module, "load", lambda _: type(table)(X, y))
+    after = task.problem(1, seed=1, particles=3)
+    assert torch.equal(after.init(), x)
+    assert torch.equal(after.score(x), score)

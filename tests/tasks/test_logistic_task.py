@@ -1,0 +1,74 @@
+"""Bayesian logistic regression: likelihood, prior, scaling and standardisation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from torch.distributions import Bernoulli
+
+from parvibench.core.registry import load_task
+
+
+def design() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_breast_cancer(return_X_y=True)
+    return np.column_stack([np.ones(len(y)), (X - X.mean(0)) / X.std(0)]), y.astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def target():
+    return load_task("blr-breast-cancer").target((0, 1), "cpu", torch.float64)
+
+
+def points(seed: int = 2) -> torch.Tensor:
+    return torch.randn(2, 5, 31, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_density_is_bernoulli_times_gaussian(target) -> None:
+    X, y = (torch.from_numpy(a) for a in design())
+    x = points()
+    likelihood = Bernoulli(logits=x @ X.T).log_prob(y).sum(-1)
+    torch.testing.assert_close(target.log_density(x), likelihood - 0.005 * x.square().sum(-1))
+    assert target.prior_precision == 0.01
+
+
+def test_score_vanishes_at_scikit_learns_map(target) -> None:
+    """An outside oracle: 1/C = 0.01 on all 31 coefficients, intercept included.
+
+    Catches an unpenalised intercept and a precision of 0.01 read as a variance (score of order 1).
+    """
+    fit = LogisticRegression(C=100.0, fit_intercept=False, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+    best = torch.from_numpy(fit.fit(*design()).coef_)
+    assert target.score(best.expand(2, 1, 31)).abs().max() < 1e-6
+
+
+def test_batches_of_an_epoch_average_to_the_full_score(target) -> None:
+    """Catches a likelihood not scaled by n/B, or a prior that is."""
+    x = points()
+    order = torch.stack(
+        [torch.randperm(569, generator=torch.Generator().manual_seed(r))[:565] for r in (0, 1)]
+    )
+    batches = order.view(2, 5, 113).unbind(1)
+    mean = torch.stack([target.score(x, b) for b in batches]).mean(0)
+    whole = target.score(x, order)
+    torch.testing.assert_close(mean, whole)
+    everything = torch.arange(569).expand(2, 569)
+    torch.testing.assert_close(target.score(x, everything), target.score(x))
+    torch.testing.assert_close(target.log_density(x, everything), target.log_density(x))
+
+
+def test_minibatch_score_is_the_gradient(target) -> None:
+    batch = torch.randint(569, (2, 20), generator=torch.Generator().manual_seed(4))
+    leaf = points().requires_grad_()
+    expected = torch.autograd.grad(target.log_density(leaf, batch).sum(), leaf)[0]
+    torch.testing.assert_close(target.score(leaf.detach(), batch), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_large_logits_stay_finite() -> None:
+    """Catches log(1 + exp(b.x)) written out: float32 overflows at 89."""
+    target = load_task("blr-breast-cancer").target((0,), "cpu", torch.float32)
+    x = torch.full((1, 1, 31), 100.0)
+    assert torch.isfinite(target.log_density(x)).all()
+    assert torch.isfinite(target.score(x)).all()

@@ -1,0 +1,89 @@
+"""The registry's rows against the tasks, and what every task owes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from parvibench.core import registry
+from parvibench.core.registry import load_task
+from parvibench.data.fetch import FOLDER_VARIABLE
+from parvibench.data.fetch import registry as data_sets
+
+NAMES = [name for name, row in registry.tasks().items() if row.target.startswith("parvibench.tasks.")]
+
+
+NEEDS_DATA = (
+    pytest.mark.data,
+    pytest.mark.skipif(
+        FOLDER_VARIABLE not in os.environ, reason=f"needs data sets on disk: set {FOLDER_VARIABLE}"
+    ),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_row_equals_task(name: str) -> None:
+    """Catches `list` showing what the task is not."""
+    row, task = registry.tasks()[name], load_task(name)
+    assert (row.name, row.dim, row.summary) == (task.name, task.dim, task.summary)
+    assert sorted(row.tags) == sorted(task.tags)
+    assert row.data == task.data
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_task_is_coherent(name: str) -> None:
+    task = load_task(name)
+    assert set(task.metrics) <= set(registry.metrics())
+    assert task.primary in task.metrics
+    assert set(task.data) <= set(data_sets())
+    assert ("exact" in task.tags) == ("exact" in task.provides)
+    assert ("modes_found" in task.metrics) == (task.facts.modes is not None)
+    assert task.citation
+    if task.batch_size is not None:
+        assert task.rows is not None
+        assert ("full-batch" in task.provides) == (task.rows <= 2000)
+
+
+def test_importing_tasks_loads_no_data() -> None:
+    """Catches a data set read, or scikit-learn imported, while a task is constructed."""
+    code = (
+        "import sys\n"
+        "from parvibench.core.registry import load_task\n"
+        f"for name in {NAMES!r}: load_task(name)\n"
+        "from parvibench.data.loaders import load\n"
+        "assert load.cache_info().misses == 0\n"
+        "assert not {'sklearn', 'pooch', 'requests'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=NEEDS_DATA if registry.tasks()[n].data else ()) for n in NAMES]
+)
+def test_problem_of_every_task(name: str) -> None:
+    """Declared sizes are the real ones; points and scores have the promised shapes and are finite."""
+    task = load_task(name)
+    target = task.target((0,), "cpu", torch.float32)
+    assert (target.dim, target.rows) == (task.dim, task.rows)
+    problem = task.problem(1, seed=3, particles=4)
+    x = problem.init()
+    assert x.shape == (1, 4, task.dim)
+    assert x.dtype == torch.float32
+    score = problem.score(x)
+    assert score.shape == x.shape
+    assert score.dtype == torch.float32
+    assert torch.isfinite(score).all()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if not registry.tasks()[n].data])
+def test_start_belongs_to_the_replicate(name: str) -> None:
+    """A replicate starts alike alone and in company, in float32 and float64; another starts elsewhere."""
+    task = load_task(name)
+    both = task.problem((0, 1), seed=3, dtype=torch.float64, particles=5).init()
+    alone = task.problem((1,), seed=3, particles=5).init()
+    torch.testing.assert_close(both[1].float(), alone[0], rtol=1e-5, atol=1e-5)
+    assert not torch.equal(both[0], both[1])
