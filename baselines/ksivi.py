@@ -87,7 +87,7 @@ class KSIVI(Algorithm[Settings, State]):
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Random network, constant sigma."""
         net = _network(problem, settings)
-        network = net.initialise(streams.uniform("algorithm", (net.n_parameters,)))
+        network = net.initialise(streams.uniform("init", (net.n_parameters,)))
         log_var = network.new_full((len(network), problem.dim), settings.log_var_init)
         parameters = torch.cat((network, log_var), 1)
         moments = Moments.start(parameters)

@@ -92,9 +92,9 @@ class SIFG(Algorithm[Settings, State]):
         if settings.score == "exact":
             return State(z, nothing, nothing, nothing, nothing, 0, 0)
         net = _network(problem, settings)
-        network = net.initialise(streams.uniform("algorithm", (net.n_parameters,)))
+        network = net.initialise(streams.uniform("init", (net.n_parameters,)))
         moments = Moments.start(network, second=settings.net_optimiser == "adam")
-        w = streams.normal("algorithm", z.shape[1:])
+        w = streams.normal("init", z.shape[1:])
         network, moments = _fit(
             net, settings, network, moments, z + settings.sigma * w, w, settings.warmup_inner_steps
         )

@@ -179,24 +179,20 @@ class _Writer:
 
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
         """Link the cell if it is mirrored already, else mirror it as a child of the run."""
-        if run_id not in self._parents:
+        parent = self._parents.get(run_id)
+        if parent is None:
             raise LookupError(f"run {run_id} is not mirrored")
         found = self._find("parvibench.cell_key", record.key)
-        reused = found is not None and _is_same(found, record)
-        if found is not None and not reused:
+        if found is not None and not _is_same(found, record):
             self._client.delete_run(found.info.run_id)
-        uid = found.info.run_id if reused else self._write_cell(run_id, record, folder)
-        self._cells[run_id].append(
-            {
-                "key": record.key,
-                "task": record.task,
-                "algorithm": record.algorithm,
-                "label": record.label,
-                "status": str(record.status),
-                "mlflow_run_id": uid,
-                "reused": str(reused).lower(),
-            }
-        )
+            found = None
+        link = {k: str(getattr(record, k)) for k in ("key", "task", "algorithm", "label", "status")}
+        if found is None:
+            link |= {"mlflow_run_id": self._write_cell(run_id, record, folder), "reused": "false"}
+        else:
+            elsewhere = found.data.tags.get("mlflow.parentRunId") != parent
+            link |= {"mlflow_run_id": found.info.run_id, "reused": str(elsewhere).lower()}
+        self._cells[run_id].append(link)
 
     def finish(self) -> None:
         """Write every parent's list of cells and end it."""

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,14 @@ import pytest
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.tracking import Mirror, redact
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_retries():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        yield
+
 
 RUN = {
     "id": "20260101-000000-000-tiny",
@@ -174,6 +183,13 @@ def test_artifacts_lie_beside_the_store(mirrored):
     assert {f.path for f in client.list_artifacts(parent)} == {"suite.yaml", "run.json", "cells.json"}
 
 
+def test_a_run_mirrored_again_keeps_its_own_cells(mirrored):
+    root, _, client, _, runs = mirrored
+    place = client.download_artifacts(runs[RUN["id"]].info.run_id, "cells.json", str(root))
+    cells = json.loads(Path(place).read_text())["cells"]
+    assert [(c["key"], c["reused"]) for c in cells] == [(k, "false") for k in ("good", "bad", "half")]
+
+
 def test_a_later_run_links_to_what_is_there(mirrored):
     root, _, client, experiment, runs = mirrored
     later = RUN | {"id": "20260102-000000-000-tiny"}
@@ -182,8 +198,7 @@ def test_a_later_run_links_to_what_is_there(mirrored):
     assert len(found) == 1
     parent = client.search_runs([experiment.experiment_id], f"tags.`parvibench.run_id` = '{later['id']}'")[0]
     place = client.download_artifacts(parent.info.run_id, "cells.json", str(root))
-    with open(place) as file:  # noqa: PTH123
-        (link,) = json.load(file)["cells"]
+    (link,) = json.loads(Path(place).read_text())["cells"]
     assert link["mlflow_run_id"] == child(runs, "good").info.run_id
     assert link["reused"] == "true"
 

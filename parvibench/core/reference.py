@@ -81,7 +81,10 @@ class Reference:
         return float(self.certificate["bandwidth"])
 
     def floor(self, metric: str, n: int) -> Floor | None:
-        """The floor of a metric at sample size n; between stored sizes log-linear quantile interpolation.
+        """The floor of a metric at sample size n.
+
+        Between stored sizes the quantiles are interpolated linearly in log value against log n, which is
+        exact for a power law.
 
         Returns:
             None when the metric has no floor or n lies outside the stored sizes: no guess outside.
@@ -96,7 +99,7 @@ class Reference:
             return Floor(n, upper)
         low = max(s for s in sizes if s < n)
         share = (np.log(n) - np.log(low)) / (np.log(high) - np.log(low))
-        return Floor(n, (1 - share) * np.asarray(table[str(low)]) + share * upper)
+        return Floor(n, np.asarray(table[str(low)]) ** (1 - share) * upper**share)
 
 
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:

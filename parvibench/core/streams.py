@@ -7,7 +7,8 @@ on how many others run beside them, and two algorithms that draw the same shapes
 same noise (common random numbers).
 
 Streams in use: ``init``, ``noise``, ``data``, ``batch``, ``algorithm``, ``output``
-(addressed by checkpoint, so measuring never changes a run) and ``metric``.
+(addressed by checkpoint, so measuring never changes a run) and ``metric``. ``init`` and the first ``step``
+of an algorithm share step 0: they draw from different streams, or with different indices.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from torch import Generator, Tensor
 
 _BLOCK_BYTES = 4 * 2**20
 _BLOCK_STEPS = 256
+#: Streams drawn from now and then only: a block of theirs holds one step.
+_ONE_OFF = frozenset({"init", "output"})
 
 
 def derive_seed(*parts: object) -> int:
@@ -93,7 +96,7 @@ class Streams:
 
     def _draw(self, law: str, stream: str, shape: tuple[int, ...], index: int) -> Tensor:
         numel = max(1, math.prod(shape))
-        steps = max(1, min(_BLOCK_STEPS, _BLOCK_BYTES // (4 * numel)))
+        steps = 1 if stream in _ONE_OFF else max(1, min(_BLOCK_STEPS, _BLOCK_BYTES // (4 * numel)))
         number, row = divmod(self.step, steps)
         key = (law, stream, shape, index)
         held = self._blocks.get(key)

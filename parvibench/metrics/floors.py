@@ -92,8 +92,10 @@ def equivalent_sample_size(
         return None, None, found
     size, low, high = found
     cap = min(4.0 * n, max(CURVE_SIZES)) if metric == "sliced_w2" else 4.0 * n
-    reason = f"at least {cap:g}" if size >= cap else ""
-    return min(size, cap), (min(low, cap), min(high, cap)), reason
+    interval = min(low, cap), min(high, cap)
+    if size < cap * (1 - 1e-9):  # the curve's end comes back through a logarithm
+        return size, interval, ""
+    return cap, interval, f"at least {cap:g}"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -81,7 +81,7 @@ class MLP:
         """Views of the weights (R, in, out) and biases (R, 1, out) of every layer."""
         shapes = list(pairwise(self.sizes))
         lengths = [n for n_in, n_out in shapes for n in (n_in * n_out, n_out)]
-        parts = iter(flat.split(lengths, 1))
+        parts = iter(torch.split(flat, lengths, dim=1))
         return [(next(parts).view(-1, n_in, n_out), next(parts).unsqueeze(1)) for n_in, n_out in shapes]
 
     def _activate(self, linear: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import base64
 import io
 import math
 import re
+import statistics
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ _MARKERS = "osD^vP*X<>"
 #: Of seaborn's colour-blind palette: the pale colours and grey last.
 _ORDER = (0, 1, 2, 3, 4, 9, 5, 6, 8, 7)
 _FLOOR_BAND = (0.05, 0.95)
-_SIZE = (4.7, 3.7)  # inches
+_SIZE = (4.7, 3.1)  # of the axes with their margins, inches
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,15 @@ class Panel:
 def palette(cells: Sequence[CellRecord]) -> dict[str, tuple[str, str]]:
     """Colour (hex) and marker of every label: the same in all figures, told apart by colour-blind readers.
 
-    Anchors are grey.
+    Anchors are grey, and have a line style in place of a marker.
     """
     import seaborn as sns
 
     colours = [sns.color_palette("colorblind", 10).as_hex()[i] for i in _ORDER]
-    anchors = {c.label for c in cells if is_anchor(c)}
+    anchors = dict.fromkeys(c.label for c in cells if is_anchor(c))
     methods = dict.fromkeys(c.label for c in cells if c.label not in anchors)
     looks = {m: (colours[i % 10], _MARKERS[(i + i // 10) % 10]) for i, m in enumerate(methods)}
-    return looks | dict.fromkeys(anchors, (_GREY, ""))
+    return looks | {a: (_GREY, ("--", ":")[i % 2]) for i, a in enumerate(anchors)}
 
 
 def scatter(results: Results, task: str, colours: Mapping[str, tuple[str, str]]) -> list[Panel]:
@@ -235,15 +236,16 @@ def _tick(value: float) -> str:
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if unit <= abs(value) < 1e9:
             return f"{value / unit:g}{letter}"
-    return f"{value:g}"
+    return f"{value:g}".replace("e+", "e")
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """All methods below the axes, in four columns; the axes take the rest of the figure."""
+    """All methods below the axes, in four columns; the figure grows with them."""
     handles, names = axes.get_legend_handles_labels()
-    rows = math.ceil(len(names) / 4)
     width, height = _SIZE
-    figure.subplots_adjust(left=0.62 / width, right=0.99, top=0.98, bottom=(0.55 + 0.19 * rows) / height)
+    below = 0.55 + 0.19 * math.ceil(len(names) / 4)
+    figure.set_size_inches(width, height + below)
+    figure.subplots_adjust(left=0.62 / width, right=0.99, top=0.98, bottom=below / (height + below))
     figure.legend(handles, names, loc="lower center", ncols=4, frameon=False, fontsize=8, borderpad=0)
 
 
@@ -259,10 +261,9 @@ def _line(results: Results, cell: CellRecord, metric: str, against: str) -> pd.D
     points = []
     for _, at in rows.groupby("checkpoint"):
         stopped = len(set(cell.diverged) - set(at["replicate"]))
-        found = np.sort([*at["value"].fillna(worst), *[worst] * stopped])
-        last = len(found) - 1
-        low, median, high = (found[round(q * last)] for q in (0.25, 0.5, 0.75))
-        points.append((float(at[against].median()), median, low, high))
+        found = sorted([*at["value"].fillna(worst), *[worst] * stopped])
+        quartiles = (found[round(q * (len(found) - 1))] for q in (0.25, 0.75))
+        points.append((float(at[against].median()), statistics.median(found), *quartiles))
     return pd.DataFrame(points, columns=["x", "median", "low", "high"]).sort_values("x")
 
 
@@ -270,11 +271,11 @@ def _draw_line(
     axes: Axes, label: str, line: pd.DataFrame, look: tuple[str, str], *, anchor: bool, top: float
 ) -> None:
     colour, marker = look
-    name = label if len(label) <= 16 else f"{label[:15]}…"
+    name = _short(label)
     if anchor:
-        axes.axhline(
-            line["median"].iloc[-1], color=colour, linestyle=(0, (1, 1.5)), linewidth=1.5, label=name
-        )
+        level = line["median"].iloc[-1]
+        if np.isfinite(level):
+            axes.axhline(level, color=_INK, linestyle=marker, linewidth=1.2, label=name)
         return
     finite = line[np.isfinite(line["median"]) & (line["x"] > 0)]
     axes.plot(
@@ -285,13 +286,20 @@ def _draw_line(
     axes.fill_between(finite["x"], low, high, color=colour, alpha=0.15, linewidth=0)
 
 
+def _short(label: str) -> str:
+    """A name for the legend: at most 16 printable characters; Matplotlib hides names that start with ``_``."""
+    name = "".join(c for c in label if c.isprintable())
+    name = name if len(name) <= 16 else f"{name[:15]}…"
+    return f" {name}" if name.startswith("_") else name
+
+
 def _limits(
     lines: Mapping[str, pd.DataFrame], anchors: set[str], floor: Floor | None, metric: str
 ) -> tuple[float, float, bool] | None:
     """Limits of the y axis and whether it is logarithmic; None without a finite value.
 
-    A linear axis ends at three times the spread of the final medians above the best, so that poor starts
-    do not flatten what matters.
+    The axis ends a little above where three quarters of the methods end (and, when logarithmic, above the
+    anchors): a method that goes astray must not flatten all others.
     """
     found = [v for line in lines.values() for v in line[["median", "low", "high"]].to_numpy(float).ravel()]
     found += [] if floor is None else [floor.quantile(q) for q in _FLOOR_BAND]
@@ -299,13 +307,13 @@ def _limits(
     if not len(seen):
         return None
     low, high = float(seen.min()), float(seen.max())
+    last = {k: float(line["median"].iloc[-1]) for k, line in lines.items() if len(line)}
+    final = [v for k, v in last.items() if k not in anchors and math.isfinite(v)]
+    enough = float(np.quantile(final, 0.75)) if final else high
     if low > 0 and metric != "nll":
-        return low / 1.25, high * 1.25, True
-    final = [
-        m for k, line in lines.items() if k not in anchors for m in line["median"].tail(1) if np.isfinite(m)
-    ]
-    if final:
-        high = min(high, max(final) + 2 * (max(final) - min(final)) + 0.1 * (high - low))
+        levels = [v for k, v in last.items() if k in anchors and math.isfinite(v)]
+        return low / 1.25, min(1.25 * high, 2 * max(enough, *levels, low)), True
+    high = min(high, enough + 3 * (enough - low)) if enough > low else high
     margin = 0.05 * (high - low) or 0.5
     return low - margin, high + margin, False
 

@@ -317,7 +317,7 @@ def _rich_table(tasks: list[str], ranks: pd.DataFrame, rows: dict[tuple[str, str
 
     drawn = Table(box=box.SIMPLE_HEAD)
     drawn.add_column("method", max_width=20, overflow="ellipsis", no_wrap=True)
-    drawn.add_column("rank", justify="right", no_wrap=True)
+    drawn.add_column("avg rank", justify="right", no_wrap=True)
     for task in tasks:
         drawn.add_column(Text(_broken(task)), justify="right", no_wrap=False)
     for label, rank in ranks.iterrows():
@@ -350,7 +350,7 @@ def _broken(name: str) -> str:
 def _fitting(tasks: tuple[str, ...], width: int, results: Results) -> Iterator[list[str]]:
     """Tasks in portions whose columns fit beside the method's name."""
     labels = max((len(c.label) for c in results.cells), default=6)
-    free = width - min(20, max(6, labels)) - 12
+    free = width - min(20, max(6, labels)) - 16
     part: list[str] = []
     used = 0
     for task in tasks:

@@ -22,7 +22,7 @@ from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
 
-_MAX_TEXT = 4000
+_MAX_NAME, _MAX_TEXT = 200, 4000
 _RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
 
 
@@ -69,7 +69,7 @@ class TaskSection:
     anchor: str
     facts: str
     note: str
-    metric: str
+    has_floor: bool
     table: Table
     panels: tuple[Any, ...] = ()
     curves: tuple[tuple[str, str], ...] = ()
@@ -125,6 +125,7 @@ def render(results: Results) -> str:
     folder = files("parvibench.report") / "templates"
     script = (folder / "page.js").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     board = lb.table(results)
     colours = figures.palette(results.cells)
@@ -159,12 +160,14 @@ def headline(board: pd.DataFrame) -> str:
     ranked = ranks[~ranks["anchor"].astype(bool) & ranks["average_rank"].notna()]
     if not len(ranked):
         return ""
-    best = ranked.index[0]
-    first = board[(board["rank"] == 1) & (board["status"] == Status.OK)]
-    wins = int((first["label"] == best).sum())
+    leaders = ranked.index[ranked["average_rank"] == ranked["average_rank"].iloc[0]].astype(str)
+    rank, n_tasks = ranked.iloc[0][["average_rank", "n_tasks"]]
+    where = f"{lb.number(rank)} over {n_tasks} of {board['task'].nunique()} tasks"
+    if len(leaders) > 1:
+        return f"{leaders[0][:_MAX_NAME]} and {len(leaders) - 1} more share the best average rank ({where})."
+    wins = ((board["rank"] == 1) & (board["status"] == Status.OK) & (board["label"] == leaders[0])).sum()
     return (
-        f"{best} has the best average rank ({lb.number(ranked['average_rank'].iloc[0])} over "
-        f"{ranked['n_tasks'].iloc[0]} of {board['task'].nunique()} tasks) and the best median on {wins} of them."
+        f"{leaders[0][:_MAX_NAME]} has the best average rank ({where}) and the best median on {wins} of them."
     )
 
 
@@ -218,7 +221,7 @@ def _task(results: Results, board: pd.DataFrame, name: str, colours: Mapping[str
         anchor=f"task-{hashlib.sha256(name.encode()).hexdigest()[:12]}",
         facts=_facts(name),
         note=_reference_note(name),
-        metric=metric,
+        has_floor=floor is not None,
         table=_ranking_table(cells, rows, metric),
         panels=tuple(figures.scatter(results, name, colours)),
         curves=tuple((title, text) for title, text in drawn if text),
@@ -235,10 +238,10 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, metric: str) -> 
         Column("rank"),
         Column("status", numeric=False),
         Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"),
-        *([Column("× floor", _RATIO_HELP)] if with_ratio else []),
-        *[Column(m, f"{_help(m)}; median over replicates") for m in others],
+        *([Column("×\u00a0floor", _RATIO_HELP)] if with_ratio else []),
         Column("score evaluations", "charged per replicate"),
         Column("seconds", "steady compute time per replicate, s"),
+        *[Column(m, f"{_help(m)}; median over replicates") for m in others],
     ]
     body = []
     for _, row in rows.iterrows():
@@ -253,9 +256,9 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, metric: str) -> 
                 _status(cell),
                 median,
                 *([_numeric(row["floor_ratio"])] if with_ratio else []),
-                *[_metric_entry(cell, m) for m in others],
                 Entry(f"{cell.score_evaluations:,.0f}", _sort(cell.score_evaluations)),
                 _numeric(row["seconds"]),
+                *[_metric_entry(cell, m) for m in others],
             )
         )
     return Table(f"ranked by {metric}" if metric else "no metric", tuple(columns), tuple(body))

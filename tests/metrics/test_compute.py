@@ -1,0 +1,101 @@
+"""What holds for every metric: batches, order of the samples, failures, errors."""
+
+import math
+
+import pytest
+import torch
+from torch import Generator
+
+from parvibench.core.errors import ShapeError, UnknownNameError
+from parvibench.core.metric import Cost
+from parvibench.core.registry import load_metric, metrics
+from parvibench.core.task import Facts, Modes
+from parvibench.metrics.compute import check_samples, compute
+
+SAMPLE_METRICS = ("sliced_w2", "w2", "mmd2", "ksd", "mean_error", "sd_error", "modes_found")
+
+
+@pytest.fixture
+def context(make_context, generator: Generator):
+    draws = torch.randn(300, 2, generator=generator, dtype=torch.float64)
+    modes = Modes(torch.zeros(1, 2), torch.ones(1), torch.ones(1))
+    return make_context(2, draws, task={"facts": Facts(modes=modes)}, cost=Cost(10, 50.0, 0.5))
+
+
+@pytest.fixture
+def samples(generator: Generator) -> torch.Tensor:
+    return torch.randn(3, 40, 2, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", metrics())
+def test_every_registered_metric_loads(name: str) -> None:
+    assert callable(load_metric(name).compute)
+
+
+def test_batch_equals_loop_and_order_does_not_matter(context, samples: torch.Tensor) -> None:
+    batch, absent = compute(SAMPLE_METRICS, samples, context)
+    assert set(batch) == set(SAMPLE_METRICS)
+    assert not absent
+    shuffled = samples[:, torch.randperm(40, generator=torch.Generator().manual_seed(1))]
+    for name, values in batch.items():
+        alone = torch.cat([compute([name], x[None], context)[0][name] for x in samples])
+        mixed = compute([name], shuffled, context)[0][name]
+        torch.testing.assert_close(alone, values, rtol=1e-12, atol=1e-14, msg=name)
+        torch.testing.assert_close(mixed, values, rtol=1e-9, atol=1e-14, msg=name)
+
+
+def test_a_failed_replicate_is_worst_and_leaves_the_others_alone(context, samples: torch.Tensor) -> None:
+    names = (*SAMPLE_METRICS, "seconds", "score_evaluations")
+    clean, _ = compute(names, samples, context)
+    broken = samples.clone()
+    broken[1, 5, 0] = math.nan
+    values, _ = compute(names, broken, context)
+    for name, value in values.items():
+        assert torch.equal(value[[0, 2]], clean[name][[0, 2]]), name
+    assert all(values[name][1] == math.inf for name in SAMPLE_METRICS if name != "modes_found")
+    assert values["modes_found"][1].isnan()
+    assert values["seconds"].tolist() == [0.5] * 3
+
+
+def test_overflow_is_worst_too(context, samples: torch.Tensor) -> None:
+    samples[0] = 1e200 * samples[0].sign()
+    values, _ = compute(SAMPLE_METRICS[:6], samples, context)
+    assert all(v[0] > 1e3 or name == "mmd2" for name, v in values.items())
+    assert all(v[1:].isfinite().all() for v in values.values())
+
+
+def test_costly_metrics_wait_for_the_last_checkpoint(context, samples: torch.Tensor) -> None:
+    values, absent = compute(["sliced_w2", "w2", "rhat"], samples, context, "every")
+    assert set(values) == {"sliced_w2"}
+    assert not absent
+    values, absent = compute(["sliced_w2", "w2", "rhat", "nll"], samples, context, "last")
+    assert set(values) == {"sliced_w2", "w2"}
+    assert set(absent) == {"rhat", "nll"}
+
+
+def test_unknown_metric_and_wrong_batches(context, samples: torch.Tensor) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'mmd2'"):
+        compute(["mmd"], samples, context)
+    for bad in (samples[0], samples[..., :1], samples[:, :1]):
+        with pytest.raises(ShapeError, match=r"\(R, n, 2\)"):
+            compute(["mmd2"], bad, context)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (torch.zeros(5), r"shape \(n, 2\), got \(5,\)"),
+        (torch.zeros(5, 3), r"got \(5, 3\)"),
+        (torch.zeros(1, 2), r"n >= 2, got \(1, 2\)"),
+        (torch.tensor([[0.0, 1.0], [math.nan, 0.0]]), "1 of 2 samples hold NaN or infinity, first in row 1"),
+        (torch.tensor([[0.0, math.inf], [1.0, 0.0]]), "first in row 0"),
+        ([["a", "b"]], "no array of numbers"),
+    ],
+)
+def test_samples_from_outside_are_checked(samples, message: str, context) -> None:
+    with pytest.raises(ShapeError, match=message):
+        check_samples(samples, context.task)
+
+
+def test_samples_become_float64(context) -> None:
+    assert check_samples([[1, 2], [3, 4]], context.task).dtype == torch.float64

@@ -1,0 +1,69 @@
+"""Predictive metrics on a linear model whose mixture can be written down."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from parvibench.core.metric import NotApplicable
+from parvibench.metrics import pairwise
+from parvibench.metrics.predictive import nll, rmse
+
+
+@dataclass
+class Line:
+    """y ~ N(a x, exp(b)^2) for parameters (a, b)."""
+
+    x: Tensor  # (R, T)
+    y: Tensor  # (R, T)
+
+    def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        return samples[..., :1] * self.x[:, None, :], samples[..., 1].exp()
+
+
+def example() -> tuple[Tensor, Line]:
+    generator = torch.Generator().manual_seed(3)
+    samples = torch.randn(2, 7, 2, generator=generator, dtype=torch.float64)
+    x, y = torch.randn(2, 2, 5, generator=generator, dtype=torch.float64)
+    return samples, Line(x, y)
+
+
+def test_against_the_mixture_written_out(make_context) -> None:
+    samples, line = example()
+    context = make_context(predictive=line)
+    for r in range(2):
+        a, sd = samples[r, :, 0].numpy(), samples[r, :, 1].exp().numpy()
+        x, y = line.x[r].numpy(), line.y[r].numpy()
+        density = stats.norm.pdf(y[:, None], a * x[:, None], sd).mean(1)
+        assert nll(samples, context)[r].item() == pytest.approx(
+            -math.log(1) - sum(map(math.log, density)) / 5
+        )
+        error = ((a * x[:, None]).mean(1) - y) ** 2
+        assert rmse(samples, context)[r].item() == pytest.approx(error.mean() ** 0.5)
+
+
+def test_blocks_do_not_matter(make_context, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, line = example()
+    context = make_context(predictive=line)
+    whole = nll(samples, context), rmse(samples, context)
+    monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 20)
+    torch.testing.assert_close((nll(samples, context), rmse(samples, context)), whole, rtol=1e-12, atol=0)
+
+
+def test_far_predictions_stay_finite(make_context) -> None:
+    """Catches exponentials before the logarithm: the densities underflow at 100 sds."""
+    samples = torch.zeros(1, 3, 2, dtype=torch.float64)
+    line = Line(torch.ones(1, 4, dtype=torch.float64), torch.full((1, 4), 100.0, dtype=torch.float64))
+    expected = 0.5 * 100**2 + 0.5 * math.log(2 * math.pi)
+    assert nll(samples, make_context(predictive=line)).item() == pytest.approx(expected)
+
+
+def test_no_data_and_an_empty_test_set(make_context) -> None:
+    samples, line = example()
+    with pytest.raises(NotApplicable, match="held-out"):
+        rmse(samples, make_context())
+    with pytest.raises(NotApplicable, match="empty"):
+        nll(samples, make_context(predictive=Line(line.x[:, :0], line.y[:, :0])))

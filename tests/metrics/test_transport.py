@@ -1,0 +1,86 @@
+"""Wasserstein distances against closed forms, SciPy and POT."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Generator
+
+from parvibench.core.metric import NotApplicable
+from parvibench.metrics.transport import projections, sliced_w2, w2
+
+
+@pytest.mark.parametrize("metric", [sliced_w2, w2])
+def test_a_shift_of_the_reference_itself(metric, make_context, generator: Generator) -> None:
+    """W2 between a set and its translate is |t| exactly; sliced, the root mean square of theta . t."""
+    draws = torch.randn(200, 3, generator=generator, dtype=torch.float64)
+    shift = torch.tensor([0.3, -1.0, 0.5], dtype=torch.float64)
+    found = metric((draws + shift)[None], make_context(3, draws))
+    expected = shift.norm() if metric is w2 else (projections(3) @ shift).square().mean().sqrt()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-9)
+
+
+def test_sliced_distance_of_gaussians(make_context, generator: Generator) -> None:
+    """Between N(0, I) and N(0, s^2 I) every projection has W2 = |s - 1|; 4,000 draws, s = 2."""
+    draws = torch.randn(4000, 2, generator=generator, dtype=torch.float64)
+    samples = 2 * torch.randn(1, 4000, 2, generator=generator, dtype=torch.float64)
+    # The error of either side's sd is 1 / sqrt(2 n) relative.
+    assert sliced_w2(samples, make_context(2, draws)).item() == pytest.approx(1, abs=5 * 3 / 4000**0.5)
+
+
+def test_w2_of_gaussians(make_context, generator: Generator) -> None:
+    """In one dimension, where the rate is n^(-1/2): W2(N(0, 1), N(1, 4)) = sqrt(2)."""
+    draws = torch.randn(600, 1, generator=generator, dtype=torch.float64)
+    samples = 1 + 2 * torch.randn(1, 600, 1, generator=generator, dtype=torch.float64)
+    assert w2(samples, make_context(1, draws)).item() == pytest.approx(math.sqrt(2), abs=0.3)
+
+
+@pytest.mark.parametrize(("n", "m"), [(7, 7), (5, 12), (12, 5), (100, 64), (2, 999)])
+def test_unequal_sizes_are_exact(n: int, m: int, make_context, generator: Generator) -> None:
+    """Against POT's one-dimensional solver, projection by projection."""
+    import ot
+
+    x = torch.randn(n, 2, generator=generator, dtype=torch.float64) + 3
+    y = torch.randn(m, 2, generator=generator, dtype=torch.float64)
+    theta = projections(2).T.numpy()
+    expected = np.sqrt(np.mean(ot.wasserstein_1d(x.numpy() @ theta, y.numpy() @ theta, p=2)))
+    assert sliced_w2(x[None], make_context(2, y)).item() == pytest.approx(
+        expected, rel=1e-9
+    )  # POT's tolerance
+
+
+def test_agrees_with_pot(make_context, generator: Generator) -> None:
+    import ot
+
+    x = torch.randn(60, 4, generator=generator, dtype=torch.float64)
+    y = 1 + torch.randn(90, 4, generator=generator, dtype=torch.float64)
+    context = make_context(4, y)
+    directions = projections(4).T.numpy()
+    pot = ot.sliced_wasserstein_distance(x.numpy(), y.numpy(), projections=directions, p=2)
+    assert sliced_w2(x[None], context).item() == pytest.approx(float(pot), rel=1e-10)
+    exact = math.sqrt(ot.emd2([], [], ot.dist(x.numpy(), y.numpy())))
+    assert w2(x[None], context).item() == pytest.approx(exact, rel=1e-12)
+
+
+def test_projections_are_fixed_unit_and_uniform() -> None:
+    """Catches directions drawn from a cube: the mean of theta_1^4 is 3 / (D (D + 2)) on the sphere."""
+    theta = projections(3)
+    assert theta.shape == (500, 3)
+    assert torch.allclose(theta.norm(dim=1), torch.ones(500, dtype=torch.float64))
+    fourth = theta[:, 0].pow(4)
+    assert abs(stats.ttest_1samp(fourth.numpy(), 3 / 15).statistic) < 4
+    assert torch.equal(theta, projections.__wrapped__(3))
+
+
+def test_excluded_rows_are_left_out(make_context, generator: Generator) -> None:
+    draws = torch.randn(50, 2, generator=generator, dtype=torch.float64)
+    rows = torch.arange(10)[None]
+    found = sliced_w2(draws[None, :10], make_context(2, draws, excluded_rows=rows))
+    assert torch.equal(found, sliced_w2(draws[None, :10], make_context(2, draws[10:].clone())))
+
+
+def test_no_reference(make_context) -> None:
+    with pytest.raises(NotApplicable, match="no reference"):
+        sliced_w2(torch.zeros(1, 3, 2, dtype=torch.float64), make_context())

@@ -1,0 +1,167 @@
+"""Building references: exact and by long runs, small; and the certificates that are shipped."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from parvibench.core.errors import ParVIBenchError
+from parvibench.core.reference import load_reference
+from parvibench.core.registry import load_task
+from parvibench.core.target import Target
+from parvibench.core.task import Facts, Task
+from parvibench.metrics import floors
+from parvibench.reference import build as builder
+from parvibench.reference import long_run
+from parvibench.reference.long_run import Plan, require_convergence
+from parvibench.reference.whitening import Whitened
+
+SHIPPED = ("banana", "blr-breast-cancer", "correlated-2d", "gmm5-2d", "multimodal", "x-shaped")
+MEAN = torch.tensor([3.0, -2.0], dtype=torch.float64)
+FACTOR = torch.tensor([[10.0, 0.0], [0.9, 0.1]], dtype=torch.float64)
+SD = (FACTOR @ FACTOR.T).diagonal().sqrt()
+
+
+class Ellipse(Target):
+    """N(MEAN, FACTOR FACTOR^T): sds 10 and 0.9, correlation 0.99."""
+
+    dim = 2
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        z = torch.linalg.solve(FACTOR, (x - MEAN).mT).mT
+        return -0.5 * z.square().sum(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EllipseTask(Task):
+    metrics: tuple[str, ...] = ("sliced_w2", "mmd2", "mean_error")
+
+    def target(self, replicates: Sequence[int], device: Any, dtype: torch.dtype) -> Ellipse:
+        return Ellipse()
+
+    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+        return torch.stack([self.exact(n, g) for g in generators])
+
+    def exact(self, n: int, generator: Generator) -> Tensor:
+        return MEAN + torch.randn(n, 2, generator=generator, dtype=torch.float64) @ FACTOR.T
+
+
+def make_task(**extra: Any) -> EllipseTask:
+    return EllipseTask(name="ellipse", summary="", dim=2, tags=frozenset(), citation="", **extra)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floors, "SIZES", (10, 20))
+    monkeypatch.setattr(floors, "CURVE_SIZES", (5, 20))
+    monkeypatch.setattr(builder, "SETS", 30)
+    monkeypatch.setattr(builder, "ROWS", 400)
+    monkeypatch.setattr(
+        long_run, "PILOT", Plan("hmc", {"step_size": 0.1, "leapfrog_steps": 3}, 50, 20, 20, 1)
+    )
+    monkeypatch.setattr(
+        long_run, "MAIN", Plan("hmc", {"step_size": 0.1, "leapfrog_steps": 3}, 200, 20, 160, 1)
+    )
+    monkeypatch.setattr(long_run, "CHECK", Plan("mala", {"step_size": 0.5}, 200, 50, 20, 5))
+
+
+def test_exact_reference_reads_back(tmp_path: Path) -> None:
+    facts = Facts(mean=MEAN, sd=SD)
+    task = make_task(provides=frozenset({"score", "exact"}), facts=facts)
+    certificate = json.loads(builder.build(task, tmp_path).read_text())
+    reference = load_reference("ellipse", tmp_path)
+    assert reference.exact
+    assert reference.draws.shape == (400, 2)
+    assert torch.equal(reference.mean, MEAN)
+    assert reference.bandwidth == pytest.approx(float(torch.pdist(reference.draws).median()))
+    assert certificate["floors"].keys() == {"sliced_w2", "mmd2", "mean_error"}
+    assert reference.floor("sliced_w2", 20).values.shape == (30,)
+    # Rebuilding gives the same draws, whose hash the certificate holds.
+    again = json.loads(builder.build(task, tmp_path).read_text())
+    assert again["sha256"] == certificate["sha256"]
+    assert again["floors"] == certificate["floors"]
+
+
+def test_moments_come_from_further_draws_where_they_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "MOMENT_DRAWS", 20_000)
+    source = builder.exact_source(make_task(provides=frozenset({"exact"})))
+    assert ((source.mean - MEAN).abs() < 5 * SD / math.sqrt(20_000)).all()
+    assert source.record["method"] == "exact sampler; moments of 20000 draws"
+
+
+def test_long_run_finds_the_law_and_keeps_its_pool_apart() -> None:
+    source = builder.run_source(make_task())
+    main, check = source.record["run"]["main"], source.record["run"]["check"]
+    assert main["ess_bulk_min"] >= 10_000
+    assert check["largest_z_of_means"] < 4.7
+    error = SD / math.sqrt(main["ess_bulk_min"])
+    assert ((source.mean - MEAN).abs() < 5 * error).all()
+    assert ((source.sd - SD).abs() < 5 * error).all()
+    shipped = {row.tobytes() for row in source.rows.numpy()}
+    pooled = torch.cat(list(source.sets(20))).numpy()
+    assert pooled.shape == (600, 2)
+    assert not any(row.tobytes() in shipped for row in pooled)
+
+
+def test_whitening_of_a_gaussian_is_exact() -> None:
+    white = Whitened.at_mode(Ellipse())
+    torch.testing.assert_close(white.centre, MEAN)
+    torch.testing.assert_close(white.factor @ white.factor.T, FACTOR @ FACTOR.T)
+    z = torch.tensor([[[0.3, -1.0], [2.0, 0.5]]], dtype=torch.float64)
+    torch.testing.assert_close(white.score(z), -z)
+    torch.testing.assert_close(white.from_base(white.to_base(z[0])), z[0])
+    value, score = white.log_density_and_score(z)
+    torch.testing.assert_close(value, -0.5 * z.square().sum(-1))
+    torch.testing.assert_close(score, -z)
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [{"ess_tail_min": 9000}, {"rhat_max": 1.02}, {"largest_z_of_sds": 6.0}],
+    ids=lambda f: next(iter(f)),
+)
+def test_a_run_that_has_not_converged_is_refused(flaw: dict[str, float]) -> None:
+    main = {"ess_bulk_min": 20_000, "ess_tail_min": 20_000, "rhat_max": 1.001}
+    check = {"largest_z_of_means": 2.0, "largest_z_of_sds": 2.0}
+    require_convergence("x", {"main": main, "check": check})
+    spoilt = {"main": main | {k: v for k, v in flaw.items() if k in main}}
+    spoilt["check"] = check | {k: v for k, v in flaw.items() if k in check}
+    with pytest.raises(ParVIBenchError, match="has not converged"):
+        require_convergence("x", spoilt)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_certificates_hold(name: str) -> None:
+    """Rows, moments and bandwidth are what the certificate says; floors are whole; files are small."""
+    task, reference = load_task(name), load_reference(name)
+    certificate = reference.certificate
+    assert (certificate["task"], certificate["task_version"]) == (name, task.version)
+    assert reference.exact == ("exact" in task.provides)
+    assert reference.draws.shape == (10_000, task.dim)
+    z = (reference.draws.mean(0) - reference.mean) / reference.sd * math.sqrt(10_000)
+    assert z.abs().max() < 4.5
+    assert ((reference.draws.std(0) / reference.sd - 1).abs() < 0.06).all()
+    if task.facts.mean is not None:
+        assert torch.equal(reference.mean, task.facts.mean)
+    wanted = [m for m in ("sliced_w2", "w2", "mmd2", "ksd", "mean_error", "sd_error") if m in task.metrics]
+    assert set(certificate["floors"]) == set(wanted)
+    for metric in wanted:
+        for n in ("100", "500", "1000"):
+            values = np.array(certificate["floors"][metric][n])
+            assert len(values) == 200
+            assert (values > 0).all()
+            assert (np.diff(values) >= 0).all()
+    folder = builder.default_folder()
+    assert (folder / f"{name}.npz").stat().st_size < 2e6
+    assert (folder / f"{name}.json").stat().st_size < 200e3
+
+
+def test_the_long_run_of_the_logistic_task_converged() -> None:
+    require_convergence("blr-breast-cancer", load_reference("blr-breast-cancer").certificate["run"])

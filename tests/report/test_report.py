@@ -1,0 +1,394 @@
+"""The report of a synthetic store: same numbers as the Parquet files, nothing lost, nothing executed."""
+
+import html.parser
+import io
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rich.console import Console
+
+from parvibench.core.reference import Reference
+from parvibench.core.result import CellRecord, Status, to_json_number
+from parvibench.harness.results import Results
+from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store
+from parvibench.report import figures, leaderboard
+from parvibench.report.page import render, step_sizes, write_report
+
+EVIL = '<script>alert("x")</script>'
+REPLICATES = 7
+
+
+def make_record(key, task, algorithm, **changes):
+    values = {
+        "key": key,
+        "task": task,
+        "task_version": 1,
+        "algorithm": algorithm,
+        "algorithm_version": 1,
+        "kind": "anchor" if algorithm in ("exact", "initial") else "chains",
+        "label": algorithm,
+        "settings": {} if algorithm in ("exact", "initial") else {"step_size": 0.05},
+        "budget": {"iterations": 400},
+        "particles": 100,
+        "samples": 100,
+        "replicates": REPLICATES,
+        "seed": 0,
+        "chunk": REPLICATES,
+        "device": "cpu",
+        "dtype": "float32",
+        "status": Status.OK,
+        "iterations": 400,
+        "score_evaluations": 0.0 if algorithm in ("exact", "initial") else 40_000.0,
+        "seconds": 0.7,
+    }
+    return CellRecord.model_validate(values | changes)
+
+
+def make_curve(generator, metrics, scale, *, steps=5, lost=()):
+    """Values that fall with the iterations; replicates in ``lost`` are not finite at the end."""
+    rows = [
+        (r, c, 4 * 10**c, 400.0 * 10**c, 0.01 * 10**c, m, value)
+        for c in range(steps)
+        for m in metrics
+        for r, value in enumerate(scale * (0.2 + np.exp(-c)) * generator.lognormal(0, 0.1, REPLICATES))
+    ]
+    curve = pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
+    last = (curve["checkpoint"] == steps - 1) & curve["replicate"].isin(lost)
+    curve.loc[last, "value"] = np.inf
+    return curve
+
+
+def with_values(record, curve):
+    """The record with the values of the curve's last checkpoint, as the harness would write them."""
+    last = curve[curve["checkpoint"] == curve["checkpoint"].max()]
+    values = {m: [to_json_number(v) for v in rows["value"]] for m, rows in last.groupby("metric")}
+    return record.model_copy(update={"values": values})
+
+
+def write_store(root, cells, suite=None):
+    """A store and its run from (record, curve, samples)."""
+    store = Store(root)
+    for record, curve, samples in cells:
+        store.write_cell(record, curve, samples)
+    store.write_run(
+        RunRecord(
+            id="20260101-000000-000-made",
+            suite={"name": "made", "description": "for tests"} | (suite or {}),
+            cells=[RunCell(key=r.key, task=r.task, algorithm=r.algorithm, label=r.label) for r, *_ in cells],
+            provenance={"command": f"parvibench {EVIL}", "packages": {"torch": "2"}},
+            started="2026-01-01T00:00:00+00:00",
+        )
+    )
+    return Results.load(store)
+
+
+def made_cells():
+    """Two tasks, one of them of a plug-in that is not here; methods that work, fail, and fail in part."""
+    generator = np.random.default_rng(1)
+    cells = []
+    for task, metrics in (("banana", ["sliced_w2", "ksd"]), ("plug/in", ["oddity"])):
+        methods = {EVIL: 1.0, "ula": 0.5, "half": 0.8, "exact": 0.1, "initial": 3.0}
+        for i, (label, scale) in enumerate(methods.items()):
+            lost = range(4) if label == "half" else ()
+            curve = make_curve(generator, metrics, scale, lost=lost)
+            record = make_record(
+                f"{task[:4]}{i}",
+                task,
+                label if label in ("exact", "initial") else "svgd",
+                label=label,
+                n_diverged=len(lost),
+                diverged=dict.fromkeys(lost, 39_999),
+                absent={"ess_bulk": "no <path>"},
+            )
+            samples = generator.normal((0, 1), size=(REPLICATES, 100, 2))
+            cells.append((with_values(record, curve), curve, samples))
+        cells.append(
+            (make_record(f"{task[:4]}c", task, "mala", status="crashed", reason=f"bad {EVIL}"), None, None)
+        )
+        cells.append(
+            (make_record(f"{task[:4]}u", task, "lapd", status="unsupported", reason="needs x"), None, None)
+        )
+    return cells
+
+
+@pytest.fixture(scope="module", autouse=True)
+def floors():
+    """A floor of 0.05 for banana at 100 samples, whatever the shipped certificates hold."""
+    certificate = {"floors": {"sliced_w2": {"100": np.linspace(0.04, 0.06, 201).tolist()}}}
+    reference = Reference(torch.zeros(9, 2), exact=True, certificate=certificate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaderboard, "load_reference", lambda task: reference if task == "banana" else None)
+        leaderboard._floor.cache_clear()
+        yield
+    leaderboard._floor.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    suite = {
+        "tuned": {"step_size": {}, "at_edge": ["banana/ula"], "score_evaluations": {"banana": {"ula": 1e6}}}
+    }
+    cells = [
+        (r.model_copy(update={"tuned": True}) if (r.task, r.label) == ("banana", "ula") else r, c, s)
+        for r, c, s in made_cells()
+    ]
+    return write_store(tmp_path_factory.mktemp("made"), cells, suite)
+
+
+@pytest.fixture(scope="module")
+def out(results, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out") / "report"
+    assert write_report(results, folder) == folder / "index.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(out):
+    return (out / "index.html").read_text()
+
+
+class TableReader(html.parser.HTMLParser):
+    """Rows of every table as lists of (text, sort value)."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables, self.inside = {}, False
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if tag == "table":
+            self.rows = self.tables.setdefault(attrs.get("id"), [])
+        elif tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.inside = True
+            self.rows[-1].append(["", attrs.get("data-v")])
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.inside = False
+
+    def handle_data(self, data):
+        if self.inside:
+            self.rows[-1][-1][0] += data.strip()
+
+
+def independent(store):
+    """Final medians straight from the cells' files: (task, label) -> metric -> median, failures as +inf."""
+    found = {}
+    run = json.loads(next((store.root / "runs").glob("*.json")).read_text())
+    for cell in run["cells"]:
+        path = store.root / "cells" / cell["key"] / "curve.parquet"
+        if path.is_file():
+            curve = pd.read_parquet(path)
+            last = curve[curve["checkpoint"] == curve["checkpoint"].max()]
+            found[cell["task"], cell["label"]] = last.groupby("metric")["value"].median().to_dict()
+    return found
+
+
+def test_the_leaderboard_equals_an_independent_computation(results, out):
+    expected = independent(results.store)
+    board = pd.read_csv(out / "leaderboard.csv")
+    assert set(zip(board["task"], board["label"], strict=True)) == {(c.task, c.label) for c in results.cells}
+    for _, row in board[board["status"] == "ok"].iterrows():
+        medians = expected[row["task"], row["label"]]
+        assert row["median"] == pytest.approx(medians[row["metric"]], rel=1e-12)
+        if row["task"] == "banana":
+            assert row["metric"] == "sliced_w2"
+            assert row["floor_ratio"] == pytest.approx(medians["sliced_w2"] / 0.05, rel=1e-12)
+            assert row["ksd"] == pytest.approx(medians["ksd"], rel=1e-12)
+        else:
+            assert row["metric"] == "oddity"
+            assert math.isnan(row["floor_ratio"])
+
+
+def test_ranks_put_failures_last_and_leave_anchors_out(results):
+    ranks = leaderboard.ranking(results, "banana").set_index("label")["rank"]
+    assert ranks[["ula", EVIL]].tolist() == [1, 2]
+    assert ranks[["half", "mala"]].tolist() == [3, 3]  # an infinite median and a crash
+    assert ranks[["exact", "initial", "lapd"]].isna().all()
+
+
+def test_average_ranks_share_ties(results):
+    ranks = leaderboard.average_ranks(leaderboard.table(results))
+    assert ranks.loc["ula", "average_rank"] == 1
+    assert ranks.loc["mala", "average_rank"] == 3.5
+    assert ranks.loc["mala", "n_failed"] == 2
+    assert list(ranks.index[-2:]) == ["exact", "initial"]
+
+
+def test_the_page_shows_the_same_numbers(results, out, page):
+    reader = TableReader()
+    reader.feed(page)
+    board = pd.read_csv(out / "leaderboard.csv")
+    board = board[board["task"] == "banana"].set_index("label")
+    (rows,) = (t for t in reader.tables.values() if t[0][3:] and t[0][3][0].startswith("sliced_w2"))
+    shown = {row[0][0]: row for row in rows[1:]}
+    assert set(shown) == set(board.index)
+    for label in ("ula", EVIL, "exact"):
+        assert float(shown[label][3][1]) == board.loc[label, "median"]
+        assert shown[label][3][0].split(" ")[0] == leaderboard.number(board.loc[label, "median"])
+        assert float(shown[label][4][1]) == board.loc[label, "floor_ratio"]
+    assert shown["half"][3][0].startswith("∞")
+    assert shown["half"][2][0] == "4 of 7 diverged"
+
+
+def test_nothing_is_fetched_and_nothing_is_executed(page):
+    assert page.count("<script") == 1
+    assert "&lt;script&gt;alert" in page
+    assert not re.search(r"(src|href)=\"(?!data:|#)", page)
+    assert not re.search(r"url\((?!#|data:)|@import|<link|<iframe|https?://(?!www\.w3\.org)", page)
+    assert "Content-Security-Policy" in page
+
+
+def test_failures_are_shown_with_their_reasons(results, out, page):
+    markdown = (out / "leaderboard.md").read_text()
+    for text in (page, markdown):
+        assert "crashed" in text
+        assert "unsupported" in text
+        assert "bad &lt;script&gt;" in text
+        assert "<script>alert" not in text
+    assert "no &lt;path&gt;" in page  # why a metric is absent
+    rows = pd.read_parquet(out / "results.parquet")
+    assert rows.loc[rows["label"] == "mala", "status"].tolist() == ["crashed", "crashed"]
+
+
+def test_machine_files_hold_every_value(results, out):
+    def refuse(name):
+        raise AssertionError(name)
+
+    document = json.loads((out / "results.json").read_text(), parse_constant=refuse)
+    assert len(document["cells"]) == len(results.cells)
+    rows = pd.read_parquet(out / "results.parquet")
+    half = rows[(rows["task"] == "banana") & (rows["label"] == "half") & (rows["metric"] == "ksd")]
+    assert half["replicate"].tolist() == list(range(REPLICATES))
+    assert half["value"].isna().sum() == 4
+
+
+def test_figures_are_there_and_the_same_every_time(results, page):
+    colours = figures.palette(results.cells)
+    floor = leaderboard.floor("banana", "sliced_w2", 100)
+    first, second = (
+        figures.curves(results, "banana", "sliced_w2", "seconds", colours, floor) for _ in range(2)
+    )
+    assert first == second
+    assert first in page
+    panels = figures.scatter(results, "banana", colours)
+    assert panels == figures.scatter(results, "banana", colours)
+    assert [p.label for p in panels] == [EVIL, "ula", "half", "exact", "initial"]
+    assert figures.scatter(results, "plug/in", colours) == []
+    assert len(page) < 1_000_000
+
+
+def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
+    curve = make_curve(np.random.default_rng(0), ["sliced_w2"], 1.0)
+    curve = curve[(curve["checkpoint"] < 2) | (curve["replicate"] >= 4)]
+    record = make_record("k", "banana", "ula", n_diverged=4, diverged=dict.fromkeys(range(4), 50))
+    results = write_store(tmp_path, [(record, curve, None)])
+    line = figures._line(results, results.cells[0], "sliced_w2", "seconds")
+    assert np.isfinite(line["median"]).tolist() == [True, True, False, False, False]
+
+
+def test_contours_hold_the_probability_they_claim():
+    from parvibench.core import registry
+
+    x, y, mass = figures._density("banana")
+    draws = registry.load_task("banana").reference().draws.numpy()
+    column = np.clip(np.searchsorted(x, draws[:, 0]), 0, len(x) - 1)
+    row = np.clip(np.searchsorted(y, draws[:, 1]), 0, len(y) - 1)
+    for level in figures.CONTOURS:
+        # 10,000 draws: 5 standard errors are at most 0.025; the grid adds about as much.
+        assert np.mean(mass[row, column] <= level) == pytest.approx(level, abs=0.05)
+
+
+def test_step_sizes_say_where_they_come_from(results):
+    steps = step_sizes(results)
+    assert "1 tuned" in steps.summary
+    assert "tuning cost 1,000,000 score evaluations" in steps.summary
+    assert steps.at_edge == ("ula on banana",)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_terminal_table_fits(results, width):
+    stream = io.StringIO()
+    leaderboard.print_leaderboard(results, Console(file=stream, width=width))
+    text = stream.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    for word in ("banana", "ula", "crashed", "unsupported", "over its floor", "exact"):
+        assert word in text
+
+
+def test_many_tasks_are_split_over_tables(tmp_path):
+    cells = [
+        (make_record(f"k{i}", f"a-rather-long-task-name-{i}", "ula", values={"m": [float(i)]}), None, None)
+        for i in range(12)
+    ]
+    stream = io.StringIO()
+    leaderboard.print_leaderboard(write_store(tmp_path, cells), Console(file=stream, width=80))
+    assert max(map(len, stream.getvalue().splitlines())) <= 80
+    assert stream.getvalue().count("method") == 3
+
+
+EMPTY_CURVE = pd.DataFrame(columns=list(CURVE_COLUMNS))
+ODD_STORES = {
+    "failures only": [(make_record("a", "t", "ula", status="crashed", reason="r" * 10_000), None, None)],
+    "one cell": [(make_record("a", "t", "ula", values={"m": [1.0]}), None, None)],
+    "empty curve": [(make_record("a", "t", "ula", values={"m": [1.0]}), EMPTY_CURVE, None)],
+    "nothing finite": [(make_record("a", "banana", "ula", values={"sliced_w2": [None, None]}), None, None)],
+    "names": [
+        (make_record("a", "x" * 10_000, "ula", label=name, values={"$m|_": [1.0, -1.0]}), None, None)
+        for name in ("_hidden", "$a^{", "\u202eright to left\x00", "多峰", "y" * 10_000, "")
+    ],
+    "one checkpoint": [
+        (
+            make_record("a", "t", "ula", values={"m": [1.0]}),
+            pd.DataFrame([(0, 0, 1, 100.0, 0.1, "m", 1.0)], columns=list(CURVE_COLUMNS)),
+            np.full((1, 5, 2), np.nan),
+        )
+    ],
+    "cost free": [
+        (
+            make_record("a", "t", "ula", values={"m": [0.0]}),
+            pd.DataFrame([(0, 0, 0, 0.0, 0.0, "m", 0.0)], columns=list(CURVE_COLUMNS)),
+            np.zeros((1, 5, 3)),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ODD_STORES)
+def test_odd_stores_render(name, tmp_path):
+    cells = [(r.model_copy(update={"key": f"k{i}"}), c, s) for i, (r, c, s) in enumerate(ODD_STORES[name])]
+    results = write_store(tmp_path, cells)
+    page = write_report(results, tmp_path / "report").read_text()
+    assert page.count("<tr>") >= len(cells)
+    leaderboard.print_leaderboard(results, Console(file=io.StringIO(), width=80))
+
+
+def test_a_run_that_has_not_begun_renders(tmp_path):
+    store = Store(tmp_path)
+    cells = [RunCell(key="missing", task="banana", algorithm="svgd", label="svgd")]
+    store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=cells, started="2026-01-01T00:00:00"))
+    assert "interrupted" in render(Results.load(store))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (9.9999, "10.0"),
+        (0.012345, "0.0123"),
+        (12345.6, "12300"),
+        (1.5e-7, "1.50e-7"),
+        (-2.0, "-2.00"),
+        (math.inf, "∞"),
+        (math.nan, "–"),
+    ],
+)
+def test_numbers_have_three_digits(value, text):
+    assert leaderboard.number(value) == text
