@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from parvibench.baselines import sifg
 from sampler_toys import Gaussian, Run, Skewed, make_problem
 from torch import Tensor
+
+from parvibench.baselines import sifg
 
 N = 20_000
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from parvibench.baselines import ksivi, sifg, srld, svgd
 from sampler_toys import Bent, Gaussian, Regression, Run, Skewed, make_problem
 from torch import Tensor
 
+from parvibench.baselines import ksivi, sifg, srld, svgd
 from parvibench.kernels.gram import median_bandwidth, self_distances
 
 

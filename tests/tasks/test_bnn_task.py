@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import parvibench.tasks.bnn as module
 import pytest
 import torch
-from parvibench.tasks.bnn import BNNTarget, precision
 from torch import Tensor
 from torch.distributions import Gamma, Normal
 
+import parvibench.tasks.bnn as module
 from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams
 from parvibench.data.loaders import load
 from parvibench.data.splits import split
+from parvibench.tasks.bnn import BNNTarget, precision
 
 R, ROWS, FEATURES, HIDDEN, N = 2, 24, 3, 4, 5
 BATCHES = torch.stack([torch.randperm(ROWS, generator=torch.Generator().manual_seed(r)) for r in range(R)])
