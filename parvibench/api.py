@@ -195,7 +195,7 @@ def evaluate(samples: Any, task: str | Task) -> dict[str, Any]:
         UnsupportedError: the task has no reference.
     """
     found = registry.load_task(task) if isinstance(task, str) else task
-    return evaluate_samples(found, torch.as_tensor(_as_array(samples)))
+    return evaluate_samples(found, torch.tensor(_as_array(samples)))
 
 
 def _as_array(samples: Any) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -63,13 +64,19 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
     n = len(x)
     if n == 0:
         return math.nan, math.nan, math.nan
-    # The largest k with 2 P(Binomial < k) <= 1 - level; at least 1.
-    k = 1
-    while k < (n + 1) // 2 and 2 * stats.binom.cdf(k, n, 0.5) <= 1 - level:
-        k += 1
+    k = _order_statistic(n, level)
     low, high = x[(n - 1) // 2], x[n // 2]
     median = float(low) if low == high else float(low / 2 + high / 2)
     return median, float(x[k - 1]), float(x[n - k])
+
+
+@cache
+def _order_statistic(n: int, level: float) -> int:
+    """The largest k >= 1 with 2 P(Binomial(n, 1/2) < k) <= 1 - level."""
+    k = 1
+    while k < (n + 1) // 2 and 2 * stats.binom.cdf(k, n, 0.5) <= 1 - level:
+        k += 1
+    return k
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike) -> PairedDifference:

@@ -1,0 +1,64 @@
+"""Classifier two-sample test."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parvibench.core.metric import Context, NotApplicable
+
+from .pairwise import thin
+
+FOLDS = 5
+CENTRES = 100
+MOST_POINTS = 1000
+#: In reference sds: the kernel is zero long before, and squares stay finite.
+FARTHEST = 1e6
+
+
+def c2st(samples: Tensor, context: Context) -> Tensor:
+    """Share of held-out points that a classifier tells right: samples or reference?
+
+    Five-fold cross-validated accuracy (Lopez-Paz & Oquab 2017, arXiv:1610.06545) of ridge regression on 100
+    Nystroem features of the Gaussian kernel ``exp(-||z - z'||^2 / (2 D))``, z in reference sds about the
+    reference's mean. As many evenly spaced reference rows as samples enter, at most 1,000 of each; folds and
+    features are fixed by a seed, and depend on the order of the samples. Unlike neighbours, this classifier
+    sees samples that are too narrow in 20 dimensions and more.
+
+    Args:
+        samples: (R, n, D), n >= 5, in units of x.
+        context: needs a reference of 5 rows or more.
+
+    Returns:
+        (R,), a share; lower is better, about 0.5 for exact draws and 1 for samples told at sight. About 0.3 s a
+        replicate at n = 1000.
+    """
+    values = []
+    for r, x in enumerate(samples):
+        rows = context.reference_rows(r)
+        n = min(len(x), len(rows), MOST_POINTS)
+        if n < FOLDS:
+            raise NotApplicable(f"{FOLDS} folds need as many samples and reference rows, got {n}")
+        mean, sd = rows.mean(0), rows.std(0)
+        sides = [((thin(side, n) - mean) / sd).clamp(-FARTHEST, FARTHEST).numpy() for side in (x, rows)]
+        values.append(_accuracy(*sides))
+    return torch.tensor(values, dtype=samples.dtype)
+
+
+def _accuracy(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Cross-validated accuracy between two samples of one size, (n, D) each."""
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import RidgeClassifier
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    n, dim = x.shape
+    features = Nystroem(gamma=0.5 / dim, n_components=min(CENTRES, n), random_state=0)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    labels = np.repeat([0, 1], n)
+    scores = cross_val_score(
+        make_pipeline(features, RidgeClassifier()), np.concatenate([x, y]), labels, cv=folds
+    )
+    return float(scores.mean())
