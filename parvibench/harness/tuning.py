@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError
-from parvibench.core.result import from_json_numbers
 from parvibench.core.task import TUNING_REPLICATES
 
 from .cells import Cell, expand
-from .results import Results
+from .results import Results, metric_values
 from .suite import Suite, Tuned, TuneSpec
 
 
@@ -80,7 +80,7 @@ def choose(results: Results, suite: Suite) -> Tuned:
     for cell in results.cells:
         label, step = cell.label.rpartition(" @ ")[0], float(cell.settings["step_size"])
         metric = registry.load_task(cell.task).primary
-        values = from_json_numbers(cell.values.get(metric, [None]))
+        values = metric_values(metric, cell.values.get(metric, [None]))
         sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
         tried[cell.task, label].append((sign * float(np.median(values)), step))
         spent[cell.task][label] += cell.score_evaluations * cell.replicates
@@ -106,12 +106,28 @@ def choose(results: Results, suite: Suite) -> Tuned:
 def write_tuned(path: Path, tuned: Tuned, profile: str | None) -> None:
     """Store the choice in the suite file, keeping its comments."""
     yaml = YAML(typ="rt", pure=True)
-    yaml.width = 110
+    yaml.width = 160
     tree: Any = yaml.load(path.read_text())
     place = tree if profile is None else tree["profiles"][profile]
-    place["tuned"] = tuned.model_dump(mode="json")
+    place["tuned"] = _laid_out(tuned.model_dump(mode="json"))
     buffer = io.StringIO()
     yaml.dump(tree, buffer)
     aside = path.with_suffix(".new")
     aside.write_text(buffer.getvalue())
     aside.replace(path)
+
+
+def _laid_out(values: dict[str, Any]) -> CommentedMap:
+    """One line a task: outer mappings in block style, the innermost and lists in flow style."""
+    laid = CommentedMap()
+    for key, value in values.items():
+        if isinstance(value, dict):
+            laid[key] = _laid_out(value)
+            inner = any(isinstance(v, dict) for v in value.values())
+            (laid[key].fa.set_block_style if inner else laid[key].fa.set_flow_style)()
+        elif isinstance(value, list):
+            laid[key] = CommentedSeq(value)
+            laid[key].fa.set_flow_style()
+        else:
+            laid[key] = value
+    return laid
