@@ -77,11 +77,17 @@ class Display:
         if record.status is not Status.OK:
             first = record.reason.split("\n")[0]
             self._console.print(
-                f"  {record.status}: {cell.task} x {cell.label}: {first}", highlight=False, markup=False
+                f"  {record.status}: {cell.task} x {cell.label}: {first}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
             )
         elif record.n_diverged:
             self._console.print(
-                f"  {cell.task} x {cell.label}: {record.reason}", highlight=False, markup=False
+                f"  {cell.task} x {cell.label}: {record.reason}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
             )
         self._plain_line()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates
 from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import BudgetExhausted
-from parvibench.core.metric import Context, Cost
+from parvibench.core.metric import Cost
 from parvibench.core.task import Problem, Task
 from parvibench.metrics.compute import compute
 
 from .cells import Cell
+from .measuring import context_maker
 from .recorder import PathRecorder
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
@@ -80,6 +81,18 @@ class Clock:
         return time.perf_counter()
 
 
+def peak_memory(device: torch.device) -> float | None:
+    """Most memory held so far, MiB: PyTorch's on a GPU, this process's otherwise; None where it is not told."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device)) / 2**20
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
 def run_chunk(cell: Cell, replicates: Sequence[int], notify: Notify = lambda _: None) -> ChunkResult:
     """Run a chunk of replicates to the end of its budget and measure it on the way.
 
@@ -118,9 +131,11 @@ class _Chunk:
         self.algorithm, self.settings, self.notify = algorithm, settings, notify
         self.result = ChunkResult(effective_step=algorithm.effective_step(settings))
         self.clock = Clock(torch.device(cell.device))
+        if cell.device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         self.metrics_seconds = 0.0
         self.path: PathRecorder | None = None
-        self._context = self._make_context()
+        self._context = context_maker(task, self.replicates, cell.metrics)
 
     def run(self) -> ChunkResult:
         horizon = self._probe()
@@ -237,7 +252,11 @@ class _Chunk:
     ) -> None:
         start = time.perf_counter()
         charged = self.problem.meter.charged
-        cost = Cost(step, charged, self.clock.seconds / len(self.replicates))
+        seconds, memory = (
+            self.clock.seconds / len(self.replicates),
+            peak_memory(torch.device(self.cell.device)),
+        )
+        cost = Cost(step, charged, seconds, memory)
         context = self._context(cost, excluded, path)
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
@@ -264,28 +283,6 @@ class _Chunk:
         for metric, per_replicate in values.items():
             for replicate, value in zip(self.replicates, per_replicate.tolist(), strict=True):
                 self.result.curve.append((replicate, *spent, metric, value))
-
-    def _make_context(self) -> Callable[[Cost, Tensor | None, Tensor | None], Context]:
-        """Everything that stays the same between checkpoints, read once."""
-        needs = {registry.metrics()[m].need for m in self.cell.metrics}
-        reference = self.task.reference()
-        target = self.task.target(self.replicates, "cpu", torch.float64) if "target" in needs else None
-        predictive = (
-            self.task.predictive(self.replicates, "cpu", torch.float64) if "predictive" in needs else None
-        )
-
-        def context(cost: Cost, excluded: Tensor | None, path: Tensor | None) -> Context:
-            return Context(
-                task=self.task,
-                reference=reference,
-                target=target,
-                predictive=predictive,
-                path=None if path is None else path.cpu(),
-                cost=cost,
-                excluded_rows=excluded,
-            )
-
-        return context
 
 
 def _take(samples: Tensor, n: int) -> Tensor:

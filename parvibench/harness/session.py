@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import hashlib
 import os
 import platform
 import subprocess
@@ -25,11 +24,10 @@ from parvibench.core.result import CellRecord, Status, to_json_number
 
 from .cells import Cell
 from .executors import ALLOCATOR, Executor, InProcess, Job, Outcome, Progress, Workers
+from .measuring import can_remeasure, metrics_key, remeasure
 from .results import Results
 from .runner import ChunkResult
 from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
-
-METRICS_VERSION = 1
 
 
 class Observer(Protocol):
@@ -94,9 +92,7 @@ def run_cells(
     """
     with store.locked():
         run = _start_run(cells, suite, profile, command)
-        held = (
-            {} if fresh else {c.key: r for c in cells if is_final(r := store.find(c.key), retry_failed) and r}
-        )
+        held = {} if fresh else _held(cells, store, retry_failed)
         store.write_run(run)
         for observer in observers:
             observer.started(run, len(cells), len(held))
@@ -115,6 +111,23 @@ def run_cells(
             for observer in observers:
                 observer.ended(run)
     return Results.load(store, run.id)
+
+
+def _held(cells: Sequence[Cell], store: Store, retry_failed: bool) -> dict[str, CellRecord]:
+    """Stored cells that answer the request, measured anew where their metrics are out of date."""
+    held: dict[str, CellRecord] = {}
+    for cell in cells:
+        record = store.find(cell.key)
+        if record is None or cell.key in held or not is_final(record, retry_failed):
+            continue
+        if record.status is Status.OK and record.metrics_key != metrics_key(cell):
+            samples = store.samples(cell.key)
+            if samples is None or not can_remeasure(record):
+                continue
+            record, curve = remeasure(cell, record, store.curve(cell.key), samples)
+            store.write_cell(record, curve, samples)
+        held[cell.key] = record
+    return held
 
 
 def _tell(
@@ -243,13 +256,6 @@ def _merged(results: Sequence[ChunkResult]) -> dict[str, Any]:
         "values": {m: [to_json_number(v) for r in results for v in r.values[m]] for m in names},
         "absent": results[0].absent,
     }
-
-
-def metrics_key(cell: Cell) -> str:
-    """Names the measurement: metrics, their version and the reference."""
-    reference = cell.load()[0].reference()
-    sha = reference.certificate.get("sha256", "") if reference else ""
-    return hashlib.sha256(repr((METRICS_VERSION, cell.metrics, sha)).encode()).hexdigest()[:16]
 
 
 def hardware(device: str) -> str:

@@ -317,3 +317,24 @@ def test_ula_shows_its_closed_form_bias(tmp_path: Path) -> None:
     samples = results.samples(results.cells[0])
     expected = 1 / (c * (1 - c * eta / 2))
     assert abs(samples.var() / expected - 1) < 5 * math.sqrt(2 / chains)
+
+
+def test_stored_samples_are_measured_anew_when_metrics_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New metrics on an old cell: computed from its samples, nothing runs, path and cost metrics stay."""
+    wanted = {"tasks": ["multimodal"], "algorithms": ["sgld", "svgd"], "particles": 100}
+    old = suite(**wanted, metrics=["ksd", "ess_bulk", "seconds"])
+    new = suite(**wanted, metrics=["ksd", "mean_error", "ess_bulk", "seconds"])
+    store = Store(tmp_path)
+    before = run_cells(expand(old), store, InProcess(), suite=old.resolved()).cells[0]
+    direct = run_cells(expand(new), Store(tmp_path / "b"), InProcess(), suite=new.resolved()).cells[0]
+    monkeypatch.setattr("parvibench.harness.executors.run_chunk", lambda *_: pytest.fail("ran again"))
+    results = run_cells(expand(new), store, InProcess(), suite=new.resolved())
+    after = results.cells[0]
+    assert list(after.values) == ["ksd", "mean_error", "ess_bulk", "seconds"]
+    assert after.values["mean_error"] == pytest.approx(direct.values["mean_error"], rel=1e-5)
+    assert after.values["ess_bulk"] == before.values["ess_bulk"]
+    assert after.created == before.created
+    curve = results.curves.query("label == 'sgld' and metric == 'mean_error'")
+    assert sorted(curve["replicate"]) == [0, 1, 2]
