@@ -137,7 +137,7 @@ GMM5_2D = MixtureTask(
     dim=2,
     tags=frozenset({"2d", "multimodal", "exact", "sifg"}),
     citation="Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.1",
-    metrics=(*DENSITY_METRICS, "modes_found"),
+    metrics=(*DENSITY_METRICS, "modes_found", "mode_weight_tv"),
     facts=_GMM5.facts(with_modes=True),
     mixture=_GMM5,
     start_mean=(3.0, 0.0),
@@ -150,7 +150,7 @@ MULTIMODAL = MixtureTask(
     dim=2,
     tags=frozenset({"2d", "multimodal", "exact", "ksivi"}),
     citation="Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Table 4",
-    metrics=(*DENSITY_METRICS, "modes_found"),
+    metrics=(*DENSITY_METRICS, "modes_found", "mode_weight_tv"),
     facts=_PAIR.facts(with_modes=True),
     mixture=_PAIR,
 )

@@ -48,7 +48,7 @@ def syntax(module: str) -> str:
             and isinstance(first.value.value, str)
         ):
             first.value.value = ""
-    return ast.dump(tree)
+    return ast.unparse(tree)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from .reference import Reference
 from .target import Target
 from .task import PredictiveData, Task
 
-Need = Literal["reference", "target", "path", "predictive", "modes", "moments", "cost"]
+Need = Literal["reference", "target", "path", "predictive", "modes", "moments", "unmixing", "cost"]
 
 
 class NotApplicable(Exception):
@@ -28,11 +28,13 @@ class Cost:
         iterations: outer iterations.
         score_evaluations: as charged by the meter.
         seconds: steady compute time of the chunk divided by its width.
+        peak_memory: most memory held so far, MiB, or None where it is not known.
     """
 
     iterations: int
     score_evaluations: float
     seconds: float
+    peak_memory: float | None = None
 
 
 @dataclass(frozen=True)

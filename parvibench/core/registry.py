@@ -62,6 +62,11 @@ class MetricRow:
     floor_ratio: bool
     summary: str
 
+    @property
+    def goal(self) -> str:
+        """Which values are better, in words."""
+        return f"{'neither' if self.direction == 'neutral' else self.direction} is better"
+
 
 def _task(name: str, module: str, dim: int, summary: str, tags: str, data: str = "") -> TaskRow:
     return TaskRow(name, f"parvibench.tasks.{module}", dim, summary, tuple(tags.split()), tuple(data.split()))
@@ -114,17 +119,40 @@ _ALGORITHMS = (
 _METRICS = (
     _metric("sliced_w2", "transport:sliced_w2", "lower", "x", "reference", "every", True, "sliced 2-Wasserstein distance, 500 projections"),
     _metric("w2", "transport:w2", "lower", "x", "reference", "last", True, "exact 2-Wasserstein distance"),
+    _metric("w1", "transport:w1", "lower", "x", "reference", "last", True, "exact 1-Wasserstein distance"),
+    _metric("w2sq_window_5", "transport:w2sq_window_5", "lower", "x^2", "reference", "last", False, "squared 2-Wasserstein distance inside (-5, 5)^D"),
+    _metric("w2sq_window_8", "transport:w2sq_window_8", "lower", "x^2", "reference", "last", False, "squared 2-Wasserstein distance inside (-8, 8)^D"),
+    _metric("w2sq_window_10", "transport:w2sq_window_10", "lower", "x^2", "reference", "last", False, "squared 2-Wasserstein distance inside (-10, 10)^D"),
     _metric("mmd2", "mmd:mmd2", "lower", "1", "reference", "every", True, "squared MMD, V-statistic, RBF at the reference's median distance"),
+    _metric("mmd2_u", "mmd:mmd2_u", "lower", "1", "reference", "every", False, "squared MMD, U-statistic, RBF at the reference's median distance"),
+    _metric("mmd2_linear", "mmd:mmd2_linear", "lower", "x^2", "reference", "every", True, "squared MMD of the linear kernel: squared distance of the means"),
+    _metric("mmd2_imq", "mmd:mmd2_imq", "lower", "1", "reference", "last", True, "squared MMD, V-statistic, IMQ at the reference's median distance"),
+    _metric("energy_distance", "energy:energy_distance", "lower", "x", "reference", "last", True, "energy distance, V-statistic, no root"),
+    _metric("kl_knn", "divergence:kl_knn", "lower", "nats", "reference", "every", False, "KL(samples || reference) by third nearest neighbours"),
+    _metric("c2st", "classifier:c2st", "lower", "1", "reference", "last", False, "cross-validated accuracy of a classifier between samples and reference; 0.5 when alike"),
+    _metric("ks_marginal", "marginals:ks_marginal", "lower", "1", "reference", "every", False, "largest Kolmogorov-Smirnov distance over coordinates"),
     _metric("ksd", "stein:ksd", "lower", "1", "target", "every", False, "kernel Stein discrepancy, V-statistic, IMQ kernel"),
+    _metric("ksd_u", "stein:ksd_u", "lower", "1", "target", "last", False, "kernel Stein discrepancy, signed root of the U-statistic, IMQ kernel"),
+    _metric("ksd_rbf", "stein:ksd_rbf", "lower", "1", "target", "last", False, "kernel Stein discrepancy, V-statistic, RBF kernel"),
     _metric("mean_error", "moments:mean_error", "lower", "sd", "moments", "every", False, "root mean square error of the means, in reference sd"),
     _metric("sd_error", "moments:sd_error", "lower", "1", "moments", "every", False, "root mean square relative error of the standard deviations"),
+    _metric("correlation_error", "moments:correlation_error", "lower", "1", "reference", "every", False, "root mean square error of the correlations"),
     _metric("modes_found", "modes:modes_found", "higher", "count", "modes", "every", False, "modes holding at least 2% of the samples"),
+    _metric("mode_weight_tv", "modes:mode_weight_tv", "lower", "1", "modes", "every", False, "total variation between the modes' weights and the samples' shares"),
+    _metric("amari", "unmixing:amari", "lower", "1", "unmixing", "every", False, "Amari distance to the known unmixing matrix, mean over samples"),
     _metric("ess_bulk", "chains:ess_bulk", "higher", "draws", "path", "last", False, "bulk effective sample size, worst coordinate"),
+    _metric("ess_tail", "chains:ess_tail", "higher", "draws", "path", "last", False, "effective sample size of the 5% and 95% quantiles, worst coordinate"),
+    _metric("ess_per_evaluation", "chains:ess_per_evaluation", "higher", "draws/row", "path", "last", False, "bulk effective sample size per score evaluation"),
+    _metric("ess_per_second", "chains:ess_per_second", "higher", "draws/s", "path", "last", False, "bulk effective sample size per second of compute"),
+    _metric("autocorrelation", "chains:autocorrelation", "lower", "1", "path", "last", False, "correlation of neighbouring recorded positions, mean over coordinates"),
     _metric("rhat", "chains:rhat", "lower", "1", "path", "last", False, "rank-normalised split R-hat, worst coordinate"),
     _metric("rmse", "predictive:rmse", "lower", "y", "predictive", "every", False, "root mean square error of the predictive mean"),
     _metric("nll", "predictive:nll", "lower", "nats", "predictive", "every", False, "negative log likelihood of the predictive mixture per test row"),
+    _metric("crps", "predictive:crps", "lower", "y", "predictive", "last", False, "continuous ranked probability score of the predictive mixture"),
+    _metric("coverage", "predictive:coverage", "neutral", "1", "predictive", "last", False, "share of test rows inside the central 95% predictive interval"),
     _metric("seconds", "cost:seconds", "lower", "s", "cost", "every", False, "steady compute time per replicate"),
     _metric("score_evaluations", "cost:score_evaluations", "lower", "rows", "cost", "every", False, "score evaluations charged per replicate"),
+    _metric("peak_memory", "cost:peak_memory", "lower", "MiB", "cost", "last", False, "most memory held: the process's, or on a GPU PyTorch's"),
 )  # fmt: skip
 
 

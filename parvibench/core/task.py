@@ -20,10 +20,12 @@ from .target import Target
 TUNING_REPLICATES = 1_000_000
 
 DENSITY_METRICS = (
-    "sliced_w2", "w2", "mmd2", "ksd", "mean_error", "sd_error", "ess_bulk", "rhat",
-    "seconds", "score_evaluations",
+    "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal",
+    "ess_bulk", "rhat", "seconds", "score_evaluations", "peak_memory",
 )  # fmt: skip
-PREDICTIVE_METRICS = ("rmse", "nll", "ess_bulk", "rhat", "seconds", "score_evaluations")
+PREDICTIVE_METRICS = (
+    "rmse", "nll", "crps", "coverage", "ess_bulk", "rhat", "seconds", "score_evaluations", "peak_memory",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,15 @@ class Facts:
         mean: (D,) mean, or None.
         sd: (D,) standard deviation, or None.
         modes: known modes, or None.
+        unmixing: (d, d) unmixing matrix whose estimates the samples are, or None.
+        infinite_moments: True where second moments are infinite: no errors of moments are measured.
     """
 
     mean: Tensor | None = None
     sd: Tensor | None = None
     modes: Modes | None = None
+    unmixing: Tensor | None = None
+    infinite_moments: bool = False
 
 
 class PredictiveData(Protocol):

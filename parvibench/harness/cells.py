@@ -170,12 +170,8 @@ def _cell(
     if algorithm.kind == "particles" and samples > particles:
         raise InputError(f"samples ({samples}) exceed the particles ({particles}) of {entry.display}")
     replicates = tuple(range(task_entry.splits or suite.replicates))
-    share = task.batch_share(full_batch="full-batch" in algorithm.needs)
     # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
     budget = suite.budget.resolve(suite_particles, task.batch_share())
-    width = max(1, CPU_CHUNK_PARTICLES // max(particles, 1)) if device == "cpu" else len(replicates)
-    if task.rows is not None and device == "cpu" and (share == 1.0 or particles > 1):
-        width = 1
     return Cell(
         task=task.name,
         task_version=task.version,
@@ -189,11 +185,23 @@ def _cell(
         samples=samples,
         replicates=replicates,
         seed=suite.seed,
-        chunk=min(width, len(replicates)),
+        chunk=chunk_width(task, algorithm, particles, len(replicates), device),
         device=device,
         dtype=suite.dtype,
         metrics=tuple(suite.metrics or task.metrics),
     )
+
+
+def chunk_width(task: Task, algorithm: Algorithm, particles: int, replicates: int, device: str) -> int:
+    """Replicates per kernel call: all on a GPU; on a CPU as many as stay in cache.
+
+    Particles times data rows leave the cache with one replicate already, so there the batch does not pay.
+    """
+    if device != "cpu":
+        return replicates
+    if task.rows is not None and (particles > 1 or "full-batch" in algorithm.needs):
+        return 1
+    return min(replicates, max(1, CPU_CHUNK_PARTICLES // particles))
 
 
 def _plugin_source(task: Task, algorithm: Algorithm) -> str:

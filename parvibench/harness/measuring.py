@@ -25,6 +25,8 @@ METRICS_VERSION = 2
 #: What a metric may need besides the samples that a store does not keep.
 _NOT_STORED = ("path", "cost")
 
+_LOST = "needs what only a run has: ask for it with --fresh"
+
 MakeContext = Callable[[Cost, Tensor | None, Tensor | None], Context]
 
 
@@ -75,7 +77,7 @@ def remeasure(
     kept = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
     anew = [m for m in cell.metrics if m not in kept]
     values: dict[str, list[float]] = {m: [] for m in anew}
-    absent: dict[str, str] = {m: why for m, why in record.absent.items() if m in kept}
+    absent = {m: record.absent.get(m, _LOST) for m in kept if m not in record.values}
     task = cell.load()[0]
     cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.replicates, 1))
     for ids, part in zip(cell.chunks, _by_chunk(samples, cell.chunk), strict=True):

@@ -1,8 +1,8 @@
-"""Diagnostics of recorded chains: effective sample size and R-hat.
+"""Diagnostics of recorded chains: effective sample size, R-hat and autocorrelation.
 
 Vehtari et al. (2021), Bayesian Analysis 16:667-718, as implemented by ArviZ. They tell how well chains mix,
-not whether they mix to the right law. Both look at every coordinate up to 100, beyond that at 100 evenly
-spaced ones, and report the worst.
+not whether they mix to the right law. All look at every coordinate up to 100, beyond that at 100 evenly
+spaced ones; effective sample sizes and R-hat report the worst.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable
 
+from .cost import recorded_cost
+
 MOST_COORDINATES = 100
 FEWEST_DRAWS = 4
+TAILS = (0.05, 0.95)
 
 
 def ess_bulk(samples: Tensor, context: Context) -> Tensor:
@@ -32,11 +35,72 @@ def ess_bulk(samples: Tensor, context: Context) -> Tensor:
         (R,) in draws, out of T N; higher is better; not cut at T N (antithetic chains exceed it). Zero
         when a coordinate never moved. O(T N log(T N)) a coordinate.
     """
+    return _smallest_ess(_recorded(context), method="bulk").to(samples)
+
+
+def ess_tail(samples: Tensor, context: Context) -> Tensor:
+    """Effective sample size of the 5% and 95% quantiles, the smaller one, worst coordinate.
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs a path, (R, T, N, D) with T >= 4.
+
+    Returns:
+        (R,) in draws, out of T N; higher is better. Zero when a coordinate never moved.
+        O(T N log(T N)) a coordinate.
+    """
+    return _smallest_ess(_recorded(context), method="tail", prob=TAILS).to(samples)
+
+
+def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
+    """``ess_bulk`` over the score evaluations charged, burn-in and rejected proposals included.
+
+    The recorded positions bound it: a path that was thinned to fit its memory hides what it dropped.
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs a path and a cost.
+
+    Returns:
+        (R,) in draws per row scored; higher is better.
+    """
+    return _ess_over(recorded_cost(context).score_evaluations, context).to(samples)
+
+
+def ess_per_second(samples: Tensor, context: Context) -> Tensor:
+    """``ess_bulk`` over the steady compute time of a replicate, burn-in included.
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs a path and a cost.
+
+    Returns:
+        (R,) in draws per second; higher is better. The replicates of a chunk share its time evenly.
+    """
+    return _ess_over(recorded_cost(context).seconds, context).to(samples)
+
+
+def autocorrelation(samples: Tensor, context: Context) -> Tensor:
+    """Correlation between neighbouring recorded positions, mean over coordinates.
+
+    ``sum (x_t - m)(x_{t+1} - m) / sum (x_t - m)^2`` per coordinate, numerator and denominator as means over
+    times and chains, m the mean of all chains: chains that stay apart are correlated. Recorded positions may
+    lie several iterations apart, so compare runs of one length only.
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs a path, (R, T, N, D) with T >= 4.
+
+    Returns:
+        (R,) in [-1, 1] or so; lower is better; one for a coordinate that never moved. O(T N D).
+    """
     values = []
-    for path in _paths(context):
-        each = array_stats().ess(path, chain_axis=0, draw_axis=1, method="bulk")
-        # ArviZ gives constant chains the full T N.
-        values.append(float(np.where(np.ptp(path, axis=(0, 1)) > 0, each, 0.0).min()))
+    for path in _paths(_recorded(context)):
+        centred = path - path.mean((0, 1))
+        variance = np.square(centred).mean((0, 1))
+        with np.errstate(invalid="ignore"):
+            each = (centred[:, 1:] * centred[:, :-1]).mean((0, 1)) / variance
+        values.append(float(np.where(np.ptp(path, axis=(0, 1)) > 0, each, 1.0).mean()))
     return torch.tensor(values, dtype=samples.dtype)
 
 
@@ -53,7 +117,7 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
         (R,), dimensionless; lower is better, 1 for mixed chains; +inf when no chain ever moved.
     """
     values = []
-    for path in _paths(context):
+    for path in _paths(_recorded(context)):
         chains = path if len(path) > 1 else _halves(path)
         with np.errstate(divide="ignore", invalid="ignore"):
             each = array_stats().rhat(chains, chain_axis=0, draw_axis=1, method="rank")
@@ -66,15 +130,38 @@ def array_stats() -> Any:
     return importlib.import_module("arviz_stats.base").array_stats
 
 
-def _paths(context: Context) -> list[NDArray[np.float64]]:
-    """Every replicate's path as (N chains, T draws, at most 100 coordinates); zeros where not finite."""
+def _ess_over(spent: float, context: Context) -> Tensor:
+    path = _recorded(context)
+    if spent <= 0:
+        raise NotApplicable("nothing was spent")
+    return _smallest_ess(path, method="bulk") / spent
+
+
+def _smallest_ess(path: Tensor, **method: Any) -> Tensor:
+    """(R,) float64, worst coordinate; ``method`` is ArviZ's."""
+    values = []
+    for chains in _paths(path):
+        each = array_stats().ess(chains, chain_axis=0, draw_axis=1, **method)
+        # ArviZ gives constant chains the full T N.
+        values.append(float(np.where(np.ptp(chains, axis=(0, 1)) > 0, each, 0.0).min()))
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _recorded(context: Context) -> Tensor:
+    """The path, (R, T, N, D), long enough to be looked at."""
     if context.path is None:
         raise NotApplicable("no chain path is recorded")
-    draws, dim = context.path.shape[1], context.path.shape[3]
+    draws = context.path.shape[1]
     if draws < FEWEST_DRAWS:
         raise NotApplicable(f"the chain path has {draws} draws; at least {FEWEST_DRAWS} are needed")
+    return context.path
+
+
+def _paths(path: Tensor) -> list[NDArray[np.float64]]:
+    """Every replicate's path as (N chains, T draws, at most 100 coordinates); zeros where not finite."""
+    dim = path.shape[3]
     kept = torch.arange(min(dim, MOST_COORDINATES)) * dim // min(dim, MOST_COORDINATES)
-    chains = context.path[..., kept].transpose(1, 2).to(torch.float64).cpu()
+    chains = path[..., kept].transpose(1, 2).to(torch.float64).cpu()
     return list(torch.where(chains.isfinite(), chains, 0.0).numpy())
 
 

@@ -12,15 +12,32 @@ def seconds(samples: Tensor, context: Context) -> Tensor:
 
     Metrics, compilation and warm-up are not in it; replicates of a chunk share its time evenly.
     """
-    return samples.new_full((len(samples),), _cost(context).seconds)
+    return samples.new_full((len(samples),), recorded_cost(context).seconds)
 
 
 def score_evaluations(samples: Tensor, context: Context) -> Tensor:
     """Score evaluations charged to one replicate, (R,) in rows; lower is better."""
-    return samples.new_full((len(samples),), _cost(context).score_evaluations)
+    return samples.new_full((len(samples),), recorded_cost(context).score_evaluations)
 
 
-def _cost(context: Context) -> Cost:
+def peak_memory(samples: Tensor, context: Context) -> Tensor:
+    """Most memory held so far, (R,) in MiB, the same for all replicates of a chunk; lower is better.
+
+    On a GPU what PyTorch had allocated there since the chunk began; otherwise the resident memory of the
+    process since its start, libraries and measuring included: compare it with the anchors'.
+    """
+    peak = recorded_cost(context).peak_memory
+    if peak is None:
+        raise NotApplicable("no peak memory was recorded")
+    return samples.new_full((len(samples),), peak)
+
+
+def recorded_cost(context: Context) -> Cost:
+    """The cost of the samples.
+
+    Raises:
+        NotApplicable: none was recorded.
+    """
     if context.cost is None:
         raise NotApplicable("no cost was recorded")
     return context.cost

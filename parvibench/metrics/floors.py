@@ -8,6 +8,7 @@ would have done as well, which puts chains, particles and generators on one scal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -137,7 +138,7 @@ def _from_curve(value: float, n: int, reference: Reference) -> tuple[float, floa
     return size, low, high
 
 
-def _invert(sizes: NDArray[np.int_], curve: NDArray[np.float64], value: float) -> float:
+def _invert(sizes: NDArray[Any], curve: NDArray[np.float64], value: float) -> float:
     """Size at which a falling curve takes a value, linear in logarithms, held at its ends."""
     falling = np.log(np.minimum.accumulate(curve))
     return float(np.exp(np.interp(-np.log(value), -falling, np.log(sizes))))
@@ -147,19 +148,23 @@ def _from_similarity(value: float, n: int, reference: Reference) -> tuple[float,
     """Closed form for the V-statistic.
 
     For e independent draws ``E mmd2 = (E k(x, x) - E k(x, x')) / e + b``, b the squared discrepancy of the
-    shipped reference from the law, which is what the floor's mean leaves over. The interval scales the
-    floor's spread about b, whose shape hardly depends on e.
+    shipped reference from the law, which is what the floor's mean leaves over. The interval ends where the
+    floor's 95% band does: its spread about b, in units of the mean, changes slowly with e and is interpolated
+    between the stored sizes, held beyond them.
     """
     similarity = reference.certificate.get("mean_similarity")
-    floor = reference.floor("mmd2", n)
     table = reference.certificate.get("floors", {}).get("mmd2", {})
     if similarity is None or not table:
         return "the reference has no floors"
-    if floor is None:
-        return f"no floor is known at n = {n}"
-    largest = max(table, key=int)
+    sizes = np.array(sorted(int(k) for k in table))
+    values = np.array([table[str(k)] for k in sizes])
     gap = 1 - similarity  # k(x, x) = 1
-    bias = float(np.mean(table[largest])) - gap / int(largest)
-    size = gap / max(value - bias, gap / (4 * n))
-    low, high = np.quantile((floor.values - bias) * n / gap, [0.025, 0.975])
-    return size, size * float(low), size * float(high)
+    bias = float(values[-1].mean()) - gap / sizes[-1]
+    grid = np.geomspace(1, 4 * n, 500)
+
+    def end(level: float) -> float:
+        spread = (np.quantile(values, level, axis=1) - bias) * sizes / gap
+        curve = bias + gap / grid * np.interp(np.log(grid), np.log(sizes), spread)
+        return _invert(grid, curve, value)
+
+    return gap / max(value - bias, gap / (4 * n)), end(0.025), end(0.975)

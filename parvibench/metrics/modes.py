@@ -1,4 +1,4 @@
-"""Counting the modes that samples have found."""
+"""Which modes samples have found, and in what proportions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.task import Modes
 
 #: Share of the samples a mode must hold to count as found.
 SHARE = 0.02
@@ -27,13 +28,40 @@ def modes_found(samples: Tensor, context: Context) -> Tensor:
     Returns:
         (R,) counts as floats; higher is better. O(n K D).
     """
-    modes = context.task.facts.modes
-    if modes is None:
-        raise NotApplicable("the task states no modes")
-    means, sds, weights = (t.to(samples) for t in (modes.means, modes.sds, modes.weights))
-    distances = torch.cdist(samples, means.expand(len(samples), -1, -1)) / sds  # (R, n, K), in mode sds
-    log_weights = weights.log() - samples.shape[2] * sds.log()
-    nearest = (log_weights - 0.5 * distances.square()).argmax(2, keepdim=True)
+    distances, logits = _membership(samples, _modes(context))
+    nearest = logits.argmax(2, keepdim=True)
     within = distances.gather(2, nearest) <= RADIUS
     members = torch.zeros_like(distances).scatter(2, nearest, within.to(samples))
     return (members.mean(1) >= SHARE).sum(1).to(samples)
+
+
+def mode_weight_tv(samples: Tensor, context: Context) -> Tensor:
+    """Total variation between the modes' weights and the samples' shares of them.
+
+    ``1/2 sum_k |mean_i r_k(x_i) - w_k|`` with the responsibilities ``r_k(x) ~ w_k N(x; m_k, s_k^2 I)``, which
+    sum to one. For a mixture of just these Gaussians E r_k = w_k, also where they overlap.
+
+    Args:
+        samples: (R, n, D), in units of x.
+        context: the task must state its modes.
+
+    Returns:
+        (R,), a probability in [0, 1]; lower is better, of order n^(-1/2) for exact draws. O(n K D).
+    """
+    modes = _modes(context)
+    shares = _membership(samples, modes)[1].softmax(2).mean(1)
+    return (shares - modes.weights.to(samples)).abs().sum(1) / 2
+
+
+def _modes(context: Context) -> Modes:
+    if context.task.facts.modes is None:
+        raise NotApplicable("the task states no modes")
+    return context.task.facts.modes
+
+
+def _membership(samples: Tensor, modes: Modes) -> tuple[Tensor, Tensor]:
+    """Distances to the modes in their sds, and logarithms of the responsibilities up to a term of x: (R, n, K)."""
+    means, sds, weights = (t.to(samples) for t in (modes.means, modes.sds, modes.weights))
+    distances = torch.cdist(samples, means.expand(len(samples), -1, -1)) / sds
+    log_weights = weights.log() - samples.shape[2] * sds.log()
+    return distances, log_weights - 0.5 * distances.square()

@@ -1,7 +1,8 @@
-"""Errors of the first two marginal moments, in units of the target's standard deviation."""
+"""Errors of the first two moments: means and standard deviations in units of the target's, correlations."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable
@@ -37,7 +38,36 @@ def sd_error(samples: Tensor, context: Context) -> Tensor:
     return (samples.std(1) / sd.to(samples) - 1).square().mean(1).sqrt()
 
 
+def correlation_error(samples: Tensor, context: Context) -> Tensor:
+    """Root mean square over pairs of coordinates of (sample correlation - the reference's).
+
+    Args:
+        samples: (R, n, D), D >= 2.
+        context: needs a reference.
+
+    Returns:
+        (R,), dimensionless, in [0, 2]; lower is better, about n^(-1/2) for exact draws. NaN where a coordinate
+        never varies. O((n + m) D^2).
+    """
+    dim = samples.shape[2]
+    if dim == 1:
+        raise NotApplicable("one coordinate has no correlations")
+    _refuse_infinite(context)
+    pairs = torch.triu_indices(dim, dim, 1).unbind()
+    errors = [
+        (torch.corrcoef(x.T) - torch.corrcoef(context.reference_rows(r).T))[pairs].square().mean().sqrt()
+        for r, x in enumerate(samples)
+    ]
+    return torch.stack(errors)
+
+
+def _refuse_infinite(context: Context) -> None:
+    if context.task.facts.infinite_moments:
+        raise NotApplicable("the target's second moments are infinite")
+
+
 def _moments(context: Context) -> tuple[Tensor, Tensor]:
+    _refuse_infinite(context)
     facts, reference = context.task.facts, context.reference
     if facts.mean is not None and facts.sd is not None:
         return facts.mean, facts.sd

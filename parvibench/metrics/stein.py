@@ -1,8 +1,18 @@
-"""Kernel Stein discrepancy: needs the target's score and no reference samples."""
+"""Kernel Stein discrepancy: needs the target's score and no reference samples.
+
+For a radial kernel ``k = g(q)``, ``q = ||x - y||^2 / c^2``, and s the target's score, the Stein kernel is::
+
+    k_p(x, y) = s(x).s(y) g + (s(x) - s(y)).(x - y) (-2 g') / c^2 + D (-2 g') / c^2 - 4 q g'' / c^2
+
+and the squared discrepancy is ``E k_p(x, x')`` over independent samples, zero for the target (Liu, Lee & Jordan
+2016, arXiv:1602.03253; Gorham & Mackey 2017, arXiv:1703.01717). c is the reference's median distance, fixed
+per task; sqrt(D) without a reference. The discrepancy hardly sees the weights of well separated modes.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -12,18 +22,27 @@ from parvibench.kernels.gram import squared_distances
 
 from .pairwise import row_blocks
 
+#: q -> (g, -2 g', 4 g''), with g(0) = -2 g'(0) = 1.
+Kernel = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+
+
+def inverse_multiquadric(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``g = (1 + q)^(-1/2)``."""
+    v = (1 + q).rsqrt()
+    cube = v**3
+    return v, cube, 3 * cube * v.square()
+
+
+def gaussian(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``g = exp(-q / 2)``."""
+    g = (-0.5 * q).exp()
+    return g, g, g
+
 
 def ksd(samples: Tensor, context: Context) -> Tensor:
     """Kernel Stein discrepancy: root of the V-statistic, inverse multiquadric kernel.
 
-    With ``k(x, y) = u^(-1/2)``, ``u = 1 + ||x - y||^2 / c^2`` and s the target's score, the Stein kernel is::
-
-        k_p(x, y) = s(x).s(y) u^(-1/2) + (s(x) - s(y)).(x - y) u^(-3/2) / c^2
-                    + D u^(-3/2) / c^2 - 3 ||x - y||^2 u^(-5/2) / c^4
-
-    and ``ksd = sqrt(mean_ij k_p(x_i, x_j))``, pairs i = j included (Gorham & Mackey 2017,
-    arXiv:1703.01717). c is the reference's median distance, fixed per task; sqrt(D) without a reference.
-    The discrepancy hardly sees the weights of well separated modes.
+    ``sqrt(mean_ij k_p(x_i, x_j))``, pairs i = j included, ``g = (1 + q)^(-1/2)``.
 
     Args:
         samples: (R, n, D), in units of x.
@@ -32,25 +51,73 @@ def ksd(samples: Tensor, context: Context) -> Tensor:
     Returns:
         (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
     """
-    if context.target is None:
-        raise NotApplicable("the density is not available")
-    scale = math.sqrt(samples.shape[2]) if context.reference is None else context.reference.bandwidth
-    scores = context.target.score(samples).to(samples)
-    means = [_stein_mean(x, s, scale) for x, s in zip(samples, scores, strict=True)]
+    return _v_statistic(samples, context, inverse_multiquadric)
+
+
+def ksd_rbf(samples: Tensor, context: Context) -> Tensor:
+    """Kernel Stein discrepancy: root of the V-statistic, Gaussian kernel ``g = exp(-q / 2)``.
+
+    In high dimension it can fall to zero for samples that do not converge (Gorham & Mackey 2017, Theorem 6).
+
+    Args:
+        samples: (R, n, D), in units of x.
+        context: needs a target.
+
+    Returns:
+        (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
+    """
+    return _v_statistic(samples, context, gaussian)
+
+
+def ksd_u(samples: Tensor, context: Context) -> Tensor:
+    """Kernel Stein discrepancy: signed root of the U-statistic, inverse multiquadric kernel.
+
+    With ``u = mean_{i != j} k_p(x_i, x_j)``, zero in expectation for exact draws, the value is
+    ``sign(u) sqrt(|u|)``: its sign tells that u is negative, and its size compares with ``ksd``.
+
+    Args:
+        samples: (R, n, D), n >= 2, in units of x.
+        context: needs a target.
+
+    Returns:
+        (R,) in units of 1/x, possibly negative; lower is better. O(n^2 D), in blocks.
+    """
+    n, dim = samples.shape[1:]
+    scores, c = _scores(samples, context), _scale(context, dim)
+    values = []
+    for x, s in zip(samples, scores, strict=True):
+        diagonal = s.square().sum() + n * dim / c**2
+        values.append((n**2 * _stein_mean(x, s, c, inverse_multiquadric) - diagonal) / (n * (n - 1)))
+    u = torch.stack(values)
+    return u.sign() * u.abs().sqrt()
+
+
+def _v_statistic(samples: Tensor, context: Context, kernel: Kernel) -> Tensor:
+    scores, c = _scores(samples, context), _scale(context, samples.shape[2])
+    means = [_stein_mean(x, s, c, kernel) for x, s in zip(samples, scores, strict=True)]
     return torch.stack(means).clamp(min=0).sqrt()
 
 
-def _stein_mean(x: Tensor, s: Tensor, c: float) -> Tensor:
+def _scores(samples: Tensor, context: Context) -> Tensor:
+    if context.target is None:
+        raise NotApplicable("the density is not available")
+    return context.target.score(samples).to(samples)
+
+
+def _scale(context: Context, dim: int) -> float:
+    return math.sqrt(dim) if context.reference is None else context.reference.bandwidth
+
+
+def _stein_mean(x: Tensor, s: Tensor, c: float, kernel: Kernel) -> Tensor:
     """Mean of the Stein kernel over all pairs of (n, D) points with scores (n, D)."""
     n, dim = x.shape
     x = x - x.mean(0)  # Gram products lose digits far from the origin
     own = (s * x).sum(1)
     total = x.new_zeros(())
     for b in row_blocks(n, n):
-        r2 = squared_distances(x[None, b], x[None])[0] / c**2
-        v = (1 + r2).rsqrt()
+        q = squared_distances(x[None, b], x[None])[0] / c**2
+        g, slope, curvature = kernel(q)
         # (s_i - s_j).(x_i - x_j) without an (n, n, D) array
         cross = own[b, None] + own - s[b] @ x.T - x[b] @ s.T
-        bracket = (s[b] @ s.T) + v.square() * ((cross + dim) - 3 * r2 * v.square()) / c**2
-        total = total + (v * bracket).sum()
+        total = total + (g * (s[b] @ s.T) + (slope * (cross + dim) - q * curvature) / c**2).sum()
     return total / n**2

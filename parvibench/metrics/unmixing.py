@@ -37,6 +37,6 @@ def amari(samples: Tensor, context: Context) -> Tensor:
         raise ShapeError(
             f"an unmixing matrix of shape {tuple(known.shape)} does not fit samples {tuple(samples.shape)}"
         )
-    p2 = (samples.unflatten(2, (d, d)) @ torch.linalg.pinv(known.to(samples))).square()
+    p2 = (samples.reshape(*samples.shape[:2], d, d) @ torch.linalg.pinv(known.to(samples))).square()
     rows, columns = (p2.sum(axis) / p2.amax(axis) - 1 for axis in (3, 2))
     return ((rows + columns).sum(2) / (2 * d)).mean(1)

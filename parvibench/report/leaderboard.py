@@ -54,7 +54,7 @@ class Group:
         if self.ratio:
             return f"{self.metric} over its floor (1: as good as exact draws)"
         row = registry.metrics().get(self.metric)
-        direction = f" ({row.direction} is better)" if row is not None else ""
+        direction = f" ({row.goal})" if row is not None else ""
         return f"{self.metric or 'no metric'}{direction}"
 
 

@@ -429,4 +429,4 @@ def _is_count(metric: str) -> bool:
 
 def _help(metric: str) -> str:
     row = registry.metrics().get(metric)
-    return metric if row is None else f"{row.summary}; {row.direction} is better"
+    return metric if row is None else f"{row.summary}; {row.goal}"

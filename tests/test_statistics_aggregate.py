@@ -1,0 +1,137 @@
+"""Aggregates over tasks and runtime-to-target profiles."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from parvibench import statistics
+from parvibench.statistics import (
+    hitting_times,
+    interquartile_mean,
+    probability_of_improvement,
+    runtime_profile,
+)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20240601)
+
+
+def test_interquartile_mean_drops_a_quarter_on_either_side(rng: np.random.Generator) -> None:
+    """Of 1..12 the values 4 to 9 remain, however they are spread over tasks."""
+    values = rng.permutation(np.arange(1.0, 13.0))
+    found = interquartile_mean([values[:5], values[5:]], rng)
+    assert found.value == 6.5
+    assert found.low < 6.5 < found.high
+
+
+def test_resampling_stays_within_tasks(rng: np.random.Generator) -> None:
+    """Tasks on far levels without spread of their own leave no doubt; a pooled bootstrap would see much."""
+    tasks = [np.full(6, level) for level in (1.0, 5.0, 30.0)]
+    found = interquartile_mean(tasks, rng)
+    assert found.value == (2 * 1 + 6 * 5 + 2 * 30) / 10  # 18 values, four trimmed at either end
+    assert found.low == found.value == found.high
+
+
+def test_failures_are_infinitely_bad_until_trimmed(rng: np.random.Generator) -> None:
+    few = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, math.inf]
+    assert interquartile_mean([few], rng).value == 4.5
+    assert interquartile_mean([[*few[:5], math.nan, math.inf, math.inf]], rng).value == math.inf
+    assert interquartile_mean([few], rng).high == math.inf
+
+
+def test_improvement_is_the_mann_whitney_statistic(rng: np.random.Generator) -> None:
+    """Catches the wrong direction, ties counted as wins, and tasks weighted by their replicates."""
+    x = [rng.integers(0, 5, 9), rng.integers(0, 5, 4)]
+    y = [rng.integers(1, 6, 7), rng.integers(0, 3, 11)]
+    u = [stats.mannwhitneyu(b, a).statistic / (len(a) * len(b)) for a, b in zip(x, y, strict=True)]
+    found = probability_of_improvement(x, y, rng)
+    assert found.value == pytest.approx(np.mean(u))
+    assert found.low < found.value < found.high
+
+
+def test_improvement_at_its_ends(rng: np.random.Generator) -> None:
+    good, bad, failed = [np.arange(5.0)], [np.arange(5.0) + 9], [np.full(5, math.inf)]
+    assert probability_of_improvement(good, bad, rng) == (1.0, 1.0, 1.0)
+    assert probability_of_improvement(bad, good, rng) == (0.0, 0.0, 0.0)
+    assert probability_of_improvement(failed, [[math.nan] * 3], rng) == (0.5, 0.5, 0.5)
+
+
+def test_intervals_cover_what_they_say(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    """Coverage at 10 replicates of 5 tasks is 92 to 95%; false alarms of all six bars together: 5e-3.
+
+    Catches resamples of the wrong size (half the replicates: 99%; twice as many: 80%).
+    """
+    monkeypatch.setattr(statistics, "RESAMPLES", 250)
+    trials, hits = 300, np.zeros(3)
+    shifts = 0.1 * np.arange(1, 6)
+    middle = stats.truncnorm.mean(-0.6744897501960817, 0.6744897501960817)  # 0 by symmetry
+    for _ in range(trials):
+        x, y = rng.standard_normal((2, 5, 10))
+        mean = interquartile_mean(list(x), rng)
+        better = probability_of_improvement(list(x - shifts[:, None]), list(y), rng)
+        times = {str(t): rng.exponential(size=(10, 2)) for t in range(5)}
+        band = runtime_profile(times, [0.7], rng).iloc[0]
+        truth = stats.norm.cdf(shifts / math.sqrt(2)).mean()
+        hits += [
+            mean.low <= middle <= mean.high,
+            better.low <= truth <= better.high,
+            band["low"] <= 1 - math.exp(-0.7) <= band["high"],
+        ]
+    assert (hits / trials > 0.87).all(), hits / trials
+    assert (hits / trials < 0.985).all(), hits / trials
+
+
+def test_what_cannot_be_aggregated(rng: np.random.Generator) -> None:
+    for tasks in ([], [[]], [[[1.0]]]):
+        with pytest.raises(ValueError, match="at least one task"):
+            interquartile_mean(tasks, rng)
+    with pytest.raises(ValueError, match="got 1 and 2"):
+        probability_of_improvement([[1.0]], [[1.0], [2.0]], rng)
+    with pytest.raises(ValueError, match="a replicate"):
+        runtime_profile({}, [1.0], rng)
+
+
+def curve(task: str, replicate: int, values: list[float], metric: str = "sliced_w2") -> pd.DataFrame:
+    """One checkpoint every 100 score evaluations."""
+    steps = 100.0 * np.arange(1, len(values) + 1)
+    return pd.DataFrame(
+        {"task": task, "replicate": replicate, "metric": metric, "value": values, "score_evaluations": steps}
+    )
+
+
+def test_targets_are_hit_first_and_failures_never() -> None:
+    """Getting worse again does not undo a hit; null values and replicates without rows never hit."""
+    curves = pd.concat(
+        [
+            curve("a", 0, [8.0, 3.0, 9.0, 1.0]),
+            curve("a", 7, [math.nan, math.inf, 4.0, 4.0]),
+            curve("a", 0, [0.0] * 4, "mmd2"),
+            curve("b", 0, [0.1] * 4),
+        ]
+    )
+    found = hitting_times(
+        curves, {"a": 2.0, "c": 1.0}, {"a": 3, "c": 2}, metric="sliced_w2", multiples=[2.0, 1.0]
+    )
+    inf = math.inf
+    assert found["a"].tolist() == [[200.0, 400.0], [300.0, inf], [inf, inf]]
+    assert found["c"].tolist() == [[inf, inf]] * 2
+    assert set(found) == {"a", "c"}
+    with pytest.raises(ValueError, match="a: 1 replicates asked for, 2"):
+        hitting_times(curves, {"a": 2.0}, {"a": 1}, metric="sliced_w2", multiples=[1.0])
+
+
+def test_a_profile_by_hand(rng: np.random.Generator) -> None:
+    """Tasks weigh the same whatever their replicates; what is never reached stays in the denominator."""
+    inf = math.inf
+    times = {"a": np.array([[10.0, 20.0], [inf, inf]]), "b": np.array([[10.0, inf]])}
+    profile = runtime_profile(times, [5.0, 10.0, 20.0, 1e9], rng)
+    assert profile["share"].tolist() == [0.0, 0.375, 0.5, 0.5]
+    assert (profile["low"] <= profile["share"]).all()
+    assert (profile["share"] <= profile["high"]).all()
+    # Task b has one replicate, and no spread: only a's half can move.
+    assert (profile["low"].iloc[-1], profile["high"].iloc[-1]) == (0.25, 0.75)
