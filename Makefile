@@ -11,7 +11,7 @@ quickstart: $(STAMP)  ## Run every method on the small targets; ends with a lead
 	$(BIN)/parvibench run --suite quick
 
 test: $(STAMP)  ## The default tests.
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 test-slow: $(STAMP)  ## The tests that take minutes.
 	$(BIN)/python -m pytest -m slow

@@ -206,6 +206,11 @@ def list_(what: What, as_json: Json = False) -> None:
         return
     columns = [c for c in rows[0] if c != "name"] if rows else []
     table = _table("name", *columns)
+    # A name is there to be typed: it is never cut short.
+    table.columns[0].no_wrap, table.columns[0].min_width = (
+        True,
+        max((len(r["name"]) for r in rows), default=0),
+    )
     for row in rows:
         cells = [
             ", ".join(v) if isinstance(v, list) else str(v if v is not None else "") for v in row.values()

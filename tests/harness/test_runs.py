@@ -258,8 +258,9 @@ def test_ctrl_c_keeps_what_is_finished_and_resumes(tmp_path: Path) -> None:
 
 
 def test_missing_data_skip_their_cells_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from parvibench.data import fetch
+    from parvibench.data import fetch, loaders
 
+    loaders.load.cache_clear()
     monkeypatch.delenv(fetch.FOLDER_VARIABLE, raising=False)
     monkeypatch.setattr(fetch, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(fetch, "_TIMEOUT_S", (0.01, 0.01))
