@@ -317,8 +317,12 @@ def evaluate(
         return
     table = _table("metric", "value", "floor median", "ratio", "p", "equivalent n", "verdict")
     for row in document["metrics"]:
-        table.add_row(*_evaluation_cells(row))
+        if row["value"] is not None:
+            table.add_row(*_evaluation_cells(row))
     _out.print(table)
+    for row in document["metrics"]:
+        if row["value"] is None:
+            _out.print(f"not applicable: {row['metric']} ({row['reason']})", highlight=False, markup=False)
     _out.print(
         f"{document['n']} samples of {document['task']}: [bold]{document['verdict']}[/] from exact draws (Holm, 5%)"
     )
@@ -335,7 +339,7 @@ def _evaluation_cells(row: dict[str, Any]) -> list[str]:
         return "-" if value is None else f"{value:.3g}"
 
     floor = row["floor"] or {}
-    verdict = row["verdict"] + (f" ({row['reason']})" if row["reason"] else "")
+    verdict = row["verdict"] if row["floor"] else "no floor at this n"
     equivalent = text(row["equivalent_sample_size"])
     if row["equivalent_sample_size_interval"]:
         low, high = row["equivalent_sample_size_interval"]
