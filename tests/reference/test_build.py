@@ -164,4 +164,7 @@ def test_shipped_certificates_hold(name: str) -> None:
 
 
 def test_the_long_run_of_the_logistic_task_converged() -> None:
-    require_convergence("blr-breast-cancer", load_reference("blr-breast-cancer").certificate["run"])
+    run = load_reference("blr-breast-cancer").certificate["run"]
+    require_convergence("blr-breast-cancer", run)
+    assert run["main"]["rhat_max"] < 1.005
+    assert min(run["main"]["ess_bulk_min"], run["main"]["ess_tail_min"]) >= 10_000

@@ -58,7 +58,10 @@ def test_importing_tasks_loads_no_data() -> None:
         "assert load.cache_info().misses == 0\n"
         "assert not {'sklearn', 'pooch', 'requests'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, timeout=60, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
