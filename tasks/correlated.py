@@ -19,8 +19,9 @@ import torch
 from scipy.special import gammaincinv
 from torch import Generator, Tensor
 
+from parvibench.core.exact import ExactTask, TruncatedNormal
 from parvibench.core.target import Target
-from parvibench.core.task import Facts, Task
+from parvibench.core.task import Facts
 
 # Integral of exp(-t^4/10) is 2 * 10^(1/4) * Gamma(5/4); that over t2 is sqrt(2 pi) / 4.
 _LOG_NORMALISER = math.log(0.5 * 10**0.25 * math.gamma(1.25) * math.sqrt(2 * math.pi))
@@ -48,22 +49,14 @@ class RidgeTarget(Target):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RidgeTask(Task):
+class RidgeTask(ExactTask):
     """The ridge, its start at one end and its exact sampler."""
-
-    provides: frozenset[str] = frozenset({"score", "hvp", "full-batch", "exact"})
 
     def target(
         self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
     ) -> RidgeTarget:
         """The density, the same for all replicates."""
         return RidgeTarget()
-
-    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
-        """Draws from N(2, 1) truncated to [0, 4], per coordinate, by inverse cdf: (R, n, 2) float64."""
-        u = torch.stack([torch.rand(n, 2, generator=g, dtype=torch.float64) for g in generators])
-        low, high = torch.special.ndtr(torch.tensor([-2.0, 2.0], dtype=torch.float64))
-        return 2 + torch.special.ndtri(low + (high - low) * u)
 
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent exact draws, (n, 2) float64."""
@@ -90,4 +83,5 @@ CORRELATED_2D = RidgeTask(
     tags=frozenset({"2d", "curved", "exact", "srld"}),
     citation="Ye, Ren & Liu (2020), arXiv:2002.09070, Section 6.1",
     facts=_facts(),
+    start=TruncatedNormal(),
 )

@@ -1,64 +1,144 @@
-"""Mixtures of Gaussians in the plane, with exact draws.
+"""Gaussians and mixtures of Gaussians, with exact draws.
 
-- ``gmm5-2d``: Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.1. Five isotropic components, equal
-  weights, standard deviations 0.1 ... 0.5. The text draws the means from N(0, I); the authors' code draws
-  them from N(0, 4 I) with a fixed seed, and those are the numbers below. Start N((3, 0), 0.25 I), beside the
-  narrowest component. The paper moves 1000 particles; here N is the suite's, 100 by default.
-- ``multimodal`` and ``x-shaped``: Cheng et al. (2024), arXiv:2405.18997, Table 4. Start N(0, I).
+SIFG: Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.1. Five isotropic components of equal weight,
+standard deviations 0.1 ... 0.5. The text draws the means from N(0, I), the authors' code from N(0, 4 I) with a
+fixed seed: the numbers below are the code's. The paper moves 1000 particles; here N is the suite's.
+
+- ``gmm5-2d``: start N((3, 0), 0.25 I), beside the narrowest component.
+- ``gmm5-10d``: start N(0, I).
+
+KSIVI: Cheng et al. (2024), arXiv:2405.18997, Table 4. ``multimodal``, ``x-shaped``: start N(0, I).
+
+SRLD: Ye, Ren & Liu (2020), arXiv:2002.09070. Start, from the authors' code: every coordinate from N(2, 1)
+truncated to within two standard deviations.
+
+- ``gmm2-2d`` (Appendix B.1): unit Gaussians at (1, 1) and (-1, -1).
+- ``gmm2-20d`` (B.3): unit Gaussians at +-sqrt(2/d) (1, ..., 1), 2 sqrt(2) apart.
+- ``gaussian-100d`` (B.2): N(0, I/2).
+- ``biased-start-gaussian`` (Figure 1): a bivariate Gaussian whose past samples lie on its left half. The paper
+  states no covariance; ours is I, and the start is the target's own left half, N(0, I) given x1 < 0. Chains keep
+  no other past, so it is the start that carries the bias.
+
+LAPD: Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Section 4.2, has no experiments; its example is a mixture of
+K unit Gaussians with means within R of the origin, for which the iterations of LAPD do not grow with d.
+
+- ``lapd-mixture-D``: K = 2, means +-R e1, R = 1.5, start N(0, I). The constants of the theory (``parvibench show
+  task``), with U = f + ||x||^2 / 2 (m = 1): the Hessian of f is -R^2 / cosh^2(R x1) in its first entry and zero
+  elsewhere, so L = R^2 and Tr(H) = R^4 at best; the paper's general bound is 16 K^4 R^4. The log-Sobolev constant
+  a* (KL <= FI / (2 a*)) is at least exp(-R^2): the increasing map from N(0, 1) to the law of x1 has slope at most
+  exp(R^2 / 2), attained at 0, and Lipschitz images and products with N(0, I) keep the inequality. None depends on d.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
 
+from parvibench.core.exact import ExactTask, Normal, Start, TruncatedNormal
 from parvibench.core.target import Target
-from parvibench.core.task import DENSITY_METRICS, Facts, Modes, Task
+from parvibench.core.task import DENSITY_METRICS, Facts, Modes
+
+#: Beyond, hardly any mass of a Gaussian lies near its centre and modes are not counted.
+_MODES_COUNTED_UP_TO = 10
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Parameters of sum_k w_k N(m_k, C_k), float64.
+class Mixture(ABC):
+    """A mixture of Gaussians sum_k w_k N(m_k, C_k), float64.
 
     Attributes:
         means: m, (K, D).
-        covariances: C, (K, D, D).
         weights: w, (K,), summing to 1.
     """
 
     means: Tensor
-    covariances: Tensor
     weights: Tensor
 
-    @classmethod
-    def equal(cls, means: Sequence[Sequence[float]], covariances: Tensor) -> Mixture:
-        """Components of equal weight."""
-        m = torch.tensor(means, dtype=torch.float64)
-        return cls(m, covariances, torch.full((len(m),), 1 / len(m), dtype=torch.float64))
+    @property
+    @abstractmethod
+    def variances(self) -> Tensor:
+        """Diagonals of C, broadcastable to (K, D)."""
+
+    @abstractmethod
+    def noise(self, k: Tensor, z: Tensor) -> Tensor:
+        """Draws from N(0, C_k) out of standard normal ones: (n,) components and (n, D) -> (n, D)."""
+
+    @abstractmethod
+    def target(self, device: torch.device | str, dtype: torch.dtype) -> Target:
+        """The density."""
 
     def facts(self, with_modes: bool) -> Facts:
         """Exact moments; the modes where the components are apart."""
+        variances = self.variances.expand_as(self.means)
         mean = self.weights @ self.means
-        second = self.covariances.diagonal(dim1=-2, dim2=-1) + self.means**2
-        spreads = self.covariances.diagonal(dim1=-2, dim2=-1).mean(-1).sqrt()
-        modes = Modes(self.means, spreads, self.weights) if with_modes else None
-        return Facts(mean, (self.weights @ second - mean**2).sqrt(), modes)
+        second = self.weights @ (variances + self.means**2)
+        modes = Modes(self.means, variances.mean(-1).sqrt(), self.weights) if with_modes else None
+        return Facts(mean, (second - mean**2).sqrt(), modes)
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Independent draws, (n, D) float64."""
         k = torch.multinomial(self.weights, n, replacement=True, generator=generator)
-        z = torch.randn(n, self.means.shape[1], 1, generator=generator, dtype=torch.float64)
-        return self.means[k] + (torch.linalg.cholesky(self.covariances)[k] @ z).squeeze(-1)
+        z = torch.randn(n, self.means.shape[1], generator=generator, dtype=torch.float64)
+        return self.means[k] + self.noise(k, z)
 
 
-class MixtureTarget(Target):
+@dataclass(frozen=True)
+class FullMixture(Mixture):
+    """Components of any covariance.
+
+    Attributes:
+        covariances: C, (K, D, D).
+    """
+
+    covariances: Tensor
+
+    @property
+    def variances(self) -> Tensor:
+        """Diagonals of C, (K, D)."""
+        return self.covariances.diagonal(dim1=-2, dim2=-1)
+
+    def noise(self, k: Tensor, z: Tensor) -> Tensor:
+        """Draws from N(0, C_k): (n,) and (n, D) -> (n, D)."""
+        return (torch.linalg.cholesky(self.covariances)[k] @ z.unsqueeze(-1)).squeeze(-1)
+
+    def target(self, device: torch.device | str, dtype: torch.dtype) -> FullMixtureTarget:
+        """The density."""
+        return FullMixtureTarget(self, device, dtype)
+
+
+@dataclass(frozen=True)
+class SphericalMixture(Mixture):
+    """Components of one covariance v I: any dimension, at O(K D) a point.
+
+    Attributes:
+        variance: v.
+    """
+
+    variance: float = 1.0
+
+    @property
+    def variances(self) -> Tensor:
+        """v, (1, 1)."""
+        return torch.full((1, 1), self.variance, dtype=torch.float64)
+
+    def noise(self, k: Tensor, z: Tensor) -> Tensor:
+        """Draws from N(0, v I): (n, D) -> (n, D)."""
+        return math.sqrt(self.variance) * z
+
+    def target(self, device: torch.device | str, dtype: torch.dtype) -> SphericalMixtureTarget:
+        """The density."""
+        return SphericalMixtureTarget(self, device, dtype)
+
+
+class FullMixtureTarget(Target):
     """The normalised density of a mixture; responsibilities are shared by density and score."""
 
-    def __init__(self, mixture: Mixture, device: torch.device | str, dtype: torch.dtype) -> None:
+    def __init__(self, mixture: FullMixture, device: torch.device | str, dtype: torch.dtype) -> None:
         precisions = torch.linalg.inv(mixture.covariances)
         self.dim = mixture.means.shape[1]
         constants = mixture.weights.log() + 0.5 * (precisions / (2 * math.pi)).logdet()
@@ -86,62 +166,159 @@ class MixtureTarget(Target):
         return self._constants - 0.5 * (apart * pulls).sum(-1), pulls
 
 
+class SphericalMixtureTarget(Target):
+    """The normalised density of components of one covariance v I, by products with the (K, D) means.
+
+    Up to a term of x alone, log w_k N(x; m_k, v I) = (x.m_k - ||m_k||^2 / 2) / v + log w_k.
+    """
+
+    def __init__(self, mixture: SphericalMixture, device: torch.device | str, dtype: torch.dtype) -> None:
+        self.dim = mixture.means.shape[1]
+        v = mixture.variance
+        offsets = mixture.weights.log() - mixture.means.square().sum(-1) / (2 * v)
+        self._means = mixture.means.to(device, dtype)
+        self._offsets = offsets.to(device, dtype)
+        self._variance = v
+        self._constant = -0.5 * self.dim * math.log(2 * math.pi * v)
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Log density in nats: (R, N, D) -> (R, N)."""
+        return self._log_density(x, self._logits(x))
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Gradient: (R, N, D) -> (R, N, D)."""
+        return self._score(x, self._logits(x))
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both from one pass: grad log p = (sum_k r_k(x) m_k - x) / v, r the responsibilities."""
+        logits = self._logits(x)
+        return self._log_density(x, logits), self._score(x, logits)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """Logarithms of the responsibilities up to a term of x, (R, N, K)."""
+        return x @ self._means.T / self._variance + self._offsets
+
+    def _log_density(self, x: Tensor, logits: Tensor) -> Tensor:
+        return logits.logsumexp(-1) - x.square().sum(-1) / (2 * self._variance) + self._constant
+
+    def _score(self, x: Tensor, logits: Tensor) -> Tensor:
+        return (logits.softmax(-1) @ self._means - x) / self._variance
+
+
+@dataclass(frozen=True)
+class LeftHalf(Start):
+    """N(0, I) given x1 < 0."""
+
+    def sample(self, n: int, dim: int, generator: Generator) -> Tensor:
+        """Independent draws, (n, dim) float64."""
+        x = torch.randn(n, dim, generator=generator, dtype=torch.float64)
+        x[:, 0] = -x[:, 0].abs()
+        return x
+
+
 @dataclass(frozen=True, kw_only=True)
-class MixtureTask(Task):
-    """A mixture with its start N(start_mean, start_sd^2 I)."""
+class MixtureTask(ExactTask):
+    """A mixture of Gaussians."""
 
     mixture: Mixture
-    start_mean: tuple[float, ...] = (0.0, 0.0)
-    start_sd: float = 1.0
-    provides: frozenset[str] = frozenset({"score", "hvp", "full-batch", "exact"})
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> MixtureTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The density, the same for all replicates."""
-        return MixtureTarget(self.mixture, device, dtype)
-
-    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
-        """Draws from the start distribution, (R, n, D) float64."""
-        z = [torch.randn(n, self.dim, generator=g, dtype=torch.float64) for g in generators]
-        return torch.tensor(self.start_mean, dtype=torch.float64) + self.start_sd * torch.stack(z)
+        return self.mixture.target(device, dtype)
 
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent exact draws, (n, D) float64."""
         return self.mixture.sample(n, generator)
 
 
-def _covariances(*matrices: tuple[tuple[float, float], tuple[float, float]]) -> Tensor:
-    return torch.tensor(matrices, dtype=torch.float64)
+def _means(*rows: Sequence[float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
 
 
-_GMM5 = Mixture.equal(
-    [
+def _equal(means: Tensor) -> Tensor:
+    """Equal weights, (K,)."""
+    return torch.full((len(means),), 1 / len(means), dtype=torch.float64)
+
+
+def _full(means: Tensor, *covariances: Tensor) -> FullMixture:
+    return FullMixture(means, _equal(means), torch.stack(covariances))
+
+
+def _spherical(means: Tensor, variance: float = 1.0) -> SphericalMixture:
+    return SphericalMixture(means, _equal(means), variance)
+
+
+def _five(means: Tensor) -> FullMixture:
+    """SIFG's five components of standard deviation 0.1 ... 0.5, in this order."""
+    unit = torch.eye(means.shape[1], dtype=torch.float64)
+    return _full(means, *(s * s * unit for s in (0.1, 0.2, 0.3, 0.4, 0.5)))
+
+
+def _mode_metrics(dim: int) -> tuple[str, ...]:
+    counted = ("modes_found",) if dim <= _MODES_COUNTED_UP_TO else ()
+    return (*DENSITY_METRICS, *counted, "mode_weight_tv")
+
+
+_SIFG = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.1"
+_KSIVI = "Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Table 4"
+_SRLD = "Ye, Ren & Liu (2020), arXiv:2002.09070"
+_LAPD = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Section 4.2"
+
+_GMM5_2D = _five(
+    _means(
         (1.322704, 0.533848),
         (0.123355, 1.242635),
         (-0.903812, -0.332260),
         (-3.045537, 0.763368),
         (-2.055217, -1.126106),
-    ],
-    _covariances(*(((s * s, 0.0), (0.0, s * s)) for s in (0.1, 0.2, 0.3, 0.4, 0.5))),
+    )
 )
-_PAIR = Mixture.equal([(-2.0, 0.0), (2.0, 0.0)], _covariances(*[((1.0, 0.0), (0.0, 1.0))] * 2))
-_CROSS = Mixture.equal(
-    [(0.0, 0.0), (0.0, 0.0)],
-    _covariances(((2.0, 1.8), (1.8, 2.0)), ((2.0, -1.8), (-1.8, 2.0))),
+_GMM5_10D = _five(
+    _means(
+        (-3.051192, -1.500464, -1.307962, -3.218970, -0.200334, -1.218378, -1.959544, -3.218193, -1.424289, 0.607444),
+        (-1.554629, -0.502910, -0.444541, 3.374227, 0.456850, 0.935271, -1.393945, -2.321523, 1.399085, 0.398163),
+        (1.731385, 0.488808, -1.325823, 1.614616, 2.203361, -0.351872, -4.491116, -2.892916, 0.122311, -1.235489),
+        (-1.596140, -0.263246, 3.758692, -0.144264, 0.132561, -0.874080, 1.525201, 0.883022, 2.330277, 4.030784),
+        (0.430365, -1.048387, -0.372002, -1.289279, 3.078492, -1.739175, -6.662308, -1.495744, 2.234699, 0.596271),
+    )
+)  # fmt: skip
+_PAIR = _full(_means((-2.0, 0.0), (2.0, 0.0)), *[torch.eye(2, dtype=torch.float64)] * 2)
+_CROSS = _full(
+    _means((0.0, 0.0), (0.0, 0.0)), _means((2.0, 1.8), (1.8, 2.0)), _means((2.0, -1.8), (-1.8, 2.0))
 )
+
+
+def _gmm2(dim: int, offset: float) -> SphericalMixture:
+    """SRLD's pair of unit Gaussians at +-offset (1, ..., 1)."""
+    return _spherical(_means([offset] * dim, [-offset] * dim))
+
+
+_GMM2_2D = _gmm2(2, 1.0)
+_GMM2_20D = _gmm2(20, math.sqrt(2 / 20))
+_HALF = _spherical(torch.zeros(1, 100, dtype=torch.float64), 0.5)
+_UNIT = _spherical(torch.zeros(1, 2, dtype=torch.float64))
 
 GMM5_2D = MixtureTask(
     name="gmm5-2d",
     summary="five Gaussians of sd 0.1 to 0.5; start beside the narrowest",
     dim=2,
     tags=frozenset({"2d", "multimodal", "exact", "sifg"}),
-    citation="Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.1",
-    metrics=(*DENSITY_METRICS, "modes_found", "mode_weight_tv"),
-    facts=_GMM5.facts(with_modes=True),
-    mixture=_GMM5,
-    start_mean=(3.0, 0.0),
-    start_sd=0.5,
+    citation=_SIFG,
+    metrics=_mode_metrics(2),
+    facts=_GMM5_2D.facts(with_modes=True),
+    mixture=_GMM5_2D,
+    start=Normal((3.0, 0.0), 0.5),
+)
+
+GMM5_10D = MixtureTask(
+    name="gmm5-10d",
+    summary="five Gaussians of sd 0.1 to 0.5, far apart; start in between",
+    dim=10,
+    tags=frozenset({"multimodal", "exact", "sifg"}),
+    citation=_SIFG,
+    metrics=_mode_metrics(10),
+    facts=_GMM5_10D.facts(with_modes=True),
+    mixture=_GMM5_10D,
 )
 
 MULTIMODAL = MixtureTask(
@@ -149,8 +326,8 @@ MULTIMODAL = MixtureTask(
     summary="two unit Gaussians four apart",
     dim=2,
     tags=frozenset({"2d", "multimodal", "exact", "ksivi"}),
-    citation="Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Table 4",
-    metrics=(*DENSITY_METRICS, "modes_found", "mode_weight_tv"),
+    citation=_KSIVI,
+    metrics=_mode_metrics(2),
     facts=_PAIR.facts(with_modes=True),
     mixture=_PAIR,
 )
@@ -160,7 +337,79 @@ X_SHAPED = MixtureTask(
     summary="two crossed, strongly correlated Gaussians",
     dim=2,
     tags=frozenset({"2d", "correlated", "exact", "ksivi"}),
-    citation="Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Table 4",
+    citation=_KSIVI,
     facts=_CROSS.facts(with_modes=False),
     mixture=_CROSS,
 )
+
+GMM2_2D = MixtureTask(
+    name="gmm2-2d",
+    summary="two unit Gaussians at (1, 1) and (-1, -1); start beyond the former",
+    dim=2,
+    tags=frozenset({"2d", "multimodal", "exact", "srld"}),
+    citation=f"{_SRLD}, Appendix B.1",
+    metrics=_mode_metrics(2),
+    facts=_GMM2_2D.facts(with_modes=True),
+    mixture=_GMM2_2D,
+    start=TruncatedNormal(),
+)
+
+GMM2_20D = MixtureTask(
+    name="gmm2-20d",
+    summary="two unit Gaussians 2 sqrt(2) apart on the diagonal; start beyond one",
+    dim=20,
+    tags=frozenset({"multimodal", "exact", "srld"}),
+    citation=f"{_SRLD}, Appendix B.3",
+    metrics=_mode_metrics(20),
+    facts=_GMM2_20D.facts(with_modes=True),
+    mixture=_GMM2_20D,
+    start=TruncatedNormal(),
+)
+
+GAUSSIAN_100D = MixtureTask(
+    name="gaussian-100d",
+    summary="a Gaussian of variance 1/2; start far out",
+    dim=100,
+    tags=frozenset({"gaussian", "log-concave", "exact", "srld"}),
+    citation=f"{_SRLD}, Appendix B.2",
+    facts=_HALF.facts(with_modes=False),
+    mixture=_HALF,
+    start=TruncatedNormal(),
+)
+
+BIASED_START_GAUSSIAN = MixtureTask(
+    name="biased-start-gaussian",
+    summary="a unit Gaussian; start on its left half",
+    dim=2,
+    tags=frozenset({"2d", "gaussian", "log-concave", "exact", "srld"}),
+    citation=f"{_SRLD}, Figure 1",
+    facts=_UNIT.facts(with_modes=False),
+    mixture=_UNIT,
+    start=LeftHalf(),
+)
+
+
+def _lapd_mixture(dim: int, radius: float = 1.5) -> MixtureTask:
+    """LAPD's example in dimension D, with its constants (module docstring)."""
+    means = torch.zeros(2, dim, dtype=torch.float64)
+    means[:, 0] = torch.tensor([radius, -radius])
+    mixture = _spherical(means)
+    constants = {"L": radius**2, "Tr(H)": radius**4, "log-Sobolev constant, at least": math.exp(-(radius**2))}
+    return MixtureTask(
+        name=f"lapd-mixture-{dim}",
+        summary="two unit Gaussians three apart along the first axis",
+        dim=dim,
+        tags=frozenset({"multimodal", "exact", "lapd"} | ({"2d"} if dim == 2 else set())),
+        citation=_LAPD,
+        metrics=_mode_metrics(dim),
+        facts=replace(mixture.facts(with_modes=True), constants=constants),
+        mixture=mixture,
+    )
+
+
+LAPD_MIXTURE_2 = _lapd_mixture(2)
+LAPD_MIXTURE_8 = _lapd_mixture(8)
+LAPD_MIXTURE_32 = _lapd_mixture(32)
+LAPD_MIXTURE_128 = _lapd_mixture(128)
+LAPD_MIXTURE_512 = _lapd_mixture(512)
+LAPD_MIXTURE_2048 = _lapd_mixture(2048)

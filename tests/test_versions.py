@@ -22,7 +22,12 @@ from parvibench.core import registry
 
 RECORD = Path(__file__).with_name("source_digests.json")
 SHARED = {
-    "parvibench.tasks": ("parvibench.core.target", "parvibench.data.splits", "parvibench.data.loaders"),
+    "parvibench.tasks": (
+        "parvibench.core.exact",
+        "parvibench.core.target",
+        "parvibench.data.splits",
+        "parvibench.data.loaders",
+    ),
     "parvibench.baselines": (
         "parvibench.kernels.gram",
         "parvibench.kernels.radial",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -53,6 +53,7 @@ class Facts:
         modes: known modes, or None.
         unmixing: (d, d) unmixing matrix whose estimates the samples are, or None.
         infinite_moments: True where second moments are infinite: no errors of moments are measured.
+        constants: named constants of the density that theory speaks of.
     """
 
     mean: Tensor | None = None
@@ -60,6 +61,7 @@ class Facts:
     modes: Modes | None = None
     unmixing: Tensor | None = None
     infinite_moments: bool = False
+    constants: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 class PredictiveData(Protocol):

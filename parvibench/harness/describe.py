@@ -46,6 +46,8 @@ def task(name: str) -> dict[str, Any]:
         document["sd"] = facts.sd.tolist()
     if facts.modes is not None:
         document["modes"] = len(facts.modes.weights)
+    if facts.constants:
+        document["constants"] = dict(facts.constants)
     if found.data:
         document["data sets"] = list(found.data)
     if reference is None:
