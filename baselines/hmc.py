@@ -16,13 +16,13 @@ ends in NaN is rejected. Trap: codes differ by one drift for the same "L".
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -55,6 +55,11 @@ class HMC(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Neal (2011), arXiv:1206.1901"
     summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
+    presets: ClassVar[
+        Presets
+    ] = {  # SIFG's ground truth: eps = 5e-4, 40 steps in the text, 41 drifts in the code
+        "ica-meg": {"step_size": paper(1.25e-7), "leapfrog_steps": code(41), "jitter": paper(0.0)},
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""

@@ -26,13 +26,13 @@ used (nor is it in the paper): the sampler starts from the network's random weig
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels import radial, riesz
@@ -73,6 +73,18 @@ class State(NamedTuple):
     horizon: int
 
 
+_TOY = {
+    "step_size": paper(1e-3),
+    "kernel": paper("gaussian"),
+    "batch": code(500),
+    "latent_dim": paper(3),
+    "hidden": paper(50),
+    "beta2": code(0.99),
+    "decay": code(0.9),
+    "decay_every": code(1000),
+}
+
+
 class KSIVI(Algorithm[Settings, State]):
     """Kernel semi-implicit variational inference."""
 
@@ -83,6 +95,28 @@ class KSIVI(Algorithm[Settings, State]):
     differentiates = True
     citation = "Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997"
     summary = "kernel semi-implicit variational inference"
+    presets: ClassVar[Presets] = {
+        "banana": {**_TOY, "log_var_init": paper(-1.386)},
+        "multimodal": {**_TOY, "log_var_init": paper(0.0), "annealing": code(2.0)},
+        "x-shaped": {**_TOY, "log_var_init": paper(0.0)},
+        # without the term of log p that the code adds in the first 20,000 iterations
+        "student-t": {**_TOY, "kernel": paper("riesz"), "log_var_init": code(0.0), "annealing": code(2.0)},
+        "blr-waveform": {
+            "step_size": paper(1e-3), "batch": paper(100), "latent_dim": paper(10), "hidden": paper(100),
+            "log_var_init": paper(-5.0), "beta2": code(0.999), "decay": code(0.9), "decay_every": code(3000),
+        },
+        "diffusion": {
+            "step_size": paper(2e-4), "batch": paper(128), "latent_dim": paper(100), "hidden": paper(128),
+            "log_var_init": paper(-2.0), "log_var_floor": code(-12.0), "beta2": code(0.999),
+            "decay": code(0.9), "decay_every": code(10000),
+        },
+        # without the code's term of log p, pre-training on held-out rows and averaging of parameters
+        "bnn-boston": {
+            "step_size": code(1e-3), "batch": paper(100), "latent_dim": paper(3), "hidden": paper(10),
+            "log_var_init": code(-8.0), "beta2": code(0.999), "decay": code(0.9),
+            "decay_every": code(3000), "clip_norm": code(1.0),
+        },
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Random network, constant sigma."""

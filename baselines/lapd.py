@@ -15,11 +15,12 @@ the drift of ULA with less noise. The paper has no experiments and no code; its 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -45,6 +46,9 @@ class LAPD(Algorithm[Settings, ParticleState]):
     settings_type = Settings
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183"
     summary = "Langevin algorithm with prior diffusion"
+    presets: ClassVar[Presets] = {
+        "lapd-mixture": {"prior_precision": paper(1.0)}
+    }  # Section 4.2; the paper runs nothing
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:
         """Chains at the task's initial points."""
@@ -54,16 +58,20 @@ class LAPD(Algorithm[Settings, ParticleState]):
         self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams
     ) -> ParticleState:
         """Both stages for every chain."""
-        x, eta = state.x, settings.step_size
-        m = problem.prior_precision or settings.prior_precision
-        noise = streams.normal("noise", x.shape[1:])
-        # expm1 keeps the limit m -> 0 exact
-        w = x.add(problem.score_f(x, m), alpha=math.expm1(m * eta) / m)
-        spread = math.sqrt(-math.expm1(-2 * m * eta) / m)
-        return ParticleState(w.mul_(math.exp(-m * eta)).add_(noise, alpha=spread))
+        return ParticleState(both_stages(problem, state.x, settings.step_size, settings, streams))
 
     def output(
         self, problem: Problem, settings: Settings, state: ParticleState, n: int, streams: Streams
     ) -> Tensor:
         """Current positions: the last iterate, no averaging."""
         return state.x
+
+
+def both_stages(problem: Problem, x: Tensor, eta: float, settings: Settings, streams: Streams) -> Tensor:
+    """Positions (R, N, D) after a step of length eta."""
+    m = problem.prior_precision or settings.prior_precision
+    noise = streams.normal("noise", x.shape[1:])
+    # expm1 keeps the limit m -> 0 exact
+    w = x.add(problem.score_f(x, m), alpha=math.expm1(m * eta) / m)
+    spread = math.sqrt(-math.expm1(-2 * m * eta) / m)
+    return w.mul_(math.exp(-m * eta)).add_(noise, alpha=spread)

@@ -16,13 +16,13 @@ zero or not a number is rejected, since NaN compares false.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -50,6 +50,9 @@ class MALA(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Roberts & Tweedie (1996)"
     summary = "Metropolis-adjusted Langevin algorithm"
+    presets: ClassVar[Presets] = {
+        "blr-waveform": {"step_size": paper(5e-5)}
+    }  # KSIVI's second reference, eps = 1e-4
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""

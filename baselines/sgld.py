@@ -14,11 +14,12 @@ x + (eps/2) s + sqrt(eps) xi; eta = eps / 2.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, code, ours
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -38,6 +39,12 @@ class SGLD(Algorithm[Settings, ParticleState]):
     settings_type = Settings
     citation = "Welling & Teh (2011)"
     summary = "stochastic gradient Langevin dynamics"
+    presets: ClassVar[Presets] = {  # eta is half of each source's eps but for ica-meg
+        "gmm5-2d": {"step_size": code(5e-4)},  # SIFG
+        "ica-meg": {"step_size": code(1e-6)},  # SIFG
+        "bnn-sifg": {"step_size": code(2.5e-5)},
+        "bnn-ksivi": {"step_size": ours(2.5e-5)},  # of the paper's eps in {2e-5, 4e-5, 5e-5, 1e-4}
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:
         """Chains at the task's initial points."""

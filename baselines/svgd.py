@@ -18,12 +18,12 @@ whatever the scale of the target.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import median_bandwidth, sampled_pairs, self_distances
@@ -63,6 +63,13 @@ class SVGD(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Liu & Wang (2016), arXiv:1608.04471"
     summary = "Stein variational gradient descent"
+    presets: ClassVar[Presets] = {
+        "gmm5-2d": {"step_size": paper(0.1), "rule": code("plain")},  # SIFG, Section 5.1
+        # SIFG, Section 5.3: the text says median heuristic, the code fixes h; 0.03 of {0.01, 0.03, 0.1}
+        "ica-meg": {"step_size": code(0.03), "rule": ours("plain"), "bandwidth": code(0.2)},
+        "bnn-sifg": {"step_size": code(5e-4), "rule": code("plain")},
+        "bnn-liu-wang": {"step_size": code(1e-3), "rule": code("adagrad")},
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points."""

@@ -12,11 +12,12 @@ with the exact score s on all data. The stationary law is biased: on N(0, 1/c) i
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -36,6 +37,10 @@ class ULA(Algorithm[Settings, ParticleState]):
     settings_type = Settings
     citation = "Roberts & Tweedie (1996)"
     summary = "unadjusted Langevin algorithm on exact scores"
+    presets: ClassVar[Presets] = {  # the KSIVI paper's references, eps = 1e-4
+        "blr-waveform": {"step_size": paper(5e-5)},
+        "diffusion": {"step_size": paper(5e-5)},
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:
         """Chains at the task's initial points."""

@@ -2,7 +2,8 @@
 
 Stored cells are found by name and version: when the code behind a name changes results and its version does
 not, old results pass for new ones. ``source_digests.json`` holds, for every task and algorithm, its version and
-a digest of the syntax of its file and of the shared code below it (comments and docstrings do not count).
+a digest of the syntax of its file, of the siblings it imports and of the shared code below (comments and
+docstrings do not count).
 After a change: raise ``version`` if any result may change, then rewrite the file with
 ``python tests/test_versions.py``.
 """
@@ -56,6 +57,20 @@ def syntax(module: str) -> str:
     return ast.unparse(tree)
 
 
+def siblings(module: str) -> list[str]:
+    """Modules of the same folder that a module imports, theirs included."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    package, found = module.rpartition(".")[0], []
+    for node in ast.walk(ast.parse(Path(spec.origin).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            for name in (f"{package}.{n}" for n in names):
+                found += [name, *siblings(name)]
+    return sorted(set(found))
+
+
 @functools.cache
 def current() -> dict[str, list[object]]:
     """``kind/name`` -> [version, digest]."""
@@ -69,9 +84,8 @@ def current() -> dict[str, list[object]]:
             package = module.rpartition(".")[0]
             if package not in SHARED:
                 continue
-            digest = hashlib.sha256("".join(map(syntax, (module, *SHARED[package]))).encode()).hexdigest()[
-                :16
-            ]
+            parts = (module, *siblings(module), *SHARED[package])
+            digest = hashlib.sha256("".join(map(syntax, parts)).encode()).hexdigest()[:16]
             found[f"{kind}/{name}"] = [load(name).version, digest]
     return found
 

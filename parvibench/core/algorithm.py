@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import torch
@@ -14,6 +15,7 @@ from .streams import Streams
 from .task import Problem
 
 Kind = Literal["particles", "chains", "generator", "anchor"]
+Source = Literal["paper", "code", "ours"]
 
 
 class AlgorithmSettings(BaseModel):
@@ -26,6 +28,32 @@ class SteppedSettings(AlgorithmSettings):
     """Settings of every algorithm with a step size to tune."""
 
     step_size: float = Field(0.1, gt=0, description="eta: x + eta * score + sqrt(2 eta) * noise")
+
+
+class Sourced(NamedTuple):
+    """A setting of a preset and where it is from: a paper's text, its authors' code, or us."""
+
+    value: Any
+    source: Source
+
+
+#: Preset name -> setting -> value.
+Presets = Mapping[str, Mapping[str, Sourced]]
+
+
+def paper(value: Any) -> Sourced:
+    """A value that the paper states."""
+    return Sourced(value, "paper")
+
+
+def code(value: Any) -> Sourced:
+    """A value of the authors' code, where the paper is silent or says otherwise."""
+    return Sourced(value, "code")
+
+
+def ours(value: Any) -> Sourced:
+    """A value neither gives."""
+    return Sourced(value, "ours")
 
 
 S = TypeVar("S", bound=AlgorithmSettings)
@@ -48,7 +76,9 @@ class Algorithm(ABC, Generic[S, T]):
         needs: capabilities the task must offer: ``score``, ``hvp``, ``full-batch``, ...
         settings_type: pydantic model of the settings.
         differentiates: True when ``step`` uses autograd (otherwise it runs in inference mode).
+        presets: name -> setting -> value with its source: what a publication ran. Never acts by itself.
         n_particles: a fixed N, or None to take the suite's (SRLD is one chain by definition).
+        max_chunk: most replicates in one call, or None; 1 for kernels that take one replicate at a time.
         resumable: False when the state cannot be written down.
         citation: author (year), arXiv id.
     """
@@ -59,7 +89,9 @@ class Algorithm(ABC, Generic[S, T]):
     needs: ClassVar[frozenset[str]] = frozenset({"score"})
     settings_type: ClassVar[type[AlgorithmSettings]]
     differentiates: ClassVar[bool] = False
+    presets: ClassVar[Presets] = {}
     n_particles: ClassVar[int | None] = None
+    max_chunk: ClassVar[int | None] = None
     resumable: ClassVar[bool] = True
     citation: ClassVar[str] = ""
     summary: ClassVar[str] = ""
@@ -85,16 +117,33 @@ class Algorithm(ABC, Generic[S, T]):
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
-        """Validate settings.
+        """Validate settings; ``preset`` stands for the values of that preset.
 
         Raises:
             SettingsError: naming each wrong key, what was given and what would be right.
         """
+        given = cls.expand_preset(values or {})
         try:
-            return cls.settings_type.model_validate(values or {})
+            return cls.settings_type.model_validate(given)
         except ValidationError as error:
             lines = [describe_validation(cls.name, e, cls.settings_type) for e in error.errors()]
             raise SettingsError("\n".join(lines)) from None
+
+    @classmethod
+    def expand_preset(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings with ``preset`` replaced by its values; those given beside it win.
+
+        Raises:
+            SettingsError: no such preset, with the known ones.
+        """
+        given = dict(values)
+        name = given.pop("preset", None)
+        if name is None:
+            return given
+        if not isinstance(name, str) or name not in cls.presets:
+            known = ", ".join(cls.presets) or "none"
+            raise SettingsError(f"{cls.name}.preset: no preset named {name!r}. Known: {known}.")
+        return {key: sourced.value for key, sourced in cls.presets[name].items()} | given
 
     def effective_step(self, settings: S) -> float | None:
         """The factor that really multiplies the velocity, in the units of x^2; None without one."""

@@ -158,7 +158,9 @@ def _cell(
     algorithm: Algorithm,
     overrides: Mapping[str, Mapping[str, Any]],
 ) -> Cell:
-    given = {**entry.settings, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
+    given = algorithm.expand_preset(
+        {**entry.settings, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
+    )
     tuned_step = None if suite.tuned is None else suite.tuned.step_size.get(task.name, {}).get(entry.display)
     tuned = tuned_step is not None and "step_size" not in given
     if tuned:
@@ -167,7 +169,7 @@ def _cell(
     suite_particles = suite.particles or task.particles
     samples = suite.samples or suite_particles
     particles = algorithm.n_particles or suite_particles
-    if algorithm.kind == "particles" and samples > particles:
+    if algorithm.kind == "particles" and algorithm.n_particles is None and samples > particles:
         raise InputError(f"samples ({samples}) exceed the particles ({particles}) of {entry.display}")
     replicates = tuple(range(task_entry.splits or suite.replicates))
     # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
@@ -197,6 +199,8 @@ def chunk_width(task: Task, algorithm: Algorithm, particles: int, replicates: in
 
     Particles times data rows leave the cache with one replicate already, so there the batch does not pay.
     """
+    if algorithm.max_chunk is not None:
+        return min(replicates, algorithm.max_chunk)
     if device != "cpu":
         return replicates
     if task.rows is not None and (particles > 1 or "full-batch" in algorithm.needs):

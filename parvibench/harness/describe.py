@@ -79,6 +79,11 @@ def algorithm(name: str) -> dict[str, Any]:
         "needs": sorted(found.needs),
         "chains": found.n_particles or "as the suite says",
         "settings (default - meaning)": settings,
+        "presets": {
+            preset: ", ".join(f"{key}={value!r} ({source})" for key, (value, source) in values.items())
+            for preset, values in found.presets.items()
+        }
+        or "none",
         "about": (module.__doc__ or "").strip(),
     }
 

@@ -21,8 +21,11 @@ BRISK: dict[str, dict[str, Any]] = {
     "ksivi": {"batch": 8, "hidden": 6},
     "sifg": {"hidden": 6},
     "srld": {"memory": 2, "thinning": 1},
+    "sr-sghmc": {"memory": 2, "thinning": 1},
+    "sr-uld": {"memory": 2, "thinning": 1},
 }
-SAMPLERS = [name for name, row in registry.algorithms().items() if row.kind != "anchor"]
+#: All but nuts, which takes one replicate at a time and has a file of its own.
+SAMPLERS = [n for n, row in registry.algorithms().items() if row.kind != "anchor" and n != "nuts"]
 
 
 class Gaussian(Target):

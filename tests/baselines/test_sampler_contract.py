@@ -25,6 +25,14 @@ COSTS = {
     "ksivi": (4 * 2 * 16, True),  # two batches of 8: scores and Hessian-vector products
     "srld": (4, True),  # one chain
     "lapd": (4 * 8, False),
+    "lapd-decay": (4 * 8, False),
+    "psgld": (4 * 8, True),
+    "sghmc": (4 * 8, True),
+    "uld": (4 * 8, True),
+    "sr-uld": (4, True),  # one chain
+    "sr-sghmc": (4, True),  # one chain
+    "deep-ensemble": (4 * 8, True),
+    "map": (4, True),  # one point
 }
 #: Settings that lead through other branches than the defaults do.
 VARIANTS = [
@@ -33,6 +41,8 @@ VARIANTS = [
     ("svgd", {"bandwidth": 0.5}),
     ("sifg", {"score": "exact"}),
     ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),
+    ("deep-ensemble", {"held": 1}),
+    ("lapd-decay", {"constant_steps": 2, "log_sobolev": 3.0}),
     ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
     ("ksivi", {"kernel": "riesz", "annealing": 2.0}),
 ]

@@ -1,0 +1,82 @@
+"""Deep ensembles: independent optimisations of the posterior's mode.
+
+Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474, Algorithm 1, with the task's posterior in place
+of the likelihood. Every particle starts from its own draw of the task's initial distribution and ascends by
+Adam on mini-batch scores,
+
+    x_i <- x_i + Adam( s_B(x_i) ),   i = 1..N, no noise and no interaction
+
+No sampler: on a log-concave target all particles end at the mode. Departures: members share the mini-batch
+of the step, where the paper shuffles for each; no adversarial examples; the networks and their noise model
+are the task's.
+
+Trap: where the state holds the log precision lambda of a prior on many weights, the joint density grows like
+lambda^(D/2) as the weights vanish, and its mode is all weights zero: long runs end there, predicting the
+mean. ``held`` keeps coordinates at the end of the state at their start; 1 keeps lambda on the network tasks,
+so that each member decays its weights by its own draw from the prior.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, ours, paper
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.nn.optim import Moments, adam
+
+
+class Settings(SteppedSettings):
+    """Settings of deep ensembles and of the mode alone."""
+
+    step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in x; ours, paper 0.1")
+    held: int = Field(
+        0, ge=0, description="coordinates at the end of x kept at their start; 1 for networks; ours"
+    )
+    beta1: float = Field(0.9, ge=0, lt=1, description="Adam's decay of the gradient; Kingma & Ba (2015)")
+    beta2: float = Field(0.999, ge=0, lt=1, description="Adam's decay of its square; Kingma & Ba (2015)")
+
+
+class State(NamedTuple):
+    """Points and Adam's memory."""
+
+    x: Tensor  # (R, N, D)
+    first: Tensor  # (R, N, D)
+    second: Tensor  # (R, N, D)
+    t: int
+
+
+class DeepEnsemble(Algorithm[Settings, State]):
+    """Deep ensembles."""
+
+    name = "deep-ensemble"
+    kind = "particles"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
+    summary = "independent Adam runs to the posterior's modes"
+    presets: ClassVar[Presets] = {"networks": {"step_size": paper(0.1), "held": ours(1)}}
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """At the task's initial points."""
+        x = problem.init(self.n_particles)
+        return State(x, *Moments.start(x))
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """One step of Adam for every particle."""
+        grad = -problem.score(state.x)
+        grad[..., max(0, problem.dim - settings.held) :] = 0
+        betas = (settings.beta1, settings.beta2)
+        x, moments = adam(state.x, grad, Moments(*state[1:]), settings.step_size, betas)
+        return State(x, *moments)
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """The particles themselves."""
+        return state.x
+
+    def effective_step(self, settings: Settings) -> float | None:
+        """None: Adam has no common factor."""
+        return None

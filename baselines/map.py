@@ -1,0 +1,28 @@
+"""Maximum a posteriori (MAP): one optimisation run, and a point mass at its end.
+
+Adam on mini-batch scores from the task's initial distribution: a deep ensemble of one (see
+``deep_ensemble``, its trap about precisions included). What a distribution is worth over a
+point: every metric of spread shows it, and so do predictions.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+from .deep_ensemble import DeepEnsemble, Settings, State
+
+
+class MAP(DeepEnsemble):
+    """Maximum a posteriori."""
+
+    name = "map"
+    n_particles = 1
+    citation = "Kingma & Ba (2015), arXiv:1412.6980"
+    summary = "one Adam run to a mode of the posterior"
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """The point, n times."""
+        return state.x.expand(-1, n, -1)

@@ -1,0 +1,71 @@
+"""Self-repulsive stochastic gradient Hamiltonian Monte Carlo (SR-SGHMC).
+
+Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5, applied to SGHMC (Chen, Fox & Guestrin 2014, Eq. 15):
+
+    v <- (1 - b) v + eta [ s_B(x) + alpha g(x) ] + N(0, 2 b eta I)
+    x <- x + v
+
+Force and memory are those of ``srld`` (from step M c on), the step that of ``sghmc``. alpha = 0 is SGHMC,
+bit for bit under the same noise, and b = 1 is SRLD. Trap: the sign of alpha g in the paper's Eq. 6, see
+``sr-uld``. No experiments and no code for this variant: all defaults are ours.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+from . import sghmc, srld
+
+
+class Settings(sghmc.Settings, srld.Settings):
+    """Settings of SR-SGHMC: those of SGHMC and of SRLD."""
+
+    step_size: float = Field(0.01, gt=0, description="eta, what the force enters v by, in x^2; ours")
+
+
+class State(NamedTuple):
+    """The chain, its velocity and its memory, field by field."""
+
+    x: Tensor  # (R, 1, D)
+    v: Tensor  # (R, 1, D), displacement per step
+    past: Tensor  # (R, M, D)
+    past_scores: Tensor  # (R, M, D)
+    k: int
+    thinning: int
+
+
+class SRSGHMC(Algorithm[Settings, State]):
+    """Self-repulsive stochastic gradient Hamiltonian Monte Carlo."""
+
+    name = "sr-sghmc"
+    kind = "chains"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    n_particles = 1
+    citation = "Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5"
+    summary = "self-repulsive stochastic gradient Hamiltonian Monte Carlo"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """One chain at the task's initial point, no past."""
+        x = problem.init(1)
+        v = sghmc.initial_velocity(x, settings.step_size, streams)
+        return State(x, v, *srld.Memory.empty(x, settings, horizon))
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """Turn the velocity by score and repulsion, then follow it."""
+        x, v = state.x, state.v
+        force, memory = srld.self_repulsive(settings, srld.Memory(*state[2:]), x, problem.score(x))
+        noise = streams.normal("noise", x.shape[1:])
+        x, v = sghmc.turn_and_move(x, v, force, noise, settings)
+        return State(x, v, *memory)
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """Current position."""
+        return state.x
