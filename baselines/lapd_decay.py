@@ -30,7 +30,7 @@ from . import lapd
 class Settings(lapd.Settings):
     """Settings of LAPD with decaying steps."""
 
-    step_size: float = Field(0.1, gt=0, description="h, 9/8 of the first step, in x^2; ours")
+    step_size: float = Field(0.01, gt=0, description="h, 9/8 of the first step, in x^2; ours")
     log_sobolev: float = Field(
         1.0, gt=0, description="a, log-Sobolev constant of the target, in 1/x^2; ours (1: a unit Gaussian)"
     )

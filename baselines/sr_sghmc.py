@@ -27,7 +27,7 @@ from . import sghmc, srld
 class Settings(sghmc.Settings, srld.Settings):
     """Settings of SR-SGHMC: those of SGHMC and of SRLD."""
 
-    step_size: float = Field(0.01, gt=0, description="eta, what the force enters v by, in x^2; ours")
+    step_size: float = Field(1e-3, gt=0, description="eta, what the force enters v by, in x^2; ours")
 
 
 class State(NamedTuple):

@@ -34,7 +34,8 @@ def law(target: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def test_nuts_has_the_exact_law(target: Any) -> None:
     """Four expectations, Student t of 40 batch means, p > 1e-6 each: false alarm 8e-6 for both targets.
 
-    Catches a score of the wrong scale or sign in the potential, and transitions that share their draws.
+    Catches a potential of the wrong scale and transitions that share their draws; not a wrong gradient, with
+    which trajectories stay reversible.
     """
     run = nuts(target).steps(WARMUP)
     x = chain(run, DRAWS)[:, 0]
@@ -44,6 +45,14 @@ def test_nuts_has_the_exact_law(target: Any) -> None:
         batches = f(x).reshape(BATCHES, -1).mean(1)
         p = stats.ttest_1samp(batches, f(grid) @ weight).pvalue
         assert p > 1e-6, f"{batches.mean():.4f}, expected {f(grid) @ weight:.4f}"
+
+
+def test_the_potential_s_gradient_is_the_score() -> None:
+    target = Gaussian([1.0, 4.0], mean=1.0)
+    run = nuts(target)
+    x = torch.tensor([0.3, -2.0], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(run.state.kernel.potential_fn({"x": x}), x)
+    torch.testing.assert_close(-gradient, target.score(x.detach()))
 
 
 def test_nuts_adapts_while_warming_up_and_never_after() -> None:
