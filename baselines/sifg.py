@@ -29,34 +29,21 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code, ours, paper
+from parvibench.core.algorithm import Algorithm, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.kernels.gram import squared_distances
-from parvibench.nn.mlp import MLP, Activation
-from parvibench.nn.optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
+from parvibench.kernels.mixture import mixture_score
+from parvibench.nn.optim import Moments, rms_normalised
+from parvibench.nn.refit import RefitSettings
 
 
-class Settings(SteppedSettings):
+class Settings(RefitSettings):
     """Settings of SIFG."""
 
     step_size: float = Field(0.01, gt=0, description="h, in x^2 (plain) or x (rms); ours")
     sigma: float = Field(0.1, gt=0, description="sd of the perturbation, in x; paper")
     score: Literal["network", "exact"] = Field(
         "network", description="score of mu^: learnt (paper) or of the finite mixture (oracle for tests)"
-    )
-    hidden: int = Field(32, ge=1, description="units in each of two hidden layers; 32 toys, 300 networks")
-    activation: Activation = Field("tanh", description="tanh on toys, leaky-relu on networks; paper")
-    inner_steps: int = Field(5, ge=1, description="N', optimiser steps per iteration; paper's toys")
-    warmup_inner_steps: int = Field(10, ge=0, description="optimiser steps before iteration 0; code")
-    net_optimiser: Literal["sgd-nesterov", "adam"] = Field(
-        "sgd-nesterov", description="optimiser of f: toys sgd-nesterov with momentum 0.9, networks adam"
-    )
-    net_learning_rate: float = Field(
-        1e-3, gt=0, description="of f's optimiser; paper 1e-3 toys, 1e-4 networks"
-    )
-    net_decay: float = Field(
-        1.0, gt=0, le=1, description="learning rate factor every 1000 inner steps; code 0.9"
     )
     particle_rule: Literal["plain", "rms"] = Field(
         "plain", description="plain: z + h v (paper); rms: v over its running rms (code on networks)"
@@ -120,12 +107,11 @@ class SIFG(Algorithm[Settings, State]):
         nothing = z.new_zeros(len(z), 0)
         if settings.score == "exact":
             return State(z, nothing, nothing, nothing, nothing, 0, 0)
-        net = _network(problem, settings)
+        net = settings.network(problem.dim)
         network = net.initialise(streams.uniform("init", (net.n_parameters,)))
-        moments = Moments.start(network, second=settings.net_optimiser == "adam")
         w = streams.normal("init", z.shape[1:])
         network, moments = _fit(
-            net, settings, network, moments, z + settings.sigma * w, w, settings.warmup_inner_steps
+            settings, network, settings.start(network), z + settings.sigma * w, w, settings.warmup_inner_steps
         )
         return State(z, nothing, network, *moments, 0)
 
@@ -137,11 +123,10 @@ class SIFG(Algorithm[Settings, State]):
         if settings.score == "exact":
             f = mixture_score(x, z, settings.sigma)
         else:
-            net = _network(problem, settings)
             moments = Moments(first, second, inner)
-            network, moments = _fit(net, settings, network, moments, x, w, settings.inner_steps)
+            network, moments = _fit(settings, network, moments, x, w, settings.inner_steps)
             first, second, inner = moments
-            f = net.forward(network, x)[-1]
+            f = settings.network(problem.dim).forward(network, x)[-1]
         velocity = problem.score(x) - f
         if settings.particle_rule == "rms":
             velocity, mean_square = rms_normalised(velocity, mean_square, first=t == 0)
@@ -159,26 +144,14 @@ class SIFG(Algorithm[Settings, State]):
         return settings.step_size if settings.particle_rule == "plain" else None
 
 
-def mixture_score(x: Tensor, z: Tensor, sigma: float) -> Tensor:
-    """Score at x of the mixture (1/n) sum_j N(z_j, sigma^2 I), (R, m, D)."""
-    p = torch.softmax(squared_distances(x, z) / (-2 * sigma**2), -1)
-    return (p @ z - x) / sigma**2
-
-
-def _network(problem: Problem, settings: Settings) -> MLP:
-    return MLP((problem.dim, settings.hidden, settings.hidden, problem.dim), settings.activation)
-
-
 def _fit(
-    net: MLP, settings: Settings, network: Tensor, moments: Moments, x: Tensor, w: Tensor, steps: int
+    settings: Settings, network: Tensor, moments: Moments, x: Tensor, w: Tensor, steps: int
 ) -> tuple[Tensor, Moments]:
     """Descend the denoising score matching loss at fixed x and w."""
-    optimise = adam if settings.net_optimiser == "adam" else sgd_nesterov
+    net = settings.network(x.shape[2])
     noise_score = w / settings.sigma
     for _ in range(steps):
         values = net.forward(network, x)
         residual = (values[-1] + noise_score).mul_(2 / x.shape[1])
-        grad = net.backward(network, values, residual)
-        rate = settings.net_learning_rate * step_decay(moments.steps, settings.net_decay, 1000)
-        network, moments = optimise(network, grad, moments, rate)
+        network, moments = settings.descend(network, net.backward(network, values, residual), moments)
     return network, moments

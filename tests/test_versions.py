@@ -31,9 +31,12 @@ SHARED = {
     ),
     "parvibench.baselines": (
         "parvibench.kernels.gram",
+        "parvibench.kernels.mixture",
         "parvibench.kernels.radial",
+        "parvibench.kernels.riesz",
         "parvibench.nn.mlp",
         "parvibench.nn.optim",
+        "parvibench.nn.refit",
         "parvibench.core.streams",
     ),
 }

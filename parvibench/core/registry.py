@@ -136,6 +136,11 @@ _ALGORITHMS = (
     _algorithm("nuts", "nuts:NUTS", "chains", "the No-U-Turn sampler of Pyro, one chain", "full-batch score", "Hoffman & Gelman (2014), arXiv:1111.4246"),
     _algorithm("deep-ensemble", "deep_ensemble:DeepEnsemble", "particles", "independent Adam runs to the posterior's modes", "score", "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"),
     _algorithm("map", "map:MAP", "particles", "one Adam run to a mode of the posterior", "score", "Kingma & Ba (2015), arXiv:1412.6980"),
+    _algorithm("ada-sifg", "ada_sifg:AdaSIFG", "particles", "semi-implicit functional gradient flow with adaptive noise", "score", "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"),
+    _algorithm("l2-gf", "l2_gf:L2GF", "particles", "L2 functional gradient flow with a neural network", "score", "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"),
+    _algorithm("ada-gwg", "ada_gwg:AdaGWG", "particles", "generalised Wasserstein gradient flow with adaptive exponent", "score", "Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516"),
+    _algorithm("mied", "mied:MIED", "particles", "mollified interaction energy descent", "full-batch score", "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"),
+    _algorithm("ksdd", "ksdd:KSDD", "particles", "kernel Stein discrepancy descent", "hvp score", "Korba, Aubin-Frankowski, Majewski & Ablin (2021), arXiv:2105.09994"),
     _algorithm("exact", "anchors:Exact", "anchor", "fresh exact draws: the best a sampler can do", "exact", ""),
     _algorithm("initial", "anchors:Initial", "anchor", "the initial distribution: what doing nothing achieves", "", ""),
 )  # fmt: skip

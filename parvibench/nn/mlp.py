@@ -77,6 +77,66 @@ class MLP:
                 grad = self._activate_backward(torch.bmm(grad, layers[i][0].mT), values[i])
         return flat
 
+    def backward_input(self, parameters: Tensor, values: list[Tensor], grad: Tensor) -> Tensor:
+        """Gradient with respect to the input; arguments as of ``backward``: (R, n, out) -> (R, n, in)."""
+        layers = self._layers(parameters)
+        for i in reversed(range(len(layers))):
+            grad = torch.bmm(grad, layers[i][0].mT)
+            if i:
+                grad = self._activate_backward(grad, values[i])
+        return grad
+
+    def forward_tangent(self, parameters: Tensor, x: Tensor, tangent: Tensor) -> list[Tensor]:
+        """Values of all layers with their directional derivatives below them.
+
+        Args:
+            parameters: (R, P).
+            x: (R, n, d).
+            tangent: a direction at every point, (R, n, d).
+
+        Returns:
+            Per layer (R, 2 n, units): first the n values, then the n derivatives J(x) tangent.
+        """
+        n = x.shape[1]
+        values = [torch.cat((x, tangent), 1)]
+        layers = self._layers(parameters)
+        for i, (weight, bias) in enumerate(layers):
+            linear = torch.bmm(values[-1], weight)
+            value, slope = linear[:, :n], linear[:, n:]
+            value.add_(bias)
+            if i < len(layers) - 1:
+                self._activate(value)
+                slope.copy_(self._activate_backward(slope, value))
+            values.append(linear)
+        return values
+
+    def backward_tangent(self, parameters: Tensor, values: list[Tensor], grad: Tensor) -> Tensor:
+        """Gradient with respect to the parameters through values and directional derivatives.
+
+        Args:
+            parameters: (R, P).
+            values: what ``forward_tangent`` returned.
+            grad: gradient with respect to its last entry, (R, 2 n, out).
+
+        Returns:
+            (R, P).
+        """
+        n = grad.shape[1] // 2
+        flat = torch.empty_like(parameters)
+        layers, slots = self._layers(parameters), self._layers(flat)
+        for i in reversed(range(len(layers))):
+            weight_slot, bias_slot = slots[i]
+            torch.bmm(values[i].mT, grad, out=weight_slot)
+            torch.sum(grad[:, :n], 1, keepdim=True, out=bias_slot)
+            if i:
+                above = torch.bmm(grad, layers[i][0].mT)
+                value, slope = values[i][:, :n], values[i][:, n:]
+                grad = self._activate_backward(above, torch.cat((value, value), 1))
+                if self.activation == "tanh":
+                    # tanh'' / tanh' = -2 tanh; the other activations have no curvature
+                    grad[:, :n].addcmul_(value * slope, above[:, n:], value=-2)
+        return flat
+
     def _layers(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Views of the weights (R, in, out) and biases (R, 1, out) of every layer."""
         shapes = list(pairwise(self.sizes))

@@ -17,6 +17,9 @@ from parvibench.core.task import Problem
 
 #: Settings that make every branch of an algorithm act within a few steps.
 BRISK: dict[str, dict[str, Any]] = {
+    "ada-gwg": {"hidden": 6, "p_step_size": 0.1},
+    "ada-sifg": {"hidden": 6, "sigma_step_size": 0.01},
+    "l2-gf": {"hidden": 6},
     "hmc": {"leapfrog_steps": 3, "jitter": 0.2},
     "ksivi": {"batch": 8, "hidden": 6},
     "sifg": {"hidden": 6},

@@ -33,6 +33,11 @@ COSTS = {
     "sr-sghmc": (4, True),  # one chain
     "deep-ensemble": (4 * 8, True),
     "map": (4, True),  # one point
+    "ada-sifg": (4 * 8, True),
+    "l2-gf": (4 * 8, True),  # the warm-up of the network shares the first score
+    "ada-gwg": (4 * 8, True),
+    "mied": (4 * 8, False),  # the log density comes with the score
+    "ksdd": (4 * 2 * 8, True),  # scores and Hessian-vector products
 }
 #: Settings that lead through other branches than the defaults do.
 VARIANTS = [
@@ -41,6 +46,15 @@ VARIANTS = [
     ("svgd", {"bandwidth": 0.5}),
     ("sifg", {"score": "exact"}),
     ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),
+    ("ada-sifg", {"score": "exact"}),
+    ("ada-sifg", {"sigma_rule": "dsm-code", "sigma_step_size": 1e-6}),
+    ("ada-sifg", {"particle_rule": "rms", "net_optimiser": "adam", "activation": "leaky-relu"}),
+    ("l2-gf", {"particle_rule": "rms", "probe": "gaussian", "activation": "relu"}),
+    ("ada-gwg", {"p": 3.0, "p_clip": 0.01, "velocity_divisor": 10.0}),
+    ("ada-gwg", {"particle_rule": "rms", "probe": "gaussian"}),
+    ("mied", {"mollifier": "gaussian"}),
+    ("mied", {"mollifier": "laplace"}),
+    ("ksdd", {"kernel": "imq", "bandwidth": "median"}),
     ("deep-ensemble", {"held": 1}),
     ("lapd-decay", {"constant_steps": 2, "log_sobolev": 3.0}),
     ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
@@ -93,7 +107,7 @@ def test_shapes_dtype_and_finiteness(name: str, dtype: torch.dtype) -> None:
         assert run.state._fields[0] == "x"
         assert run.state.x.shape == (3, run.algorithm.n_particles or 8, 3)
     sizes = [8] if run.algorithm.n_particles is None else [1]
-    for n in [5, 19] if name in ("sifg", "ksivi") else sizes:
+    for n in [5, 19] if run.algorithm.kind == "generator" or "sifg" in name else sizes:
         samples = run.output(n)
         assert samples.shape == (3, n, 3)
         assert samples.dtype == dtype

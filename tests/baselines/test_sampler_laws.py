@@ -114,7 +114,7 @@ def test_sifg_network_learns_the_mixture_score() -> None:
     )
     run.steps(120)
     x = run.output(1000)
-    learnt = sifg._network(problem, run.settings).forward(run.state.network, x)[-1]
+    learnt = run.settings.network(1).forward(run.state.network, x)[-1]
     exact = sifg.mixture_score(x, run.state.x, 0.5)
     error = (learnt - exact).square().mean((1, 2)) / exact.square().mean((1, 2))
     assert (error < 0.2).all()

@@ -107,3 +107,33 @@ def test_rms_rule_moves_by_the_sign_first_and_forgets_at_a_tenth() -> None:
     torch.testing.assert_close(moved, v.sign(), rtol=1e-6, atol=0)
     _, square = rms_normalised(2 * v, square, first=False)
     torch.testing.assert_close(square, (0.9 + 0.4) * v.square())
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradient_in_the_input_equals_autograd(activation: Activation) -> None:
+    net = MLP((3, 7, 5, 2), activation)
+    parameters = net.initialise(random(2, net.n_parameters))
+    leaf, upstream = (random(2, 6, 3, seed=1) - 0.5).requires_grad_(), random(2, 6, 2, seed=2) - 0.5
+    values = net.forward(parameters, leaf)
+    (expected,) = torch.autograd.grad(values[-1], leaf, grad_outputs=upstream)
+    actual = net.backward_input(parameters, [v.detach() for v in values], upstream)
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_tangents_and_their_gradients_equal_autograd(activation: Activation) -> None:
+    """Catches a lost second derivative of tanh, and a bias added to a derivative."""
+    net = MLP((3, 7, 5, 2), activation)
+    parameters = net.initialise(random(2, net.n_parameters))
+    x, e = random(2, 6, 3, seed=1) - 0.5, random(2, 6, 3, seed=2) - 0.5
+    upstream = random(2, 12, 2, seed=3) - 0.5
+    values = net.forward_tangent(parameters, x, e)
+
+    leaf = parameters.clone().requires_grad_()
+    output, tangent = torch.autograd.functional.jvp(
+        lambda at: net.forward(leaf, at)[-1], x, e, create_graph=True
+    )
+    torch.testing.assert_close(values[-1], torch.cat((output, tangent), 1).detach())
+    (expected,) = torch.autograd.grad(torch.cat((output, tangent), 1), leaf, grad_outputs=upstream)
+    actual = net.backward_tangent(parameters, values, upstream)
+    torch.testing.assert_close(actual, expected, rtol=1e-11, atol=1e-12)

@@ -1,0 +1,129 @@
+"""Mollified interaction energy descent (MIED).
+
+Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400. Particles descend, by Adam, the logarithm of
+the energy
+
+    E = 1/n^2 sum_ij phi(x_i - x_j) ( p(x_i) p(x_j) )^(-a),   a = 1/2
+
+with a mollifier phi; for narrow phi it is the integral of mu^2 / p, least at mu = p. With the weights
+P_ij = softmax over all pairs of log phi_ij - a (log p_i + log p_j),
+
+    d log E / dx_i = sum_j 4 P_ij (d log phi / dD)_ij (x_i - x_j)  -  2 a sum_j P_ij s(x_i),   D = ||x_i - x_j||^2
+
+so only logarithms and one matrix product appear, and unknown constants of p cancel.
+
+Mollifiers: Riesz (D + 1e-8)^(-s/2) with s = 2 a d + 1e-4, Gaussian exp(-D / (2 eps)), Laplace
+exp(-sqrt(D + 1e-10) / eps). Trap: Riesz is infinite at i = j; as in the code D_ii is replaced by the squared
+distance to the nearest neighbour over (1.3 d)^(2/d), held fixed. The others are finite there and keep D_ii = 0.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.kernels.gram import self_distances
+from parvibench.nn.optim import Moments, adam
+
+
+class Settings(SteppedSettings):
+    """Settings of MIED."""
+
+    step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in x; code")
+    mollifier: Literal["riesz", "gaussian", "laplace"] = Field("riesz", description="phi; code riesz")
+    width: float = Field(
+        0.1, gt=0, description="eps of the Gaussian (x^2) and Laplace (x) mollifiers; ours, unused by riesz"
+    )
+    alpha: float = Field(0.5, gt=0, description="a, power of 1 / p; paper: 1/2 has its minimum at p")
+
+
+class State(NamedTuple):
+    """Particles and Adam's memory."""
+
+    x: Tensor  # (R, n, d)
+    first: Tensor  # (R, n, d)
+    second: Tensor  # (R, n, d)
+    t: int
+
+
+class MIED(Algorithm[Settings, State]):
+    """Mollified interaction energy descent."""
+
+    name = "mied"
+    kind = "particles"
+    needs = frozenset({"full-batch", "score"})
+    settings_type = Settings
+    citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
+    summary = "mollified interaction energy descent"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Particles at the task's initial points."""
+        x = problem.init()
+        return State(x, *Moments.start(x))
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """One step of Adam on log E."""
+        log_density, score = problem.log_density_and_score(state.x)
+        _, grad = log_energy(settings, state.x, log_density, score)
+        x, moments = adam(state.x, grad, Moments(*state[1:]), settings.step_size)
+        return State(x, *moments)
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """The particles themselves."""
+        return state.x
+
+    def effective_step(self, settings: Settings) -> float | None:
+        """None: Adam has no common factor."""
+        return None
+
+
+def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithm of the energy up to a constant, (R,), and its gradient, (R, n, d).
+
+    Args:
+        settings: mollifier and power.
+        x: (R, n, d), n >= 2.
+        log_density: (R, n), up to a constant.
+        score: (R, n, d).
+    """
+    x = x - x.mean(1, keepdim=True)  # the differences below cancel far from the origin
+    d = self_distances(x)
+    if settings.mollifier == "riesz":
+        _fill_diagonal(d, x.shape[2])
+    log_phi, slope = _mollifier(settings, d, x.shape[2])
+    pull = -settings.alpha * log_density
+    logits = log_phi.add_(pull.unsqueeze(-1)).add_(pull.unsqueeze(-2)).flatten(1)
+    p = torch.softmax(logits, 1).view_as(d)
+    share = p.sum(-1, keepdim=True)
+    c = p.mul_(slope).mul_(4)
+    c.diagonal(dim1=-2, dim2=-1).zero_()
+    grad = c.sum(-1, keepdim=True) * x - c @ x
+    return logits.logsumexp(1), grad.sub_(2 * settings.alpha * share * score)
+
+
+def _fill_diagonal(d: Tensor, dim: int) -> None:
+    """Write what stands for D_ii at a particle: its nearest neighbour's distance, shrunk."""
+    diagonal = d.diagonal(dim1=-2, dim2=-1)
+    diagonal.fill_(torch.inf)
+    diagonal.copy_(d.amin(-1) / (1.3 * dim) ** (2 / dim))
+
+
+def _mollifier(settings: Settings, d: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Log phi and its derivative in D."""
+    match settings.mollifier:
+        case "riesz":
+            s = 2 * settings.alpha * dim + 1e-4
+            near = d + 1e-8
+            return near.log().mul_(-s / 2), near.reciprocal_().mul_(-s / 2)
+        case "gaussian":
+            rate = -0.5 / settings.width
+            return d * rate, torch.full_like(d, rate)
+        case "laplace":
+            root = (d + 1e-10).sqrt_()
+            return root / -settings.width, root.reciprocal_().mul_(-0.5 / settings.width)
