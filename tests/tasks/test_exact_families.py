@@ -7,43 +7,18 @@ Stein's identity within 6 standard errors (2e-9 a number, 1.2e-5 for the file's 
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
+from task_laws import directions, draws, moment_z_scores, stein_z_scores, z_scores
 
 from parvibench.core.registry import load_task
 
 MIXTURES = ["gmm5-10d", "gmm2-20d", "gaussian-100d", *(f"lapd-mixture-{d}" for d in (8, 32, 128, 512, 2048))]
-
-
 #: Standard errors allowed.
 BOUND = 6
-
-
-@cache
-def draws(name: str) -> Tensor:
-    task = load_task(name)
-    n = 40_000 if task.dim == 2 else 5000
-    x = task.exact(n, torch.Generator().manual_seed(20250801))
-    assert x.shape == (n, task.dim)
-    assert x.dtype == torch.float64
-    return x
-
-
-def directions(name: str) -> Tensor:
-    """Three random unit vectors and the one between the first two centres, (4, D)."""
-    task = load_task(name)
-    u = torch.randn(4, task.dim, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    if task.facts.modes is not None:
-        u[3] = task.facts.modes.means[1] - task.facts.modes.means[0]
-    return u / u.norm(dim=1, keepdim=True)
-
-
-def z_scores(values: Tensor, expected: Tensor | float) -> Tensor:
-    return (values.mean(0) - expected) / (values.std(0) / values.shape[0] ** 0.5)
+#: Draws of the targets in the plane.
+MANY = 40_000
 
 
 @pytest.mark.parametrize("name", MIXTURES)
@@ -64,21 +39,15 @@ def test_projections_of_mixtures_are_mixtures(name: str) -> None:
         assert stats.kstest((draws(name) @ u).numpy(), cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("name", [*MIXTURES, "monomial-gamma"])
-def test_facts_and_steins_identity(name: str) -> None:
-    """Moments of every coordinate; E u.s(x) = 0 and E (u.x)(w.s(x)) = -u.w along four directions.
+@pytest.mark.parametrize(("name", "n"), [*((name, 5000) for name in MIXTURES), ("monomial-gamma", MANY)])
+def test_facts_and_steins_identity(name: str, n: int) -> None:
+    """Moments of every coordinate; Stein's identity along four directions.
 
     Catches draws of another law than the density's: the SIFG code's Gamma(0.9) in place of Gamma(1/0.9) in
     monomial-gamma (z = 45), a mixture's score without its means (lapd-mixture-8: z = 49).
     """
-    task, x = load_task(name), draws(name)
-    assert z_scores(x, task.facts.mean).abs().max() < BOUND
-    assert z_scores((x - task.facts.mean) ** 2, task.facts.sd**2).abs().max() < BOUND
-    u = directions(name)
-    score = task.target((0,), "cpu", torch.float64).score(x.unsqueeze(0))[0] @ u.T
-    assert z_scores(score, 0.0).abs().max() < BOUND
-    products = ((x @ u.T).unsqueeze(-1) * score.unsqueeze(-2)).flatten(1)
-    assert z_scores(products, -(u @ u.T).flatten()).abs().max() < BOUND
+    assert moment_z_scores(name, draws(name, n)).abs().max() < BOUND
+    assert stein_z_scores(name, draws(name, n)).abs().max() < BOUND
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -88,14 +57,14 @@ def test_monomial_gamma_draws(axis: int) -> None:
     Catches the code's sampler, shape 0.9 for 1/0.9 (p = 4e-104), and draws without a negative half.
     """
     law = stats.gennorm(0.9, scale=0.3 ** (-1 / 0.9))
-    assert stats.kstest(draws("monomial-gamma")[:, axis].numpy(), law.cdf).pvalue > 1e-6
+    assert stats.kstest(draws("monomial-gamma", MANY)[:, axis].numpy(), law.cdf).pvalue > 1e-6
 
 
 def test_monomial_gamma_has_the_published_moments() -> None:
     """E|x| = 4.488, E x^2 = 42.60; the code's wrong sampler has 3.56 and 29.9."""
     task = load_task("monomial-gamma")
     assert task.facts.sd[0].item() ** 2 == pytest.approx(42.60, abs=0.005)
-    assert z_scores(draws("monomial-gamma").abs(), 4.488).abs().max() < BOUND
+    assert z_scores(draws("monomial-gamma", MANY).abs(), 4.488).abs().max() < BOUND
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -106,7 +75,7 @@ def test_student_draws(axis: int) -> None:
     coordinates, the usual multivariate t (z = 20).
     """
     target = load_task("student-t").target((0,), "cpu", torch.float64)
-    z = draws("student-t") @ target._inverse.T
+    z = draws("student-t", MANY) @ target._inverse.T
     assert stats.kstest(z[:, axis].numpy(), stats.t(2).cdf).pvalue > 1e-6
     below_median = (z.abs() < stats.t(2).ppf(0.75)).double()
     assert abs(z_scores(below_median.prod(1), 0.25)) < BOUND
@@ -118,7 +87,7 @@ def test_student_satisfies_steins_identity() -> None:
 
     Catches A for A^-1 when the score is pulled back (z = 499).
     """
-    x = draws("student-t")
+    x = draws("student-t", MANY)
     s = load_task("student-t").target((0,), "cpu", torch.float64).score(x.unsqueeze(0))[0]
     g = x.tanh()
     products = s.unsqueeze(-2) * g.unsqueeze(-1) + torch.diag_embed(1 - g**2)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from task_laws import draws, moment_z_scores, z_scores
 from torch import Tensor
 
 from parvibench.core.registry import load_task
@@ -45,18 +46,6 @@ def grid(name: str) -> tuple[list[Tensor], Tensor]:
     return axes, density.view(*sizes) * cell
 
 
-@cache
-def draws(name: str) -> Tensor:
-    x = load_task(name).exact(N_DRAWS, torch.Generator().manual_seed(20250309))
-    assert x.shape == (N_DRAWS, 2)
-    assert x.dtype == torch.float64
-    return x
-
-
-def z_scores(values: Tensor, expected: Tensor) -> Tensor:
-    return (values.mean(0) - expected) / (values.std(0) / values.shape[0] ** 0.5)
-
-
 @pytest.mark.parametrize("name", BOXES)
 def test_density_integrates_to_one(name: str) -> None:
     """Catches a wrong constant or determinant in the normalised densities."""
@@ -78,9 +67,7 @@ def test_facts_are_the_densitys_moments(name: str) -> None:
 @pytest.mark.parametrize("name", BOXES)
 def test_draws_have_the_facts(name: str) -> None:
     """Catches unequal mode weights (0.53 to 0.47: 10 standard errors) and a missing root (56)."""
-    facts, x = load_task(name).facts, draws(name)
-    assert z_scores(x, facts.mean).abs().max() < 5
-    assert z_scores((x - facts.mean) ** 2, facts.sd**2).abs().max() < 5
+    assert moment_z_scores(name, draws(name, N_DRAWS)).abs().max() < 5
 
 
 @pytest.mark.parametrize("name", BOXES)
@@ -90,7 +77,7 @@ def test_draws_satisfy_steins_identity(name: str) -> None:
     Catches draws of another law than the score's: the code's banana in place of the paper's (z = 276), a
     sampler that drops the correlation (z = 110).
     """
-    x = draws(name)
+    x = draws(name, N_DRAWS)
     score = load_task(name).target((0,), "cpu", torch.float64).score(x.unsqueeze(0))[0]
     products = (x.unsqueeze(-1) * score.unsqueeze(-2)).flatten(1)
     assert z_scores(score, torch.zeros(2)).abs().max() < 5
@@ -109,7 +96,7 @@ def test_marginals_match_the_density(name: str, axis: int) -> None:
     marginal = mass.sum(1 - axis)
     cdf = marginal.cumsum(0) - marginal / 2
     found = stats.kstest(
-        draws(name)[:, axis].numpy(), lambda t: np.interp(t, axes[axis].numpy(), cdf.numpy())
+        draws(name, N_DRAWS)[:, axis].numpy(), lambda t: np.interp(t, axes[axis].numpy(), cdf.numpy())
     )
     assert found.pvalue > 1e-6
 
@@ -126,6 +113,7 @@ def test_marginals_match_the_density(name: str, axis: int) -> None:
         ("gmm2-20d", (2.0,) * 20, stats.truncnorm(-2, 2).std()),
         ("gaussian-100d", (2.0,) * 100, stats.truncnorm(-2, 2).std()),
         ("funnel-10d", (0.0,) * 10, 1.0),
+        ("diffusion-50", (0.0,) * 50, 1.0),
     ],
 )
 def test_start_has_its_law(name: str, mean: tuple[float, ...], sd: float) -> None:

@@ -36,6 +36,8 @@ NAMES = [
     "monomial-gamma",
     "student-t",
     "funnel-10d",
+    "diffusion-50",
+    "diffusion-100-ksivi-code",
     "blr-breast-cancer",
 ]
 

@@ -1,0 +1,48 @@
+"""Comparing exact draws with densities and closed forms."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from parvibench.core.registry import load_task
+
+
+@cache
+def draws(name: str, n: int = 5000) -> Tensor:
+    """Exact draws of a task from a fixed seed, (n, D), of the promised shape and type."""
+    task = load_task(name)
+    x = task.exact(n, torch.Generator().manual_seed(20250801))
+    assert x.shape == (n, task.dim)
+    assert x.dtype == torch.float64
+    return x
+
+
+def directions(name: str) -> Tensor:
+    """Three random unit vectors and, where there are modes, the one between the first two, (4, D)."""
+    task = load_task(name)
+    u = torch.randn(4, task.dim, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    if task.facts.modes is not None:
+        u[3] = task.facts.modes.means[1] - task.facts.modes.means[0]
+    return u / u.norm(dim=1, keepdim=True)
+
+
+def z_scores(values: Tensor, expected: Tensor | float) -> Tensor:
+    """Means of independent rows minus what they should be, in standard errors."""
+    return (values.mean(0) - expected) / (values.std(0) / values.shape[0] ** 0.5)
+
+
+def moment_z_scores(name: str, x: Tensor) -> Tensor:
+    """z-scores of the means and variances of draws (n, D) of a task against its facts, (2, D)."""
+    facts = load_task(name).facts
+    return torch.stack([z_scores(x, facts.mean), z_scores((x - facts.mean) ** 2, facts.sd**2)])
+
+
+def stein_z_scores(name: str, x: Tensor) -> Tensor:
+    """z-scores of E u.s(x) = 0 and E (u.x)(w.s(x)) = -u.w along four directions, (20,)."""
+    u = directions(name)
+    score = load_task(name).target((0,), "cpu", torch.float64).score(x.unsqueeze(0))[0] @ u.T
+    products = ((x @ u.T).unsqueeze(-1) * score.unsqueeze(-2)).flatten(1)
+    return torch.cat([z_scores(score, 0.0), z_scores(products, -(u @ u.T).flatten())])
