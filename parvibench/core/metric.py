@@ -13,7 +13,9 @@ from .reference import Reference
 from .target import Target
 from .task import PredictiveData, Task
 
-Need = Literal["reference", "target", "path", "predictive", "modes", "moments", "unmixing", "cost"]
+Need = Literal[
+    "reference", "target", "path", "predictive", "modes", "moments", "unmixing", "cost", "decisions", "motion"
+]
 
 
 class NotApplicable(Exception):
@@ -38,6 +40,21 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Decisions:
+    """What the decisions of a sequential task earned, one column per decision, (R, T) each.
+
+    Attributes:
+        reward: of the action taken.
+        best: of the best action.
+        uniform: of an action drawn uniformly.
+    """
+
+    reward: Tensor
+    best: Tensor
+    uniform: Tensor
+
+
+@dataclass(frozen=True)
 class Context:
     """All a metric may look at besides the samples.
 
@@ -50,6 +67,9 @@ class Context:
         cost: what was spent, or None for samples from outside.
         excluded_rows: (R, n) rows of the reference that are themselves the samples (anchor ``exact``
             where the reference is a file): each replicate is scored against the other rows.
+        moved: positions of the same particles or chains at 80% of the budget and at its end, (R, N, D) each,
+            or None.
+        decisions: of a sequential task, or None.
     """
 
     task: Task
@@ -59,6 +79,8 @@ class Context:
     path: Tensor | None = None
     cost: Cost | None = None
     excluded_rows: Tensor | None = field(default=None, repr=False)
+    moved: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
+    decisions: Decisions | None = field(default=None, repr=False)
 
     def reference_rows(self, replicate: int) -> Tensor:
         """The reference rows replicate number ``replicate`` of the batch is judged against, (m, D).

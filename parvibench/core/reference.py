@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -18,6 +20,9 @@ from torch import Tensor
 
 from .errors import InputError
 
+Values = NDArray[np.float64]
+Floors = Mapping[str, Mapping[int, Values]]
+
 
 @dataclass(frozen=True)
 class Floor:
@@ -29,7 +34,7 @@ class Floor:
     """
 
     n: int
-    values: NDArray[np.float64]
+    values: Values
 
     @property
     def median(self) -> float:
@@ -40,14 +45,6 @@ class Floor:
         """Quantile of the floor at level q in [0, 1]."""
         return float(np.quantile(self.values, q))
 
-    def p_value(self, value: float) -> float:
-        """One-sided p-value of ``value`` under exact sampling (Monte Carlo, (1 + #>=) / (1 + m)).
-
-        Larger values of the metric must mean worse samples. NaN counts as worst.
-        """
-        worse = int(np.sum(self.values >= value)) if np.isfinite(value) else 0
-        return (1 + worse) / (1 + len(self.values))
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -57,11 +54,13 @@ class Reference:
         draws: (m, D) float64.
         exact: True for independent exact draws, False for a certified long run.
         certificate: the JSON beside the draws.
+        floors: metric -> sample size -> simulated values, sorted.
     """
 
     draws: Tensor
     exact: bool
     certificate: dict[str, Any] = field(repr=False)
+    floors: Floors = field(default_factory=dict, repr=False)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -83,27 +82,42 @@ class Reference:
     def floor(self, metric: str, n: int) -> Floor | None:
         """The floor of a metric at sample size n.
 
-        Between stored sizes the quantiles are interpolated linearly in log value against log n, which is
-        exact for a power law.
+        Between stored sizes every quantile is interpolated linearly in log n: its logarithm where both ends
+        have one sign, which is exact for a power law, else the quantile itself.
 
         Returns:
             None when the metric has no floor or n lies outside the stored sizes: no guess outside.
         """
-        table: dict[str, list[float]] = self.certificate.get("floors", {}).get(metric, {})
-        sizes = sorted(int(k) for k in table)
-        if not sizes or not sizes[0] <= n <= sizes[-1]:
+        table = self.floors.get(metric, {})
+        if n in table:
+            return Floor(n, table[n])
+        smaller, larger = [s for s in table if s < n], [s for s in table if s > n]
+        if not smaller or not larger:
             return None
-        high = next(s for s in sizes if s >= n)
-        upper = np.asarray(table[str(high)])
-        if high == n:
-            return Floor(n, upper)
-        low = max(s for s in sizes if s < n)
-        share = (np.log(n) - np.log(low)) / (np.log(high) - np.log(low))
-        return Floor(n, np.asarray(table[str(low)]) ** (1 - share) * upper**share)
+        low, high = max(smaller), min(larger)
+        share = (math.log(n) - math.log(low)) / (math.log(high) - math.log(low))
+        return Floor(n, _between(*_of_one_length(table[low], table[high]), share))
+
+
+def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
+    """Two sorted samples as equally many quantiles: as many as the shorter has values."""
+    if len(a) == len(b):
+        return a, b
+    levels = (np.arange(min(len(a), len(b))) + 0.5) / min(len(a), len(b))
+    return np.quantile(a, levels), np.quantile(b, levels)
+
+
+def _between(a: Values, b: Values, share: float) -> Values:
+    straight = (1 - share) * a + share * b
+    with np.errstate(invalid="ignore"):
+        power = np.sign(a) * np.abs(a) ** (1 - share) * np.abs(b) ** share
+    return np.sort(np.where(np.sign(a) == np.sign(b), power, straight))
 
 
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
     """Read the shipped reference of a task, or None when it has none.
+
+    ``<name>.npz`` holds ``draws``, (m, D), and one array ``<metric>/<n>`` for every floor.
 
     Args:
         name: the task's name.
@@ -127,4 +141,9 @@ def load_reference(name: str, folder: Traversable | None = None) -> Reference | 
         )
     with np.load(BytesIO(content), allow_pickle=False) as arrays:
         draws = torch.from_numpy(arrays["draws"].astype(np.float64))
-    return Reference(draws, bool(certificate["exact"]), certificate)
+        floors: dict[str, dict[int, Values]] = {}
+        for key in arrays.files:
+            if key != "draws":
+                metric, n = key.split("/")
+                floors.setdefault(metric, {})[int(n)] = arrays[key].astype(np.float64)
+    return Reference(draws, bool(certificate["exact"]), certificate, floors)

@@ -53,7 +53,7 @@ def task(name: str) -> dict[str, Any]:
     if reference is None:
         document["reference"] = "none: judged by predictions" if "predictive" in found.provides else "none"
     else:
-        hidden = ("floors", "mean", "sd", "correlations")
+        hidden = ("floors", "v_statistics", "mean", "sd", "correlations")
         document["reference"] = {k: v for k, v in reference.certificate.items() if k not in hidden}
     return document
 

@@ -20,14 +20,15 @@ from parvibench.metrics.compute import compute
 from .cells import Cell
 
 #: Raised when a metric's values change for the same samples.
-METRICS_VERSION = 2
+METRICS_VERSION = 3
 
 #: What a metric may need besides the samples that a store does not keep.
-_NOT_STORED = ("path", "cost")
+_NOT_STORED = ("path", "cost", "motion", "decisions")
 
 _LOST = "needs what only a run has: ask for it with --fresh"
 
-MakeContext = Callable[[Cost, Tensor | None, Tensor | None], Context]
+Moved = tuple[Tensor, Tensor]
+MakeContext = Callable[[Cost, Tensor | None, Tensor | None, Moved | None], Context]
 
 
 def metrics_key(cell: Cell) -> str:
@@ -38,13 +39,13 @@ def metrics_key(cell: Cell) -> str:
 
 
 def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str]) -> MakeContext:
-    """A function (cost, excluded rows, path) -> context; what stays the same between checkpoints is read once."""
+    """A function (cost, excluded rows, path, moved) -> context; what never changes is read once."""
     needs = {registry.metrics()[m].need for m in metrics}
     reference = task.reference()
     target = task.target(replicates, "cpu", torch.float64) if "target" in needs else None
     predictive = task.predictive(replicates, "cpu", torch.float64) if "predictive" in needs else None
 
-    def context(cost: Cost, excluded: Tensor | None, path: Tensor | None) -> Context:
+    def context(cost: Cost, excluded: Tensor | None, path: Tensor | None, moved: Moved | None) -> Context:
         return Context(
             task=task,
             reference=reference,
@@ -53,6 +54,7 @@ def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str])
             path=None if path is None else path.cpu(),
             cost=cost,
             excluded_rows=excluded,
+            moved=moved,
         )
 
     return context
@@ -81,7 +83,7 @@ def remeasure(
     task = cell.load()[0]
     cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.replicates, 1))
     for ids, part in zip(cell.chunks, _by_chunk(samples, cell.chunk), strict=True):
-        context = context_maker(task, ids, cell.metrics)(cost, None, None)
+        context = context_maker(task, ids, cell.metrics)(cost, None, None, None)
         found, missing = compute(anew, torch.from_numpy(part).double(), context)
         absent |= missing
         for metric, per_replicate in found.items():

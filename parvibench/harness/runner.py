@@ -22,11 +22,13 @@ from parvibench.core.task import Problem, Task
 from parvibench.metrics.compute import compute
 
 from .cells import Cell
-from .measuring import context_maker
+from .measuring import Moved, context_maker
 from .recorder import PathRecorder
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
+#: Budget share from which ``displacement`` is measured.
+_MARK = 0.8
 _FINITE_EVERY = 64
 _PROBE_STEPS = 2
 
@@ -135,6 +137,7 @@ class _Chunk:
             torch.cuda.reset_peak_memory_stats()
         self.metrics_seconds = 0.0
         self.path: PathRecorder | None = None
+        self.mark: Tensor | None = None
         self._context = context_maker(task, self.replicates, cell.metrics)
 
     def run(self) -> ChunkResult:
@@ -154,7 +157,7 @@ class _Chunk:
         samples, excluded = self.algorithm.draw(  # type: ignore[attr-defined]
             self.task, self.problem, self.cell.samples, self.problem.streams
         )
-        self._record(samples.double().cpu(), 0, last=True, excluded=excluded, path=None)
+        self._record(samples.double().cpu(), 0, last=True, excluded=excluded)
         self.result.overheads["metrics"] = self.metrics_seconds
         return self.result
 
@@ -177,6 +180,8 @@ class _Chunk:
             if self.path is not None:
                 self.path.add(step, state.x)
             share = self._share(step)
+            if "displacement" in self.cell.metrics and share >= _MARK and self.mark is None:
+                self.mark = self._positions(state, step)
             due = bool(pending) and share >= pending[0]
             if (due or step % _FINITE_EVERY == 0) and self._all_diverged(state, step):
                 break
@@ -245,10 +250,34 @@ class _Chunk:
         else:
             samples = self.algorithm.output(self.problem, self.settings, state, self.cell.samples, streams)
             samples, path = _take(samples, self.cell.samples), None
-        self._record(samples.double().cpu(), step, last=last, excluded=None, path=path)
+        moved = self._moved(state, step) if last else None
+        self._record(samples.double().cpu(), step, last=last, path=path, moved=moved)
+
+    def _positions(self, state: Any, step: int) -> Tensor | None:
+        """Where each particle or chain is now, (R, N, D); a generator has none."""
+        if self.algorithm.kind == "generator":
+            return None
+        if self.algorithm.kind == "chains":
+            return state.x.clone()
+        streams = self.problem.streams
+        streams.step = step
+        return self.algorithm.output(self.problem, self.settings, state, state.x.shape[1], streams)
+
+    def _moved(self, state: Any, step: int) -> Moved | None:
+        if self.mark is None:
+            return None
+        now = self._positions(state, step)
+        return None if now is None else (self.mark.cpu(), now.cpu())
 
     def _record(
-        self, samples: Tensor, step: int, *, last: bool, excluded: Tensor | None, path: Tensor | None
+        self,
+        samples: Tensor,
+        step: int,
+        *,
+        last: bool,
+        excluded: Tensor | None = None,
+        path: Tensor | None = None,
+        moved: Moved | None = None,
     ) -> None:
         start = time.perf_counter()
         charged = self.problem.meter.charged
@@ -257,7 +286,7 @@ class _Chunk:
             peak_memory(torch.device(self.cell.device)),
         )
         cost = Cost(step, charged, seconds, memory)
-        context = self._context(cost, excluded, path)
+        context = self._context(cost, excluded, path, moved)
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
         self._add_rows(values, cost)

@@ -17,6 +17,8 @@ from .pairwise import row_blocks
 NEIGHBOUR = 3
 #: Up to this dimension a k-d tree is faster than all pairs.
 TREE_DIMENSIONS = 8
+#: Candidates beyond the k-th neighbour that are measured exactly.
+SPARE = 5
 
 
 def kl_knn(samples: Tensor, context: Context) -> Tensor:
@@ -55,11 +57,16 @@ def _neighbour_distance(points: Tensor, queries: Tensor, k: int) -> Tensor:
     if points.shape[1] <= TREE_DIMENSIONS:
         return torch.from_numpy(_tree(points).query(queries.numpy(), k=[k])[0][:, 0])
     found = queries.new_empty(len(queries))  # small results between large blocks would fragment the memory
-    for block in row_blocks(len(queries), len(points)):
-        q = queries[block]
-        nearest = squared_distances(q[None], points[None])[0].topk(k, dim=1, largest=False).indices
-        # Gram products blur short distances: take them again from the points themselves.
-        found[block] = (q[:, None] - points[nearest]).norm(dim=2).amax(1)
+    centre = points.mean(0)
+    near, far = (queries - centre).float(), (points - centre).float()
+    for block in row_blocks(len(queries), len(points), wide=True):
+        # Single precision and Gram products blur distances: a few more candidates, measured anew.
+        count = min(k + SPARE, len(points))
+        candidates = (
+            squared_distances(near[None, block], far[None])[0].topk(count, dim=1, largest=False).indices
+        )
+        exact = (queries[block, None] - points[candidates]).norm(dim=2)
+        found[block] = exact.kthvalue(k, dim=1).values
     return found
 
 

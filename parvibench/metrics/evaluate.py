@@ -15,7 +15,8 @@ from parvibench.core.result import to_json_number
 from parvibench.core.task import Task
 
 from .compute import check_samples, compute
-from .floors import ALPHA, equivalent_sample_size, verdict
+from .equivalent import equivalent_sample_size
+from .floors import ALPHA, p_value, verdict
 
 
 def evaluate_samples(task: Task, samples: Any, cost: Cost | None = None) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def _row(name: str, value: float, n: int, reference: Reference | None) -> dict[s
     if floor is None or reference is None:
         return row
     size, interval, reason = equivalent_sample_size(name, value, n, reference)
-    p = floor.p_value(value)
+    p = p_value(name, value, floor)
     return row | {
         "floor": {"median": floor.median, "q95": floor.quantile(0.95)},
         "ratio": to_json_number(value / floor.median) if load_metric(name).floor_ratio else None,
@@ -93,10 +94,9 @@ def _absent(name: str, reason: str) -> dict[str, Any]:
 
 
 def _why_no_floor(name: str, n: int, reference: Reference | None) -> str:
-    table = {} if reference is None else reference.certificate.get("floors", {}).get(name, {})
-    if not table:
+    sizes = [] if reference is None else sorted(reference.floors.get(name, {}))
+    if not sizes:
         return "no floor: the value stands alone"
-    sizes = sorted(int(k) for k in table)
     return f"floors are known for n = {sizes[0]} to {sizes[-1]}, not for {n}: thin the samples"
 
 

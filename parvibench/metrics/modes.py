@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
+from scipy import stats
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable
@@ -10,16 +13,16 @@ from parvibench.core.task import Modes
 
 #: Share of the samples a mode must hold to count as found.
 SHARE = 0.02
-#: Samples count for a mode within this many of its standard deviations.
-RADIUS = 3.0
+#: Share of a Gaussian mode's mass that counts for it: what lies within three standard deviations in the plane.
+MASS = 1 - math.exp(-4.5)
 
 
 def modes_found(samples: Tensor, context: Context) -> Tensor:
     """Number of known modes that hold at least 2% of the samples.
 
     A sample belongs to mode k when k has the largest responsibility ``w_k N(x; m_k, s_k^2 I)`` and
-    ``||x - m_k|| <= 3 s_k``. Fit for up to about ten dimensions: beyond, hardly any mass of a Gaussian
-    lies within three standard deviations of its centre.
+    ``||x - m_k|| <= c s_k``, with c such that 98.9% of the Gaussian lie inside: c = 3 in the plane, 6.1 in 20
+    dimensions.
 
     Args:
         samples: (R, n, D), in units of x.
@@ -30,9 +33,14 @@ def modes_found(samples: Tensor, context: Context) -> Tensor:
     """
     distances, logits = _membership(samples, _modes(context))
     nearest = logits.argmax(2, keepdim=True)
-    within = distances.gather(2, nearest) <= RADIUS
+    within = distances.gather(2, nearest) <= radius(samples.shape[2])
     members = torch.zeros_like(distances).scatter(2, nearest, within.to(samples))
     return (members.mean(1) >= SHARE).sum(1).to(samples)
+
+
+def radius(dim: int) -> float:
+    """Distance from its centre, in sds, within which a Gaussian has the share MASS of its mass."""
+    return math.sqrt(float(stats.chi2.ppf(MASS, dim)))
 
 
 def mode_weight_tv(samples: Tensor, context: Context) -> Tensor:

@@ -1,7 +1,8 @@
 """Build the reference of a task: ``python -m parvibench.reference.build TASK... [--folder DIR]``.
 
-Writes ``<task>.npz`` (10,000 draws, float32) and ``<task>.json``, the certificate: where the draws come from,
-moments, bandwidth, noise floors, and for chains the evidence of convergence. Takes minutes a task.
+Writes ``<task>.npz`` (10,000 draws and the values behind the noise floors, float32) and ``<task>.json``, the
+certificate: where the draws come from, moments, bandwidth, quantiles of the floors, and for chains the evidence of
+convergence. Takes ten minutes or so a task.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from parvibench.core.reference import Reference
 from parvibench.core.registry import load_task
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
-from parvibench.metrics.floors import SETS, Sets, mean_similarity, simulate_floors
+from parvibench.metrics.equivalent import POOL_SIZE, POOLS, v_constants
+from parvibench.metrics.floors import SETS, Sets, simulate_floors
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance
 
 from .long_run import long_run
 
-FORMAT = 1
+FORMAT = 2
 ROWS = 10_000
 SEED = 20241105
 #: Draws behind recorded moments where a task with an exact sampler does not know them.
@@ -74,17 +78,41 @@ def build(task: Task, folder: Path | None = None) -> Path:
     source = exact_source(task) if "exact" in task.provides else run_source(task)
     draws_file, certificate_file = folder / f"{task.name}.npz", folder / f"{task.name}.json"
     stored = source.rows.to(torch.float32)
-    np.savez_compressed(draws_file, draws=stored.numpy())
     certificate = _identity(task, source) | {
-        "sha256": hashlib.sha256(draws_file.read_bytes()).hexdigest(),
         "rows": len(stored),
         "mean": source.mean.tolist(),
         "sd": source.sd.tolist(),
         "bandwidth": median_distance(stored.double()),
     }
-    reference = Reference(stored.double(), source.exact, certificate)
-    certificate_file.write_text(_json(certificate | _calibration(task, reference, source.sets)))
+    reference = calibrated(task, Reference(stored.double(), source.exact, certificate), source.sets)
+    floors = {f"{m}/{n}": values for m, table in reference.floors.items() for n, values in table.items()}
+    arrays: dict[str, Any] = {key: values.astype(np.float32) for key, values in floors.items()}
+    np.savez_compressed(draws_file, draws=stored.numpy(), **arrays)
+    digest = {"sha256": hashlib.sha256(draws_file.read_bytes()).hexdigest()}
+    certificate_file.write_text(_json(reference.certificate | digest))
     return certificate_file
+
+
+def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
+    """The reference with its floors, the kernel mean that ``mmd2`` needs, and the constants of V-statistics.
+
+    Args:
+        task: the target.
+        reference: draws, and a certificate with moments and bandwidth.
+        sets: independent exact draws, none of them in the reference.
+    """
+    known = {"self_similarity": self_similarity(reference.draws, reference.bandwidth)}
+    reference = replace(reference, certificate=reference.certificate | known)
+    constants = {"v_statistics": v_constants(task, reference, islice(sets(POOL_SIZE), POOLS))}
+    floors = simulate_floors(task, reference, sets)
+    summary = {"floors": {m: {n: _summary(v) for n, v in table.items()} for m, table in floors.items()}}
+    return replace(reference, certificate=reference.certificate | constants | summary, floors=floors)
+
+
+def _summary(values: NDArray[np.float64]) -> dict[str, float]:
+    """A floor in the certificate's words; the values themselves lie beside the draws."""
+    quantiles = {f"q{100 * q:02.0f}": float(f"{np.quantile(values, q):.4g}") for q in (0.05, 0.5, 0.95)}
+    return {"sets": len(values), **quantiles}
 
 
 def exact_source(task: Task) -> Source:
@@ -115,7 +143,7 @@ def run_source(task: Task) -> Source:
     rows = run.draws[draws - shipped :].reshape(-1, dim)
 
     def sets(n: int) -> Iterator[Tensor]:
-        return (pool[i * n : (i + 1) * n] for i in range(SETS))
+        return (pool[i * n : (i + 1) * n] for i in range(min(SETS, len(pool) // n)))
 
     every = run.draws.reshape(-1, dim)
     record = {"method": "long run of parallel chains; moments of all draws", "run": run.record}
@@ -144,19 +172,8 @@ def _identity(task: Task, source: Source) -> dict[str, Any]:
     }
 
 
-def _calibration(task: Task, reference: Reference, sets: Sets) -> dict[str, Any]:
-    """Floors, and the two kernel means that mmd2 and its equivalent sample size need."""
-    h = reference.bandwidth
-    kernel = {
-        "self_similarity": self_similarity(reference.draws, h),
-        "mean_similarity": mean_similarity(sets(1000), h),
-    }
-    reference = replace(reference, certificate=reference.certificate | kernel)
-    return kernel | {"floors": simulate_floors(task, reference, sets)}
-
-
 def _json(certificate: dict[str, Any]) -> str:
-    """One line per key: readable, and short where floors are long."""
+    """One line per key."""
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in certificate.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -33,7 +33,7 @@ def test_tree_and_blocks_agree(make_context, monkeypatch: pytest.MonkeyPatch, ge
     context = make_context(3, torch.randn(80, 3, generator=generator, dtype=torch.float64))
     tree = kl_knn(x, context)
     monkeypatch.setattr(divergence, "TREE_DIMENSIONS", 0)
-    monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 300)
+    monkeypatch.setattr(pairwise, "WIDE_BLOCK", 300)
     torch.testing.assert_close(kl_knn(x, context), tree, rtol=1e-12, atol=0)
 
 

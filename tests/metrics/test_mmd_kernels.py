@@ -32,7 +32,9 @@ def test_against_whole_kernel_matrices(make_context, generator: Generator) -> No
     imq = statistics(lambda a, b: (1 + pairwise.euclidean_distances(a, b) ** 2 / h2) ** -0.5, x, y)
     linear = statistics(lambda a, b: pairwise.linear_kernel(a, b), x - 100, y - 100)
     found = [m(x[None], context).item() for m in (mmd2, mmd2_u, mmd2_imq, mmd2_linear)]
-    assert found == pytest.approx([*rbf, imq[0], linear[0]], rel=1e-9)
+    # Kernel means are taken in single precision.
+    assert found[:3] == pytest.approx([*rbf, imq[0]], abs=3e-7)
+    assert found[3] == pytest.approx(linear[0], rel=1e-9)
 
 
 def test_the_recorded_term_serves_the_u_statistic(make_context, generator: Generator) -> None:

@@ -1,0 +1,44 @@
+"""Regret of sequential decisions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from parvibench.core.metric import Context, Decisions, NotApplicable
+
+
+def regret(samples: Tensor, context: Context) -> Tensor:
+    """Reward missed against the best action known in hindsight, ``sum_t best_t - reward_t``.
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs decisions.
+
+    Returns:
+        (R,) in units of the reward; lower is better. O(T).
+    """
+    made = _decisions(context)
+    return (made.best - made.reward).sum(1).to(samples)
+
+
+def regret_percent(samples: Tensor, context: Context) -> Tensor:
+    """``regret`` in percent of the uniform policy's on the same contexts (Riquelme et al. 2018, arXiv:1802.09127).
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs decisions.
+
+    Returns:
+        (R,) in percent; lower is better, 100 for a policy as good as chance; NaN where chance misses nothing.
+    """
+    made = _decisions(context)
+    chance = (made.best - made.uniform).sum(1)
+    share = (made.best - made.reward).sum(1) / chance
+    return torch.where(chance > 0, 100 * share, torch.nan).to(samples)
+
+
+def _decisions(context: Context) -> Decisions:
+    if context.decisions is None:
+        raise NotApplicable("no decisions are made on this task")
+    return context.decisions

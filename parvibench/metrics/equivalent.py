@@ -1,0 +1,181 @@
+"""Equivalent sample sizes: how many exact draws would have done as well.
+
+They put chains, particles and generators on one scale. For V-statistics there is a closed form: with a kernel k,
+n independent draws have
+
+    E value = gap / n + bias,   gap = E k(x, x) - E k(x, x')
+
+and bias the squared discrepancy between the shipped reference and the law, which no number of draws removes. For
+the sliced distance the floor's medians over n are inverted instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from parvibench.core.metric import Context
+from parvibench.core.reference import Reference
+from parvibench.core.task import Task
+
+from .compute import compute
+from .energy import mean_distance
+from .mmd import Kernel, gaussian, inverse_multiquadric, kernel_mean
+
+Interval = tuple[float, float]
+
+#: Sets of exact draws, and their size, behind gap and bias: they know a thousand draws' share to about 1%.
+POOLS = 50
+POOL_SIZE = 10_000
+#: The gap needs fewer: four sets know it to 0.3%.
+_GAP_POOLS = 4
+_RESAMPLES = 2000
+
+
+def _kernel_gap(kernel: Kernel) -> Callable[[Tensor, Reference], float]:
+    def gap(x: Tensor, reference: Reference) -> float:
+        n = len(x)
+        return 1 - (n * kernel_mean(x, x, reference.bandwidth, kernel) - 1) / (n - 1)
+
+    return gap
+
+
+def _linear_gap(x: Tensor, reference: Reference) -> float:
+    return float(x.var(0).sum())
+
+
+def _distance_gap(x: Tensor, reference: Reference) -> float:
+    n = len(x)
+    return n * mean_distance(x, x) / (n - 1)
+
+
+#: Unbiased estimates of the gap from one set of draws, (n, D).
+V_STATISTICS: dict[str, Callable[[Tensor, Reference], float]] = {
+    "mmd2": _kernel_gap(gaussian),
+    "mmd2_imq": _kernel_gap(inverse_multiquadric),
+    "mmd2_linear": _linear_gap,
+    "energy_distance": _distance_gap,
+}
+
+
+def v_constants(task: Task, reference: Reference, pools: Iterable[Tensor]) -> dict[str, dict[str, float]]:
+    """Gap and bias of every V-statistic, as the certificate stores them.
+
+    Args:
+        task: the target.
+        reference: the shipped draws.
+        pools: sets of exact draws, (n, D) each with a large n, none of them in the reference.
+
+    Returns:
+        metric -> ``{"gap", "bias"}``, in the metric's unit.
+    """
+    context = Context(task, reference)
+    gaps: dict[str, list[float]] = {name: [] for name in V_STATISTICS}
+    values: dict[str, list[float]] = {name: [] for name in V_STATISTICS}
+    n = 1
+    for i, x in enumerate(pools):
+        n = len(x)
+        for name, value in compute(V_STATISTICS, x[None], context)[0].items():
+            values[name].append(float(value[0]))
+            if i < _GAP_POOLS:
+                gaps[name].append(V_STATISTICS[name](x, reference))
+    found = {}
+    for name in V_STATISTICS:
+        gap = float(np.mean(gaps[name]))
+        found[name] = {"gap": gap, "bias": float(np.mean(values[name])) - gap / n}
+    return found
+
+
+def equivalent_sample_size(
+    metric: str, values: ArrayLike, n: int, reference: Reference
+) -> tuple[float | None, Interval | None, str]:
+    """How many independent exact draws come as close to the reference as these samples.
+
+    Args:
+        metric: ``sliced_w2`` or a V-statistic (``mmd2``, ``mmd2_imq``, ``mmd2_linear``, ``energy_distance``);
+            the others have none.
+        values: of the metric, one per replicate of n samples; several are pooled, V-statistics by their mean and
+            the sliced distance by its median.
+        n: number of samples.
+        reference: with its floors.
+
+    Returns:
+        The number, at most 4n and at most the largest size simulated; its 95% interval, which holds the number
+        of exact draws whose values would have come out like these; and a reason, which is empty unless the
+        number is missing or capped.
+    """
+    found = np.atleast_1d(np.asarray(values, dtype=float))
+    if metric != "sliced_w2" and metric not in V_STATISTICS:
+        return None, None, "no equivalent sample size is defined for this metric"
+    if not np.isfinite(found).all():
+        return None, None, "the value is not finite"
+    table = reference.floors.get(metric, {})
+    if len(table) < 2:
+        return None, None, "the reference has no floors"
+    sizes = np.array(sorted(table))
+    if metric == "sliced_w2":
+        cap = min(4.0 * n, float(sizes[-1]))
+        numbers = _from_curve(found, sizes, [table[int(s)] for s in sizes])
+        if numbers is None:
+            return None, None, f"worse than {sizes[0]} exact draws"
+    else:
+        cap = 4.0 * n
+        constants = reference.certificate["v_statistics"][metric]
+        numbers = _from_closed_form(found, n, sizes, [table[int(s)] for s in sizes], **constants)
+    size, low, high = (min(float(f"{v:.6g}"), cap) for v in numbers)
+    return size, (low, high), "" if size < cap else f"at least {cap:g}"
+
+
+def _from_curve(
+    values: NDArray[Any], sizes: NDArray[Any], floors: list[NDArray[Any]]
+) -> tuple[float, float, float] | None:
+    """Size at which the floor has its median at the values' median, and where its 95% band ends.
+
+    The floor is measured against the shipped reference, so its finite size is allowed for.
+    """
+    value = float(np.median(values))
+    medians = np.array([np.median(f) for f in floors])
+    if value > medians[0]:
+        return None
+    bands = [np.quantile(_resampled(f, len(values), np.median), [0.025, 0.975]) for f in floors]
+    low, high = np.transpose(bands)
+    return _invert(sizes, medians, value), _invert(sizes, low, value), _invert(sizes, high, value)
+
+
+def _from_closed_form(
+    values: NDArray[Any], n: int, sizes: NDArray[Any], floors: list[NDArray[Any]], *, gap: float, bias: float
+) -> tuple[float, float, float]:
+    """``gap / (mean - bias)``; the interval ends where the floor's 95% band does.
+
+    The band's ends above the bias, in units of the mean, change slowly with the size: they are interpolated
+    between the stored sizes and held beyond them.
+    """
+    value = float(values.mean())
+    grid = np.geomspace(1, 4 * n, 500)
+    spreads = [
+        (np.quantile(_resampled(f, len(values), np.mean), [0.025, 0.975]) - bias) * s / gap
+        for s, f in zip(sizes, floors, strict=True)
+    ]
+    low, high = (
+        _invert(grid, bias + gap / grid * np.interp(np.log(grid), np.log(sizes), end), value)
+        for end in np.transpose(spreads)
+    )
+    return gap / max(value - bias, gap / (4 * n)), low, high
+
+
+def _resampled(values: NDArray[Any], count: int, statistic: Callable[..., Any]) -> NDArray[Any]:
+    """The statistic's distribution over ``count`` values drawn from the floor."""
+    if count == 1:
+        return values
+    drawn = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, count))
+    return np.asarray(statistic(values[drawn], axis=1))
+
+
+def _invert(sizes: NDArray[Any], curve: NDArray[Any], value: float) -> float:
+    """Size at which a falling curve takes a value, linear in logarithms, held at its ends."""
+    falling = np.log(np.maximum(np.minimum.accumulate(curve), 1e-300))
+    return float(np.exp(np.interp(-np.log(max(value, 1e-300)), -falling, np.log(sizes))))

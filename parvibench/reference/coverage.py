@@ -1,0 +1,145 @@
+"""How often the intervals of ``parvibench.statistics`` hold the truth: simulations with known answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from parvibench.core.reference import Floor
+from parvibench.metrics.floors import ALPHA, COSTLY_SETS, p_value
+from parvibench.statistics import (
+    average_ranks,
+    interquartile_mean,
+    median_interval,
+    paired_difference,
+    probability_of_improvement,
+    runtime_profile,
+)
+
+REPLICATES = (5, 10, 30)
+TASKS = 5
+Draw = Callable[[np.random.Generator, int], NDArray[Any]]
+
+#: Laws of a replicate's value: name -> (draw, median, mean).
+LAWS: dict[str, tuple[Draw, float, float]] = {
+    "normal": (lambda g, n: g.normal(size=n), 0.0, 0.0),
+    "lognormal": (lambda g, n: g.lognormal(size=n), 1.0, math.exp(0.5)),
+    "t3": (lambda g, n: g.standard_t(3, size=n), 0.0, 0.0),
+}
+
+
+def coverage_table(trials: int, seed: int = 0) -> pd.DataFrame:
+    """Coverage of every interval, and level of every test.
+
+    Args:
+        trials: simulated data sets a row.
+        seed: of the simulations.
+
+    Returns:
+        Columns ``what``, ``law``, ``replicates``, ``claim`` (share of trials that should hold), ``found`` and
+        ``error`` (its standard error).
+    """
+    rows = []
+    for number, (what, law, count, claim, trial) in enumerate(_studies()):
+        rng = np.random.default_rng([seed, number])
+        found = float(np.mean([trial(rng) for _ in range(trials)]))
+        error = math.sqrt(max(found * (1 - found), 1 / trials) / trials)
+        rows.append((what, law, count, claim, found, error))
+    return pd.DataFrame(rows, columns=["what", "law", "replicates", "claim", "found", "error"])
+
+
+Study = tuple[str, str, int, float, Callable[[np.random.Generator], float]]
+
+
+def _studies() -> Iterator[Study]:
+    for law, (draw, median, mean) in LAWS.items():
+        for n in REPLICATES:
+            yield "median, order statistics", law, n, 0.95, _median_trial(draw, n, median)
+            method = "bootstrap" if n >= 30 else "Student"
+            yield f"mean paired difference, {method}", law, n, 0.95, _paired_trial(draw, n, mean)
+    for n in REPLICATES:
+        yield f"interquartile mean of {TASKS} tasks", "lognormal", n, 0.95, _iqm_trial(n)
+        yield f"probability of improvement on {TASKS} tasks", "normal", n, 0.95, _improvement_trial(n)
+        yield f"runtime profile of {TASKS} tasks", "lognormal, 20% never", n, 0.95, _profile_trial(n)
+        yield "level: worse than exact draws, Mann-Whitney", "lognormal", n, ALPHA, _floor_trial(n)
+    yield f"level: Friedman, {TASKS} tasks of 6 methods", "normal", 1, ALPHA, _friedman_trial
+
+
+def _median_trial(draw: Draw, n: int, truth: float) -> Callable[[np.random.Generator], float]:
+    def trial(rng: np.random.Generator) -> float:
+        _, low, high = median_interval(draw(rng, n).tolist())
+        return float(low <= truth <= high)
+
+    return trial
+
+
+def _paired_trial(draw: Draw, n: int, truth: float) -> Callable[[np.random.Generator], float]:
+    def trial(rng: np.random.Generator) -> float:
+        found = paired_difference(draw(rng, n), np.zeros(n))
+        return float(found.low <= truth <= found.high)
+
+    return trial
+
+
+def _task_values(rng: np.random.Generator, n: int) -> list[NDArray[Any]]:
+    """Ratios to a floor on tasks of growing difficulty, (n,) each."""
+    return [np.exp(0.4 * rng.normal(size=n) + 0.2 * task) for task in range(TASKS)]
+
+
+def _iqm_trial(n: int) -> Callable[[np.random.Generator], float]:
+    many = np.concatenate(_task_values(np.random.default_rng(1), 400_000))
+    truth = float(stats.trim_mean(many, 0.25))
+
+    def trial(rng: np.random.Generator) -> float:
+        found = interquartile_mean(_task_values(rng, n), rng)
+        return float(found.low <= truth <= found.high)
+
+    return trial
+
+
+def _improvement_trial(n: int) -> Callable[[np.random.Generator], float]:
+    shifts = np.linspace(0, 1, TASKS)
+    truth = float(stats.norm.cdf(shifts / math.sqrt(2)).mean())
+
+    def trial(rng: np.random.Generator) -> float:
+        better = [rng.normal(size=n) for _ in shifts]
+        worse = [rng.normal(size=n) + shift for shift in shifts]
+        found = probability_of_improvement(better, worse, rng)
+        return float(found.low <= truth <= found.high)
+
+    return trial
+
+
+def _profile_trial(n: int) -> Callable[[np.random.Generator], float]:
+    budgets = np.geomspace(0.3, 30, 7)
+    targets = np.array([1.0, 2.0, 4.0])
+    each = stats.norm.cdf(np.log(budgets[:, None] / targets))
+    truth = 0.8 * each.mean(1)
+
+    def trial(rng: np.random.Generator) -> float:
+        times = {}
+        for task in range(TASKS):
+            base = np.where(rng.random(n) < 0.2, math.inf, rng.lognormal(size=n))
+            times[str(task)] = base[:, None] * targets
+        found = runtime_profile(times, budgets, rng)
+        return float(((found["low"] <= truth) & (truth <= found["high"])).mean())
+
+    return trial
+
+
+def _floor_trial(n: int) -> Callable[[np.random.Generator], float]:
+    def trial(rng: np.random.Generator) -> float:
+        floor = Floor(100, np.sort(rng.lognormal(size=COSTLY_SETS)))
+        return float(p_value("sliced_w2", rng.lognormal(size=n), floor) <= ALPHA)
+
+    return trial
+
+
+def _friedman_trial(rng: np.random.Generator) -> float:
+    return float(average_ranks(rng.normal(size=(TASKS, 6))).p_value <= ALPHA)
