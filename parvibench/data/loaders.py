@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,10 +41,23 @@ def load(name: str) -> Table:
 
 def _load_file(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     path = fetch(name)
+    if path.suffix == ".mat":
+        return _load_training_part(path)
     delimiter = "," if path.suffix == ".csv" else None
     values = np.loadtxt(path, delimiter=delimiter, dtype=np.float64)
     entry = registry()[name]
     return values[:, : entry.features].copy(), values[:, entry.target_column].copy()
+
+
+def _load_training_part(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """``X_train`` without its first column of ones and ``y_train`` of a MATLAB file.
+
+    The file's other entries are test rows and results of others.
+    """
+    from scipy.io import loadmat
+
+    arrays = loadmat(path, variable_names=["X_train", "y_train"])
+    return arrays["X_train"][:, 1:].astype(np.float64), arrays["y_train"].ravel().astype(np.float64)
 
 
 def _load_bundled(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -56,6 +56,17 @@ def test_navals_second_target_is_no_feature() -> None:
     assert (np.ptp(X, axis=0) == 0).nonzero()[0].tolist() == [8, 11]
 
 
+@pytest.mark.data
+@with_data
+def test_waveform_is_the_training_part_without_its_ones() -> None:
+    """268 of 400 responses are 1 (of 5000 rows in all, 3353). Catches the intercept left in, or the test rows."""
+    X, y = load("waveform")
+    assert y.sum() == 268
+    assert set(y) == {0.0, 1.0}
+    assert X.std(axis=0).min() > 0.9
+    assert X.std(axis=0).max() < 1.1
+
+
 @pytest.mark.parametrize(("name", "shape"), list(zip(BUNDLED, [(569, 30), (442, 10)], strict=True)))
 def test_bundled_sets_need_no_download(name: str, shape: tuple[int, int]) -> None:
     X, y = load(name)

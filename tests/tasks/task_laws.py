@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from parvibench.core.registry import load_task
+from parvibench.core.target import Target
 
 
 @cache
@@ -46,3 +47,32 @@ def stein_z_scores(name: str, x: Tensor) -> Tensor:
     score = load_task(name).target((0,), "cpu", torch.float64).score(x.unsqueeze(0))[0] @ u.T
     products = ((x @ u.T).unsqueeze(-1) * score.unsqueeze(-2)).flatten(1)
     return torch.cat([z_scores(score, 0.0), z_scores(products, -(u @ u.T).flatten())])
+
+
+def hmc(target: Target, start: Tensor, trajectories: int, step: float, leaps: int) -> Tensor:
+    """Plain HMC from (chains, D) float64: positions after the first fifth, (trajectories kept, chains, D).
+
+    The leapfrog step is drawn within 20% of ``step`` for every chain and trajectory.
+    """
+    generator = torch.Generator().manual_seed(6)
+    x = start.unsqueeze(0)
+    log_p, score = target.log_density_and_score(x)
+    kept = []
+    for i in range(trajectories):
+        p = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+        eps = step * (0.8 + 0.4 * torch.rand(*x.shape[:2], 1, generator=generator, dtype=x.dtype))
+        energy = log_p - p.square().sum(-1) / 2
+        y, y_score = x, score
+        for _ in range(leaps):
+            p = p + eps / 2 * y_score
+            y = y + eps * p
+            y_log_p, y_score = target.log_density_and_score(y)
+            p = p + eps / 2 * y_score
+        chance = y_log_p - p.square().sum(-1) / 2 - energy
+        accepted = torch.rand(x.shape[:2], generator=generator, dtype=x.dtype).log() < chance
+        x = torch.where(accepted.unsqueeze(-1), y, x)
+        score = torch.where(accepted.unsqueeze(-1), y_score, score)
+        log_p = torch.where(accepted, y_log_p, log_p)
+        if i >= trajectories // 5:
+            kept.append(x[0])
+    return torch.stack(kept)

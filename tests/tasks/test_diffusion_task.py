@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from task_laws import draws, moment_z_scores, stein_z_scores, z_scores
+from task_laws import draws, hmc, moment_z_scores, stein_z_scores, z_scores
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
@@ -110,36 +110,6 @@ def test_draws_have_the_densitys_law(name: str) -> None:
         assert found.pvalue > 1e-6
 
 
-def hmc(name: str, chains: int, trajectories: int, step: float, leaps: int) -> Tensor:
-    """Positions after the first fifth, (trajectories kept, chains, D), from the data joined by straight lines."""
-    task = load_task(name)
-    target = task.target((0,), "cpu", torch.float64)
-    generator = torch.Generator().manual_seed(6)
-    times = np.arange(1, task.dim + 1)
-    start = torch.from_numpy(np.interp(times, np.arange(0, task.dim + 1, 5), [0.0, *task.y]))
-    x = start.expand(1, chains, -1)
-    log_p, score = target.log_density_and_score(x)
-    kept = []
-    for i in range(trajectories):
-        p = torch.randn(x.shape, generator=generator, dtype=x.dtype)
-        eps = step * (0.8 + 0.4 * torch.rand(1, chains, 1, generator=generator, dtype=x.dtype))
-        energy = log_p - p.square().sum(-1) / 2
-        y, y_score = x, score
-        for _ in range(leaps):
-            p = p + eps / 2 * y_score
-            y = y + eps * p
-            y_log_p, y_score = target.log_density_and_score(y)
-            p = p + eps / 2 * y_score
-        chance = y_log_p - p.square().sum(-1) / 2 - energy
-        accepted = torch.rand(1, chains, generator=generator, dtype=x.dtype).log() < chance
-        x = torch.where(accepted.unsqueeze(-1), y, x)
-        score = torch.where(accepted.unsqueeze(-1), y_score, score)
-        log_p = torch.where(accepted, y_log_p, log_p)
-        if i >= trajectories // 5:
-            kept.append(x[0])
-    return torch.stack(kept)
-
-
 @pytest.mark.parametrize(
     ("name", "trajectories", "step", "leaps"),
     [
@@ -153,11 +123,14 @@ def hmc(name: str, chains: int, trajectories: int, step: float, leaps: int) -> T
 def test_hmc_from_the_data_agrees(name: str, trajectories: int, step: float, leaps: int) -> None:
     """An independent road to means and standard deviations: only the density is shared.
 
-    Chains are independent, so their averages give standard errors. Catches facts of another posterior than
+    Chains start at the data joined by straight lines. They are independent, so their
+    averages give standard errors. Catches facts of another posterior than
     the density's: the other drift's at d = 100 (z = 73).
     """
     task = load_task(name)
-    x = hmc(name, 100, trajectories, step, leaps)
+    times = np.arange(1, task.dim + 1)
+    start = torch.from_numpy(np.interp(times, np.arange(0, task.dim + 1, 5), [0.0, *task.y]))
+    x = hmc(task.target((0,), "cpu", torch.float64), start.expand(100, -1), trajectories, step, leaps)
     assert z_scores(x.mean(0), task.facts.mean).abs().max() < BOUND
     assert z_scores(((x - task.facts.mean) ** 2).mean(0), task.facts.sd**2).abs().max() < BOUND
 

@@ -39,6 +39,7 @@ NAMES = [
     "diffusion-50",
     "diffusion-100-ksivi-code",
     "blr-breast-cancer",
+    "ica-synthetic",
 ]
 
 
