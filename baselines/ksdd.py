@@ -43,7 +43,7 @@ class Settings(SteppedSettings):
     )
     bandwidth: Literal["median"] | PositiveFloat = Field(
         2.0,
-        description="h in x^2; code: 2 (unit variance), 0.2 on ICA; median: median(D) / log(n + 1), held fixed",
+        description="h in x^2; code: 2, 0.2 on ICA; median: median(D) / log(n + 1), held fixed",
     )
 
 

@@ -8,13 +8,13 @@ the energy
 with a mollifier phi; for narrow phi it is the integral of mu^2 / p, least at mu = p. With the weights
 P_ij = softmax over all pairs of log phi_ij - a (log p_i + log p_j),
 
-    d log E / dx_i = sum_j 4 P_ij (d log phi / dD)_ij (x_i - x_j)  -  2 a sum_j P_ij s(x_i),   D = ||x_i - x_j||^2
+    d log E / dx_i = sum_j 4 P_ij (d log phi / dD)_ij (x_i - x_j) - 2 a sum_j P_ij s(x_i),  D = ||x_i - x_j||^2
 
 so only logarithms and one matrix product appear, and unknown constants of p cancel.
 
 Mollifiers: Riesz (D + 1e-8)^(-s/2) with s = 2 a d + 1e-4, Gaussian exp(-D / (2 eps)), Laplace
 exp(-sqrt(D + 1e-10) / eps). Trap: Riesz is infinite at i = j; as in the code D_ii is replaced by the squared
-distance to the nearest neighbour over (1.3 d)^(2/d), held fixed. The others are finite there and keep D_ii = 0.
+distance to the nearest neighbour over (1.3 d)^(2/d), held fixed. The others are finite there, D_ii = 0.
 """
 
 from __future__ import annotations

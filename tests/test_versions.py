@@ -31,12 +31,15 @@ SHARED = {
     ),
     "parvibench.baselines": (
         "parvibench.kernels.gram",
+        "parvibench.kernels.laplace",
         "parvibench.kernels.mixture",
         "parvibench.kernels.radial",
         "parvibench.kernels.riesz",
         "parvibench.nn.mlp",
         "parvibench.nn.optim",
         "parvibench.nn.refit",
+        "parvibench.nn.semi_implicit",
+        "parvibench.nn.variational",
         "parvibench.core.streams",
     ),
 }

@@ -151,6 +151,9 @@ _ALGORITHMS = (
     _algorithm("sivi", "sivi:SIVI", "generator", "semi-implicit variational inference", "score", "Yin & Zhou (2018), arXiv:1805.11183"),
     _algorithm("sivi-sm", "sivi_sm:SIVISM", "generator", "semi-implicit variational inference by score matching", "hvp score", "Yu & Zhang (2023), arXiv:2308.10014"),
     _algorithm("uivi", "uivi:UIVI", "generator", "unbiased implicit variational inference", "score", "Titsias & Ruiz (2019), arXiv:1808.02078"),
+    _algorithm("mean-field", "mean_field:MeanField", "generator", "Gaussian variational inference, diagonal covariance", "score", "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"),
+    _algorithm("full-rank", "full_rank:FullRank", "generator", "Gaussian variational inference, full covariance", "score", "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"),
+    _algorithm("iaf", "iaf:IAF", "generator", "variational inference with inverse autoregressive flows", "score", "Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934"),
     _algorithm("exact", "anchors:Exact", "anchor", "fresh exact draws: the best a sampler can do", "exact", ""),
     _algorithm("initial", "anchors:Initial", "anchor", "the initial distribution: what doing nothing achieves", "", ""),
 )  # fmt: skip

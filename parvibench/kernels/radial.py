@@ -25,22 +25,25 @@ def inverse_multiquadric(d: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     return k, k / base / (-2 * h)
 
 
-def pull_back(profile: Profile, x: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def pull_back(
+    profile: Profile, x: Tensor, y: Tensor, weights: Tensor, bandwidth: float | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """A kernel matrix and the gradients of S = sum_ij w_ij k(x_i, y_j), bandwidth held fixed.
 
     dS/dx_i = sum_j w_ij k'(D_ij) 2 (x_i - y_j), and likewise for y: two matrix products.
 
     Args:
-        profile: the kernel; its bandwidth is the median heuristic's between the two sets.
+        profile: the kernel.
         x: (R, n, d).
         y: (R, m, d).
         weights: w, (R, n, m).
+        bandwidth: h; by default the median heuristic's between the two sets.
 
     Returns:
         k (R, n, m), dS/dx (R, n, d) and dS/dy (R, m, d).
     """
     d = squared_distances(x, y)
-    k, slope = profile(d, median_bandwidth(d))
+    k, slope = profile(d, median_bandwidth(d) if bandwidth is None else x.new_full((1, 1, 1), bandwidth))
     c = 2 * weights * slope
     grad_x = c.sum(-1).unsqueeze(-1) * x - c @ y
     grad_y = c.sum(-2).unsqueeze(-1) * y - c.mT @ x

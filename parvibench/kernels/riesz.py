@@ -13,11 +13,13 @@ from torch import Tensor
 from .gram import median_bandwidth
 
 
-def pull_back(x: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def pull_back(
+    x: Tensor, y: Tensor, weights: Tensor, bandwidth: float | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel matrix and the gradients of sum_ij w_ij k(x_i, y_j): as ``radial.pull_back``."""
     with torch.enable_grad():  # the l1 distance's own derivative needs no (n, m, d) array
         x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
         numerator = x.abs().sum(-1).unsqueeze(-1) + y.abs().sum(-1).unsqueeze(-2) - torch.cdist(x, y, p=1.0)
-        h = median_bandwidth(numerator.detach())
+        h = median_bandwidth(numerator.detach()) if bandwidth is None else bandwidth
         grad_x, grad_y = torch.autograd.grad(numerator, (x, y), grad_outputs=weights / h)
     return numerator.detach() / h, grad_x, grad_y

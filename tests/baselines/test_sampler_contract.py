@@ -38,6 +38,13 @@ COSTS = {
     "ada-gwg": (4 * 8, True),
     "mied": (4 * 8, False),  # the log density comes with the score
     "ksdd": (4 * 2 * 8, True),  # scores and Hessian-vector products
+    "ksivi-ustat": (4 * 2 * 8, True),  # one batch of 8
+    "sivi": (4 * 8, True),
+    "sivi-sm": (4 * 3 * 8, True),  # scores for the sampler and for f, Hessian-vector products
+    "uivi": (4 * 8, True),  # HMC runs on the network alone
+    "mean-field": (4 * 8, True),
+    "full-rank": (4 * 8, True),
+    "iaf": (4 * 8, True),
 }
 #: Settings that lead through other branches than the defaults do.
 VARIANTS = [
@@ -59,6 +66,12 @@ VARIANTS = [
     ("lapd-decay", {"constant_steps": 2, "log_sobolev": 3.0}),
     ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
     ("ksivi", {"kernel": "riesz", "annealing": 2.0}),
+    ("ksivi", {"kernel": "laplace", "ema": 0.9, "log_var_rate": 0.1}),
+    ("ksivi", {"bandwidth": 1.5, "regularisation": 0.5}),
+    ("ksivi-ustat", {"kernel": "riesz", "regularisation": 0.5, "regularisation_until": 0.002}),
+    ("sivi", {"annealing": 2.0, "clip_norm": 0.1, "ema": 0.9}),
+    ("sivi-sm", {"annealing": 2.0, "clip_norm": 0.1, "ema": 0.9}),
+    ("uivi", {"annealing": 2.0, "clip_norm": 0.1, "ema": 0.9}),
 ]
 EACH = pytest.mark.parametrize("name", SAMPLERS)
 EACH_VARIANT = pytest.mark.parametrize(

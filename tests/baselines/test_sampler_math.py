@@ -52,7 +52,7 @@ def test_svgd_adagrad_first_step_has_length_eps_in_every_coordinate() -> None:
 
 def ksivi_loss(settings: ksivi.Settings, target: Bent, parameters: Tensor, z: Tensor, xi: Tensor) -> Tensor:
     """The discrepancy of every replicate by broadcasting, bandwidth detached."""
-    net = ksivi.MLP((settings.latent_dim, settings.hidden, settings.hidden, 2), settings.activation)
+    net = settings.network(2)
     sigma = (0.5 * parameters[:, None, -2:]).exp()
     x = net.forward(parameters[:, :-2], z)[-1] + sigma * xi
     f = 0.3 * target.score(x) + xi / sigma
@@ -76,7 +76,7 @@ def test_ksivi_gradient_equals_autograd_of_the_loss(kernel: str, activation: str
         {"kernel": kernel, "activation": activation, "hidden": 5, "batch": 7}
     )
     problem = make_problem(Bent(), [0, 1])
-    net = ksivi.MLP((3, 5, 5, 2), settings.activation)
+    net = settings.network(2)
     parameters = torch.cat((net.initialise(points(2, net.n_parameters).abs()), points(2, 2, seed=1)), 1)
     z, xi = points(2, 14, 3, seed=2), points(2, 14, 2, seed=3)
     with torch.no_grad():
@@ -96,7 +96,7 @@ def test_ksivi_keeps_its_variance_above_the_floor_and_its_gradient_within_the_cl
 def test_ksivi_anneals_from_a_tenth_to_one() -> None:
     state = Run("ksivi", make_problem(Bent()), horizon=100).state
     settings = ksivi.Settings(annealing=2.0)
-    factors = [ksivi._temper(settings, state._replace(t=t)) for t in (0, 20, 45, 99)]
+    factors = [settings.temper(state._replace(t=t)) for t in (0, 20, 45, 99)]
     assert factors == pytest.approx([0.1, 0.5, 1.0, 1.0])
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parvibench.kernels import radial, riesz
+from parvibench.kernels import laplace, radial, riesz
 from parvibench.kernels.gram import median, median_bandwidth, sampled_pairs, self_distances, squared_distances
 
 
@@ -120,3 +120,14 @@ def test_a_replicate_of_nan_leaves_the_others_alone() -> None:
     for before, after in zip(clean, dirty, strict=True):
         assert torch.equal(before[[0, 2]], after[[0, 2]])
         assert after[1].isnan().all()
+
+
+def test_laplace_pull_back_equals_autograd_of_the_broadcast_formula() -> None:
+    """Catches the l2 distance in place of l1, and a gradient through the bandwidth."""
+    x, y, w = points(2, 5, 3), points(2, 4, 3, seed=1), points(2, 5, 4, seed=2)
+    k, grad_x, grad_y = laplace.pull_back(x, y, w)
+    a, b = x.clone().requires_grad_(), y.clone().requires_grad_()
+    distance = (a.unsqueeze(2) - b.unsqueeze(1)).abs().sum(-1)
+    twin = torch.exp(-distance / median_bandwidth(distance.detach()))
+    expected = torch.autograd.grad((w * twin).sum(), (a, b))
+    torch.testing.assert_close((k, grad_x, grad_y), (twin.detach(), *expected), rtol=1e-10, atol=1e-12)

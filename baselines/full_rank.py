@@ -1,0 +1,80 @@
+"""Full-rank Gaussian variational inference (ADVI's full-rank family; Pyro's AutoMultivariateNormal).
+
+Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788, Section 2.4. Samples x = m + L eps,
+eps ~ N(0, I), L lower triangular with a positive diagonal, maximise the evidence bound
+E log p(x) + sum_d log L_dd + const by Adam:
+
+    d/dm = E s(x),   d/dL = lower triangle of E[ s(x) eps^T ],   d/dlog L_dd = L_dd E[ s_d eps_d ] + 1
+
+A Gaussian target is matched exactly. D^2 parameters, of which the upper triangle stays at zero.
+
+Departures: as in mean-field; the diagonal is kept positive by its logarithm.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.nn.variational import VariationalSettings, VariationalState, begin, descend
+
+
+class Settings(VariationalSettings):
+    """Settings of full-rank variational inference."""
+
+
+class FullRank(Algorithm[Settings, VariationalState]):
+    """Full-rank Gaussian variational inference."""
+
+    name = "full-rank"
+    kind = "generator"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
+    summary = "Gaussian variational inference, full covariance"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> VariationalState:
+        """At the first of the task's initial points, narrow and uncorrelated."""
+        m = problem.init()[:, 0]
+        log_diagonal = torch.full_like(m, math.log(settings.init_scale)).diag_embed()
+        return begin(torch.cat((m, log_diagonal.flatten(1)), 1), horizon)
+
+    def step(
+        self, problem: Problem, settings: Settings, state: VariationalState, streams: Streams
+    ) -> VariationalState:
+        """One step of Adam on the bound of a fresh batch."""
+        eps = streams.normal("noise", (settings.batch, problem.dim))
+        return descend(settings, state, bound_gradient(problem, state.parameters, eps))
+
+    def output(
+        self, problem: Problem, settings: Settings, state: VariationalState, n: int, streams: Streams
+    ) -> Tensor:
+        """Fresh draws."""
+        m, scale = location_and_scale(state.parameters, problem.dim)
+        return m + streams.normal("output", (n, problem.dim)) @ scale.mT
+
+    def effective_step(self, settings: Settings) -> float | None:
+        """None: the samples have no velocity of their own."""
+        return None
+
+
+def location_and_scale(parameters: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """m (R, 1, D) and L (R, D, D) from the parameters (R, D + D^2)."""
+    raw = parameters[:, dim:].view(-1, dim, dim)
+    diagonal = raw.diagonal(dim1=1, dim2=2).exp()
+    return parameters[:, None, :dim], raw.tril(-1) + diagonal.diag_embed()
+
+
+def bound_gradient(problem: Problem, parameters: Tensor, eps: Tensor) -> Tensor:
+    """Gradient of the negative bound, (R, D + D^2), from noise (R, n, D)."""
+    m, scale = location_and_scale(parameters, problem.dim)
+    score = problem.score(m + eps @ scale.mT)
+    grad = (score.mT @ eps).tril_().div_(-eps.shape[1])
+    diagonal = grad.diagonal(dim1=1, dim2=2)
+    diagonal.mul_(scale.diagonal(dim1=1, dim2=2)).sub_(1)
+    return torch.cat((-score.mean(1), grad.flatten(1)), 1)

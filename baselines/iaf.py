@@ -1,0 +1,148 @@
+"""Variational inference with inverse autoregressive flows (IAF).
+
+Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934. Noise y_0 ~ N(0, I) passes
+through T affine flows and a last elementwise one,
+
+    y_t = exp(a_t) y_{t-1} + b_t,   (b_t, a_t) = net_t(y_{t-1}),   x = m + sd y_T
+
+where coordinate d of b_t and a_t depends on coordinates before d only, so that the Jacobian is triangular
+and log q(x) = log N(y_0) - sum_t sum_d a_t - sum_d log sd_d; the order of the coordinates is turned round
+between flows. Adam maximises the evidence bound. Going back through flow t with g = d/dy_t,
+
+    d/db = g,   d/da = g exp(a) y_{t-1} - 1/n,   d/dy_{t-1} = g exp(a) + J_net^T (d/db, d/da)
+
+The network's masks are Pyro's, and a flow equals Pyro's AffineAutoregressive: a is cut to [-5, 3] and the
+gradient passes the cut. Pyro's modules hold one set of parameters and belong to autograd, so the arithmetic
+is written on batched flat parameters instead; see also parvibench.nn.variational.
+
+Departures: the paper gates y by a sigmoid (its Eq. 14), which narrows only; the last elementwise flow is a
+guide's usual location and scale, started at one draw of the task's initial distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import Field
+from pyro.nn.auto_reg_nn import create_mask
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.nn.mlp import MLP
+from parvibench.nn.variational import VariationalSettings, VariationalState, begin, descend
+
+
+class Settings(VariationalSettings):
+    """Settings of inverse autoregressive flows."""
+
+    flows: int = Field(2, ge=1, description="T, autoregressive flows; ours")
+    hidden: int = Field(
+        32, ge=1, description="units in the hidden layer of each flow's network, at least D are used; ours"
+    )
+
+
+class IAF(Algorithm[Settings, VariationalState]):
+    """Inverse autoregressive flows."""
+
+    name = "iaf"
+    kind = "generator"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    citation = "Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934"
+    summary = "variational inference with inverse autoregressive flows"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> VariationalState:
+        """Random flows; location at the first of the task's initial points, narrow."""
+        net, mask = masked_network(problem.dim, settings.hidden, problem.device, problem.dtype)
+        uniform = streams.uniform("init", (settings.flows, net.n_parameters))
+        flows = [net.initialise(u) * mask for u in uniform.unbind(1)]
+        m = problem.init()[:, 0]
+        return begin(torch.cat((*flows, m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
+
+    def step(
+        self, problem: Problem, settings: Settings, state: VariationalState, streams: Streams
+    ) -> VariationalState:
+        """One step of Adam on the bound of a fresh batch."""
+        noise = streams.normal("noise", (settings.batch, problem.dim))
+        return descend(settings, state, bound_gradient(problem, settings, state.parameters, noise))
+
+    def output(
+        self, problem: Problem, settings: Settings, state: VariationalState, n: int, streams: Streams
+    ) -> Tensor:
+        """Fresh draws."""
+        noise = streams.normal("output", (n, problem.dim))
+        x, *_ = push(settings, state.parameters, noise)
+        return x
+
+    def effective_step(self, settings: Settings) -> float | None:
+        """None: the samples have no velocity of their own."""
+        return None
+
+
+class Flow(NamedTuple):
+    """One flow at work."""
+
+    y: Tensor  # what went in, (R, n, D)
+    a: Tensor  # log scale, (R, n, D)
+    values: list[Tensor]  # of the network's layers
+    network: Tensor  # its parameters, (R, P)
+
+
+@lru_cache(maxsize=32)
+def masked_network(dim: int, hidden: int, device: torch.device, dtype: torch.dtype) -> tuple[MLP, Tensor]:
+    """Shape of a flow's network, and which of its flat parameters are there: (P,) of zeros and ones."""
+    width = max(hidden, dim)
+    with torch.inference_mode(False):
+        order: Any = torch.arange(dim)
+        masks, _ = create_mask(dim, 0, [width], order, 2)
+        parts = [part for mask in masks for part in (mask.T.flatten(), torch.ones(len(mask)))]
+        return MLP((dim, width, 2 * dim), "relu"), torch.cat(parts).to(device, dtype)
+
+
+def push(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, list[Flow]]:
+    """Samples from noise.
+
+    Args:
+        settings: number and shape of the flows.
+        parameters: (R, T P + 2 D).
+        noise: y_0, (R, n, D).
+
+    Returns:
+        x (R, n, D), y_T (R, n, D) and the flows in order.
+    """
+    dim = noise.shape[2]
+    net, _ = masked_network(dim, settings.hidden, noise.device, noise.dtype)
+    y = noise
+    flows: list[Flow] = []
+    for network in parameters[:, : -2 * dim].chunk(settings.flows, 1):
+        if flows:
+            y = y.flip(2)
+        values = net.forward(network, y)
+        b, a = values[-1].chunk(2, 2)
+        a = a.clamp(-5, 3)
+        flows.append(Flow(y, a, values, network))
+        y = a.exp() * y + b
+    m, log_sd = parameters[:, None, -2 * dim :].chunk(2, 2)
+    return m + log_sd.exp() * y, y, flows
+
+
+def bound_gradient(problem: Problem, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
+    """Gradient of the negative bound, (R, T P + 2 D), from noise (R, n, D)."""
+    n, dim = noise.shape[1:]
+    net, mask = masked_network(dim, settings.hidden, noise.device, noise.dtype)
+    x, y, flows = push(settings, parameters, noise)
+    grad = problem.score(x) / -n
+    sd = parameters[:, None, -dim:].exp()
+    grads = [grad.sum(1), (grad * sd * y).sum(1) - 1]
+    grad = grad * sd
+    for flow in reversed(flows):
+        scaled = grad * flow.a.exp()
+        out = torch.cat((grad, scaled * flow.y - 1 / n), 2)
+        grads.insert(0, net.backward(flow.network, flow.values, out).mul_(mask))
+        grad = (scaled + net.backward_input(flow.network, flow.values, out)).flip(2)
+    return torch.cat(grads, 1)

@@ -1,0 +1,138 @@
+"""Semi-implicit variational inference (SIVI).
+
+Yin & Zhou (2018), arXiv:1805.11183, Algorithm 1. Samples x = mu(z) + sigma xi, z and xi standard normal,
+mu a network, sigma one positive number per coordinate, so that q(x) = E_z q(x | z) has no closed form.
+With K further mixing draws z_k the surrogate
+
+    L_K = E [ log p(x) - log h ],   h = 1/(K+1) [ q(x | z_0) + sum_k q(x | z_k) ],   x from z_0
+
+lies below the evidence bound, grows with K and reaches it as K -> infinity. Adam ascends it in (network,
+log sigma^2). With responsibilities r_k = q(x | z_k) / sum_k' q(x | z_k'), k = 0..K,
+
+    d log h / dx       = -sum_k r_k (x - mu_k) / sigma^2
+    d log h / dmu_k    = r_k (x - mu_k) / sigma^2
+    d log h / dlog sigma^2 = 1/2 sum_k r_k [ (x - mu_k)^2 / sigma^2 - 1 ]
+
+all by matrix products. The gradient of log p enters as the target's score at x (score-based training, KSIVI
+paper): one score per sample and no differentiation of the target.
+
+Departures: all samples of a batch share the K mixing draws, which costs K instead of n K passes of the
+network and leaves the expectation as it is; K is constant where the paper lets it grow; the task's initial
+distribution is not used. ``batch`` is n.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.kernels.gram import squared_distances
+from parvibench.nn.semi_implicit import (
+    SamplerState,
+    SemiImplicitSettings,
+    descend,
+    draw,
+    pull_back,
+    sample,
+    start,
+)
+
+
+class Settings(SemiImplicitSettings):
+    """Settings of SIVI."""
+
+    mixing: int = Field(100, ge=1, description="K, further mixing draws; KSIVI paper's regression")
+
+
+class SIVI(Algorithm[Settings, SamplerState]):
+    """Semi-implicit variational inference."""
+
+    name = "sivi"
+    kind = "generator"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    citation = "Yin & Zhou (2018), arXiv:1805.11183"
+    summary = "semi-implicit variational inference"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
+        """Random network, constant sigma."""
+        return start(settings, problem.dim, streams, horizon)
+
+    def step(
+        self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams
+    ) -> SamplerState:
+        """One step of Adam on the surrogate of a fresh batch."""
+        n = settings.batch
+        z = streams.normal("algorithm", (n + settings.mixing, settings.latent_dim))
+        xi = streams.normal("noise", (n, problem.dim))
+        grad = surrogate_gradient(problem, settings, state.parameters, z, xi, settings.temper(state))
+        return descend(settings, state, grad, problem.dim)
+
+    def output(
+        self, problem: Problem, settings: Settings, state: SamplerState, n: int, streams: Streams
+    ) -> Tensor:
+        """Fresh draws from the sampler."""
+        return sample(settings, state, problem.dim, n, streams)
+
+    def effective_step(self, settings: Settings) -> float | None:
+        """None: the samples have no velocity of their own."""
+        return None
+
+
+def surrogate_gradient(
+    problem: Problem, settings: Settings, parameters: Tensor, z: Tensor, xi: Tensor, temper: float
+) -> Tensor:
+    """Gradient of -L_K in the parameters, (R, P + D).
+
+    Args:
+        problem: the target.
+        settings: shape of the network.
+        parameters: (R, P + D).
+        z: (R, n + K, latent_dim), the K further mixing draws last.
+        xi: (R, n, D).
+        temper: factor of the target's score.
+    """
+    n = xi.shape[1]
+    made = draw(settings, parameters, z, xi)
+    mu = made.values[-1][:, n:]
+    own, others, _ = responsibilities(made.x, xi, mu, made.sigma)
+    own, others = own / n, others / n
+
+    # mean_i d log h_i, in the units of x / sigma from here on
+    centre = mu.mean(1, keepdim=True)  # the second moments below cancel far from the origin
+    x, mu = (made.x - centre) / made.sigma, (mu - centre) / made.sigma
+    share = others.sum(2, keepdim=True)
+    pull = own * xi + share * x - others @ mu
+    taken = others.sum(1).unsqueeze(-1)
+    push = others.mT @ x - taken * mu
+    second = own * xi.square() + share * x.square() - 2 * x * (others @ mu)
+    by_log_var = 0.5 * (second.sum(1) + (taken * mu.square()).sum(1) - 1)
+
+    grad_x = pull / -made.sigma - (temper / n) * problem.score(made.x)
+    grad_mu = torch.cat((own * made.noise, push / made.sigma), 1)
+    return pull_back(settings, parameters, made, grad_x, grad_mu=grad_mu, grad_log_var=by_log_var)
+
+
+def responsibilities(x: Tensor, xi: Tensor, mu: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Shares of the mixing draws in the density at every sample.
+
+    Args:
+        x: samples, (R, n, D).
+        xi: their own noise, (x - mu_0) / sigma, (R, n, D).
+        mu: centres of the K further mixing draws, (R, K, D).
+        sigma: (R, 1, D).
+
+    Returns:
+        r_0 (R, n, 1), r_1..r_K (R, n, K), and log h (R, n) without its constant -(D/2) log(2 pi).
+    """
+    logits = squared_distances(x / sigma, mu / sigma)
+    logits = torch.cat((xi.square().sum(-1, keepdim=True), logits), 2).mul_(-0.5)
+    log_h = logits.logsumexp(2) - sigma.log().sum(2)
+    r = torch.softmax(logits, 2)
+    return r[..., :1], r[..., 1:], log_h - math.log(logits.shape[2])

@@ -1,0 +1,191 @@
+"""Unbiased implicit variational inference (UIVI).
+
+Titsias & Ruiz (2019), arXiv:1808.02078, Algorithm 1. Samples x = mu(z) + sigma xi as in SIVI. The gradient of
+the evidence bound
+
+    E_{z, xi} [ ( s(x) - grad log q(x) ) dx/dparameters ]
+    grad log q(x) = E_{z' ~ q(z' | x)} [ -(x - mu(z')) / sigma^2 ]
+
+needs draws from the reverse conditional q(z' | x) ~ N(x; mu(z'), sigma^2) N(z'; 0, I). HMC makes them for
+every sample of the batch, started at the z that made x: that z is itself a draw from q(z' | x), so all
+states of the chain are, and the estimate is unbiased however short the chain. The chain calls the network
+only: an iteration costs one score per sample.
+
+HMC: ``burn_in`` transitions whose states are dropped and during which the leapfrog step is adapted (it keeps
+the states from being exact draws, slightly, and makes them less dependent on z), then ``kept`` whose
+conditional scores are averaged.
+
+Departures: Adam where the original has an RMSprop of its own; the rule that adapts the leapfrog step, one
+per replicate, is ours; the task's initial distribution is not used. ``batch`` is the number of samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.nn.mlp import MLP
+from parvibench.nn.semi_implicit import (
+    SamplerState,
+    SemiImplicitSettings,
+    descend,
+    draw,
+    pull_back,
+    sample,
+    split,
+    start,
+)
+
+
+class Settings(SemiImplicitSettings):
+    """Settings of UIVI."""
+
+    burn_in: int = Field(5, ge=0, description="HMC transitions before those kept; code")
+    kept: int = Field(5, ge=1, description="HMC transitions whose states are averaged; code")
+    leapfrog_steps: int = Field(5, ge=1, description="leapfrog steps per transition; code")
+    leapfrog_step: float = Field(0.2, gt=0, description="leapfrog step at the start, in z; code")
+    acceptance: float = Field(
+        0.9, gt=0, lt=1, description="acceptance at which the leapfrog step stays as it is; ours"
+    )
+    adaptation: float = Field(
+        0.05, ge=0, description="rate of log leapfrog step per unit of excess acceptance; ours"
+    )
+
+
+class State(NamedTuple):
+    """The sampler's state and the leapfrog step."""
+
+    parameters: Tensor  # (R, P + D): the network's, then log sigma^2
+    average: Tensor  # (R, P + D); (R, 0) without ema
+    first: Tensor  # (R, P + D)
+    second: Tensor  # (R, P + D)
+    t: int
+    horizon: int
+    leapfrog_step: Tensor  # (R, 1, 1)
+
+    @property
+    def sampler(self) -> SamplerState:
+        """What all semi-implicit samplers hold."""
+        return SamplerState(*self[:6])
+
+
+class UIVI(Algorithm[Settings, State]):
+    """Unbiased implicit variational inference."""
+
+    name = "uivi"
+    kind = "generator"
+    needs = frozenset({"score"})
+    settings_type = Settings
+    citation = "Titsias & Ruiz (2019), arXiv:1808.02078"
+    summary = "unbiased implicit variational inference"
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Random network, constant sigma."""
+        sampler = start(settings, problem.dim, streams, horizon)
+        step = sampler.parameters.new_full((len(sampler.parameters), 1, 1), settings.leapfrog_step)
+        return State(*sampler, step)
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """Draw a batch, estimate grad log q at it by HMC, one step of Adam."""
+        z = streams.normal("algorithm", (settings.batch, settings.latent_dim))
+        xi = streams.normal("noise", (settings.batch, problem.dim))
+        made = draw(settings, state.parameters, z, xi)
+        network, _ = split(state.parameters, problem.dim)
+        net = settings.network(problem.dim)
+        q_score, step = mixture_score(
+            net, network, settings, made.x, made.sigma, z, state.leapfrog_step, streams
+        )
+        target = settings.temper(state.sampler) * problem.score(made.x)
+        grad = pull_back(settings, state.parameters, made, (q_score - target) / settings.batch)
+        return State(*descend(settings, state.sampler, grad, problem.dim), step)
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """Fresh draws from the sampler."""
+        return sample(settings, state.sampler, problem.dim, n, streams)
+
+    def effective_step(self, settings: Settings) -> float | None:
+        """None: the samples have no velocity of their own."""
+        return None
+
+
+class Conditional(NamedTuple):
+    """A point of the reverse conditional q(z | x), one per sample."""
+
+    z: Tensor  # (R, n, latent_dim)
+    energy: Tensor  # -log q(z | x) up to a constant, (R, n)
+    slope: Tensor  # its gradient in z, (R, n, latent_dim)
+    score: Tensor  # grad_x log q(x | z), (R, n, D)
+
+
+def mixture_score(
+    net: MLP,
+    network: Tensor,
+    settings: Settings,
+    x: Tensor,
+    sigma: Tensor,
+    z: Tensor,
+    step: Tensor,
+    streams: Streams,
+) -> tuple[Tensor, Tensor]:
+    """Unbiased estimate of grad log q at the samples, and the adapted leapfrog step.
+
+    Args:
+        net: shape of mu.
+        network: its parameters, (R, P).
+        settings: of HMC.
+        x: samples, (R, n, D).
+        sigma: (R, 1, D).
+        z: the latents that made them, (R, n, latent_dim).
+        step: leapfrog step, (R, 1, 1).
+        streams: randomness.
+
+    Returns:
+        (R, n, D) and (R, 1, 1).
+    """
+
+    def at(z: Tensor) -> Conditional:
+        values = net.forward(network, z)
+        residual = (x - values[-1]) / sigma
+        score = residual / -sigma
+        energy = 0.5 * (residual.square().sum(-1) + z.square().sum(-1))
+        return Conditional(z, energy, net.backward_input(network, values, score) + z, score)
+
+    transitions = settings.burn_in + settings.kept
+    momenta = streams.normal("algorithm", (transitions, *z.shape[1:]), index=1)
+    uniforms = streams.uniform("algorithm", (transitions, z.shape[1]))
+    held, total = at(z), torch.zeros_like(x)
+    for j in range(transitions):
+        end, acceptance = _leapfrog(at, held, momenta[:, j], step, settings.leapfrog_steps)
+        accept = uniforms[:, j] < acceptance
+        move = accept.unsqueeze(-1)
+        held = Conditional(
+            torch.where(move, end.z, held.z),
+            torch.where(accept, end.energy, held.energy),
+            torch.where(move, end.slope, held.slope),
+            torch.where(move, end.score, held.score),
+        )
+        if j < settings.burn_in:
+            excess = acceptance.mean(1).view(-1, 1, 1) - settings.acceptance
+            step = step * (settings.adaptation * excess).exp()
+        else:
+            total += held.score
+    return total / settings.kept, step
+
+
+def _leapfrog(
+    at: Callable[[Tensor], Conditional], held: Conditional, momentum: Tensor, step: Tensor, count: int
+) -> tuple[Conditional, Tensor]:
+    """End of a trajectory and the probability to accept it, (R, n)."""
+    p, end = momentum - 0.5 * step * held.slope, held
+    for leap in range(count):
+        end = at(end.z + step * p)
+        p = p - (0.5 if leap == count - 1 else 1.0) * step * end.slope
+    drop = held.energy - end.energy + 0.5 * (momentum.square() - p.square()).sum(-1)
+    return end, drop.clamp(max=0).exp_().nan_to_num_(nan=0.0)

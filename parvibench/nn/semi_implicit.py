@@ -1,0 +1,182 @@
+"""Semi-implicit samplers: x = mu(z) + sigma xi, one network and one sigma per coordinate and replicate.
+
+z and xi are standard normal, mu is a network, so that q(x) = E_z N(x; mu(z), diag sigma^2) has no closed
+form but easy draws. What the methods differ in is the gradient of their objective in x, in xi / sigma (the
+negative score of the conditional) and in log sigma^2; the way back to the parameters is the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import SteppedSettings
+from parvibench.core.streams import Streams
+
+from .mlp import MLP, Activation
+from .optim import Moments, adam, step_decay
+
+
+class SemiImplicitSettings(SteppedSettings):
+    """Settings that all semi-implicit samplers share."""
+
+    step_size: float = Field(1e-3, gt=0, description="Adam's learning rate, in parameters; paper's toys")
+    batch: int = Field(100, ge=2, description="M, samples in a batch; KSIVI paper 100, 500 on the toys")
+    latent_dim: int = Field(3, ge=1, description="dimension of z; KSIVI paper's toys")
+    hidden: int = Field(50, ge=1, description="units in each of two hidden layers; KSIVI paper's toys")
+    activation: Activation = Field("relu", description="of the hidden layers; KSIVI code")
+    log_var_init: float = Field(0.0, description="initial log sigma^2; KSIVI code: 0 toys, -8 to 0 elsewhere")
+    log_var_floor: float = Field(-20.0, description="least log sigma^2; KSIVI code")
+    log_var_rate: float = Field(
+        1.0, gt=0, description="learning rate of log sigma^2 over the network's; 0.1 in SIVI on regression"
+    )
+    beta1: float = Field(0.9, ge=0, lt=1, description="Adam's decay of the gradient; KSIVI code")
+    beta2: float = Field(
+        0.99, ge=0, lt=1, description="Adam's decay of its square; KSIVI code's toys, else 0.999"
+    )
+    decay: float = Field(
+        0.9, gt=0, le=1, description="learning rate factor every decay_every steps; KSIVI code"
+    )
+    decay_every: int = Field(
+        1000, ge=1, description="iterations between decays; KSIVI code: 1000 toys, else 3000"
+    )
+    clip_norm: float | None = Field(
+        None, gt=0, description="largest gradient norm per replicate; KSIVI code: 1 on networks"
+    )
+    annealing: float = Field(
+        0.0,
+        ge=0,
+        description="0: off; else s is multiplied by min(1, 0.1 + annealing t / horizon); "
+        "KSIVI code: 2 on multimodal",
+    )
+    ema: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="samples come from a running average of the parameters with this decay; "
+        "KSIVI code: 0.999 on networks",
+    )
+
+    def network(self, dim: int) -> MLP:
+        """Shape of mu."""
+        return MLP((self.latent_dim, self.hidden, self.hidden, dim), self.activation)
+
+    def temper(self, state: SamplerState) -> float:
+        """Factor of the target's score at this iteration."""
+        if self.annealing == 0:
+            return 1.0
+        return min(1.0, 0.1 + self.annealing * state.t / state.horizon)
+
+
+class SamplerState(NamedTuple):
+    """A sampler's parameters, their average and Adam's memory."""
+
+    parameters: Tensor  # (R, P + D): the network's, then log sigma^2
+    average: Tensor  # (R, P + D); (R, 0) without ema
+    first: Tensor  # (R, P + D)
+    second: Tensor  # (R, P + D)
+    t: int
+    horizon: int
+
+
+class Draw(NamedTuple):
+    """Samples and what led to them."""
+
+    x: Tensor  # (R, n, D)
+    sigma: Tensor  # (R, 1, D)
+    xi: Tensor  # (R, n, D)
+    noise: Tensor  # xi / sigma, the conditional's score at x with its sign changed: (R, n, D)
+    values: list[Tensor]  # of the network's layers
+
+
+def start(settings: SemiImplicitSettings, dim: int, streams: Streams, horizon: int) -> SamplerState:
+    """Random network, constant sigma."""
+    net = settings.network(dim)
+    network = net.initialise(streams.uniform("init", (net.n_parameters,)))
+    log_var = network.new_full((len(network), dim), settings.log_var_init)
+    parameters = torch.cat((network, log_var), 1)
+    average = parameters if settings.ema is not None else parameters[:, :0]
+    moments = Moments.start(parameters)
+    return SamplerState(parameters, average, moments.first, moments.second, 0, horizon)
+
+
+def draw(settings: SemiImplicitSettings, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
+    """Samples x = mu(z) + sigma xi.
+
+    Args:
+        settings: shape of the network.
+        parameters: (R, P + D).
+        z: (R, m, latent_dim) with m >= n; rows beyond n get a mu (``values[-1]``) but no x.
+        xi: (R, n, D).
+    """
+    n, dim = xi.shape[1:]
+    network, log_var = split(parameters, dim)
+    sigma = (0.5 * log_var).exp()
+    values = settings.network(dim).forward(network, z)
+    return Draw(values[-1][:, :n] + sigma * xi, sigma, xi, xi / sigma, values)
+
+
+def pull_back(
+    settings: SemiImplicitSettings,
+    parameters: Tensor,
+    made: Draw,
+    grad_x: Tensor,
+    grad_noise: Tensor | None = None,
+    grad_mu: Tensor | None = None,
+    grad_log_var: Tensor | None = None,
+) -> Tensor:
+    """Gradient of an objective in the parameters, (R, P + D).
+
+    Args:
+        settings: shape of the network.
+        parameters: (R, P + D).
+        made: what ``draw`` returned.
+        grad_x: gradient in the samples, (R, n, D).
+        grad_noise: gradient in xi / sigma, (R, n, D), where the objective holds it explicitly.
+        grad_mu: gradient in the values of mu beyond that through x, (R, m, D); likewise.
+        grad_log_var: gradient in log sigma^2 beyond those, (R, D); likewise.
+    """
+    n, dim = grad_x.shape[1:]
+    terms = grad_x * (made.sigma * made.xi)
+    if grad_noise is not None:
+        terms -= grad_noise * made.noise
+    by_log_var = 0.5 * terms.sum(1)  # d sigma / d log sigma^2 = sigma / 2
+    if grad_log_var is not None:
+        by_log_var += grad_log_var
+    if grad_mu is not None:
+        grad_x = torch.cat((grad_x + grad_mu[:, :n], grad_mu[:, n:]), 1)
+    network, _ = split(parameters, dim)
+    return torch.cat((settings.network(dim).backward(network, made.values, grad_x), by_log_var), 1)
+
+
+def descend(settings: SemiImplicitSettings, state: SamplerState, grad: Tensor, dim: int) -> SamplerState:
+    """One step of Adam: clipped, decayed, log sigma^2 cut at its floor; the average follows."""
+    if settings.clip_norm is not None:
+        norm = grad.norm(dim=1, keepdim=True)
+        grad = grad * (settings.clip_norm / norm).clamp(max=1)
+    rate = settings.step_size * step_decay(state.t, settings.decay, settings.decay_every)
+    moments = Moments(state.first, state.second, state.t)
+    parameters, moments = adam(state.parameters, grad, moments, rate, (settings.beta1, settings.beta2))
+    log_var = parameters[:, -dim:]
+    if settings.log_var_rate != 1:
+        log_var.copy_(state.parameters[:, -dim:].lerp(log_var, settings.log_var_rate))
+    log_var.clamp_(min=settings.log_var_floor)
+    average = state.average
+    if settings.ema is not None:
+        average = average.lerp(parameters, 1 - settings.ema)
+    return SamplerState(parameters, average, *moments, state.horizon)
+
+
+def sample(settings: SemiImplicitSettings, state: SamplerState, dim: int, n: int, streams: Streams) -> Tensor:
+    """Fresh samples, (R, n, D), from the average of the parameters where one is kept."""
+    z = streams.normal("output", (n, settings.latent_dim))
+    xi = streams.normal("output", (n, dim), index=1)
+    return draw(settings, state.parameters if settings.ema is None else state.average, z, xi).x
+
+
+def split(parameters: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The network's parameters (R, P) and log sigma^2 (R, 1, D)."""
+    return parameters[:, :-dim], parameters[:, None, -dim:]

@@ -1,0 +1,52 @@
+"""Variational families trained on the evidence bound: settings, state and optimiser they share.
+
+Pyro's own inference loop is not used: its parameter store and random state belong to the process, and it
+fits one model at a time, while here replicates must be independent, resumable and batched, and every score
+metered. All three families are reparameterised, so the bound's gradient needs the target's score only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import SteppedSettings
+
+from .optim import Moments, adam
+
+
+class VariationalSettings(SteppedSettings):
+    """Settings that all families share."""
+
+    step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in parameters; Pyro's tutorials")
+    batch: int = Field(10, ge=1, description="samples per iteration; ours, 1 in Pyro")
+    init_scale: float = Field(0.1, gt=0, description="initial standard deviation, in x; Pyro's guides")
+    final_rate: float = Field(
+        0.1, gt=0, le=1, description="learning rate at the horizon over that at the start; Pyro's tutorials"
+    )
+
+
+class VariationalState(NamedTuple):
+    """A family's parameters and Adam's memory."""
+
+    parameters: Tensor  # (R, P)
+    first: Tensor  # (R, P)
+    second: Tensor  # (R, P)
+    t: int
+    horizon: int
+
+
+def begin(parameters: Tensor, horizon: int) -> VariationalState:
+    """First state at the given parameters."""
+    moments = Moments.start(parameters)
+    return VariationalState(parameters, moments.first, moments.second, 0, horizon)
+
+
+def descend(settings: VariationalSettings, state: VariationalState, grad: Tensor) -> VariationalState:
+    """One step of Adam, its rate falling geometrically to the horizon."""
+    rate = settings.step_size * settings.final_rate ** min(1.0, state.t / max(1, state.horizon))
+    moments = Moments(state.first, state.second, state.t)
+    parameters, moments = adam(state.parameters, grad, moments, rate)
+    return VariationalState(parameters, *moments, state.horizon)
