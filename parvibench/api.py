@@ -178,13 +178,14 @@ def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[str]) -> 
     return _build(values)
 
 
-def evaluate(samples: Any, task: str | Task) -> dict[str, Any]:
+def evaluate(samples: Any, task: str | Task, metrics: Sequence[str] | None = None) -> dict[str, Any]:
     """Judge samples of a task against its reference.
 
     Args:
         samples: (n, d) array, tensor or data frame, or an ArviZ InferenceData / DataTree whose posterior
             variables together have d columns (chains and draws are stacked).
         task: name or object.
+        metrics: names to judge by; default the task's.
 
     Returns:
         ``task``, ``n``, ``verdict`` and ``metrics``: value, floor, ratio, p-value, equivalent sample size and
@@ -195,7 +196,7 @@ def evaluate(samples: Any, task: str | Task) -> dict[str, Any]:
         UnsupportedError: the task has no reference.
     """
     found = registry.load_task(task) if isinstance(task, str) else task
-    return evaluate_samples(found, torch.tensor(_as_array(samples)))
+    return evaluate_samples(found, torch.tensor(_as_array(samples)), metrics=metrics)
 
 
 def _as_array(samples: Any) -> np.ndarray:

@@ -57,6 +57,7 @@ class Kind(StrEnum):
 
     TASK = "task"
     ALGORITHM = "algorithm"
+    METRIC = "metric"
 
 
 @app.command(
@@ -266,12 +267,16 @@ _LISTS: dict[What, Callable[[], list[dict[str, Any]]]] = {
 }
 
 
-@app.command(epilog="Examples:\n\n`parvibench show task banana`\n\n`parvibench show algorithm svgd`")
+@app.command(
+    epilog="Examples:\n\n`parvibench show task banana`\n\n`parvibench show algorithm svgd`\n\n`parvibench show metric sliced_w2`"
+)
 def show(kind: Kind, name: str, as_json: Json = False) -> None:
-    """Show a task (facts, protocol, certificate) or an algorithm (settings, needs, citation)."""
+    """Show a task (facts, certificate), an algorithm (settings, needs, citation) or a metric (formula, power)."""
     from parvibench.harness import describe
 
-    facts = describe.task(name) if kind is Kind.TASK else describe.algorithm(name)
+    facts = {Kind.TASK: describe.task, Kind.ALGORITHM: describe.algorithm, Kind.METRIC: describe.metric}[
+        kind
+    ](name)
     if as_json:
         _print_json(facts)
         return
@@ -303,6 +308,9 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="score_evaluations=N", help="What the samples cost (repeatable)."),
     ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Judge by this metric (repeatable); default: the task's.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Judge samples of your own against a task's reference."""
@@ -311,11 +319,11 @@ def evaluate(
     from parvibench.data.samples import read_samples
 
     costs = {k: _number(k, v) for k, v in (_pair(c, "--cost") for c in cost or [])}
-    document = api.evaluate(read_samples(samples), task)
+    document = api.evaluate(read_samples(samples), task, metrics=metric)
     if as_json:
         _print_json(document)
         return
-    table = _table("metric", "value", "floor median", "ratio", "p", "equivalent n", "verdict")
+    table = _table("metric", "value", "floor", "ratio", "p", "worth", "exact?")
     for row in document["metrics"]:
         if row["value"] is not None:
             table.add_row(*_evaluation_cells(row))
@@ -323,6 +331,9 @@ def evaluate(
     for row in document["metrics"]:
         if row["value"] is None:
             _out.print(f"not applicable: {row['metric']} ({row['reason']})", highlight=False, markup=False)
+    _out.print(
+        "floor: median of exact draws; worth: that many exact draws do as well [95% interval]", style="dim"
+    )
     _out.print(
         f"{document['n']} samples of {document['task']}: [bold]{document['verdict']}[/] from exact draws (Holm, 5%)"
     )
@@ -339,19 +350,20 @@ def _evaluation_cells(row: dict[str, Any]) -> list[str]:
         return "-" if value is None else f"{value:.3g}"
 
     floor = row["floor"] or {}
-    verdict = row["verdict"] if row["floor"] else "no floor at this n"
-    equivalent = text(row["equivalent_sample_size"])
-    if row["equivalent_sample_size_interval"]:
-        low, high = row["equivalent_sample_size_interval"]
-        equivalent += f" [{text(low)}, {text(high)}]"
+    verdict = {"indistinguishable": "≈ alike", "distinguishable": "told apart"}.get(row["verdict"], "")
+    worth = ""
+    if row["equivalent_sample_size"] is not None:
+        low, high = (f"{v:,.0f}" for v in row["equivalent_sample_size_interval"])
+        capped = "≥ " if row["reason"].startswith("at least") else ""
+        worth = f"{capped}{row['equivalent_sample_size']:,.0f} [{low}, {high}]"
     return [
         row["metric"],
         text(row["value"]),
         text(floor.get("median")),
         text(row["ratio"]),
         text(row["p_value"]),
-        equivalent,
-        verdict,
+        worth,
+        verdict if row["floor"] else "no floor",
     ]
 
 

@@ -245,6 +245,9 @@ def test_pickles_are_not_opened(call: Run, tmp_path: Path) -> None:
 
 def test_shows(call: Run) -> None:
     assert "Table 4" in call("show", "task", "banana").out
+    about = call("show", "metric", "w2sq_window_5", "--json").json
+    assert "half_width" in about["about"]
+    assert about["power"] == "not studied"
     facts = call("show", "algorithm", "svgd", "--json").json
     assert facts["kind"] == "particles"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parvibench.statistics import average_ranks, median_interval, paired_difference
+from parvibench.statistics import BOOTSTRAP_PAIRS, average_ranks, holm, median_interval, paired_difference
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 1), (5, 1), (6, 1), (9, 2), (10, 2), (20, 6), (25, 8)])
@@ -52,6 +52,27 @@ def test_paired_difference_of_constants_and_of_nothing() -> None:
     assert math.isnan(paired_difference([math.nan], [1.0]).mean)
     with pytest.raises(ValueError, match="one length"):
         paired_difference([1.0], [1.0, 2.0])
+
+
+def test_thirty_pairs_are_bootstrapped() -> None:
+    """Both intervals agree to a few per cent on thirty normal differences; fewer pairs keep Student's."""
+    d = np.random.default_rng(3).normal(1, 1, BOOTSTRAP_PAIRS)
+    found = paired_difference(d, np.zeros(len(d)))
+    half = stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / math.sqrt(len(d))
+    assert (found.low, found.high) == pytest.approx((d.mean() - half, d.mean() + half), abs=0.15 * half)
+    assert (found.low, found.high) != pytest.approx((d.mean() - half, d.mean() + half), abs=1e-6)
+    assert paired_difference(d, np.zeros(len(d))) == found
+    fewer = paired_difference(d[1:], np.zeros(len(d) - 1))
+    half = stats.t.ppf(0.975, len(d) - 2) * d[1:].std(ddof=1) / math.sqrt(len(d) - 1)
+    assert (fewer.low, fewer.high) == pytest.approx((d[1:].mean() - half, d[1:].mean() + half))
+
+
+def test_holm_against_the_textbook() -> None:
+    """Example of Wright (1992), Biometrics 48:1005-1013; and order does not matter."""
+    p = [0.010, 0.020, 0.022, 0.09]
+    assert holm(p) == pytest.approx([0.04, 0.06, 0.06, 0.09])
+    assert holm(p[::-1]) == pytest.approx(holm(p)[::-1])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
 def test_average_ranks_put_failures_last_and_share_ties() -> None:

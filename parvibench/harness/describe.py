@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
+import math
 import os
 import platform
 import shutil
@@ -13,6 +16,7 @@ from typing import Any
 
 from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError
+from parvibench.metrics.power import SIZE, power_rows
 
 
 def task(name: str) -> dict[str, Any]:
@@ -85,6 +89,35 @@ def algorithm(name: str) -> dict[str, Any]:
         }
         or "none",
         "about": (module.__doc__ or "").strip(),
+    }
+
+
+def metric(name: str) -> dict[str, Any]:
+    """Formula, unit and need of a metric, and what it can see.
+
+    Raises:
+        UnknownNameError: with near names.
+    """
+    found = registry.load_metric(name)
+    compute = found.compute.func if isinstance(found.compute, functools.partial) else found.compute
+    rows = power_rows(name).dropna(how="all")
+    power = {
+        str(alteration): " / ".join("-" if math.isnan(v) else f"{100 * v:.0f}%" for v in shares)
+        for alteration, shares in zip(rows.index, rows.to_numpy(), strict=True)
+    }
+    dims = " / ".join(str(d) for d in rows.columns)
+    studied = (
+        {f"called distinguishable at n = {SIZE}, in dimensions": dims, **power} if power else "not studied"
+    )
+    return {
+        "name": found.name,
+        "summary": found.summary,
+        "unit": found.unit,
+        "better": found.direction,
+        "needs": found.need,
+        "measured": "at every checkpoint" if found.when == "every" else "at the last checkpoint",
+        "about": inspect.getdoc(compute) or "",
+        "power": studied,
     }
 
 

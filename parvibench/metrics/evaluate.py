@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from .equivalent import equivalent_sample_size
 from .floors import ALPHA, p_value, verdict
 
 
-def evaluate_samples(task: Task, samples: Any, cost: Cost | None = None) -> dict[str, Any]:
+def evaluate_samples(
+    task: Task, samples: Any, cost: Cost | None = None, metrics: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Value, floor, verdict and equivalent sample size of every metric of a task.
 
     Predictive tasks are judged on the data split of replicate 0.
@@ -28,6 +31,7 @@ def evaluate_samples(task: Task, samples: Any, cost: Cost | None = None) -> dict
         task: what the samples should follow.
         samples: array-like, (n, D), n >= 2.
         cost: what the samples have cost, if known.
+        metrics: names; default the task's.
 
     Returns:
         ``{"task", "n", "verdict", "metrics": [...]}``: JSON types only; null where a number is missing.
@@ -37,6 +41,7 @@ def evaluate_samples(task: Task, samples: Any, cost: Cost | None = None) -> dict
         DataMissingError: the task's data set is not at hand.
     """
     x = check_samples(samples, task)
+    names = task.metrics if metrics is None else metrics
     context = Context(
         task,
         task.reference(),
@@ -47,14 +52,14 @@ def evaluate_samples(task: Task, samples: Any, cost: Cost | None = None) -> dict
     copies = 0 if context.reference is None else _count_copies(x, context.reference)
     if copies:
         reason = f"{copies} of {len(x)} samples are rows of the reference itself"
-        rows = [_absent(name, reason) for name in task.metrics]
+        rows = [_absent(name, reason) for name in names]
     else:
-        values, absent = compute(task.metrics, x[None], context)
+        values, absent = compute(names, x[None], context)
         rows = [
             _absent(name, absent[name])
             if name in absent
             else _row(name, float(values[name][0]), len(x), context.reference)
-            for name in task.metrics
+            for name in names
         ]
     tested = [row["p_value"] for row in rows if row["p_value"] is not None]
     return {"task": task.name, "n": len(x), "verdict": verdict(tested), "metrics": rows}

@@ -11,9 +11,6 @@ from parvibench.metrics.floors import ALPHA
 
 from .calibration import ALTERATIONS, EQUIVALENT_COLUMNS, LARGE, VERDICT, N, Study, limit
 
-#: An alteration is seen where it is found in at least this share of trials.
-SEEN = 0.9
-
 
 def write(study: Study, out: Path) -> None:
     """Write ``power.csv``, ``equivalent.csv``, ``coverage.csv``, ``power.svg`` and ``README.md``."""
@@ -80,13 +77,6 @@ def page(study: Study) -> str:
         *_table(_rounded(study.coverage)),
     ]
     return "\n".join(lines) + "\n"
-
-
-def smallest_seen(power: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """What one metric sees: power per alteration and dimension at n = 1000, alterations as rows."""
-    rows = power[(power["metric"] == metric) & (power["n"] == N)]
-    shares = rows.assign(share=rows["found"] / rows["trials"])
-    return shares.pivot_table(index="alteration", columns="dim", values="share").reindex(list(ALTERATIONS))
 
 
 def draw_power(power: pd.DataFrame, file: Path) -> None:

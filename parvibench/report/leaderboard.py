@@ -17,20 +17,27 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from parvibench.core import registry
-from parvibench.core.reference import Floor, load_reference
+from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.results import Results, metric_values
 from parvibench.statistics import median_interval
+
+from .judgement import floor_of, judge
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED)
+#: What stands beside a number in a leaderboard.
+MARKS = {
+    "≈": "indistinguishable from exact draws at this sample size (5%, all metrics with a floor combined by Holm)",
+    "*": "some replicates diverged and count as worst",
+}
 #: Columns of ``table`` before the medians of all metrics.
 COLUMNS = (
     "task", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
-    "high", "floor_ratio", "n_diverged", "replicates", "samples", "score_evaluations", "seconds",
+    "high", "floor_ratio", "verdict", "p_value", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "seconds",
 )  # fmt: skip
 
 
@@ -85,16 +92,7 @@ def primary_metric(results: Results, task: str) -> str:
 def floor(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n where a ratio to it makes sense, else None."""
     row = registry.metrics().get(metric)
-    return _floor(task, metric, n) if row is not None and row.floor_ratio else None
-
-
-@cache
-def _floor(task: str, metric: str, n: int) -> Floor | None:
-    try:
-        reference = load_reference(task)
-    except (ValueError, OSError):  # damaged, or a plug-in whose name is no file name
-        return None
-    return None if reference is None else reference.floor(metric, n)
+    return floor_of(task, metric, n) if row is not None and row.floor_ratio else None
 
 
 @cache
@@ -109,8 +107,8 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
     """One row per cell of a task, best first, then unranked ones, then anchors; columns ``COLUMNS``.
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
-    ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median. ``score_evaluations`` and
-    ``seconds`` are per replicate.
+    ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
+    ``equivalent_high`` see ``judgement.Judgement``. ``score_evaluations`` and ``seconds`` are per replicate.
     """
     metric = primary_metric(results, task)
     sign = -1 if higher_is_better(metric) else 1
@@ -130,6 +128,7 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
 def _row(cell: CellRecord, metric: str) -> dict[str, object]:
     median, low, high = median_interval(metric_values(metric, cell.values.get(metric, [])))
     found = floor(cell.task, metric, cell.samples)
+    judged = judge(cell, metric)
     return {
         "task": cell.task,
         "label": cell.label,
@@ -143,6 +142,11 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
         "low": low,
         "high": high,
         "floor_ratio": median / found.median if found else math.nan,
+        "verdict": judged.verdict,
+        "p_value": judged.p_value,
+        "equivalent": judged.equivalent,
+        "equivalent_low": judged.low,
+        "equivalent_high": judged.high,
         "n_diverged": cell.n_diverged,
         "replicates": cell.replicates,
         "samples": cell.samples,
@@ -236,10 +240,18 @@ def shown(row: pd.Series) -> float:
 
 
 def entry(row: pd.Series) -> str:
-    """A row's place in a matrix: its number, starred when some replicates diverged; else its status."""
+    """A row's place in a matrix: its number with its marks (see ``MARKS``); else its status."""
     if row["status"] != Status.OK:
         return str(row["status"])
-    return number(shown(row)) + ("*" if row["n_diverged"] else "")
+    alike = "≈" if row["verdict"] == "indistinguishable" else ""
+    return alike + number(shown(row)) + ("*" if row["n_diverged"] else "")
+
+
+def marks_used(board: pd.DataFrame) -> list[str]:
+    """The marks that a board needs, with their meanings."""
+    ok = board[board["status"] == Status.OK]
+    used = {"≈": (ok["verdict"] == "indistinguishable").any(), "*": (ok["n_diverged"] > 0).any()}
+    return [f"{mark}: {meaning}" for mark, meaning in MARKS.items() if used[mark]]
 
 
 def to_markdown(results: Results) -> str:
@@ -249,6 +261,7 @@ def to_markdown(results: Results) -> str:
     rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
     lines = [f"# ParVIBench leaderboard: {_plain(results.run.suite.get('name', ''))}", ""]
     lines += [f"Run {_plain(results.run.id)}. Bold: best of the task. Anchors in italics are not ranked.", ""]
+    lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
     for group in groups(board):
         lines += [
             f"## {_plain(group.title)}",
@@ -300,9 +313,7 @@ def print_leaderboard(results: Results, console: Console) -> None:
         console.print(Text(group.title, style="bold"))
         for part in _fitting(group.tasks, console.width, results):
             console.print(_rich_table(part, ranks, rows))
-    notes = ["bold: best of the task; italics: anchors, not ranked"]
-    if ((board["n_diverged"] > 0) & (board["status"] == Status.OK)).any():
-        notes.append("*: some replicates diverged and count as worst")
+    notes = ["bold: best of the task; italics: anchors, not ranked", *marks_used(board)]
     console.print(Text("; ".join(notes), style="dim"))
     for _, row in board[board["status"] != Status.OK].iterrows():
         reason = " ".join(row["reason"].split())

@@ -18,12 +18,15 @@ from parvibench.core import registry
 from parvibench.core.reference import load_reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.results import Results, metric_values
+from parvibench.metrics.power import sees
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
 
 _MAX_NAME, _MAX_TEXT = 200, 4000
 _RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
+_VERDICT_HELP = "can the samples be told from exact draws? 5%, all metrics with a floor combined by Holm"
+_WORTH_HELP = "equivalent sample size: how many exact draws do as well [95% interval], replicates pooled"
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,8 @@ def render(results: Results) -> str:
         steps=step_sizes(results),
         failures=_failures(results),
         tasks=[_task(results, board, name, colours) for name in lb.task_names(results)],
-        glossary=_glossary(results),
+        glossary=[(row, sees(row.name)) for row in _glossary(results)],
+        marks=lb.marks_used(board),
         provenance=_provenance(results),
         svg=Markup,
     )
@@ -233,12 +237,15 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, metric: str) -> 
     by_label = {c.label: c for c in cells}
     others = [m for m in dict.fromkeys(m for c in cells for m in c.values) if m != metric and not _is_cost(m)]
     with_ratio = bool(rows["floor_ratio"].notna().any())
+    with_verdict, with_worth = bool((rows["verdict"] != "").any()), bool(rows["equivalent"].notna().any())
     columns = [
         Column("method", numeric=False),
         Column("rank"),
         Column("status", numeric=False),
         Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"),
         *([Column("×\u00a0floor", _RATIO_HELP)] if with_ratio else []),
+        *([Column("against exact draws", _VERDICT_HELP, numeric=False)] if with_verdict else []),
+        *([Column("worth", _WORTH_HELP)] if with_worth else []),
         Column("score evaluations", "charged per replicate"),
         Column("seconds", "steady compute time per replicate, s"),
         *[Column(m, f"{_help(m)}; median over replicates") for m in others],
@@ -256,12 +263,31 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, metric: str) -> 
                 _status(cell),
                 median,
                 *([_numeric(row["floor_ratio"])] if with_ratio else []),
+                *([_verdict(row)] if with_verdict else []),
+                *([_worth(row)] if with_worth else []),
                 Entry(f"{cell.score_evaluations:,.0f}", _sort(cell.score_evaluations)),
                 _numeric(row["seconds"]),
                 *[_metric_entry(cell, m) for m in others],
             )
         )
     return Table(f"ranked by {metric}" if metric else "no metric", tuple(columns), tuple(body))
+
+
+def _verdict(row: pd.Series) -> Entry:
+    if not row["verdict"]:
+        return Entry("")
+    alike = row["verdict"] == "indistinguishable"
+    return Entry("≈ alike" if alike else "told apart", help=f"adjusted p = {lb.number(row['p_value'])}")
+
+
+def _worth(row: pd.Series) -> Entry:
+    """Equivalent sample size with its interval."""
+    if math.isnan(row["equivalent"]):
+        return Entry("")
+    cap = 4 * row["samples"]
+    text = f"≥ {cap:,.0f}" if row["equivalent"] >= cap else lb.number(row["equivalent"])
+    interval = _interval(row["equivalent_low"], row["equivalent_high"])
+    return Entry(f"{text} [{interval}]", _sort(row["equivalent"]))
 
 
 def _metric_entry(cell: CellRecord, metric: str) -> Entry:

@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 import torch
 from rich.console import Console
+from scipy import stats
 
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.results import Results
 from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store
-from parvibench.report import figures, leaderboard
+from parvibench.report import figures, judgement, leaderboard
 from parvibench.report.page import render, step_sizes, write_report
 
 EVIL = '<script>alert("x")</script>'
@@ -119,13 +120,13 @@ def made_cells():
 @pytest.fixture(scope="module", autouse=True)
 def floors():
     """A floor of 0.05 for banana at 100 samples, whatever the shipped certificates hold."""
-    certificate = {"floors": {"sliced_w2": {"100": np.linspace(0.04, 0.06, 201).tolist()}}}
-    reference = Reference(torch.zeros(9, 2), exact=True, certificate=certificate)
+    table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
+    reference = Reference(torch.zeros(9, 2), True, {}, table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaderboard, "load_reference", lambda task: reference if task == "banana" else None)
-        leaderboard._floor.cache_clear()
+        patch.setattr(judgement, "load_reference", lambda task: reference if task == "banana" else None)
+        judgement.reference_of.cache_clear()
         yield
-    leaderboard._floor.cache_clear()
+    judgement.reference_of.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +237,31 @@ def test_the_page_shows_the_same_numbers(results, out, page):
         assert float(shown[label][4][1]) == board.loc[label, "floor_ratio"]
     assert shown["half"][3][0].startswith("∞")
     assert shown["half"][2][0] == "4 of 7 diverged"
+
+
+def test_cells_are_judged_against_exact_draws(results, out, page):
+    """Floors are medians 0.5 / sqrt(n): a value of 0.05 at n = 100 is exact, twice that is worth a quarter."""
+    board = pd.read_csv(out / "leaderboard.csv")
+    rows = board[board["task"] == "banana"].set_index("label")
+    ok = rows[(rows["status"] == "ok") & (rows["median"] < 0.1)]  # the floor of 25 draws
+    assert len(ok)
+    worth = (0.5 / ok["median"].clip(lower=0.025)) ** 2  # at most 4 n
+    np.testing.assert_allclose(ok["equivalent"], worth, rtol=0.01)
+    assert (ok["equivalent_low"] <= ok["equivalent"]).all()
+    assert (ok["equivalent"] <= ok["equivalent_high"]).all()
+    for label, row in ok.iterrows():
+        values = np.array(
+            next(c for c in results.cells if (c.task, c.label) == ("banana", label)).values["sliced_w2"]
+        )
+        p = stats.mannwhitneyu(
+            values, np.linspace(0.04, 0.06, 201), alternative="greater", method="asymptotic"
+        ).pvalue
+        assert row["p_value"] == pytest.approx(p)
+        assert row["verdict"] == ("distinguishable" if p <= 0.05 else "indistinguishable")
+    assert board.loc[board["task"] != "banana", "verdict"].isna().all()
+    assert rows.loc["mala", ["verdict", "equivalent"]].isna().all()
+    assert "told apart" in page
+    assert "worth" in page
 
 
 def test_nothing_is_fetched_and_nothing_is_executed(page):

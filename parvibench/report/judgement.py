@@ -1,0 +1,83 @@
+"""What floors say of a cell: can its samples be told from exact ones, and how many exact ones are they worth?"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from parvibench.core.reference import Floor, Reference, load_reference
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.results import metric_values
+from parvibench.metrics.equivalent import equivalent_sample_size
+from parvibench.metrics.floors import p_value, verdict
+from parvibench.statistics import holm
+
+
+class Judgement(NamedTuple):
+    """A cell's samples against exact draws of the same size.
+
+    Attributes:
+        verdict: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm;
+            empty without any.
+        p_value: the smallest adjusted one, NaN without any.
+        metric: the one it belongs to.
+        equivalent: sample size by the primary metric, replicates pooled; NaN where there is none.
+        low: its 95% interval.
+        high: its upper end.
+        reason: why it is missing or capped.
+    """
+
+    verdict: str = ""
+    p_value: float = math.nan
+    metric: str = ""
+    equivalent: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    reason: str = ""
+
+
+def judge(cell: CellRecord, primary: str) -> Judgement:
+    """The judgement of one cell; an empty one without a reference or without values.
+
+    A replicate that failed ranks worst in every test; no equivalent sample size is given then.
+    """
+    reference = reference_of(cell.task)
+    if reference is None or cell.status is not Status.OK or not cell.values:
+        return Judgement()
+    found = {}
+    for metric, stored in cell.values.items():
+        floor = reference.floor(metric, cell.samples)
+        if floor is not None:
+            found[metric] = p_value(metric, metric_values(metric, stored), floor)
+    adjusted = dict(zip(found, holm(list(found.values())), strict=True))
+    metric = min(adjusted, key=lambda m: adjusted[m], default="")
+    values = np.array(metric_values(primary, cell.values.get(primary, [])), dtype=float)
+    size, interval, reason = None, None, ""
+    if len(values):
+        size, interval, reason = equivalent_sample_size(primary, values, cell.samples, reference)
+    return Judgement(
+        verdict(list(found.values())) if found else "",
+        adjusted.get(metric, math.nan),
+        metric,
+        math.nan if size is None else size,
+        *((math.nan, math.nan) if interval is None else interval),
+        reason,
+    )
+
+
+def floor_of(task: str, metric: str, n: int) -> Floor | None:
+    """The floor of a metric at sample size n, or None."""
+    reference = reference_of(task)
+    return None if reference is None else reference.floor(metric, n)
+
+
+@cache
+def reference_of(task: str) -> Reference | None:
+    """The shipped reference of a task; None without one, or when it cannot be read."""
+    try:
+        return load_reference(task)
+    except (ValueError, OSError):  # damaged, or a plug-in whose name is no file name
+        return None
