@@ -23,13 +23,13 @@ E ||f||_p^p / p through both exponents (networks). Here: ascent, mean over parti
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
@@ -78,6 +78,36 @@ class State(NamedTuple):
     t: int
 
 
+_TOY = {
+    "hidden": paper(32),
+    "activation": paper("tanh"),
+    "inner_steps": paper(5),
+    "net_optimiser": paper("sgd-nesterov"),
+    "net_learning_rate": paper(1e-3),
+    "particle_rule": paper("plain"),
+    "probe": code("rademacher"),
+}
+_NETWORK = {
+    "step_size": code(5e-4),
+    "particle_rule": code("rms"),
+    "hidden": paper(300),
+    "activation": paper("leaky-relu"),
+    "inner_steps": paper(10),
+    "net_optimiser": paper("adam"),
+    "net_learning_rate": code(1e-4),
+    "net_decay": code(0.9),
+    "probe": code("rademacher"),
+}
+_ICA = {
+    **_TOY,
+    "step_size": code(1e-3),
+    "hidden": paper(120),
+    "inner_steps": paper(20),
+    "net_optimiser": ours("sgd-nesterov"),
+    "probe": code("gaussian"),
+}
+
+
 class AdaGWG(Algorithm[Settings, State]):
     """Adaptive generalised Wasserstein gradient flow."""
 
@@ -87,6 +117,20 @@ class AdaGWG(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516"
     summary = "generalised Wasserstein gradient flow with adaptive exponent"
+    # As baseline of the SIFG paper. The code moves p in every inner step: five or ten times as often.
+    presets: ClassVar[Presets] = {
+        "gmm5-2d": {**_TOY, "step_size": paper(0.1), "p_step_size": paper(5e-7)},
+        "gmm5-2d-code": {
+            **_TOY, "step_size": code(0.5), "velocity_divisor": code(1000.0), "p_step_size": code(1e-6),
+        },
+        "gmm5-10d": {**_TOY, "step_size": paper(0.1), "p_step_size": paper(5e-7)},
+        # adaptation is switched off by the script's iteration bound
+        "gmm5-10d-code": {
+            **_TOY, "step_size": code(0.1), "velocity_divisor": code(1000.0), "p_step_size": code(0.0),
+        },
+        "ica-meg": {**_ICA, "p_step_size": code(0.004), "p_clip": code(0.1), "p_max": code(6.0)},
+        "bnn-boston": {**_NETWORK, "p_step_size": paper(1e-4), "p_clip": code(0.2), "p_max": code(4.0)},
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""

@@ -21,13 +21,13 @@ such a rate does nothing. (4) The code has no bounds on sigma.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.mixture import mixture_score
@@ -77,6 +77,18 @@ class State(NamedTuple):
     t: int
 
 
+_TOY = {
+    "hidden": paper(32),
+    "activation": paper("tanh"),
+    "inner_steps": paper(5),
+    "warmup_inner_steps": code(10),
+    "net_optimiser": paper("sgd-nesterov"),
+    "net_learning_rate": paper(1e-3),
+    "particle_rule": paper("plain"),
+    "sigma_rule": code("dsm-code"),
+}
+
+
 class AdaSIFG(Algorithm[Settings, State]):
     """Semi-implicit functional gradient flow with adaptive noise."""
 
@@ -86,6 +98,27 @@ class AdaSIFG(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow with adaptive noise"
+    presets: ClassVar[Presets] = {
+        # the code moves sigma in every inner step here, along a milder slope
+        "gmm5-2d": {"step_size": paper(0.01), "sigma": paper(0.12), "sigma_step_size": paper(1e-9), **_TOY},
+        "gmm5-10d": {"step_size": paper(0.01), "sigma": paper(0.1), "sigma_step_size": paper(1e-9), **_TOY},
+        "monomial-gamma": {
+            **_TOY, "step_size": paper(0.01), "sigma": paper(0.1), "sigma_step_size": paper(1e-10),
+        },
+        # three values of each step were tried; the code averages over 25 coordinates as well: eta_s / 25
+        "ica-meg": {
+            **_TOY, "step_size": code(1e-3), "sigma": paper(0.03), "sigma_step_size": code(4e-8),
+            "hidden": paper(120), "inner_steps": paper(20), "net_optimiser": ours("sgd-nesterov"),
+            "sigma_rule": code("kl"),
+        },
+        # the code's choices for boston; its average over 753 coordinates likewise: 2e-5 / 753
+        "bnn-boston": {
+            "step_size": code(5e-4), "particle_rule": code("rms"), "sigma": code(0.01),
+            "sigma_step_size": code(2.66e-8), "sigma_rule": code("kl"), "hidden": paper(300),
+            "activation": paper("leaky-relu"), "inner_steps": paper(10), "net_optimiser": paper("adam"),
+            "net_learning_rate": code(1e-4), "net_decay": code(0.9),
+        },
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f warmed up on them."""

@@ -21,13 +21,13 @@ comparisons.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import median_bandwidth, self_distances
@@ -66,6 +66,8 @@ class KSDD(Algorithm[Settings, State]):
     differentiates = True
     citation = "Korba, Aubin-Frankowski, Majewski & Ablin (2021), arXiv:2105.09994"
     summary = "kernel Stein discrepancy descent"
+    # as MIED's authors and then KSIVI's ran it
+    presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "bandwidth": code(2.0)}}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points."""

@@ -21,13 +21,13 @@ comparison there is no split and N' is fixed. The target's score is taken once p
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
@@ -62,6 +62,36 @@ class State(NamedTuple):
     t: int
 
 
+_TOY = {
+    "hidden": paper(32),
+    "activation": paper("tanh"),
+    "inner_steps": paper(5),
+    "net_optimiser": paper("sgd-nesterov"),
+    "net_learning_rate": paper(1e-3),
+    "particle_rule": paper("plain"),
+    "probe": code("rademacher"),
+}
+_NETWORK = {
+    "step_size": code(5e-4),
+    "particle_rule": code("rms"),
+    "hidden": paper(300),
+    "activation": paper("leaky-relu"),
+    "inner_steps": paper(10),
+    "net_optimiser": paper("adam"),
+    "net_learning_rate": code(1e-4),
+    "net_decay": code(0.9),
+    "probe": code("rademacher"),
+}
+_ICA = {
+    **_TOY,
+    "step_size": code(1e-3),
+    "hidden": paper(120),
+    "inner_steps": paper(20),
+    "net_optimiser": ours("sgd-nesterov"),
+    "probe": code("gaussian"),
+}
+
+
 class L2GF(Algorithm[Settings, State]):
     """L2 functional gradient flow."""
 
@@ -71,6 +101,15 @@ class L2GF(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"
     summary = "L2 functional gradient flow with a neural network"
+    # As baseline of the SIFG paper. Its text gives 0.1 for the mixtures and is silent on the division by n.
+    presets: ClassVar[Presets] = {
+        "gmm5-2d": {**_TOY, "step_size": paper(0.1)},
+        "gmm5-2d-code": {**_TOY, "step_size": code(0.5), "velocity_divisor": code(1000.0)},
+        "gmm5-10d": {**_TOY, "step_size": paper(0.1)},
+        "gmm5-10d-code": {**_TOY, "step_size": code(0.1), "velocity_divisor": code(1000.0)},
+        "ica-meg": _ICA,
+        "bnn-boston": _NETWORK,
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""

@@ -8,7 +8,7 @@ the energy
 with a mollifier phi; for narrow phi it is the integral of mu^2 / p, least at mu = p. With the weights
 P_ij = softmax over all pairs of log phi_ij - a (log p_i + log p_j),
 
-    d log E / dx_i = sum_j 4 P_ij (d log phi / dD)_ij (x_i - x_j) - 2 a sum_j P_ij s(x_i),  D = ||x_i - x_j||^2
+    d log E / dx_i = sum_j 4 P_ij (d log phi / dD)_ij (x_i - x_j) - 2 a sum_j P_ij s(x_i), D = ||x_i - x_j||^2
 
 so only logarithms and one matrix product appear, and unknown constants of p cancel.
 
@@ -19,13 +19,13 @@ distance to the nearest neighbour over (1.3 d)^(2/d), held fixed. The others are
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import self_distances
@@ -61,6 +61,7 @@ class MIED(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
     summary = "mollified interaction energy descent"
+    presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "mollifier": code("riesz")}}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points."""

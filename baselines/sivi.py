@@ -24,12 +24,13 @@ distribution is not used. ``batch`` is n.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, Presets, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import squared_distances
@@ -59,6 +60,13 @@ class SIVI(Algorithm[Settings, SamplerState]):
     settings_type = Settings
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
     summary = "semi-implicit variational inference"
+    # KSIVI paper; its schedule and network for SIVI are those of KSIVI
+    presets: ClassVar[Presets] = {
+        "blr-waveform": {
+            "step_size": paper(0.01), "log_var_rate": paper(0.1), "batch": paper(100), "mixing": paper(100),
+            "latent_dim": paper(10), "hidden": paper(100), "decay_every": ours(3000),
+        },
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
         """Random network, constant sigma."""

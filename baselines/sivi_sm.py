@@ -19,13 +19,13 @@ f + psi s with decaying psi is left out; the task's initial distribution is not 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
@@ -68,6 +68,19 @@ class State(NamedTuple):
         return SamplerState(*self[:6])
 
 
+_TOY = {
+    "step_size": code(1e-3),
+    "critic_learning_rate": code(2e-3),
+    "critic_hidden": code(128),
+    "critic_steps": code(1),
+    "batch": code(500),
+    "log_var_init": code(0.0),
+    "log_var_floor": code(-6.0),
+    "decay": code(0.9),
+    "decay_every": code(1000),
+}
+
+
 class SIVISM(Algorithm[Settings, State]):
     """Semi-implicit variational inference by score matching."""
 
@@ -78,6 +91,25 @@ class SIVISM(Algorithm[Settings, State]):
     differentiates = True
     citation = "Yu & Zhang (2023), arXiv:2308.10014"
     summary = "semi-implicit variational inference by score matching"
+    presets: ClassVar[Presets] = {
+        "banana": _TOY,
+        "multimodal": _TOY,
+        "x-shaped": _TOY,
+        # without the code's psi s in f
+        "blr-waveform": {
+            "critic_learning_rate": paper(2e-3), "critic_hidden": code(256), "batch": paper(100),
+            "latent_dim": paper(10), "hidden": paper(100),
+        },
+        "diffusion": {
+            "step_size": code(1e-4), "critic_learning_rate": code(1e-4), "critic_hidden": code(512),
+            "batch": paper(128), "latent_dim": paper(100), "hidden": paper(128),
+        },
+        # without the code's pre-training
+        "bnn-boston": {
+            "step_size": code(2e-5), "critic_learning_rate": code(0.01), "critic_hidden": code(16),
+            "batch": paper(100), "hidden": paper(10), "decay": code(0.9), "decay_every": code(1000),
+        },
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Random networks, constant sigma."""
