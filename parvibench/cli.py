@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -38,6 +39,11 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
 app.add_typer(data_app, name="data")
+
+reference_app = typer.Typer(
+    no_args_is_help=True, help="Reference samples: building them, and verifying those shipped."
+)
+app.add_typer(reference_app, name="reference")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Out = Annotated[Path, typer.Option("--out", help="The result store.", show_default=True)]
@@ -463,6 +469,60 @@ def data_status(as_json: Json = False) -> None:
             row["name"], str(row["rows"]), f"{row['bytes'] / 1e3:.0f}", row["state"], row["path"] or ""
         )
     _out.print(table)
+
+
+@reference_app.command("verify", epilog="Example: `parvibench reference verify banana`")
+def reference_verify(
+    tasks: Annotated[
+        list[str] | None, typer.Argument(help="Tasks; all with a reference when none is named.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute what can be of the shipped references: exit 1 when anything does not hold."""
+    from rich.markup import escape
+
+    from parvibench.core.reference import has_reference
+    from parvibench.reference.checks import verify
+
+    found = {}
+    for name in tasks or registry.tasks():
+        task = registry.load_task(name)
+        if tasks or has_reference(name):
+            found[name] = verify(task)
+            if not as_json:
+                for check in found[name]:
+                    mark = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}[
+                        check.passed
+                    ]
+                    _out.print(
+                        f"{mark} {name}: {check.name} ({check.found})", highlight=False, soft_wrap=True
+                    )
+    failed = [name for name, checks in found.items() if any(c.passed is False for c in checks)]
+    if as_json:
+        _print_json({name: [asdict(c) for c in checks] for name, checks in found.items()})
+    else:
+        _out.print(
+            f"{len(found)} references, {len(failed)} failed{': ' if failed else ''}{', '.join(failed)}"
+        )
+    raise typer.Exit(EXIT_FAILED if failed else 0)
+
+
+@reference_app.command(
+    "build", epilog="Example: `parvibench reference build banana --folder /tmp/references`"
+)
+def reference_build(
+    tasks: Annotated[
+        list[str], typer.Argument(help="Tasks with an exact sampler, or a density for long chains.")
+    ],
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to write; default: the installed package.")
+    ] = None,
+) -> None:
+    """Make reference samples with their noise floors and certificates: ten minutes or so a task."""
+    from parvibench.reference.build import build
+
+    for name in tasks:
+        _console.print(f"{name}: {build(registry.load_task(name), folder)}", highlight=False, soft_wrap=True)
 
 
 @data_app.command("fetch")

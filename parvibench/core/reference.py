@@ -23,6 +23,9 @@ from .errors import InputError
 Values = NDArray[np.float64]
 Floors = Mapping[str, Mapping[int, Values]]
 
+#: Draws at which the score is recorded.
+FINGERPRINT = 100
+
 
 @dataclass(frozen=True)
 class Floor:
@@ -55,12 +58,14 @@ class Reference:
         exact: True for independent exact draws, False for a certified long run.
         certificate: the JSON beside the draws.
         floors: metric -> sample size -> simulated values, sorted.
+        scores: the target's score at the first 100 draws, (100, D) float64: the density's fingerprint.
     """
 
     draws: Tensor
     exact: bool
     certificate: dict[str, Any] = field(repr=False)
     floors: Floors = field(default_factory=dict, repr=False)
+    scores: Tensor | None = field(default=None, repr=False)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -114,10 +119,15 @@ def _between(a: Values, b: Values, share: float) -> Values:
     return np.sort(np.where(np.sign(a) == np.sign(b), power, straight))
 
 
+def has_reference(name: str) -> bool:
+    """Whether a reference of that task ships with the package."""
+    return (files("parvibench.tasks") / "references" / f"{name}.json").is_file()
+
+
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
     """Read the shipped reference of a task, or None when it has none.
 
-    ``<name>.npz`` holds ``draws``, (m, D), and one array ``<metric>/<n>`` for every floor.
+    ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor.
 
     Args:
         name: the task's name.
@@ -143,7 +153,8 @@ def load_reference(name: str, folder: Traversable | None = None) -> Reference | 
         draws = torch.from_numpy(arrays["draws"].astype(np.float64))
         floors: dict[str, dict[int, Values]] = {}
         for key in arrays.files:
-            if key != "draws":
+            if "/" in key:
                 metric, n = key.split("/")
                 floors.setdefault(metric, {})[int(n)] = arrays[key].astype(np.float64)
-    return Reference(draws, bool(certificate["exact"]), certificate, floors)
+        scores = torch.from_numpy(arrays["scores"]) if "scores" in arrays.files else None
+    return Reference(draws, bool(certificate["exact"]), certificate, floors, scores)

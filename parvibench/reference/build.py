@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from parvibench.core.reference import Reference
+from parvibench.core.reference import FINGERPRINT, Reference
 from parvibench.core.registry import load_task
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
@@ -86,8 +86,10 @@ def build(task: Task, folder: Path | None = None) -> Path:
     }
     reference = calibrated(task, Reference(stored.double(), source.exact, certificate), source.sets)
     floors = {f"{m}/{n}": values for m, table in reference.floors.items() for n, values in table.items()}
+    target = task.target([0], "cpu", torch.float64)
+    scores = target.score(reference.draws[None, :FINGERPRINT])[0].numpy()
     arrays: dict[str, Any] = {key: values.astype(np.float32) for key, values in floors.items()}
-    np.savez_compressed(draws_file, draws=stored.numpy(), **arrays)
+    np.savez_compressed(draws_file, draws=stored.numpy(), scores=scores, **arrays)
     digest = {"sha256": hashlib.sha256(draws_file.read_bytes()).hexdigest()}
     certificate_file.write_text(_json(reference.certificate | digest))
     return certificate_file
