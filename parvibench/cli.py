@@ -494,9 +494,8 @@ def reference_verify(
                     mark = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}[
                         check.passed
                     ]
-                    _out.print(
-                        f"{mark} {name}: {check.name} ({check.found})", highlight=False, soft_wrap=True
-                    )
+                    text = escape(f"{name}: {check.name} ({check.found})")
+                    _out.print(f"{mark} {text}", highlight=False, soft_wrap=True)
     failed = [name for name, checks in found.items() if any(c.passed is False for c in checks)]
     if as_json:
         _print_json({name: [asdict(c) for c in checks] for name, checks in found.items()})

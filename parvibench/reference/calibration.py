@@ -47,7 +47,11 @@ CORRELATION = 0.5
 N = 1000
 LARGE = 10_000
 LARGE_METRICS = ("sliced_w2", "mmd2_linear", "mean_error", "sd_error", "correlation_error", "ks_marginal")
-LARGE_SETS = 200
+LARGE_SETS, LARGE_TRIALS = 200, 100
+FALSE_ALARM_TRIALS = 400
+COVERAGE_TRIALS = 600
+#: Between the stored sizes, where floors are interpolated.
+BETWEEN = 250
 #: Sets of exact draws behind a pooled equivalent sample size, and how many make one batch.
 EQUIVALENT_SETS, BATCH = 1200, 100
 EQUIVALENT_METRICS = ("sliced_w2", "mmd2", "mmd2_linear")
@@ -321,11 +325,11 @@ class Study:
 
 
 def run_study(trials: int, workers: int, cache_folder: Path, dimensions: Sequence[int] = DIMENSIONS) -> Study:
-    """Everything; ``trials`` sets an alteration, 400 for exact draws."""
+    """Everything; ``trials`` sets for every alteration."""
     cache_folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        coverage: Future[pd.DataFrame] = pool.submit(coverage_table, 10 * trials)
+        coverage: Future[pd.DataFrame] = pool.submit(coverage_table, COVERAGE_TRIALS)
         chains = pool.submit(autoregressive)
         made = [pool.submit(make_reference, dim, cache_folder) for dim in sorted(dimensions, reverse=True)]
         files = dict(zip(sorted(dimensions, reverse=True), [f.result() for f in made], strict=True))
@@ -333,12 +337,12 @@ def run_study(trials: int, workers: int, cache_folder: Path, dimensions: Sequenc
         power, equivalent = [], []
         for dim, file in files.items():
             for alteration in ALTERATIONS:
-                count = 400 if alteration == "exact" else trials
+                count = FALSE_ALARM_TRIALS if alteration == "exact" else trials
                 power.append(pool.submit(power_of, dim, file, alteration, N, names, count))
-            power.append(pool.submit(power_of, dim, file, "exact", 100, names, 400))
-            power.append(pool.submit(power_of, dim, file, "exact", 250, names, 400))
+            sizes = (100, BETWEEN) if dim == min(files) else (100,)
+            power += [pool.submit(power_of, dim, file, "exact", n, names, FALSE_ALARM_TRIALS) for n in sizes]
             power += [
-                pool.submit(power_of, dim, file, alteration, LARGE, LARGE_METRICS, trials)
+                pool.submit(power_of, dim, file, alteration, LARGE, LARGE_METRICS, LARGE_TRIALS)
                 for alteration in ("exact", "shift 0.05 sd")
             ]
             equivalent += [pool.submit(equivalent_of, dim, file, n) for n in (100, N)]
