@@ -32,7 +32,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import DENSITY_METRICS, Facts, Modes, Task
 from parvibench.metrics import floors
 from parvibench.metrics.compute import compute
-from parvibench.metrics.equivalent import POOL_SIZE, equivalent_sample_size, v_constants
+from parvibench.metrics.equivalent import POOL_SIZE, POOLS, equivalent_sample_size, v_constants
 from parvibench.metrics.floors import ALPHA, judged_metrics, p_value, simulate_floors, verdict
 from parvibench.metrics.pairwise import median_distance
 
@@ -293,7 +293,7 @@ def autoregressive() -> pd.DataFrame:
         return (torch.randn(n, 1, generator=g, dtype=torch.float64) for _ in range(floors.SETS))
 
     names = ("mmd2_linear", "mmd2")
-    constants = v_constants(task, reference, (x for x, _ in zip(sets(POOL_SIZE), range(400), strict=False)))
+    constants = v_constants(task, reference, (x for x, _ in zip(sets(POOL_SIZE), range(POOLS), strict=False)))
     tables = simulate_floors(task, reference, sets, names)
     reference = Reference(rows, True, certificate | {"v_statistics": constants}, tables)
     e = torch.randn(AR_CHAINS, N, generator=g, dtype=torch.float64)
