@@ -11,7 +11,7 @@ the sliced distance the floor's medians over n are inverted instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,29 +62,32 @@ V_STATISTICS: dict[str, Callable[[Tensor, Reference], float]] = {
 }
 
 
-def v_constants(task: Task, reference: Reference, pools: Iterable[Tensor]) -> dict[str, dict[str, float]]:
+def v_constants(
+    task: Task, reference: Reference, pools: Iterable[Tensor], metrics: Sequence[str] = tuple(V_STATISTICS)
+) -> dict[str, dict[str, float]]:
     """Gap and bias of every V-statistic, as the certificate stores them.
 
     Args:
         task: the target.
         reference: the shipped draws.
         pools: sets of exact draws, (n, D) each with a large n, none of them in the reference.
+        metrics: names of V-statistics.
 
     Returns:
         metric -> ``{"gap", "bias"}``, in the metric's unit.
     """
     context = Context(task, reference)
-    gaps: dict[str, list[float]] = {name: [] for name in V_STATISTICS}
-    values: dict[str, list[float]] = {name: [] for name in V_STATISTICS}
+    gaps: dict[str, list[float]] = {name: [] for name in metrics}
+    values: dict[str, list[float]] = {name: [] for name in metrics}
     n = 1
     for i, x in enumerate(pools):
         n = len(x)
-        for name, value in compute(V_STATISTICS, x[None], context)[0].items():
+        for name, value in compute(metrics, x[None], context)[0].items():
             values[name].append(float(value[0]))
             if i < _GAP_POOLS:
                 gaps[name].append(V_STATISTICS[name](x, reference))
     found = {}
-    for name in V_STATISTICS:
+    for name in metrics:
         gap = float(np.mean(gaps[name]))
         found[name] = {"gap": gap, "bias": float(np.mean(values[name])) - gap / n}
     return found

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -293,7 +294,7 @@ def autoregressive() -> pd.DataFrame:
         return (torch.randn(n, 1, generator=g, dtype=torch.float64) for _ in range(floors.SETS))
 
     names = ("mmd2_linear", "mmd2")
-    constants = v_constants(task, reference, (x for x, _ in zip(sets(POOL_SIZE), range(POOLS), strict=False)))
+    constants = v_constants(task, reference, islice(sets(POOL_SIZE), POOLS), names)
     tables = simulate_floors(task, reference, sets, names)
     reference = Reference(rows, True, certificate | {"v_statistics": constants}, tables)
     e = torch.randn(AR_CHAINS, N, generator=g, dtype=torch.float64)
