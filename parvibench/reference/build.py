@@ -13,7 +13,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -24,20 +24,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from parvibench.core.errors import ParVIBenchError
+from parvibench.core.metric import Context
 from parvibench.core.reference import FINGERPRINT, Reference
 from parvibench.core.registry import load_task
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
+from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import POOL_SIZE, POOLS, v_constants
-from parvibench.metrics.floors import SETS, Sets, simulate_floors
+from parvibench.metrics.floors import SETS, Sets, p_value, simulate_floors
 from parvibench.metrics.mmd import self_similarity
-from parvibench.metrics.pairwise import median_distance
+from parvibench.metrics.pairwise import median_distance, thin
 
-from .long_run import long_run
+from .long_run import ALPHA, long_run
 
 FORMAT = 2
 ROWS = 10_000
 SEED = 20241105
+#: Draws of another method that are compared with the reference.
+COMPARED = 1000
 #: Draws behind recorded moments where a task with an exact sampler does not know them.
 MOMENT_DRAWS = 1_000_000
 
@@ -53,6 +58,7 @@ class Source:
         mean: (D,) of the target, as well as it is known.
         sd: (D,).
         record: method and evidence.
+        others: draws of each other method that ran, to be compared with the rows.
     """
 
     exact: bool
@@ -61,6 +67,7 @@ class Source:
     mean: Tensor
     sd: Tensor
     record: dict[str, Any]
+    others: dict[str, Tensor] = field(default_factory=dict)
 
 
 def build(task: Task, folder: Path | None = None) -> Path:
@@ -85,6 +92,8 @@ def build(task: Task, folder: Path | None = None) -> Path:
         "bandwidth": median_distance(stored.double()),
     }
     reference = calibrated(task, Reference(stored.double(), source.exact, certificate), source.sets)
+    if source.others:
+        reference.certificate["run"] |= between_methods(task, reference, source.others)
     floors = {f"{m}/{n}": values for m, table in reference.floors.items() for n, values in table.items()}
     target = task.target([0], "cpu", torch.float64)
     scores = target.score(reference.draws[None, :FINGERPRINT])[0].numpy()
@@ -109,6 +118,28 @@ def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
     floors = simulate_floors(task, reference, sets)
     summary = {"floors": {m: {n: _summary(v) for n, v in table.items()} for m, table in floors.items()}}
     return replace(reference, certificate=reference.certificate | constants | summary, floors=floors)
+
+
+def between_methods(task: Task, reference: Reference, others: dict[str, Tensor]) -> dict[str, Any]:
+    """Distances of the other methods' draws to the reference, with p-values against the floor.
+
+    Raises:
+        ParVIBenchError: the check run's draws lie outside the floor of MMD.
+    """
+    context = Context(task, reference)
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    n = max(reference.floors["mmd2"])
+    for name, x in others.items():
+        values = compute(("sliced_w2", "mmd2"), thin(x, n)[None], context)[0]
+        found[name] = {}
+        for metric, value in values.items():
+            floor = reference.floor(metric, n)
+            assert floor is not None  # a stored size
+            p = p_value(metric, value.numpy(), floor)
+            found[name][metric] = {"value": float(f"{float(value):.4g}"), "p_value": float(f"{p:.3g}")}
+    if found["check"]["mmd2"]["p_value"] <= ALPHA:
+        raise ParVIBenchError(f"{task.name}: the check run is not inside the floor of mmd2: {found}")
+    return {"distances": found}
 
 
 def _summary(values: NDArray[np.float64]) -> dict[str, float]:
@@ -149,7 +180,9 @@ def run_source(task: Task) -> Source:
 
     every = run.draws.reshape(-1, dim)
     record = {"method": "long run of parallel chains; moments of all draws", "run": run.record}
-    return Source(False, rows, sets, every.mean(0), every.std(0), record)
+    # Few times of every chain rather than all of a few.
+    others = {m: thin(x, -(-COMPARED // x.shape[1])).flatten(0, 1) for m, x in run.others.items()}
+    return Source(False, rows, sets, every.mean(0), every.std(0), record, others)
 
 
 def default_folder() -> Path:
