@@ -38,6 +38,7 @@ def run(
     budget: Mapping[str, float] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     profile: str | None = None,
+    match: str | None = None,
     workers: int | None = None,
     device: str = "auto",
     timeout: float = DEFAULT_TIMEOUT_S,
@@ -60,6 +61,7 @@ def run(
         budget: limits per replicate, e.g. ``{"score_evaluations": 200_000}``.
         settings: overrides per algorithm name or label, e.g. ``{"svgd": {"step_size": 0.05}}``.
         profile: of the suite.
+        match: ``effective-step`` scales step sizes so that a task's methods move alike, see the README.
         workers: processes; 0 runs in this process; default one per CPU. Objects always run in this process.
         device: ``auto``, ``cpu`` or ``cuda``.
         timeout: wall-clock limit of one chunk of replicates, s.
@@ -86,6 +88,7 @@ def run(
         seed=seed,
         budget=budget,
         profile=profile,
+        match=match,
     )
     where = resolve_device(device)
     cells = expand(chosen, device=where, settings=settings, objects=objects)
@@ -123,6 +126,7 @@ def select(
     seed: int | None = None,
     budget: Mapping[str, float] | None = None,
     profile: str | None = None,
+    match: str | None = None,
 ) -> Suite:
     """The suite to run after all selections and overrides.
 
@@ -148,6 +152,8 @@ def select(
         overrides["seed"] = seed
     if budget is not None:
         overrides["budget"] = dict(budget)
+    if match is not None:
+        overrides["match"] = match
     return _build({**chosen.model_dump(exclude_none=True), **overrides}) if overrides else chosen
 
 

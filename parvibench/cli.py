@@ -94,6 +94,10 @@ def run(
         ),
     ] = None,
     profile: Annotated[str | None, typer.Option(help="Profile of the suite, e.g. fast or paper.")] = None,
+    match: Annotated[
+        str | None,
+        typer.Option(metavar="effective-step", help="Scale step sizes so that a task's methods move alike."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Worker processes; 0: in this process. Default: one per CPU.")
     ] = None,
@@ -123,6 +127,7 @@ def run(
         "seed": seed,
         "budget": _parse_budget(budget),
         "profile": profile,
+        "match": match,
     }
     settings = _parse_settings(setting or [])
     if dry_run:

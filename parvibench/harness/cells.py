@@ -134,7 +134,30 @@ def expand(
         if name not in known:
             raise UnknownNameError("algorithm of this suite", name, known)
     by_name = {o.name: o for o in objects}
-    return list(_cells(suite, device, overrides, by_name))
+    cells = list(_cells(suite, device, overrides, by_name))
+    return _with_matched_steps(cells) if suite.match else cells
+
+
+def _with_matched_steps(cells: list[Cell]) -> list[Cell]:
+    """Step sizes scaled so that every effective step of a task equals that of its first method with one.
+
+    Methods without an effective step (adaptive rules have none) keep their step size.
+    """
+    targets: dict[str, float] = {}
+    matched = []
+    for cell in cells:
+        algorithm = cell.load()[1]
+        effective = algorithm.effective_step(algorithm.make_settings(dict(cell.settings)))
+        if effective is not None and "step_size" in cell.settings:
+            target = targets.setdefault(cell.task, effective)
+            if effective != target:
+                scaled = cell.settings["step_size"] * target / effective
+                values = algorithm.make_settings({**cell.settings, "step_size": scaled}).model_dump(
+                    mode="json"
+                )
+                cell = replace(cell, settings=values, tuned=False)
+        matched.append(cell)
+    return matched
 
 
 def _cells(

@@ -128,6 +128,7 @@ class Suite(_Strict):
     samples: int | None = Field(None, gt=1, le=1_000_000)
     metrics: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
     dtype: Literal["float32", "float64"] = "float32"
+    match: Literal["effective-step"] | None = None
     tune: TuneSpec | None = None
     tuned: Tuned | None = None
     profiles: dict[str, Profile] = Field(default_factory=dict)

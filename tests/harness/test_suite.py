@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parvibench.core.errors import InputError, SuiteError, UnknownNameError
 from parvibench.harness.cells import expand
-from parvibench.harness.suite import load_suite, parse_suite, shipped
+from parvibench.harness.suite import Suite, load_suite, parse_suite, shipped
 
 GOOD = """\
 name: mine
@@ -167,3 +167,30 @@ def test_any_value_anywhere_is_accepted_or_refused_politely(key: str, value: obj
 def test_any_bytes_are_refused_politely(content: bytes) -> None:
     with pytest.raises(SuiteError, match=r"^mine\.yaml"):
         parse_suite(content, "mine.yaml")
+
+
+MATCHED = """
+name: mine
+tasks: [banana, gmm5-2d]
+algorithms:
+- {name: sifg, settings: {step_size: 0.02}}
+- {name: l2-gf, settings: {step_size: 0.02, velocity_divisor: 1000.0}}
+- {name: ada-sifg, settings: {particle_rule: rms}}
+- initial
+budget: {iterations: 1}
+"""
+
+
+def test_effective_steps_are_matched_on_demand() -> None:
+    """L2-GF divides its velocity by 1000: matched, its step size is 1000 times SIFG's. Adaptive rules stay."""
+
+    def steps(suite: Suite) -> list[float | None]:
+        return [c.settings.get("step_size") for c in expand(suite) if c.task == "gmm5-2d"]
+
+    plain = parse_suite(MATCHED.encode(), "mine.yaml")
+    assert steps(plain)[:2] == [0.02, 0.02]
+    matched = steps(plain.model_copy(update={"match": "effective-step"}))
+    assert matched[:2] == pytest.approx([0.02, 20.0])
+    assert matched[2:] == steps(plain)[2:]
+    with pytest.raises(SuiteError, match="match"):
+        parse_suite((MATCHED + "match: step\n").encode(), "mine.yaml")
