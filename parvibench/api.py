@@ -16,6 +16,7 @@ from .core.algorithm import Algorithm
 from .core.errors import InputError
 from .core.task import Task
 from .harness.cells import expand
+from .harness.merging import shard
 from .harness.mirroring import MirrorObserver
 from .harness.results import Results
 from .harness.session import Observer, make_executor, resolve_device, run_cells
@@ -39,6 +40,7 @@ def run(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     profile: str | None = None,
     match: str | None = None,
+    part: tuple[int, int] | None = None,
     workers: int | None = None,
     device: str = "auto",
     timeout: float = DEFAULT_TIMEOUT_S,
@@ -62,6 +64,7 @@ def run(
         settings: overrides per algorithm name or label, e.g. ``{"svgd": {"step_size": 0.05}}``.
         profile: of the suite.
         match: ``effective-step`` scales step sizes so that a task's methods move alike, see the README.
+        part: (I, K) runs every K-th cell from the I-th on; ``harness.merging.merge`` puts the parts together.
         workers: processes; 0 runs in this process; default one per CPU. Objects always run in this process.
         device: ``auto``, ``cpu`` or ``cuda``.
         timeout: wall-clock limit of one chunk of replicates, s.
@@ -92,6 +95,8 @@ def run(
     )
     where = resolve_device(device)
     cells = expand(chosen, device=where, settings=settings, objects=objects)
+    if part is not None:
+        cells = shard(cells, *part)
     processes = (os.cpu_count() or 1) if workers is None else workers
     executor = make_executor(0 if objects else processes, where, timeout)
     store = Store(out)

@@ -98,6 +98,10 @@ def run(
         str | None,
         typer.Option(metavar="effective-step", help="Scale step sizes so that a task's methods move alike."),
     ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/K", help="Run every K-th cell from the I-th on; then `merge`."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Worker processes; 0: in this process. Default: one per CPU.")
     ] = None,
@@ -137,6 +141,7 @@ def run(
         suite,
         **selection,
         settings=settings,
+        part=None if part is None else _parse_shard(part),
         workers=workers,
         device=device,
         timeout=timeout,
@@ -148,6 +153,14 @@ def run(
         command=_command(),
     )
     _finish(results, _report(results, out / "report"), as_json=as_json, quiet=quiet)
+
+
+def _parse_shard(text: str) -> tuple[int, int]:
+    """``2/5`` as (2, 5)."""
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) <= 10_000):
+        raise InputError(f"--shard wants I/K with 1 <= I <= K, such as 2/5; got {text!r}")
+    return int(part), int(parts)
 
 
 def _warn(message: str) -> None:
@@ -391,6 +404,27 @@ def report(
     results = Results.load(Store(out), run_id)
     page = _report(results, out / "report")
     _finish(results, page, as_json=as_json, quiet=False)
+
+
+@app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")
+def merge(
+    stores: Annotated[
+        list[Path], typer.Argument(help="Stores of the parts (`run --shard`), their latest runs.")
+    ],
+    out: Out = Path("parvibench-runs"),
+    as_json: Json = False,
+) -> None:
+    """Put the parts of a run together, as one run with its leaderboard."""
+    from parvibench.harness import merging
+    from parvibench.harness.results import Results
+    from parvibench.harness.store import Store
+
+    into = Store(out)
+    run, notes = merging.merge([Store(path) for path in stores], into)
+    for note in notes:
+        _warn(note)
+    results = Results.load(into, run.id)
+    _finish(results, _report(results, out / "report"), as_json=as_json, quiet=False)
 
 
 @app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")

@@ -18,6 +18,9 @@ from parvibench.statistics import median_interval
 
 from .store import RunRecord, Store
 
+#: Metrics that mean nothing across different hardware.
+TIMED_METRICS = ("seconds", "ess_per_second")
+
 
 @dataclass(frozen=True)
 class Results:
@@ -41,7 +44,15 @@ class Results:
             StoreError: no such run.
         """
         run = store.run(run_id)
-        return cls(store, run, tuple(_record(store, run, i) for i in range(len(run.cells))))
+        cells = tuple(_record(store, run, i) for i in range(len(run.cells)))
+        if len({c.hardware for c in cells if c.hardware}) > 1:
+            cells = tuple(_without_seconds(c) for c in cells)
+        return cls(store, run, cells)
+
+    @property
+    def timed(self) -> bool:
+        """Whether seconds can be compared: they all come from the same hardware."""
+        return not any(math.isnan(c.seconds) for c in self.cells)
 
     @property
     def failed(self) -> bool:
@@ -157,6 +168,13 @@ def _record(store: Store, run: RunRecord, index: int) -> CellRecord:
     )
 
 
+def _without_seconds(cell: CellRecord) -> CellRecord:
+    """The cell without what it took: its seconds were measured on other hardware than the others'."""
+    values = {m: v for m, v in cell.values.items() if m not in TIMED_METRICS}
+    lost = {m: "measured on different hardware" for m in cell.values if m in TIMED_METRICS}
+    return cell.model_copy(update={"values": values, "absent": cell.absent | lost, "seconds": math.nan})
+
+
 def _cell_document(cell: CellRecord) -> dict[str, Any]:
     metrics = {}
     for name, stored in cell.values.items():
@@ -175,7 +193,7 @@ def _cell_document(cell: CellRecord) -> dict[str, Any]:
         "reason": cell.reason,
         "replicates": cell.replicates,
         "n_diverged": cell.n_diverged,
-        "seconds": cell.seconds,
+        "seconds": to_json_number(cell.seconds),
         "score_evaluations": cell.score_evaluations,
         "metrics": metrics,
     }

@@ -218,7 +218,7 @@ def _task(results: Results, board: pd.DataFrame, name: str, colours: Mapping[str
     drawn = [
         (f"{m} against {axis.replace('_', ' ')}", figures.curves(results, name, m, axis, colours, f))
         for m, f in [(metric, floor), *[(m, None) for m in extra]]
-        for axis in ("score_evaluations", "seconds")
+        for axis in ("score_evaluations", *(["seconds"] if results.timed else []))
     ]
     return TaskSection(
         name=name,
