@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -481,6 +482,23 @@ def sync(out: Out = Path("parvibench-runs")) -> None:
         _warn(warning)
         raise typer.Exit(EXIT_FAILED)
     _console.print(f"{len(store.runs())} runs mirrored", highlight=False)
+
+
+@app.command(epilog="Example: `parvibench ui --port 5001`")
+def ui(
+    out: Out = Path("parvibench-runs"),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="On this machine only (127.0.0.1).")] = 5000,
+) -> None:
+    """Serve MLflow's pages on the store's mirror: one run per suite run, a child per cell, tagged by task and method."""
+    import subprocess
+
+    from parvibench.harness.store import Store
+    from parvibench.tracking import ui_command
+
+    Store(out).run()
+    _console.print(f"http://127.0.0.1:{port} (Ctrl-C ends it)", highlight=False)
+    with contextlib.suppress(KeyboardInterrupt):
+        raise typer.Exit(subprocess.call(ui_command(out, port)))
 
 
 @data_app.command("status")

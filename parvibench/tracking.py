@@ -29,6 +29,7 @@ import os
 import queue
 import re
 import statistics
+import sys
 import threading
 import time
 import warnings
@@ -256,6 +257,20 @@ class _Writer:
             list(self._experiments.values()), f"tags.`{tag}` = '{value}'", max_results=1
         )
         return runs[0] if runs else None
+
+
+def ui_command(root: Path, port: int) -> list[str]:
+    """The command that serves MLflow's pages on a store's mirror, to this machine only.
+
+    Args:
+        root: the store; ``MLFLOW_TRACKING_URI`` goes before its SQLite file.
+        port: on the loopback interface.
+    """
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root.resolve() / 'mlflow.db'}"
+    return [
+        *(sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri),
+        *("--host", "127.0.0.1", "--port", str(port)),
+    ]
 
 
 def _connect(uri: str) -> Any:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -254,6 +260,28 @@ def test_shows(call: Run) -> None:
     assert about["power"] == "not studied"
     facts = call("show", "algorithm", "svgd", "--json").json
     assert facts["kind"] == "particles"
+
+
+@pytest.mark.slow
+def test_the_ui_serves_the_mirror_on_loopback(call: Run, tmp_path: Path) -> None:
+    """MLflow's server starts on the store's database and knows the run; only this machine can reach it."""
+    call("run", "--task", "banana", "--algorithm", "exact", *TINY)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", "from parvibench.cli import main; main()", "ui", "--port", str(port)]
+    server = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    try:
+        url = f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/experiments/search?max_results=5"
+        for _ in range(120):
+            with contextlib.suppress(OSError):
+                found = json.loads(urllib.request.urlopen(url, timeout=5).read())
+                break
+            time.sleep(0.5)
+        assert any("parvibench" in e["name"].lower() for e in found["experiments"])
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
 
 
 def test_doctor_and_version(call: Run) -> None:
