@@ -23,6 +23,8 @@ from .errors import InputError
 Values = NDArray[np.float64]
 Floors = Mapping[str, Mapping[int, Values]]
 
+#: Metrics that meet other reference rows at every n: their floors cannot be interpolated.
+STORED_SIZES_ONLY = ("c2st",)
 #: Draws at which the score is recorded.
 FINGERPRINT = 100
 
@@ -91,13 +93,14 @@ class Reference:
         have one sign, which is exact for a power law, else the quantile itself.
 
         Returns:
-            None when the metric has no floor or n lies outside the stored sizes: no guess outside.
+            None when the metric has no floor, n lies outside the stored sizes (no guess outside), or the metric's
+            floors cannot be interpolated.
         """
         table = self.floors.get(metric, {})
         if n in table:
             return Floor(n, table[n])
         smaller, larger = [s for s in table if s < n], [s for s in table if s > n]
-        if not smaller or not larger:
+        if not smaller or not larger or metric in STORED_SIZES_ONLY:
             return None
         low, high = max(smaller), min(larger)
         share = (math.log(n) - math.log(low)) / (math.log(high) - math.log(low))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from parvibench.core.metric import Context, Cost
-from parvibench.core.reference import Reference
+from parvibench.core.reference import STORED_SIZES_ONLY, Reference
 from parvibench.core.registry import load_metric
 from parvibench.core.result import to_json_number
 from parvibench.core.task import Task
@@ -102,6 +102,8 @@ def _why_no_floor(name: str, n: int, reference: Reference | None) -> str:
     sizes = [] if reference is None else sorted(reference.floors.get(name, {}))
     if not sizes:
         return "no floor: the value stands alone"
+    if name in STORED_SIZES_ONLY:
+        return f"floors are known at n = {', '.join(map(str, sizes))} only, not at {n}: thin the samples"
     return f"floors are known for n = {sizes[0]} to {sizes[-1]}, not for {n}: thin the samples"
 
 

@@ -33,7 +33,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import DENSITY_METRICS, Facts, Modes, Task
 from parvibench.metrics import floors
 from parvibench.metrics.compute import compute
-from parvibench.metrics.equivalent import POOL_SIZE, POOLS, equivalent_sample_size, v_constants
+from parvibench.metrics.equivalent import POOL_SIZE, POOLS, V_STATISTICS, equivalent_sample_size, v_constants
 from parvibench.metrics.floors import ALPHA, judged_metrics, p_value, simulate_floors, verdict
 from parvibench.metrics.pairwise import median_distance
 
@@ -54,8 +54,10 @@ COVERAGE_TRIALS = 600
 #: Between the stored sizes, where floors are interpolated.
 BETWEEN = 250
 #: Sets of exact draws behind a pooled equivalent sample size, and how many make one batch.
-EQUIVALENT_SETS, BATCH = 1200, 100
+EQUIVALENT_SETS, BATCH = 4800, 400
 EQUIVALENT_METRICS = ("sliced_w2", "mmd2", "mmd2_linear")
+#: Sets whose own intervals are looked at.
+HELD = 1200
 AR_CHAINS, AR_COEFFICIENT = 3000, 0.5
 VERDICT = "verdict (Holm)"
 
@@ -243,8 +245,8 @@ def power_of(
 def equivalent_of(dim: int, file: Path, n: int) -> pd.DataFrame:
     """Pooled equivalent sample sizes of exact draws, and how often the interval of one set holds n.
 
-    The standard error is the spread over batches; for V-statistics it does not see the error of the bias, below 1%
-    at n = 1000, nor for the sliced distance the floor's own, about as large as the pooled value's.
+    The standard error joins the spread over batches and what the reference knows no better: the floor's medians of
+    the sliced distance, the bias of V-statistics, both simulated from as many draws as for any task.
 
     Returns:
         Columns ``target``, ``n``, ``metric``, ``sets``, ``truth``, ``size``, ``error``, ``covered``.
@@ -273,16 +275,21 @@ def _pooled(
 ) -> tuple[int, float, float, float, float]:
     size = equivalent_sample_size(metric, values.ravel(), n, reference)[0] or math.nan
     each = [equivalent_sample_size(metric, batch, n, reference)[0] or math.nan for batch in values]
-    intervals = [equivalent_sample_size(metric, v, n, reference)[1] for v in values.ravel()]
+    intervals = [equivalent_sample_size(metric, v, n, reference)[1] for v in values.ravel()[:HELD]]
     held = [i is not None and i[0] <= truth <= i[1] for i in intervals]
-    return values.size, truth, size, float(np.std(each, ddof=1) / math.sqrt(len(each))), float(np.mean(held))
+    spread = float(np.std(each, ddof=1) / math.sqrt(len(each)))
+    one = spread * math.sqrt(values.size)  # of a single set
+    known = one / math.sqrt(len(reference.floors[metric][n]))
+    if metric in V_STATISTICS:
+        known = one * truth / POOL_SIZE / math.sqrt(POOLS)
+    return values.size, truth, size, math.hypot(spread, known), float(np.mean(held))
 
 
 def autoregressive() -> pd.DataFrame:
     """AR(1) Gaussian chains of n = 1000 steps: the linear kernel finds n over the integrated autocorrelation time.
 
-    ``x_t = a x_{t-1} + sqrt(1 - a^2) e_t`` has the time (1 + a) / (1 - a); the Gaussian kernel sees functions that
-    decorrelate faster and gives more.
+    ``x_t = a x_{t-1} + sqrt(1 - a^2) e_t`` has the time (1 + a) / (1 - a). The Gaussian kernel sees functions that
+    decorrelate faster: with ``K(r) = E k(x, y)`` at correlation r its time is ``1 + 2 sum_l (K(a^l) - K(0)) / gap``.
     """
     task = make_task(1)
     a, g = AR_COEFFICIENT, Generator().manual_seed(derive_seed("calibration", "autoregressive"))
@@ -302,12 +309,22 @@ def autoregressive() -> pd.DataFrame:
     for t in range(1, N):
         x[:, t] = a * x[:, t - 1] + math.sqrt(1 - a * a) * e[:, t]
     values = compute(names, x[..., None], Context(task, reference))[0]
-    truth = N * (1 - a) / (1 + a)
+    truths = {"mmd2_linear": N * (1 - a) / (1 + a), "mmd2": N / gaussian_kernel_time(a, reference.bandwidth)}
     found = [
-        ("AR(1), 1-d", N, m, *_pooled(m, values[m].numpy().reshape(12, -1), N, truth, reference))
+        ("AR(1), 1-d", N, m, *_pooled(m, values[m].numpy().reshape(12, -1), N, truths[m], reference))
         for m in names
     ]
     return pd.DataFrame(found, columns=EQUIVALENT_COLUMNS)
+
+
+def gaussian_kernel_time(a: float, h: float) -> float:
+    """Autocorrelation time that a Gaussian kernel of bandwidth h sees in a unit AR(1) chain of coefficient a."""
+
+    def mean_kernel(correlation: float) -> float:
+        return h / math.sqrt(h**2 + 2 * (1 - correlation))
+
+    apart = mean_kernel(0.0)
+    return 1 + 2 * sum(mean_kernel(a**lag) - apart for lag in range(1, 60)) / (1 - apart)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ def test_between_sizes_power_laws_are_exact_and_signed_floors_are_joined() -> No
         "mmd2_u": {n: (spread - 1) / n for n in (100, 500)},
         "kl_knn": {100: spread - 1, 500: spread - 0.9},
         "mmd2": {100: np.linspace(1, 2, 1000), 500: np.linspace(0.5, 1, 300)},
+        "c2st": {n: spread for n in (100, 500)},
     }
     reference = Reference(torch.zeros(2, 1), True, {}, table)
     assert reference.floor("w2", 250).values == pytest.approx(spread / math.sqrt(250))
@@ -68,6 +69,8 @@ def test_between_sizes_power_laws_are_exact_and_signed_floors_are_joined() -> No
     assert (table["kl_knn"][100] <= joined.values).all()
     assert (joined.values <= table["kl_knn"][500]).all()
     assert len(reference.floor("mmd2", 250).values) == 300
+    assert reference.floor("c2st", 100) is not None
+    assert reference.floor("c2st", 250) is None  # it meets other reference rows there
     assert reference.floor("w2", 99) is reference.floor("w2", 501) is reference.floor("w1", 100) is None
 
 
