@@ -563,9 +563,7 @@ def reference_verify(
     raise typer.Exit(EXIT_FAILED if failed else 0)
 
 
-@reference_app.command(
-    "build", epilog="Example: `parvibench reference build banana --folder /tmp/references`"
-)
+@reference_app.command("build", epilog="Example: `parvibench reference build banana --folder references`")
 def reference_build(
     tasks: Annotated[
         list[str], typer.Argument(help="Tasks with an exact sampler, or a density for long chains.")

@@ -324,6 +324,7 @@ def test_energies_settle_on_a_gaussian(name: str, settings: dict[str, Any]) -> N
     assert (run.steps(1).state.x - last).abs().max() < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["l2-gf", "ada-gwg"])
 def test_functional_flows_reach_a_gaussian(name: str) -> None:
     """N(1, diag(1, 1/4)) from a start at 0, as above. Catches the sign of the divergence (sd 0)."""

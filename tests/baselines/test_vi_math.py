@@ -413,7 +413,13 @@ SETTLE: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SETTLE)
+#: A minute each.
+LONG = ("sivi-sm", "uivi")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in SETTLE]
+)
 def test_generators_settle_on_a_gaussian(name: str) -> None:
     """N(1, diag(1, 1/4)): mean within 0.1, sd within 15%. Catches an update of the wrong sign."""
     run = Run(name, make_problem(Gaussian([1.0, 4.0], mean=1.0)), 600, **SETTLE[name]).steps(600)
