@@ -413,8 +413,8 @@ SETTLE: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-#: A minute each.
-LONG = ("sivi-sm", "uivi")
+#: Half a minute to over a minute each.
+LONG = ("ksivi-ustat", "sivi", "sivi-sm", "uivi")
 
 
 @pytest.mark.parametrize(
