@@ -1,0 +1,63 @@
+"""The command line: parses, calls, prints. Everything meant for machines goes to stdout, the rest to stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from parvibench.core.errors import DataMissingError, ParVIBenchError
+
+from . import data, looking, references, running, tracking
+from .shared import EXIT_FAILED, EXIT_USAGE, console
+
+app = typer.Typer(
+    name="parvibench",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Benchmark samplers of unnormalised densities: metered budgets, certified references, honest verdicts.",
+    epilog="First run: `parvibench run --suite quick`",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (running, looking, tracking):
+    app.add_typer(group.app)
+app.add_typer(data.app, name="data")
+app.add_typer(references.app, name="reference")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"parvibench {version('parvibench')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> NoReturn:
+    """Entry point: user errors become one message and exit code 2, missing data exit code 1."""
+    try:
+        code = app(standalone_mode=False)
+    except ParVIBenchError as error:
+        console.print(f"parvibench: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(EXIT_FAILED if isinstance(error, DataMissingError) else EXIT_USAGE)
+    except typer.Exit as error:  # raised by callbacks that run before a command
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(EXIT_USAGE)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,55 @@
+"""Data sets: ``data status``, ``data fetch``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from parvibench.core.errors import UnknownNameError
+
+from .shared import Json, console, new_table, out_console, print_json
+
+app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
+
+
+@app.command("status")
+def data_status(as_json: Json = False) -> None:
+    """Which data sets are here."""
+    from parvibench.data.fetch import status
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": r.name,
+            "rows": r.rows,
+            "bytes": r.bytes,
+            "state": r.state,
+            "path": str(r.path) if r.path else None,
+            "licence": r.licence,
+        }
+        for r in status()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    table = new_table("name", "rows", "kB", "state", "path")
+    for row in rows:
+        table.add_row(
+            row["name"], str(row["rows"]), f"{row['bytes'] / 1e3:.0f}", row["state"], row["path"] or ""
+        )
+    out_console.print(table)
+
+
+@app.command("fetch")
+def data_fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.")] = None,
+) -> None:
+    """Download data sets, verified by their SHA-256, into the user's cache."""
+    from parvibench.data import fetch
+
+    known = fetch.registry()
+    for name in names or []:
+        if name not in known:
+            raise UnknownNameError("data set", name, known)
+    for name in names or known:
+        console.print(f"{name}: {fetch.fetch(name)}", highlight=False, soft_wrap=True)

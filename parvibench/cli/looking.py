@@ -1,0 +1,221 @@
+"""Looking things up and judging samples: ``list``, ``show``, ``evaluate``, ``doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from parvibench.core import registry
+
+from .shared import EXIT_FAILED, Json, key_value, new_table, out_console, parse_number, print_json
+
+app = typer.Typer()
+
+
+class What(StrEnum):
+    """What can be listed."""
+
+    TASKS = "tasks"
+    ALGORITHMS = "algorithms"
+    METRICS = "metrics"
+    SUITES = "suites"
+
+
+class Kind(StrEnum):
+    """What can be shown."""
+
+    TASK = "task"
+    ALGORITHM = "algorithm"
+    METRIC = "metric"
+
+
+@app.command("list", epilog="Example: `parvibench list tasks --json`")
+def list_(what: What, as_json: Json = False) -> None:
+    """List tasks, algorithms, metrics or suites."""
+    rows = _LISTS[what]()
+    if as_json:
+        print_json(rows)
+        return
+    columns = [c for c in rows[0] if c != "name"] if rows else []
+    table = new_table("name", *columns)
+    # A name is there to be typed: it is never cut short.
+    table.columns[0].no_wrap, table.columns[0].min_width = (
+        True,
+        max((len(r["name"]) for r in rows), default=0),
+    )
+    for row in rows:
+        cells = [
+            ", ".join(v) if isinstance(v, list) else str(v if v is not None else "") for v in row.values()
+        ]
+        table.add_row(*cells)
+    out_console.print(table)
+
+
+def _task_rows() -> list[dict[str, Any]]:
+    return [
+        {"name": r.name, "dim": r.dim, "summary": r.summary, "tags": list(r.tags), "data": list(r.data)}
+        for r in registry.tasks().values()
+    ]
+
+
+def _algorithm_rows() -> list[dict[str, Any]]:
+    return [
+        {"name": r.name, "kind": r.kind, "summary": r.summary, "needs": list(r.needs), "citation": r.citation}
+        for r in registry.algorithms().values()
+    ]
+
+
+def _metric_rows() -> list[dict[str, Any]]:
+    return [
+        {"name": r.name, "direction": r.direction, "unit": r.unit, "need": r.need, "summary": r.summary}
+        for r in registry.metrics().values()
+    ]
+
+
+def _suite_rows() -> list[dict[str, Any]]:
+    from parvibench.harness.suite import load_suite, shipped
+
+    rows = []
+    for name in shipped():
+        suite = load_suite(name)
+        rows.append(
+            {
+                "name": name,
+                "tasks": len(suite.tasks),
+                "algorithms": len(suite.algorithms),
+                "profiles": list(suite.profiles),
+                "description": suite.description,
+            }
+        )
+    return rows
+
+
+_LISTS: dict[What, Callable[[], list[dict[str, Any]]]] = {
+    What.TASKS: _task_rows,
+    What.ALGORITHMS: _algorithm_rows,
+    What.METRICS: _metric_rows,
+    What.SUITES: _suite_rows,
+}
+
+
+@app.command(
+    epilog="Examples:\n\n`parvibench show task banana`\n\n`parvibench show algorithm svgd`\n\n`parvibench show metric sliced_w2`"
+)
+def show(kind: Kind, name: str, as_json: Json = False) -> None:
+    """Show a task (facts, certificate), an algorithm (settings, needs, citation) or a metric (formula, power)."""
+    from parvibench.harness import describe
+
+    facts = {Kind.TASK: describe.task, Kind.ALGORITHM: describe.algorithm, Kind.METRIC: describe.metric}[
+        kind
+    ](name)
+    if as_json:
+        print_json(facts)
+        return
+    table = Table.grid(padding=(0, 2))
+    for key, value in facts.items():
+        table.add_row(f"[bold]{key}[/]", _readable(value))
+    out_console.print(table)
+
+
+def _readable(value: Any) -> str:
+    from rich.markup import escape
+
+    if isinstance(value, dict):
+        return "\n".join(f"{k}: {_readable(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_readable(v) for v in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return escape(str(value))
+
+
+@app.command(epilog="Example: `parvibench evaluate --task banana samples.npy`")
+def evaluate(
+    samples: Annotated[
+        Path, typer.Argument(help=".npy, .npz with array 'samples', .csv or .parquet; shape (n, d).")
+    ],
+    task: Annotated[str, typer.Option(help="The task the samples are meant for.")],
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(metavar="score_evaluations=N", help="What the samples cost (repeatable)."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Judge by this metric (repeatable); default: the task's.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge samples of your own against a task's reference."""
+    registry.load_task(task)
+    from parvibench import api
+    from parvibench.data.samples import read_samples
+
+    costs = {k: parse_number(k, v) for k, v in (key_value(c, "--cost") for c in cost or [])}
+    document = api.evaluate(read_samples(samples), task, metrics=metric)
+    if as_json:
+        print_json(document)
+        return
+    table = new_table("metric", "value", "floor", "ratio", "p", "worth", "exact?")
+    for row in document["metrics"]:
+        if row["value"] is not None:
+            table.add_row(*_evaluation_cells(row))
+    out_console.print(table)
+    for row in document["metrics"]:
+        if row["value"] is None:
+            out_console.print(
+                f"not applicable: {row['metric']} ({row['reason']})", highlight=False, markup=False
+            )
+    out_console.print(
+        "floor: median of exact draws; worth: that many exact draws do as well [95% interval]", style="dim"
+    )
+    out_console.print(
+        f"{document['n']} samples of {document['task']}: [bold]{document['verdict']}[/] from exact draws (Holm, 5%)"
+    )
+    spent = costs.get("score_evaluations")
+    best = next(
+        (r["equivalent_sample_size"] for r in document["metrics"] if r["equivalent_sample_size"]), None
+    )
+    if spent and best:
+        out_console.print(f"{1e3 * best / spent:.3g} equivalent exact draws per 1000 score evaluations")
+
+
+def _evaluation_cells(row: dict[str, Any]) -> list[str]:
+    def text(value: float | None) -> str:
+        return "-" if value is None else f"{value:.3g}"
+
+    floor = row["floor"] or {}
+    verdict = {"indistinguishable": "≈ alike", "distinguishable": "told apart"}.get(row["verdict"], "")
+    worth = ""
+    if row["equivalent_sample_size"] is not None:
+        low, high = (f"{v:,.0f}" for v in row["equivalent_sample_size_interval"])
+        capped = "≥ " if row["reason"].startswith("at least") else ""
+        worth = f"{capped}{row['equivalent_sample_size']:,.0f} [{low}, {high}]"
+    return [
+        row["metric"],
+        text(row["value"]),
+        text(floor.get("median")),
+        text(row["ratio"]),
+        text(row["p_value"]),
+        worth,
+        verdict if row["floor"] else "no floor",
+    ]
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Check the installation: versions, devices, data, store, tracking."""
+    from parvibench.harness import describe
+
+    checks = describe.doctor()
+    if as_json:
+        print_json(checks)
+    else:
+        for check in checks:
+            mark = "[green]ok[/]" if check["ok"] else "[yellow]--[/]"
+            out_console.print(f"{mark}  {check['what']}: {check['found']}", highlight=False)
+    if not all(c["ok"] or not c["required"] for c in checks):
+        raise typer.Exit(EXIT_FAILED)

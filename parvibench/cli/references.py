@@ -1,0 +1,66 @@
+"""Reference samples: ``reference build``, ``reference verify``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parvibench.core import registry
+
+from .shared import EXIT_FAILED, Json, console, out_console, print_json
+
+app = typer.Typer(no_args_is_help=True, help="Reference samples: building them, and verifying those shipped.")
+
+
+@app.command("verify", epilog="Example: `parvibench reference verify banana`")
+def reference_verify(
+    tasks: Annotated[
+        list[str] | None, typer.Argument(help="Tasks; all with a reference when none is named.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute what can be of the shipped references: exit 1 when anything does not hold."""
+    from rich.markup import escape
+
+    from parvibench.core.reference import has_reference
+    from parvibench.reference.checks import verify
+
+    found = {}
+    for name in tasks or registry.tasks():
+        task = registry.load_task(name)
+        if tasks or has_reference(name):
+            found[name] = verify(task)
+            if not as_json:
+                for check in found[name]:
+                    mark = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}[
+                        check.passed
+                    ]
+                    text = escape(f"{name}: {check.name} ({check.found})")
+                    out_console.print(f"{mark} {text}", highlight=False, soft_wrap=True)
+    failed = [name for name, checks in found.items() if any(c.passed is False for c in checks)]
+    if as_json:
+        print_json({name: [asdict(c) for c in checks] for name, checks in found.items()})
+    else:
+        out_console.print(
+            f"{len(found)} references, {len(failed)} failed{': ' if failed else ''}{', '.join(failed)}"
+        )
+    raise typer.Exit(EXIT_FAILED if failed else 0)
+
+
+@app.command("build", epilog="Example: `parvibench reference build banana --folder references`")
+def reference_build(
+    tasks: Annotated[
+        list[str], typer.Argument(help="Tasks with an exact sampler, or a density for long chains.")
+    ],
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to write; default: the installed package.")
+    ] = None,
+) -> None:
+    """Make reference samples with their noise floors and certificates: ten minutes or so a task."""
+    from parvibench.reference.build import build
+
+    for name in tasks:
+        console.print(f"{name}: {build(registry.load_task(name), folder)}", highlight=False, soft_wrap=True)

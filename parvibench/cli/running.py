@@ -1,0 +1,286 @@
+"""Running suites: ``run``, ``tune``, ``merge``, ``report``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parvibench.core.errors import InputError
+
+from .shared import (
+    EXIT_FAILED,
+    Json,
+    Out,
+    command_line,
+    console,
+    key_value,
+    new_table,
+    out_console,
+    parse_number,
+    print_json,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from parvibench.harness.results import Results
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench run --suite quick`\n\n"
+    "`parvibench run --suite toy --task banana --algorithm svgd --algorithm mala`\n\n"
+    "`parvibench run --task banana --algorithm svgd --set svgd.step_size=0.05 --budget score_evaluations=100000`\n\n"
+    "`parvibench run --suite uci --profile fast --workers 2 --out uci-store`"
+)
+def run(
+    suite: Annotated[str | None, typer.Option(help="A shipped suite, or a suite file (.yaml).")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this task (repeatable).")] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this algorithm or label (repeatable); also module:Class or file.py:Class."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.KEY=VALUE", help="A setting of algorithm or label A (repeatable)."),
+    ] = None,
+    replicates: Annotated[int | None, typer.Option(help="Independent repetitions per cell.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Root seed.")] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Limit per replicate: iterations, score_evaluations, scores_per_particle or seconds (repeatable).",
+        ),
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="Profile of the suite, e.g. fast or paper.")] = None,
+    match: Annotated[
+        str | None,
+        typer.Option(metavar="effective-step", help="Scale step sizes so that a task's methods move alike."),
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option("--shard", metavar="I/K", help="Run every K-th cell from the I-th on; then `merge`."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; 0: in this process. Default: one per CPU.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    timeout: Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, s.")] = 1800.0,
+    out: Out = Path("parvibench-runs"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what the store already holds.")] = False,
+    retry: Annotated[
+        str | None, typer.Option(metavar="failed", help="Run again the cells that failed.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the cells and what is cached; run nothing.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+) -> None:
+    """Run a suite (or tasks x algorithms), then write the leaderboard. Finished cells are kept: the same command resumes."""
+    from parvibench import api
+    from parvibench.harness.progress import Display
+
+    if retry not in (None, "failed"):
+        raise InputError(f"--retry takes 'failed', got {retry!r}")
+    selection: dict[str, Any] = {
+        "tasks": task or (),
+        "algorithms": algorithm or (),
+        "replicates": replicates,
+        "seed": seed,
+        "budget": _parse_budget(budget),
+        "profile": profile,
+        "match": match,
+    }
+    settings = _parse_settings(setting or [])
+    if dry_run:
+        _dry_run(api.select(suite, **selection), settings, device, out, as_json)
+        return
+    results = api.run(
+        suite,
+        **selection,
+        settings=settings,
+        part=None if part is None else _parse_shard(part),
+        workers=workers,
+        device=device,
+        timeout=timeout,
+        out=out,
+        fresh=fresh,
+        retry_failed=retry == "failed",
+        warn=warn,
+        observers=[] if quiet else [Display(console)],
+        command=command_line(),
+    )
+    _finish(results, _report(results, out / "report"), as_json=as_json, quiet=quiet)
+
+
+@app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")
+def tune(
+    suite: Annotated[str, typer.Argument(help="A suite file, or the name of a shipped suite.")],
+    profile: Annotated[str | None, typer.Option(help="Profile to tune.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    out: Out = Path("parvibench-runs/tuning"),
+    write: Annotated[
+        Path | None, typer.Option(help="Suite file to store the choice in; default: the suite's own.")
+    ] = None,
+) -> None:
+    """Choose every step size on the suite's log grid and store the choice in the suite file."""
+    from parvibench.harness import tuning
+    from parvibench.harness.progress import Display
+    from parvibench.harness.session import make_executor, run_cells
+    from parvibench.harness.store import Store
+    from parvibench.harness.suite import load_suite, shipped
+
+    whole = load_suite(suite)
+    chosen = whole.with_profile(profile)
+    profile = profile or next(iter(whole.profiles), None)
+    path = write or Path(str(shipped()[suite]) if suite in shipped() else suite)
+    if not os.access(path, os.W_OK):
+        raise InputError(f"{path}: cannot be written; name another suite file with --write")
+    cells = tuning.tuning_cells(chosen)
+    executor = make_executor(os.cpu_count() or 1 if workers is None else workers, "cpu", 1800.0)
+    named = {**chosen.resolved(), "name": f"{chosen.name}-tuning"}
+    results = run_cells(
+        cells,
+        Store(out),
+        executor,
+        suite=named,
+        profile=profile,
+        command=command_line(),
+        observers=[Display(console)],
+    )
+    if any(c.status == "interrupted" for c in results.cells):
+        raise typer.Exit(EXIT_FAILED)
+    tuning.write_tuned(path, tuning.choose(results, chosen), profile)
+    console.print(f"step sizes of {len(cells)} tuning cells stored in {path}", highlight=False)
+
+
+@app.command(epilog="Example: `parvibench report --out parvibench-runs`")
+def report(
+    out: Out = Path("parvibench-runs"),
+    run_id: Annotated[str | None, typer.Option("--run", help="Id of a run; default: the latest.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the leaderboard of a run again: HTML page, Markdown, CSV, Parquet, JSON."""
+    from parvibench.harness.results import Results
+    from parvibench.harness.store import Store
+
+    results = Results.load(Store(out), run_id)
+    page = _report(results, out / "report")
+    _finish(results, page, as_json=as_json, quiet=False)
+
+
+@app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")
+def merge(
+    stores: Annotated[
+        list[Path], typer.Argument(help="Stores of the parts (`run --shard`), their latest runs.")
+    ],
+    out: Out = Path("parvibench-runs"),
+    as_json: Json = False,
+) -> None:
+    """Put the parts of a run together, as one run with its leaderboard."""
+    from parvibench.harness import merging
+    from parvibench.harness.results import Results
+    from parvibench.harness.store import Store
+
+    into = Store(out)
+    run, notes = merging.merge([Store(path) for path in stores], into)
+    for note in notes:
+        warn(note)
+    results = Results.load(into, run.id)
+    _finish(results, _report(results, out / "report"), as_json=as_json, quiet=False)
+
+
+def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], device: str, out: Path, as_json: bool) -> None:
+    from parvibench.harness.cells import expand
+    from parvibench.harness.session import resolve_device
+    from parvibench.harness.store import Store, is_final
+
+    store = Store(out)
+    rows: list[dict[str, Any]] = []
+    for cell in expand(suite, device=resolve_device(device), settings=settings):
+        record = store.find(cell.key)
+        lacking = cell.missing_needs()
+        state = "cached" if is_final(record) else f"unsupported: {lacking}" if lacking else "to run"
+        limits = cell.budget.model_dump(exclude_none=True)
+        rows.append(
+            {
+                "task": cell.task,
+                "algorithm": cell.algorithm,
+                "label": cell.label,
+                "key": cell.key,
+                "replicates": len(cell.replicates),
+                "chunks": len(cell.chunks),
+                "budget": limits,
+                "state": state,
+            }
+        )
+    if as_json:
+        print_json(rows)
+        return
+    table = new_table("task", "label", "replicates", "budget", "state")
+    for row in rows:
+        limits_text = ", ".join(f"{k} {v:g}" for k, v in row["budget"].items())
+        table.add_row(row["task"], row["label"], str(row["replicates"]), limits_text, row["state"])
+    out_console.print(table)
+    count = sum(r["state"] == "to run" for r in rows)
+    out_console.print(f"{len(rows)} cells, {count} to run")
+
+
+def _finish(results: Results, page: Path, *, as_json: bool, quiet: bool) -> None:
+    """Print what was asked for and leave with the right code."""
+    if as_json:
+        print_json(results.document(str(page)))
+    elif not quiet:
+        from parvibench.report.leaderboard import print_leaderboard
+
+        print_leaderboard(results, out_console)
+        out_console.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
+    if results.failed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _report(results: Results, folder: Path) -> Path:
+    from parvibench.report.page import write_report
+
+    return write_report(results, folder)
+
+
+def _parse_shard(text: str) -> tuple[int, int]:
+    """``2/5`` as (2, 5)."""
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) <= 10_000):
+        raise InputError(f"--shard wants I/K with 1 <= I <= K, such as 2/5; got {text!r}")
+    return int(part), int(parts)
+
+
+def _parse_budget(pairs: list[str] | None) -> dict[str, Any] | None:
+    if not pairs:
+        return None
+    values: dict[str, Any] = {}
+    for key, text in (key_value(p, "--budget") for p in pairs):
+        number = parse_number(key, text)
+        values[key] = int(number) if key == "iterations" and number.is_integer() else number
+    return values
+
+
+def _parse_settings(pairs: list[str]) -> dict[str, dict[str, Any]]:
+    settings: dict[str, dict[str, Any]] = {}
+    for key, text in (key_value(p, "--set") for p in pairs):
+        name, dot, field = key.rpartition(".")
+        if not dot or not name:
+            raise InputError(
+                f"--set {key}={text}: write ALGORITHM.SETTING=VALUE, for example svgd.step_size=0.05"
+            )
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        settings.setdefault(name, {})[field] = value
+    return settings

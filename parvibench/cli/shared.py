@@ -1,0 +1,62 @@
+"""What the commands share: consoles, options, and printing for people and for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from parvibench.core.errors import InputError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+#: For people: progress, notes, errors, on stderr.
+console = Console(stderr=True)
+#: The answer itself, on stdout.
+out_console = Console()
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Out = Annotated[Path, typer.Option("--out", help="The result store.", show_default=True)]
+
+
+def warn(message: str) -> None:
+    """A note in yellow on stderr."""
+    console.print(message, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_json(document: Any) -> None:
+    """One document on stdout."""
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def new_table(*columns: str) -> Table:
+    """A table in the project's style."""
+    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def command_line() -> str:
+    """What was typed."""
+    return " ".join(["parvibench", *sys.argv[1:]])
+
+
+def key_value(text: str, option: str) -> tuple[str, str]:
+    """Split ``KEY=VALUE``."""
+    key, sign, value = text.partition("=")
+    if not sign or not key or not value:
+        raise InputError(f"{option} {text}: write KEY=VALUE")
+    return key, value
+
+
+def parse_number(key: str, text: str) -> float:
+    """The number behind ``key=``."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{key}={text}: not a number") from None
