@@ -1,6 +1,6 @@
 """Build the reference of a task: ``python -m parvibench.reference.build TASK... [--folder DIR]``.
 
-Writes ``<task>.npz`` (10,000 draws and the values behind the noise floors, float32) and ``<task>.json``, the
+Writes ``<task>.npz`` (10,000 draws, fewer above 31 dimensions, and the values behind the noise floors, float32) and ``<task>.json``, the
 certificate: where the draws come from, moments, bandwidth, quantiles of the floors, and for chains the evidence of
 convergence. Takes ten minutes or so a task.
 """
@@ -39,7 +39,9 @@ from parvibench.metrics.pairwise import median_distance, thin
 from .long_run import ALPHA, long_run
 
 FORMAT = 2
+#: Draws shipped at most, and the bytes they may take (as float32): fewer draws in high dimension.
 ROWS = 10_000
+SHIPPED_BYTES = 1_250_000
 SEED = 20241105
 #: Draws of another method that are compared with the reference.
 COMPARED = 1000
@@ -53,7 +55,7 @@ class Source:
 
     Attributes:
         exact: independent exact draws, or a certified run.
-        rows: (10000, D) float64, to be shipped.
+        rows: (m, D) float64, to be shipped.
         sets: further sets of independent draws, disjoint from the rows, for the floors.
         mean: (D,) of the target, as well as it is known.
         sd: (D,).
@@ -163,14 +165,21 @@ def exact_source(task: Task) -> Source:
     if mean is None or sd is None:
         x = task.exact(MOMENT_DRAWS, generator("moments"))
         mean, sd, method = x.mean(0), x.std(0), f"exact sampler; moments of {MOMENT_DRAWS} draws"
-    return Source(True, task.exact(ROWS, generator("rows")), sets, mean, sd, {"method": method})
+    return Source(
+        True, task.exact(shipped_rows(task.dim), generator("rows")), sets, mean, sd, {"method": method}
+    )
+
+
+def shipped_rows(dim: int) -> int:
+    """How many draws of that dimension are shipped."""
+    return min(ROWS, SHIPPED_BYTES // (4 * dim))
 
 
 def run_source(task: Task) -> Source:
     """The long run: its last draws of every chain are shipped, the earlier ones make the floors."""
     run = long_run(task, SEED)
     draws, chains, dim = run.draws.shape
-    shipped = ROWS // chains
+    shipped = shipped_rows(dim) // chains
     # Time-major: neighbouring rows are of different chains, hence independent.
     pool = run.draws[: draws - shipped].reshape(-1, dim)
     rows = run.draws[draws - shipped :].reshape(-1, dim)
