@@ -37,10 +37,11 @@ class DataSet:
         sha256: of the bytes.
         bytes: size.
         rows: data rows, without a header.
-        features: the features are columns 0 .. features - 1.
+        features: how many columns are features: the first ones, the response's left out.
         target_column: column of the response, counted from 0.
         licence: of the data and of the repository that carries the file.
         source: where the data were first published, and what the response is.
+        header_lines: lines before the data.
     """
 
     name: str
@@ -53,6 +54,7 @@ class DataSet:
     target_column: int
     licence: str
     source: str
+    header_lines: int = 0
 
 
 @dataclass(frozen=True)

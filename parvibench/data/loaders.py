@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .fetch import fetch, registry
+from .fetch import DataSet, fetch, registry
 
 #: Sets that come with scikit-learn, by our name.
 BUNDLED = ("sklearn-breast-cancer", "sklearn-diabetes")
@@ -28,7 +28,8 @@ def load(name: str) -> Table:
     """A registered data set (``registry.json``) or a bundled one (``BUNDLED``); kept in memory.
 
     Only the registered feature columns are read: the second target of naval-propulsion-plant (column 17,
-    turbine decay) is dropped.
+    turbine decay) is dropped. Letters become 0/1 columns: mushroom has 22 attributes and 117 columns, and its
+    response is 1 where a mushroom is edible.
 
     Raises:
         UnknownNameError, InputError, DataMissingError: as ``fetch``.
@@ -40,13 +41,26 @@ def load(name: str) -> Table:
 
 
 def _load_file(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    path = fetch(name)
+    path, entry = fetch(name), registry()[name]
     if path.suffix == ".mat":
         return _load_training_part(path)
+    if path.suffix == ".data":
+        return _load_letters(path, entry)
     delimiter = "," if path.suffix == ".csv" else None
-    values = np.loadtxt(path, delimiter=delimiter, dtype=np.float64)
-    entry = registry()[name]
+    values = np.loadtxt(path, delimiter=delimiter, dtype=np.float64, skiprows=entry.header_lines)
     return values[:, : entry.features].copy(), values[:, entry.target_column].copy()
+
+
+def _load_letters(path: Path, entry: DataSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """One 0/1 column per attribute and letter, in their order; the response is 1 for its first letter.
+
+    A letter for missing values counts as any other.
+    """
+    letters = np.loadtxt(path, delimiter=",", dtype="U1", skiprows=entry.header_lines)
+    response = letters[:, entry.target_column]
+    attributes = np.delete(letters, entry.target_column, axis=1).T
+    X = np.column_stack([column[:, None] == np.unique(column) for column in attributes])
+    return X.astype(np.float64), (response == np.unique(response)[0]).astype(np.float64)
 
 
 def _load_training_part(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
