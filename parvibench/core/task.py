@@ -142,6 +142,14 @@ class Task(ABC):
         """Held-out data of the replicates, or None."""
         return None
 
+    def canonical(self, x: Tensor) -> Tensor:
+        """The representative of every point under the symmetries of the density, (..., D); the point itself by default.
+
+        Samples and references are compared in these coordinates: a method is not told apart from the reference for
+        having found an equal mode.
+        """
+        return x
+
     def reference(self) -> Reference | None:
         """The shipped reference, or None."""
         return load_reference(self.name)
@@ -176,7 +184,7 @@ class Task(ABC):
         """
         ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
         target = self.target(ids, device, dtype)
-        return Problem(
+        return self._problem_type()(
             target,
             Streams(derive_seed(seed, self.name), ids, device, dtype),
             start=self.initial,
@@ -184,6 +192,9 @@ class Task(ABC):
             batch_size=None if full_batch else self.batch_size,
             limit=limit,
         )
+
+    def _problem_type(self) -> type[Problem]:
+        return Problem
 
 
 class Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -18,7 +19,7 @@ from parvibench.core.task import Task
 def compute(
     names: Iterable[str], samples: Tensor, context: Context, when: Literal["every", "last"] = "last"
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All metrics of a checkpoint.
+    """All metrics of a checkpoint, of samples and paths in the task's canonical coordinates.
 
     A replicate with a non-finite sample, or whose value is not a number, gets the worst value: +inf where
     lower is better, NaN otherwise. Costs stand as they are.
@@ -39,7 +40,9 @@ def compute(
     samples = _checked_batch(samples, context.task)
     finite = samples.isfinite().flatten(1).all(1)
     # Zeros keep the other replicates of the batch computable; their values are overwritten.
-    usable = torch.where(finite[:, None, None], samples, 0.0)
+    usable = context.task.canonical(torch.where(finite[:, None, None], samples, 0.0))
+    if context.path is not None:
+        context = replace(context, path=context.task.canonical(context.path))
     values: dict[str, Tensor] = {}
     absent: dict[str, str] = {}
     for metric in map(load_metric, names):

@@ -22,6 +22,7 @@ from torch import Generator, Tensor
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
+from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
 from parvibench.metrics.chains import array_stats
 from parvibench.metrics.pairwise import thin
@@ -85,7 +86,7 @@ def long_run(task: Task, seed: int) -> LongRun:
         ParVIBenchError: the evidence falls short.
     """
     base = task.target([0], "cpu", torch.float64)
-    laplace = Whitened.at_mode(base)
+    laplace = Whitened.at_mode(base, best_start(task, base, seed))
     noise = torch.randn(PILOT.chains, base.dim, generator=Generator().manual_seed(seed), dtype=torch.float64)
     pilot, _ = run_chains(laplace, PILOT, seed, noise)
     target = Whitened.from_draws(base, pilot.flatten(0, 1))
@@ -99,6 +100,7 @@ def long_run(task: Task, seed: int) -> LongRun:
     for number, (name, plan) in enumerate(plans.items(), 1):
         clock = time.perf_counter()
         draws[name], accepted = run_chains(target, plan, seed + number, start(plan.chains))
+        draws[name] = task.canonical(draws[name])
         found[name] = diagnostics(draws[name])
         record[name] = _record(plan, accepted, found[name], time.perf_counter() - clock)
     for name in ("check", "biased"):
@@ -108,6 +110,13 @@ def long_run(task: Task, seed: int) -> LongRun:
     require_convergence(task.name, record)
     main = draws.pop("main")
     return LongRun(main, draws, record | {"correlations": _correlations(main)})
+
+
+def best_start(task: Task, base: Target, seed: int) -> Tensor:
+    """The most probable of the origin and 100 draws of the task's start, (D,) float64."""
+    drawn = task.initial(base, 100, [Generator().manual_seed(seed)])[0].double()
+    points = torch.cat([torch.zeros(1, base.dim, dtype=torch.float64), drawn])
+    return points[base.log_density(points[None])[0].nan_to_num(nan=-torch.inf).argmax()]
 
 
 def require_convergence(name: str, record: dict[str, Any]) -> None:

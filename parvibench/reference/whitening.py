@@ -35,8 +35,13 @@ class Whitened(Target):
         return cls(base, draws.mean(0), torch.linalg.cholesky(torch.cov(draws.T)))
 
     @classmethod
-    def at_mode(cls, base: Target) -> Whitened:
-        """Find the mode from the origin by a trust-region Newton method, and factor the Hessian there."""
+    def at_mode(cls, base: Target, start: Tensor) -> Whitened:
+        """Find a mode by a trust-region Newton method, and factor the Hessian there.
+
+        Args:
+            base: the target, float64.
+            start: where the search begins, (D,).
+        """
         from scipy.optimize import minimize
 
         def negative(x: NDArray[Any]) -> float:
@@ -48,8 +53,7 @@ class Whitened(Target):
         def hessian(x: NDArray[Any]) -> NDArray[Any]:
             return -_hessian(base, torch.from_numpy(x)).numpy()
 
-        start = torch.zeros(base.dim, dtype=torch.float64).numpy()
-        found = minimize(negative, start, jac=gradient, hess=hessian, method="trust-exact", tol=1e-10)
+        found = minimize(negative, start.numpy(), jac=gradient, hess=hessian, method="trust-exact", tol=1e-10)
         mode = torch.from_numpy(found.x)
         # H = C C^T gives H^-1 = C^-T C^-1, so L = C^-T.
         cholesky = torch.linalg.cholesky(-_hessian(base, mode))

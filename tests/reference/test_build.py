@@ -153,7 +153,7 @@ def test_draws_of_another_law_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_whitening_of_a_gaussian_is_exact() -> None:
-    white = Whitened.at_mode(Ellipse())
+    white = Whitened.at_mode(Ellipse(), torch.zeros(2, dtype=torch.float64))
     torch.testing.assert_close(white.centre, MEAN)
     torch.testing.assert_close(white.factor @ white.factor.T, FACTOR @ FACTOR.T)
     z = torch.tensor([[[0.3, -1.0], [2.0, 0.5]]], dtype=torch.float64)
@@ -186,12 +186,14 @@ def test_shipped_certificates_hold(name: str) -> None:
     certificate = reference.certificate
     assert (certificate["task"], certificate["task_version"]) == (name, task.version)
     assert reference.exact == ("exact" in task.provides)
-    assert reference.draws.shape == (10_000, task.dim)
-    z = (reference.draws.mean(0) - reference.mean) / reference.sd * math.sqrt(10_000)
-    assert z.abs().max() < 4.5
-    assert ((reference.draws.std(0) / reference.sd - 1).abs() < 0.06).all()
+    rows = builder.shipped_rows(task.dim)
+    assert reference.draws.shape == (rows, task.dim)
+    if not task.facts.infinite_moments:
+        z = (reference.draws.mean(0) - reference.mean) / reference.sd * math.sqrt(rows)
+        assert z.abs().max() < 4.8
+        assert ((reference.draws.std(0) / reference.sd - 1).abs() < 6 / math.sqrt(rows)).all()
     if task.facts.mean is not None:
-        assert torch.equal(reference.mean, task.facts.mean)
+        torch.testing.assert_close(reference.mean, task.facts.mean, rtol=1e-12, atol=1e-12)
     judged = [m for m in task.metrics if registry.metrics()[m].need in floors.JUDGED]
     assert set(judged) <= set(reference.floors)
     for table in reference.floors.values():

@@ -84,3 +84,21 @@ def test_singular_matrices_raise_nothing() -> None:
     far = 1e4 * torch.eye(5).reshape(1, 1, 25)
     assert torch.isfinite(target.log_density(far)).all()
     assert torch.isfinite(target.score(far)).all()
+
+
+def test_canonical_points_forget_order_and_signs() -> None:
+    """Every equal mode falls onto the one at W0, densities stay, and points already there do not move.
+
+    Catches an order applied in place of its inverse, and signs of the wrong rows.
+    """
+    task = load_task("ica-synthetic")
+    target = task.target((0,), "cpu", torch.float64)
+    g = torch.Generator().manual_seed(5)
+    near = task.facts.unmixing + 0.05 * torch.randn(1, 40, 5, 5, generator=g, dtype=torch.float64)
+    orders = torch.stack([torch.randperm(5, generator=g) for _ in range(40)])
+    signs = torch.randint(0, 2, (40, 5, 1), generator=g) * 2.0 - 1
+    shuffled = signs * near[0].gather(1, orders.unsqueeze(-1).expand(40, 5, 5))
+    found = task.canonical(shuffled.reshape(1, 40, 25))
+    torch.testing.assert_close(found, near.reshape(1, 40, 25))
+    torch.testing.assert_close(target.log_density(found), target.log_density(shuffled.reshape(1, 40, 25)))
+    torch.testing.assert_close(task.canonical(points()), task.canonical(task.canonical(points())))
