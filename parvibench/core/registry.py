@@ -121,6 +121,8 @@ _TASKS = (
     _task("bnn-wine-red", "bnn:WINE_RED", 653, "Bayesian network, 1599 rows, 11 features", "regression network uci", "wine-quality-red"),
     _task("bnn-wine-white", "bnn:WINE_WHITE", 653, "Bayesian network, 4898 rows, 11 features", "regression network uci", "wine-quality-white"),
     _task("bnn-yacht", "bnn:YACHT", 403, "Bayesian network, 308 rows, 6 features", "regression network uci", "yacht"),
+    _task("bandit-mushroom", "bandits:MUSHROOM", 22102, "eat a mushroom or not; network on 117 indicators", "bandit network sequential srld", "mushroom"),
+    _task("bandit-wheel", "bandits:WHEEL", 10905, "five actions on a disc, a rare large reward at its rim; network", "bandit network sequential srld"),
 )  # fmt: skip
 
 _ALGORITHMS = (
@@ -192,8 +194,9 @@ _METRICS = (
     _metric("nll", "predictive:nll", "lower", "nats", "predictive", "every", False, "negative log likelihood of the predictive mixture per test row"),
     _metric("crps", "predictive:crps", "lower", "y", "predictive", "last", False, "continuous ranked probability score of the predictive mixture"),
     _metric("coverage", "predictive:coverage", "neutral", "1", "predictive", "last", False, "share of test rows inside the central 95% predictive interval"),
-    _metric("regret", "decisions:regret", "lower", "reward", "decisions", "last", False, "reward missed against the best actions in hindsight"),
-    _metric("regret_percent", "decisions:regret_percent", "lower", "%", "decisions", "last", False, "regret in percent of the uniform policy's"),
+    _metric("regret", "decisions:regret", "lower", "reward", "decisions", "every", False, "reward missed against the best actions in hindsight"),
+    _metric("regret_percent", "decisions:regret_percent", "lower", "%", "decisions", "every", False, "regret in percent of the uniform policy's"),
+    _metric("contexts", "decisions:contexts", "neutral", "count", "decisions", "every", False, "decisions made so far"),
     _metric("displacement", "motion:displacement", "neutral", "x", "motion", "last", False, "mean distance moved over the last fifth of the budget"),
     _metric("seconds", "cost:seconds", "lower", "s", "cost", "every", False, "steady compute time per replicate"),
     _metric("score_evaluations", "cost:score_evaluations", "lower", "rows", "cost", "every", False, "score evaluations charged per replicate"),

@@ -17,6 +17,7 @@ from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError, UnknownNameError
+from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
 
 from .suite import AlgorithmEntry, Suite, TaskEntry
@@ -41,6 +42,7 @@ class Cell:
         replicates: ids of the replicates.
         chunk: replicates per kernel call.
         source: digest of the source of a plug-in, else empty.
+        contexts: decisions of a sequential task, else None.
         objects: task and algorithm objects that no name can load (run in this process only).
     """
 
@@ -61,6 +63,7 @@ class Cell:
     dtype: str
     metrics: tuple[str, ...]
     source: str = ""
+    contexts: int | None = None
     objects: tuple[Task | None, Algorithm | None] = field(default=(None, None), compare=False, repr=False)
 
     @cached_property
@@ -79,13 +82,18 @@ class Cell:
             "device": self.device,
             "dtype": self.dtype,
         }
+        if self.contexts is not None:
+            parts["contexts"] = self.contexts
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def load(self) -> tuple[Task, Algorithm]:
         """The objects behind the names."""
         task, algorithm = self.objects
-        return task or registry.load_task(self.task), algorithm or registry.load_algorithm(self.algorithm)
+        task = task or registry.load_task(self.task)
+        if self.contexts is not None and isinstance(task, SequentialTask):
+            task = task.with_contexts(self.contexts)
+        return task, algorithm or registry.load_algorithm(self.algorithm)
 
     @property
     def chunks(self) -> list[tuple[int, ...]]:
@@ -165,6 +173,8 @@ def _cells(
 ) -> Iterator[Cell]:
     for task_entry in suite.tasks:
         task = objects.get(task_entry.name) or registry.load_task(task_entry.name)
+        if suite.contexts is not None and isinstance(task, SequentialTask):
+            task = task.with_contexts(suite.contexts)
         for entry in suite.algorithms:
             algorithm = objects.get(entry.name) or registry.load_algorithm(entry.name)
             cell = _cell(suite, device, task_entry, task, entry, algorithm, overrides)
@@ -214,6 +224,7 @@ def _cell(
         device=device,
         dtype=suite.dtype,
         metrics=tuple(suite.metrics or task.metrics),
+        contexts=task.rows if isinstance(task, SequentialTask) else None,
     )
 
 

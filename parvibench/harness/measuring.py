@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parvibench.core import registry
-from parvibench.core.metric import Context, Cost
+from parvibench.core.metric import Context, Cost, Decisions
 from parvibench.core.result import CellRecord, to_json_number
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
@@ -28,7 +28,7 @@ _NOT_STORED = ("path", "cost", "motion", "decisions")
 _LOST = "needs what only a run has: ask for it with --fresh"
 
 Moved = tuple[Tensor, Tensor]
-MakeContext = Callable[[Cost, Tensor | None, Tensor | None, Moved | None], Context]
+MakeContext = Callable[[Cost, Tensor | None, Tensor | None, Moved | None, Decisions | None], Context]
 
 
 def metrics_key(cell: Cell) -> str:
@@ -39,13 +39,19 @@ def metrics_key(cell: Cell) -> str:
 
 
 def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str]) -> MakeContext:
-    """A function (cost, excluded rows, path, moved) -> context; what never changes is read once."""
+    """A function (cost, excluded rows, path, moved, decisions) -> context; what never changes is read once."""
     needs = {registry.metrics()[m].need for m in metrics}
     reference = task.reference()
     target = task.target(replicates, "cpu", torch.float64) if "target" in needs else None
     predictive = task.predictive(replicates, "cpu", torch.float64) if "predictive" in needs else None
 
-    def context(cost: Cost, excluded: Tensor | None, path: Tensor | None, moved: Moved | None) -> Context:
+    def context(
+        cost: Cost,
+        excluded: Tensor | None,
+        path: Tensor | None,
+        moved: Moved | None,
+        decisions: Decisions | None,
+    ) -> Context:
         return Context(
             task=task,
             reference=reference,
@@ -55,6 +61,7 @@ def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str])
             cost=cost,
             excluded_rows=excluded,
             moved=moved,
+            decisions=decisions,
         )
 
     return context
@@ -83,7 +90,7 @@ def remeasure(
     task = cell.load()[0]
     cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.replicates, 1))
     for ids, part in zip(cell.chunks, _by_chunk(samples, cell.chunk), strict=True):
-        context = context_maker(task, ids, cell.metrics)(cost, None, None, None)
+        context = context_maker(task, ids, cell.metrics)(cost, None, None, None, None)
         found, missing = compute(anew, torch.from_numpy(part).double(), context)
         absent |= missing
         for metric, per_replicate in found.items():

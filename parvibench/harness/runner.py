@@ -18,12 +18,14 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_repli
 from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import BudgetExhausted
 from parvibench.core.metric import Cost
+from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.task import Problem, Task
 from parvibench.metrics.compute import compute
 
 from .cells import Cell
 from .measuring import Moved, context_maker
 from .recorder import PathRecorder
+from .sequential import DecisionMaker, RecentPositions
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
@@ -136,13 +138,14 @@ class _Chunk:
         if cell.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         self.metrics_seconds = 0.0
-        self.path: PathRecorder | None = None
+        self.path: PathRecorder | RecentPositions | None = None
+        self.decider: DecisionMaker | None = None
         self.mark: Tensor | None = None
         self._context = context_maker(task, self.replicates, cell.metrics)
 
     def run(self) -> ChunkResult:
         horizon = self._probe()
-        self.problem = self._problem(self.cell.budget.score_evaluations)
+        self._open(self.cell.budget.score_evaluations)
         with torch.inference_mode(not self.algorithm.differentiates):
             state, step = self._loop(horizon)
             if step != self.result.iterations or not self.result.values:
@@ -153,10 +156,12 @@ class _Chunk:
 
     def draw_anchor(self) -> ChunkResult:
         """Anchors take no steps: one checkpoint at no cost."""
-        self.problem = self._problem(None)
+        self._open(None)
         samples, excluded = self.algorithm.draw(  # type: ignore[attr-defined]
             self.task, self.problem, self.cell.samples, self.problem.streams
         )
+        while self.decider is not None and self.decider.due(1.0):
+            self.decider.decide(samples)
         self._record(samples.double().cpu(), 0, last=True, excluded=excluded)
         self.result.overheads["metrics"] = self.metrics_seconds
         return self.result
@@ -167,9 +172,14 @@ class _Chunk:
         with self.clock.running():
             state = self.algorithm.init(self.problem, self.settings, streams, horizon)
         if self.algorithm.kind == "chains":
-            self.path = PathRecorder(state.x)
+            self.path = (
+                PathRecorder(state.x)
+                if self.decider is None
+                else self.decider.recorder(state.x, self.cell.samples, horizon)
+            )
         step = 0
         while budget.iterations is None or step < budget.iterations:
+            self._decide(state, step, self._share(step))
             streams.step = step
             try:
                 with self.clock.running():
@@ -182,16 +192,23 @@ class _Chunk:
             share = self._share(step)
             if "displacement" in self.cell.metrics and share >= _MARK and self.mark is None:
                 self.mark = self._positions(state, step)
-            due = bool(pending) and share >= pending[0]
+            reached = share if self.decider is None else self.decider.progress
+            due = bool(pending) and reached >= pending[0]
             if (due or step % _FINITE_EVERY == 0) and self._all_diverged(state, step):
                 break
             if share >= 1 and budget.seconds is not None and self.clock.seconds >= budget.seconds:
                 break
             if due:
-                pending = [p for p in pending if p > share]
+                pending = [p for p in pending if p > reached]
                 self._measure(state, step, last=False)
         self._all_diverged(state, step)
+        self._decide(state, step, 1.0)
         return state, step
+
+    def _decide(self, state: Any, step: int, share: float) -> None:
+        """Make the decisions that are due once ``share`` of the budget is spent."""
+        while self.decider is not None and self.decider.due(share):
+            self.decider.decide(self._samples(state, step)[0])
 
     def _probe(self) -> int:
         """Warm up untimed on a throw-away problem, and foresee how many iterations the budget allows."""
@@ -213,6 +230,11 @@ class _Chunk:
             (budget.seconds or np.inf) / max(seconds, 1e-9),
         ]
         return max(1, int(min(limits))) if np.isfinite(min(limits)) else 1
+
+    def _open(self, limit: float | None) -> None:
+        self.problem = self._problem(limit)
+        if isinstance(self.task, SequentialTask) and isinstance(self.problem, GrowingProblem):
+            self.decider = DecisionMaker(self.task, self.problem)
 
     def _problem(self, limit: float | None) -> Problem:
         cell = self.cell
@@ -243,15 +265,18 @@ class _Chunk:
         return len(self.result.diverged) == len(self.replicates)
 
     def _measure(self, state: Any, step: int, *, last: bool) -> None:
+        samples, path = self._samples(state, step)
+        moved = self._moved(state, step) if last else None
+        self._record(samples.double().cpu(), step, last=last, path=path, moved=moved)
+
+    def _samples(self, state: Any, step: int) -> tuple[Tensor, Tensor | None]:
+        """The samples at this step, (R, n, D), and the recorded path of chains."""
         streams = self.problem.streams
         streams.step = step
         if self.path is not None and step > 0:
-            samples, path = self.path.samples(self.cell.samples), self.path.path()
-        else:
-            samples = self.algorithm.output(self.problem, self.settings, state, self.cell.samples, streams)
-            samples, path = _take(samples, self.cell.samples), None
-        moved = self._moved(state, step) if last else None
-        self._record(samples.double().cpu(), step, last=last, path=path, moved=moved)
+            return self.path.samples(self.cell.samples), self.path.path()
+        samples = self.algorithm.output(self.problem, self.settings, state, self.cell.samples, streams)
+        return _take(samples, self.cell.samples), None
 
     def _positions(self, state: Any, step: int) -> Tensor | None:
         """Where each particle or chain is now, (R, N, D); a generator has none."""
@@ -286,7 +311,8 @@ class _Chunk:
             peak_memory(torch.device(self.cell.device)),
         )
         cost = Cost(step, charged, seconds, memory)
-        context = self._context(cost, excluded, path, moved)
+        decisions = None if self.decider is None else self.decider.decisions()
+        context = self._context(cost, excluded, path, moved, decisions)
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
         self._add_rows(values, cost)

@@ -105,6 +105,7 @@ class Profile(_Strict):
     budget: Budget | None = None
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
+    contexts: int | None = Field(None, gt=1, le=1_000_000)
     tuned: Tuned | None = None
 
 
@@ -126,6 +127,7 @@ class Suite(_Strict):
     budget: Budget
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
+    contexts: int | None = Field(None, gt=1, le=1_000_000)  # decisions of sequential tasks
     metrics: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
     dtype: Literal["float32", "float64"] = "float32"
     match: Literal["effective-step"] | None = None

@@ -38,6 +38,16 @@ def regret_percent(samples: Tensor, context: Context) -> Tensor:
     return torch.where(chance > 0, 100 * share, torch.nan).to(samples)
 
 
+def contexts(samples: Tensor, context: Context) -> Tensor:
+    """Decisions made so far, (R,), the same for all replicates; regret against it is the curve of a bandit.
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs decisions.
+    """
+    return samples.new_full((len(samples),), _decisions(context).reward.shape[1])
+
+
 def _decisions(context: Context) -> Decisions:
     if context.decisions is None:
         raise NotApplicable("no decisions are made on this task")

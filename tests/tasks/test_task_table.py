@@ -47,7 +47,8 @@ def test_task_is_coherent(name: str) -> None:
     assert task.citation
     if task.batch_size is not None:
         assert task.rows is not None
-        assert ("full-batch" in task.provides) == (task.rows <= 2000)
+        # Exact scores of a posterior that grows do not hold from one step to the next.
+        assert ("full-batch" in task.provides) == (task.rows <= 2000 and "decisions" not in task.provides)
 
 
 def test_importing_tasks_loads_no_data() -> None:

@@ -1,0 +1,101 @@
+"""The decisions of a sequential task: Thompson sampling with whatever samples an algorithm has at that time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from parvibench.core.metric import Decisions
+from parvibench.core.sequential import GrowingProblem, SequentialTask
+from parvibench.core.streams import Streams
+
+#: Shares of a budget do not add up exactly in binary.
+_ROUNDING = 1e-9
+
+
+class DecisionMaker:
+    """Makes the decisions of all replicates of a chunk, block by block, when the sampler has run long enough.
+
+    Every decision takes one of the samples at hand, uniformly, and the action that is best if it is true. Which
+    one is the same for all algorithms with the same number of samples.
+
+    Args:
+        task: its protocol.
+        problem: what the sampler runs on; it grows with every block.
+    """
+
+    def __init__(self, task: SequentialTask, problem: GrowingProblem) -> None:
+        self._task, self._posterior = task, problem.posterior
+        effort = task.trainings().cumsum(0).double()
+        # Share of the budget after which each block is due; the first one waits for nothing.
+        self._due = [0.0, *(effort / effort[-1]).tolist()]
+        self._block = 0
+        held = problem.streams
+        self._streams = Streams(held.seed, held.replicates, held.device, held.dtype)
+
+    def recorder(self, x: Tensor, n: int, horizon: int) -> RecentPositions:
+        """What keeps the samples of chains now at x (R, N, D), in a run of ``horizon`` iterations."""
+        steps = self._task.thinning * horizon / float(self._task.trainings().sum())
+        return RecentPositions(x, n, every=max(1, round(steps)))
+
+    @property
+    def progress(self) -> float:
+        """Share of the decisions that are made."""
+        return self._posterior.seen / self._posterior.rows
+
+    def due(self, share: float) -> bool:
+        """Whether the next block is due once ``share`` of the budget is spent."""
+        return self._block < len(self._due) and share >= self._due[self._block] - _ROUNDING
+
+    @torch.no_grad()
+    def decide(self, samples: Tensor) -> None:
+        """Make the next block of decisions.
+
+        Args:
+            samples: of the current posterior, (R, n, D).
+        """
+        start = self._posterior.seen
+        count = min(self._task.period, self._posterior.rows - start)
+        values = self._posterior.values(samples, count)
+        self._streams.step = self._block
+        which = (self._streams.uniform("decision", (self._task.period,)) * samples.shape[1]).long()[:, :count]
+        believed = values.gather(1, which[:, None, :, None].expand(-1, 1, -1, values.shape[-1]))
+        actions = believed.squeeze(1).argmax(-1)
+        turns = torch.arange(start, start + count, device=actions.device)
+        in_turn = turns < self._task.pulls * self._posterior.n_actions
+        actions[:, in_turn] = turns[in_turn] % self._posterior.n_actions
+        self._posterior.observe(actions)
+        self._block += 1
+
+    def decisions(self) -> Decisions:
+        """What was earned so far."""
+        return self._posterior.decisions()
+
+
+class RecentPositions:
+    """The samples of chains on a posterior that grows: their last n positions, some steps apart.
+
+    Args:
+        x: the first positions, (R, N, D).
+        n: samples wanted.
+        every: steps between two recorded positions.
+    """
+
+    def __init__(self, x: Tensor, n: int, every: int) -> None:
+        self._times = -(-n // x.shape[1])
+        self._every = every
+        self._kept = [x.clone()]
+
+    def add(self, step: int, x: Tensor) -> None:
+        """Offer the position after iteration ``step`` (counted from 1), (R, N, D)."""
+        if step % self._every == 0:
+            self._kept = [*self._kept, x.clone()][-self._times :]
+
+    def path(self) -> Tensor:
+        """The kept positions, oldest first, (R, T, N, D)."""
+        return torch.stack(self._kept, dim=1)
+
+    def samples(self, n: int) -> Tensor:
+        """The n latest positions, (R, n, D); repeated in turn while there are fewer."""
+        pool = self.path().flip(1).flatten(1, 2)
+        return pool[:, torch.arange(n, device=pool.device) % pool.shape[1]]
