@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from parvibench.core import registry
+from parvibench.core.shipped import judged_by
 
 from .shared import EXIT_FAILED, Json, key_value, new_table, out_console, parse_number, print_json
 
@@ -41,24 +42,43 @@ def list_(what: What, as_json: Json = False) -> None:
     if as_json:
         print_json(rows)
         return
-    columns = [c for c in rows[0] if c != "name"] if rows else []
-    table = new_table("name", *columns)
-    # A name is there to be typed: it is never cut short.
-    table.columns[0].no_wrap, table.columns[0].min_width = (
-        True,
-        max((len(r["name"]) for r in rows), default=0),
-    )
+    columns = [key for key in rows[0] if key != "data"] if rows else ["name"]
+    table = new_table(*columns)
+    table.expand = True
+    for key, column in zip(columns, table.columns, strict=True):
+        # One line a row, the text last cut short; a name is there to be typed: it never is.
+        column.no_wrap, column.overflow = True, "ellipsis"
+        if key in ("tags", "needs", "summary", "citation", "profiles", "description"):
+            column.ratio = 1
+        else:
+            column.width = max(len(key), *(len(_cell(r[key])) for r in rows))
     for row in rows:
-        cells = [
-            ", ".join(v) if isinstance(v, list) else str(v if v is not None else "") for v in row.values()
-        ]
-        table.add_row(*cells)
+        table.add_row(*(_cell(row[key]) for key in columns))
     out_console.print(table)
 
 
+def _cell(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
+
+
 def _task_rows() -> list[dict[str, Any]]:
+    from parvibench.data.fetch import status
+
+    states = {s.name: s.state for s in status()}
+
+    def state(row: registry.TaskRow) -> str:
+        return "ready" if all(states[name] == "ok" for name in row.data) else "data missing"
+
     return [
-        {"name": r.name, "dim": r.dim, "summary": r.summary, "tags": list(r.tags), "data": list(r.data)}
+        {
+            "name": r.name,
+            "dim": r.dim,
+            "reference": judged_by(r),
+            "status": state(r),
+            "tags": list(r.tags),
+            "data": list(r.data),
+            "summary": r.summary,
+        }
         for r in registry.tasks().values()
     ]
 

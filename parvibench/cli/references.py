@@ -25,7 +25,7 @@ def reference_verify(
     """Recompute what can be of the shipped references: exit 1 when anything does not hold."""
     from rich.markup import escape
 
-    from parvibench.core.reference import has_reference
+    from parvibench.core.shipped import has_reference
     from parvibench.reference.checks import verify
 
     found = {}

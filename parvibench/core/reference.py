@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from io import BytesIO
 from typing import Any
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .errors import InputError
+from .shipped import reference_folder
 
 Values = NDArray[np.float64]
 Floors = Mapping[str, Mapping[int, Values]]
@@ -122,11 +122,6 @@ def _between(a: Values, b: Values, share: float) -> Values:
     return np.sort(np.where(np.sign(a) == np.sign(b), power, straight))
 
 
-def has_reference(name: str) -> bool:
-    """Whether a reference of that task ships with the package."""
-    return (files("parvibench.tasks") / "references" / f"{name}.json").is_file()
-
-
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
     """Read the shipped reference of a task, or None when it has none.
 
@@ -139,7 +134,7 @@ def load_reference(name: str, folder: Traversable | None = None) -> Reference | 
     Raises:
         InputError: the draws do not match the hash in the certificate.
     """
-    folder = folder or files("parvibench.tasks") / "references"
+    folder = folder or reference_folder()
     certificate_file, draws_file = folder / f"{name}.json", folder / f"{name}.npz"
     if not certificate_file.is_file():
         return None

@@ -13,7 +13,7 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.core.reference import has_reference
+from parvibench.core.shipped import has_reference
 from parvibench.core.registry import load_task
 from parvibench.reference.build import default_folder
 from parvibench.reference.checks import verify, z_limit

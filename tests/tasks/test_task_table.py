@@ -5,24 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from parvibench.core import registry
 from parvibench.core.registry import load_task
+from parvibench.core.shipped import judged_by
 from parvibench.data.fetch import FOLDER_VARIABLE
 from parvibench.data.fetch import registry as data_sets
 
 NAMES = [name for name, row in registry.tasks().items() if row.target.startswith("parvibench.tasks.")]
 
 
-NEEDS_DATA = (
-    pytest.mark.data,
-    pytest.mark.skipif(
-        FOLDER_VARIABLE not in os.environ, reason=f"needs data sets on disk: set {FOLDER_VARIABLE}"
-    ),
-)
+def needs_data(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Marks of a test on the task's data: skipped where they are not on disk."""
+    needed = registry.tasks()[name].data
+    if not needed:
+        return ()
+    folder = Path(os.environ.get(FOLDER_VARIABLE, "nowhere"))
+    here = all((folder / data_sets()[n].file).is_file() for n in needed)
+    reason = f"needs {', '.join(needed)} on disk: set {FOLDER_VARIABLE}"
+    return (pytest.mark.data, pytest.mark.skipif(not here, reason=reason))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,9 +72,7 @@ def test_importing_tasks_loads_no_data() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=NEEDS_DATA if registry.tasks()[n].data else ()) for n in NAMES]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs_data(n)) for n in NAMES])
 def test_problem_of_every_task(name: str) -> None:
     """Declared sizes are the real ones; points and scores have the promised shapes and are finite."""
     task = load_task(name)
@@ -93,3 +96,15 @@ def test_start_belongs_to_the_replicate(name: str) -> None:
     alone = task.problem((1,), seed=3, particles=5).init()
     torch.testing.assert_close(both[1].float(), alone[0], rtol=1e-5, atol=1e-5)
     assert not torch.equal(both[0], both[1])
+
+
+def test_what_a_task_is_judged_by_is_what_it_ships() -> None:
+    """Catches a reference that `list tasks` does not know of, or claims in vain."""
+    for name in NAMES:
+        reference = load_task(name).reference()
+        words = judged_by(registry.tasks()[name])
+        if words in ("exact draws", "long run"):
+            assert reference is not None
+            assert reference.exact == (words == "exact draws")
+        else:
+            assert reference is None
