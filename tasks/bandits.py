@@ -113,7 +113,7 @@ class BanditTarget(GrowingTarget):
     def values(self, x: Tensor, count: int) -> Tensor:
         """Expected rewards of all actions in the next ``count`` contexts: (R, n, D) -> (R, n, count, K)."""
         rows = torch.arange(self.seen, self.seen + count, device=x.device).expand(len(x), -1)
-        return self._forward(x, rows)[-1].unflatten(0, x.shape[:2])
+        return self._forward(x, rows)[-1].view(*x.shape[:2], count, self.n_actions)
 
     def observe(self, actions: Tensor) -> None:
         """Take these actions in the next contexts, (R, count) indices."""
@@ -139,7 +139,7 @@ class BanditTarget(GrowingTarget):
             -1, taken
         )
         actions = taken.unsqueeze(1).expand(-1, x.shape[1], -1, -1)
-        outputs = layers[-1].unflatten(0, x.shape[:2])
+        outputs = layers[-1].view(*x.shape[:2], *layers[-1].shape[1:])
         residual = (reward.unsqueeze(1) - outputs.gather(-1, actions)).squeeze(-1)
         return residual, (layers, actions), self.seen / max(1, rows.shape[1])
 

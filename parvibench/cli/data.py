@@ -34,9 +34,8 @@ def data_status(as_json: Json = False) -> None:
         return
     table = new_table("name", "rows", "kB", "state", "path")
     for row in rows:
-        table.add_row(
-            row["name"], str(row["rows"]), f"{row['bytes'] / 1e3:.0f}", row["state"], row["path"] or ""
-        )
+        size = "?" if row["bytes"] is None else f"{row['bytes'] / 1e3:.0f}"
+        table.add_row(row["name"], str(row["rows"]), size, row["state"], row["path"] or "")
     out_console.print(table)
 
 
@@ -44,7 +43,7 @@ def data_status(as_json: Json = False) -> None:
 def data_fetch(
     names: Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.")] = None,
 ) -> None:
-    """Download data sets, verified by their SHA-256, into the user's cache."""
+    """Download data sets, verified by their registered hash, into the user's cache."""
     from parvibench.data import fetch
 
     known = fetch.registry()

@@ -110,6 +110,8 @@ _TASKS = (
     _task("blr-breast-cancer", "logistic:BREAST_CANCER", 31, "Bayesian logistic regression, 569 rows", "classification log-concave bundled"),
     _task("blr-waveform", "logistic:WAVEFORM", 22, "Bayesian logistic regression, 400 rows", "classification log-concave ksivi", "waveform"),
     _task("ica-synthetic", "ica:ICA_SYNTHETIC", 25, "unmixing of five generated signals, 1000 rows", "unmixing multimodal sifg"),
+    _task("ica-meg", "ica:ICA_MEG", 25, "unmixing of five recorded channels, 17730 rows", "unmixing multimodal sifg", "meg-art"),
+    _task("ica-meg-tempered", "ica:ICA_MEG_TEMPERED", 25, "unmixing of five recorded channels, log likelihood divided by 17730", "unmixing multimodal sifg", "meg-art"),
     _task("bnn-diabetes-sklearn", "bnn:DIABETES_SKLEARN", 603, "Bayesian network, 442 rows, 10 features", "regression network bundled"),
     _task("bnn-boston", "bnn:BOSTON", 753, "Bayesian network, 506 rows, 13 features", "regression network uci", "bostonHousing"),
     _task("bnn-concrete", "bnn:CONCRETE", 503, "Bayesian network, 1030 rows, 8 features", "regression network uci", "concrete"),

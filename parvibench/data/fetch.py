@@ -2,7 +2,7 @@
 
 A file is looked for in the folder named by ``PARVIBENCH_DATA_DIR`` (read only, same relative paths as in
 ``registry.json``), then in the user's cache, then downloaded into the cache. Wherever it comes from, its
-SHA-256 must be the registry's.
+SHA-256, or the hash that git gives its content, must be the registry's.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ FOLDER_VARIABLE = "PARVIBENCH_DATA_DIR"
 _TIMEOUT_S = (5, 30)
 
 
+Content = bytes  # ``DataSet.bytes`` is a size
+
+
 @dataclass(frozen=True)
 class DataSet:
     """One registered file.
@@ -34,27 +37,41 @@ class DataSet:
         name: canonical name.
         file: path relative to the data folder.
         url: where the bytes are, at a pinned commit.
-        sha256: of the bytes.
-        bytes: size.
+        sha256: of the bytes, or empty where only git's hash is known.
+        bytes: size, or None where it is not known.
         rows: data rows, without a header.
         features: how many columns are features: the first ones, the response's left out.
-        target_column: column of the response, counted from 0.
+        target_column: column of the response, counted from 0; None where there is none.
         licence: of the data and of the repository that carries the file.
         source: where the data were first published, and what the response is.
         header_lines: lines before the data.
+        git_blob: git's hash of the content, where no SHA-256 is known.
     """
 
     name: str
     file: str
     url: str
     sha256: str
-    bytes: int
+    bytes: int | None
     rows: int
     features: int
-    target_column: int
+    target_column: int | None
     licence: str
     source: str
     header_lines: int = 0
+    git_blob: str = ""
+
+    @property
+    def hash(self) -> str:
+        """What ``hash_of`` must say of the file's content."""
+        return f"git blob {self.git_blob}" if self.git_blob else f"sha256 {self.sha256}"
+
+    def hash_of(self, content: Content) -> str:
+        """The kind of hash that the registry holds of this file, with its value for these bytes."""
+        if not self.git_blob:
+            return f"sha256 {hashlib.sha256(content).hexdigest()}"
+        header = f"blob {len(content)}\0".encode()
+        return f"git blob {hashlib.sha1(header + content, usedforsecurity=False).hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -63,12 +80,12 @@ class DataStatus:
 
     Attributes:
         path: the file that would be used, or None when a run would have to download it.
-        state: ``ok``, ``damaged`` (wrong SHA-256) or ``missing``.
+        state: ``ok``, ``damaged`` (wrong hash) or ``missing``.
     """
 
     name: str
     rows: int
-    bytes: int
+    bytes: int | None
     state: Literal["ok", "damaged", "missing"]
     path: Path | None
     licence: str
@@ -112,7 +129,7 @@ def _status(entry: DataSet) -> DataStatus:
     path = _given(entry) or cache_folder() / entry.file
     if not path.is_file():
         return DataStatus(entry.name, entry.rows, entry.bytes, "missing", None, entry.licence)
-    state: Literal["ok", "damaged"] = "ok" if _sha256(path) == entry.sha256 else "damaged"
+    state: Literal["ok", "damaged"] = "ok" if _found(path, entry) == entry.hash else "damaged"
     return DataStatus(entry.name, entry.rows, entry.bytes, state, path, entry.licence)
 
 
@@ -124,11 +141,11 @@ def _given(entry: DataSet) -> Path | None:
 
 
 def _verified(path: Path, entry: DataSet) -> Path:
-    found = _sha256(path)
-    if found != entry.sha256:
+    found = _found(path, entry)
+    if found != entry.hash:
         raise InputError(
             f"{path}: not the registered file of data set {entry.name!r}\n"
-            f"expected sha256 {entry.sha256}, found {found}.\n"
+            f"expected {entry.hash}, found {found}.\n"
             f"Remove it from the folder that {FOLDER_VARIABLE} names, then: parvibench data fetch {entry.name}"
         )
     return path
@@ -138,24 +155,36 @@ def _download(entry: DataSet) -> Path:
     """The file in the cache; pooch downloads it when it is absent or damaged there."""
     import pooch
 
+    cached = cache_folder() / entry.file
+    was = f"expected {entry.hash}"
+    if cached.is_file() and (found := _found(cached, entry)) != entry.hash:
+        was += f", found {found} in the cache: that copy is removed"
+        cached.unlink()  # pooch would take a file whose SHA-256 it is not told
+    get = pooch.HTTPDownloader(timeout=_TIMEOUT_S)
+
+    def get_verified(url: str, output: str, source: object, check_only: bool = False) -> bool | None:
+        done = get(url, output, source, check_only=check_only)
+        if not check_only and (found := _found(Path(output), entry)) != entry.hash:
+            raise ValueError(f"what {url} holds does not match: found {found}")
+        return done
+
     try:
         path = pooch.retrieve(
             entry.url,
-            known_hash=f"sha256:{entry.sha256}",
+            known_hash=f"sha256:{entry.sha256}" if entry.sha256 else None,
             fname=entry.file,
             path=cache_folder(),
-            downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_S),
+            downloader=get_verified,
         )
-    # requests' errors are OSErrors; pooch raises ValueError when the downloaded bytes are not the registered ones.
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # requests' errors are OSErrors
         raise DataMissingError(
             f"data set {entry.name!r} is not on disk and cannot be downloaded: {error}\n"
-            f"Looked for {entry.file} in {cache_folder()} and in {FOLDER_VARIABLE} "
+            f"Looked for {entry.file} ({was}) in {cache_folder()} and in {FOLDER_VARIABLE} "
             f"({os.environ.get(FOLDER_VARIABLE) or 'not set'}).\n"
             f"With a network connection: parvibench data fetch {entry.name}"
         ) from error
     return Path(path)
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _found(path: Path, entry: DataSet) -> str:
+    return entry.hash_of(path.read_bytes())

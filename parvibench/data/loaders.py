@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from parvibench.core.errors import InputError
+
 from .fetch import DataSet, fetch, registry
 
 #: Sets that come with scikit-learn, by our name.
@@ -44,21 +46,23 @@ def _load_file(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     path, entry = fetch(name), registry()[name]
     if path.suffix == ".mat":
         return _load_training_part(path)
+    if entry.target_column is None:
+        raise InputError(f"data set {name!r} is no table: it has no response")
     if path.suffix == ".data":
-        return _load_letters(path, entry)
+        return _load_letters(path, entry, entry.target_column)
     delimiter = "," if path.suffix == ".csv" else None
     values = np.loadtxt(path, delimiter=delimiter, dtype=np.float64, skiprows=entry.header_lines)
     return values[:, : entry.features].copy(), values[:, entry.target_column].copy()
 
 
-def _load_letters(path: Path, entry: DataSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _load_letters(path: Path, entry: DataSet, target: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """One 0/1 column per attribute and letter, in their order; the response is 1 for its first letter.
 
     A letter for missing values counts as any other.
     """
     letters = np.loadtxt(path, delimiter=",", dtype="U1", skiprows=entry.header_lines)
-    response = letters[:, entry.target_column]
-    attributes = np.delete(letters, entry.target_column, axis=1).T
+    response = letters[:, target]
+    attributes = np.delete(letters, target, axis=1).T
     X = np.column_stack([column[:, None] == np.unique(column) for column in attributes])
     return X.astype(np.float64), (response == np.unique(response)[0]).astype(np.float64)
 

@@ -76,15 +76,15 @@ def put(folder: Path, entry: DataSet, content: bytes = CONTENT) -> Path:
 
 def test_every_registered_set_is_pinned() -> None:
     """Catches a row that would download whatever a branch holds today."""
-    assert len(registry()) == 16
+    assert len(registry()) == 17
     for name, entry in registry().items():
         assert entry.name == name
-        assert len(entry.sha256) == 64
+        assert (len(entry.sha256), len(entry.git_blob)) in ((64, 0), (0, 40))
         assert entry.url.startswith("https://raw.githubusercontent.com/")
         assert len(entry.url.split("/")[5]) == 40, "the address names no commit"
         assert entry.features > 0
-        assert entry.target_column == 0 or entry.target_column >= entry.features
-        assert entry.bytes > 0
+        assert entry.target_column in (0, None) or entry.target_column >= entry.features
+        assert entry.bytes is None or entry.bytes > 0
         assert entry.licence
         assert entry.source
 
@@ -143,6 +143,36 @@ def test_download_of_other_bytes_is_refused(
     with pytest.raises(DataMissingError, match="does not match"):
         fetch("tiny")
     assert not (tmp_path / "cache" / tiny.file).exists()
+
+
+def test_gits_hash_will_do(
+    tiny: DataSet, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`git hash-object` of the content. Catches the length left out of the hash, and an unchecked download."""
+    blob = replace(tiny, sha256="", git_blob="b9d569380ba6d9c18f0bb4b5b16e0e4ff91fb0f0", url=server)
+    assert blob.hash_of(b"hello\n") == "git blob ce013625030ba8dba906f756967f9e9ca394464a"
+    register(monkeypatch, blob)
+    with pytest.raises(DataMissingError, match="does not match") as caught:
+        fetch("tiny")
+    true = blob.hash_of(CONTENT)
+    assert true in str(caught.value)
+    assert blob.hash in str(caught.value)
+    blob = replace(blob, git_blob=true.removeprefix("git blob "))
+    register(monkeypatch, blob)
+    damaged = tmp_path / "cache" / blob.file
+    damaged.write_bytes(b"half a fi")
+    assert status()[0].state == "damaged"
+    assert fetch("tiny").read_bytes() == CONTENT
+    assert (status()[0].state, status()[0].path) == ("ok", damaged)
+
+
+def test_damaged_cache_offline_names_both_hashes(tiny: DataSet, tmp_path: Path) -> None:
+    path = put(tmp_path / "cache", tiny, b"half a fi")
+    with pytest.raises(DataMissingError) as caught:
+        fetch("tiny")
+    for part in (tiny.hash, tiny.hash_of(b"half a fi"), tiny.file, "parvibench data fetch tiny"):
+        assert part in str(caught.value)
+    assert not path.exists()
 
 
 def test_status_tells_where_each_file_is(

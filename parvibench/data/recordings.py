@@ -1,0 +1,58 @@
+"""Recordings of many channels: a text file in a zip archive, one row of numbers per channel."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parvibench.core.errors import InputError
+
+from .fetch import fetch, registry
+
+#: Of the unpacked text.
+MAX_BYTES = 128 * 2**20
+
+
+@lru_cache(maxsize=4)
+def load_channels(name: str, count: int) -> NDArray[np.float64]:
+    """The first ``count`` channels of a registered recording as columns, (n, count) float64; read only.
+
+    Raises:
+        UnknownNameError, InputError, DataMissingError: as ``fetch``.
+        InputError: the archive holds anything but one text of the registered size, or more than 128 MiB.
+    """
+    entry, path = registry()[name], fetch(name)
+    lines = _text(path).splitlines()
+    wanted = f"{entry.features} rows of {entry.rows} numbers"
+    try:
+        channels = np.loadtxt(lines[:count], dtype=np.float64, ndmin=2)
+    except ValueError as error:
+        raise InputError(f"{path}: expected {wanted}; {error}") from None
+    if (len(lines), channels.shape[1]) != (entry.features, entry.rows):
+        raise InputError(f"{path}: expected {wanted}, found {len(lines)} rows of {channels.shape[1]}")
+    signals = np.ascontiguousarray(channels.T)
+    signals.setflags(write=False)  # one array serves all callers
+    return signals
+
+
+def _text(path: Path) -> str:
+    """The only file in the archive, as text; never more than the limit is unpacked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [m for m in archive.infolist() if not m.is_dir()]
+            if len(members) != 1:
+                raise InputError(f"{path}: expected one file in the archive, found {len(members)}")
+            with archive.open(members[0]) as file:
+                content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise InputError(f"{path}: {members[0].filename!r} unpacks to more than {MAX_BYTES} bytes")
+        return content.decode("ascii")
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"{path}: no readable zip archive: {error}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: no text file (byte {error.start} is not ASCII)") from None
