@@ -7,9 +7,11 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .errors import BudgetExhausted
+from .errors import BudgetExhausted, BudgetIgnored
 
 MAX_CHECKPOINTS = 7
+#: Calls refused before an algorithm counts as ignoring its budget.
+MAX_REFUSALS = 100
 
 
 class Budget(BaseModel):
@@ -63,12 +65,14 @@ class Meter:
         scores: rows scored, in full-data units.
         hessian_vector_products: rows of scores that were differentiated.
         log_densities: rows whose log density was taken.
+        refusals: calls that were not made because they would overrun.
     """
 
     limit: float | None = None
     scores: float = 0.0
     hessian_vector_products: float = 0.0
     log_densities: float = 0.0
+    refusals: int = 0
 
     @property
     def charged(self) -> float:
@@ -85,6 +89,7 @@ class Meter:
 
         Raises:
             BudgetExhausted: the call would overrun the limit; nothing is booked.
+            BudgetIgnored: so would the hundred calls before it.
         """
         after = Meter(
             self.limit,
@@ -94,6 +99,9 @@ class Meter:
         )
         # Mini-batch shares do not add up exactly in binary: allow a rounding error.
         if self.limit is not None and after.charged > self.limit * (1 + 1e-9):
+            self.refusals += 1
+            if self.refusals > MAX_REFUSALS:
+                raise BudgetIgnored(f"asked {MAX_REFUSALS} times for more than its budget of {self.limit:g}")
             raise BudgetExhausted(
                 f"{after.charged:g} score evaluations would overrun the budget of {self.limit:g}"
             )

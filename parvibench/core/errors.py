@@ -12,6 +12,8 @@
     ├── DataMissingError             a data set that is not here and cannot be fetched
     ├── UnsupportedError             the task lacks what the algorithm needs
     └── BudgetExhausted              the meter stopped the algorithm before an overrun
+
+    BudgetIgnored (BaseException)    an algorithm goes on regardless; no ``except Exception`` of its catches this
 """
 
 from __future__ import annotations
@@ -72,3 +74,10 @@ class UnsupportedError(ParVIBenchError):
 
 class BudgetExhausted(ParVIBenchError):
     """Raised by the meter before the call that would overrun the budget."""
+
+
+class BudgetIgnored(BaseException):
+    """Raised by the meter when an algorithm keeps asking after ``BudgetExhausted``.
+
+    No ``Exception``: an adapter that swallows all of them is what it is for.
+    """

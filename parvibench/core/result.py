@@ -43,6 +43,9 @@ class CellRecord(BaseModel):
         seconds: steady compute time of all replicates together, s.
         score_evaluations: per replicate, as charged (the largest).
         overheads: seconds spent apart from steady compute: ``warmup``, ``metrics``.
+        flags: what a reader of the numbers should know: a clock in doubt, a budget ignored.
+        drift: largest relative change of a reference kernel's time over a chunk.
+        process: threads and allocator of the processes that ran it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -77,6 +80,9 @@ class CellRecord(BaseModel):
     overheads: dict[str, float] = Field(default_factory=dict)
     values: dict[str, list[float | None]] = Field(default_factory=dict)
     absent: dict[str, str] = Field(default_factory=dict)
+    flags: list[str] = Field(default_factory=list)
+    drift: float = 0.0
+    process: dict[str, str] = Field(default_factory=dict)
     metrics_key: str = ""
     hardware: str = ""
     created: str = ""

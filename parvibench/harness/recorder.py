@@ -25,6 +25,15 @@ class PathRecorder:
         self._every = 1
         self._kept: list[Tensor] = []
 
+    @property
+    def kept(self) -> tuple[int, list[Tensor]]:
+        """k and the positions: all there is to know, to be set again on a recorder of the same shape."""
+        return self._every, self._kept
+
+    @kept.setter
+    def kept(self, value: tuple[int, list[Tensor]]) -> None:
+        self._every, self._kept = value
+
     def add(self, step: int, x: Tensor) -> None:
         """Offer the position after iteration ``step`` (counted from 1), (R, N, D)."""
         if step % self._every:

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates
 from parvibench.core.budget import MAX_CHECKPOINTS
-from parvibench.core.errors import BudgetExhausted
+from parvibench.core.errors import BudgetExhausted, BudgetIgnored, StoreError
 from parvibench.core.metric import Cost
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.task import Problem, Task
 from parvibench.metrics.compute import compute
 
 from .cells import Cell
+from .chunks import ChunkResult, stamp
+from .clock import MAX_DRIFT, Clock, drift, peak_memory, reference_seconds
+from .keeping import Keeper
 from .measuring import Moved, context_maker
+from .provenance import process_facts
 from .recorder import PathRecorder
 from .sequential import DecisionMaker, RecentPositions
+from .snapshot import NotWritableError, named_types, pack, unpack
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
@@ -33,77 +34,32 @@ CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
 _MARK = 0.8
 _FINITE_EVERY = 64
 _PROBE_STEPS = 2
+#: Seconds between two signs of life.
+_BEAT_S = 2.0
+_IGNORED = "ignored its budget: went on after BudgetExhausted; stopped, the last complete state stands"
 
 Notify = Callable[[dict[str, Any]], None]
 
 
-@dataclass
-class ChunkResult:
-    """What a chunk of replicates leaves behind, in replicate order.
+class Place(NamedTuple):
+    """Where a run stands: the state after iteration ``step``, and the budget shares still to be measured."""
 
-    Attributes:
-        curve: rows of the long curve table (see ``store.CURVE_COLUMNS``).
-        samples: of the last checkpoint, (r, n, D).
-        values: metric -> value per replicate at the last checkpoint.
-        absent: metric -> why it does not apply.
-        diverged: replicate id -> iteration.
-        seconds: steady compute time of the chunk.
-        overheads: ``warmup`` and ``metrics`` seconds.
-    """
-
-    curve: list[tuple[Any, ...]] = field(default_factory=list)
-    samples: NDArray[np.float32] | None = None
-    values: dict[str, list[float]] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)
-    diverged: dict[int, int] = field(default_factory=dict)
-    iterations: int = 0
-    score_evaluations: float = 0.0
-    seconds: float = 0.0
-    effective_step: float | None = None
-    overheads: dict[str, float] = field(default_factory=dict)
+    state: Any
+    step: int
+    pending: list[float]
 
 
-class Clock:
-    """Steady compute time; on a GPU the device is waited for before every reading."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self.seconds = 0.0
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Add the time spent inside."""
-        start = self._now()
-        try:
-            yield
-        finally:
-            self.seconds += self._now() - start
-
-    def _now(self) -> float:
-        if self._cuda:
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-
-def peak_memory(device: torch.device) -> float | None:
-    """Most memory held so far, MiB: PyTorch's on a GPU, this process's otherwise; None where it is not told."""
-    if device.type == "cuda":
-        return float(torch.cuda.max_memory_allocated(device)) / 2**20
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-
-
-def run_chunk(cell: Cell, replicates: Sequence[int], notify: Notify = lambda _: None) -> ChunkResult:
+def run_chunk(
+    cell: Cell, replicates: Sequence[int], notify: Notify = lambda _: None, keeper: Keeper | None = None
+) -> ChunkResult:
     """Run a chunk of replicates to the end of its budget and measure it on the way.
 
     Args:
         cell: what to run.
         replicates: ids of the replicates of this chunk.
-        notify: called at every checkpoint with ``iteration``, ``share`` of the budget, ``metric``, ``value``.
+        notify: called every few seconds with ``iteration`` and ``share`` of the budget, at every checkpoint with
+            ``metric`` and ``value`` besides.
+        keeper: where the state is kept once a minute, and found by a run that goes on; None keeps nothing.
 
     Returns:
         Curve, samples and costs. Replicates that stop being finite are recorded as diverged.
@@ -114,9 +70,8 @@ def run_chunk(cell: Cell, replicates: Sequence[int], notify: Notify = lambda _: 
     """
     task, algorithm = cell.load()
     settings = algorithm.make_settings(dict(cell.settings))
-    if algorithm.kind == "anchor":
-        return _Chunk(cell, replicates, task, algorithm, settings, notify).draw_anchor()
-    return _Chunk(cell, replicates, task, algorithm, settings, notify).run()
+    chunk = _Chunk(cell, replicates, task, algorithm, settings, notify, keeper)
+    return chunk.draw_anchor() if algorithm.kind == "anchor" else chunk.run()
 
 
 class _Chunk:
@@ -130,11 +85,15 @@ class _Chunk:
         algorithm: Algorithm,
         settings: AlgorithmSettings,
         notify: Notify,
+        keeper: Keeper | None,
     ) -> None:
         self.cell, self.replicates, self.task = cell, tuple(replicates), task
         self.algorithm, self.settings, self.notify = algorithm, settings, notify
         self.result = ChunkResult(effective_step=algorithm.effective_step(settings))
-        self.clock = Clock(torch.device(cell.device))
+        self.device = torch.device(cell.device)
+        self.clock = Clock(self.device)
+        self.keeper = keeper if algorithm.resumable else None
+        self.memory_before = 0.0
         if cell.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         self.metrics_seconds = 0.0
@@ -144,14 +103,21 @@ class _Chunk:
         self._context = context_maker(task, self.replicates, cell.metrics)
 
     def run(self) -> ChunkResult:
-        horizon = self._probe()
+        horizon, first = self._probe()
         self._open(self.cell.budget.score_evaluations)
+        before = reference_seconds(self.device)
         with torch.inference_mode(not self.algorithm.differentiates):
-            state, step = self._loop(horizon)
+            place = self._kept(first) or self._begin(horizon)
+            state, step = self._loop(place)
             if step != self.result.iterations or not self.result.values:
                 self._measure(state, step, last=True)
         self.result.seconds = self.clock.seconds
         self.result.overheads["metrics"] = self.metrics_seconds
+        self.result.process = process_facts()
+        self.result.drift = drift(before, reference_seconds(self.device))
+        if self.result.drift > MAX_DRIFT:
+            change = f"{100 * self.result.drift:.0f}%"
+            self.result.flag(f"the machine's speed changed by {change} meanwhile: the seconds are doubtful")
         return self.result
 
     def draw_anchor(self) -> ChunkResult:
@@ -166,26 +132,41 @@ class _Chunk:
         self.result.overheads["metrics"] = self.metrics_seconds
         return self.result
 
-    def _loop(self, horizon: int) -> tuple[Any, int]:
-        budget, streams = self.cell.budget, self.problem.streams
-        pending = list(CHECKPOINTS[:-1])
+    def _begin(self, horizon: int) -> Place:
         with self.clock.running():
-            state = self.algorithm.init(self.problem, self.settings, streams, horizon)
+            state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
         if self.algorithm.kind == "chains":
             self.path = (
                 PathRecorder(state.x)
                 if self.decider is None
                 else self.decider.recorder(state.x, self.cell.samples, horizon)
             )
-        step = 0
+        return Place(state, 0, list(CHECKPOINTS[:-1]))
+
+    def _loop(self, place: Place) -> tuple[Any, int]:
+        budget, streams = self.cell.budget, self.problem.streams
+        state, step, pending = place.state, place.step, place.pending
+        meter, limit = self.problem.meter, self.problem.meter.limit
+        beat = time.monotonic() + _BEAT_S
+        keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
         while budget.iterations is None or step < budget.iterations:
             self._decide(state, step, self._share(step))
             streams.step = step
+            charged = meter.charged
             try:
                 with self.clock.running():
-                    state = self.algorithm.step(self.problem, self.settings, state, streams)
+                    after = self.algorithm.step(self.problem, self.settings, state, streams)
             except BudgetExhausted:
                 break
+            except BudgetIgnored:
+                self.result.flag(_IGNORED)
+                break
+            if self.problem.meter is not meter or meter.limit != limit or meter.charged < charged:
+                raise BudgetIgnored("changed the meter of its budget")
+            if meter.refusals:
+                self.result.flag(_IGNORED)
+                break
+            state = after
             step += 1
             if self.path is not None:
                 self.path.add(step, state.x)
@@ -201,6 +182,13 @@ class _Chunk:
             if due:
                 pending = [p for p in pending if p > reached]
                 self._measure(state, step, last=False)
+            now = time.monotonic()
+            if now >= beat:
+                self.notify({"iteration": step, "share": share})
+                beat = now + _BEAT_S
+            if now >= keep:
+                self._keep(Place(state, step, pending))
+                keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
         self._all_diverged(state, step)
         self._decide(state, step, 1.0)
         return state, step
@@ -210,8 +198,51 @@ class _Chunk:
         while self.decider is not None and self.decider.due(share):
             self.decider.decide(self._samples(state, step)[0])
 
-    def _probe(self) -> int:
-        """Warm up untimed on a throw-away problem, and foresee how many iterations the budget allows."""
+    def _keep(self, place: Place) -> None:
+        """Write down where the run is; one whose state cannot be written starts again when interrupted."""
+        if self.keeper is None or self.decider is not None:
+            return
+        meter = self.problem.meter
+        values = {
+            "stamp": stamp(self.cell, self.replicates),
+            "place": tuple(place),
+            "meter": (meter.scores, meter.hessian_vector_products, meter.log_densities),
+            "seconds": (self.clock.seconds, self.metrics_seconds),
+            "memory": self._memory(),
+            "result": self.result.plain(),
+            "path": self.path.kept if isinstance(self.path, PathRecorder) else None,
+            "mark": self.mark,
+        }
+        try:
+            self.keeper.save(pack(values))
+        except NotWritableError:
+            self.keeper = None
+
+    def _kept(self, first: Any) -> Place | None:
+        """Where an earlier run of this chunk was, if it left word; ``first`` is a state of the same types."""
+        content = self.keeper.load() if self.keeper else None
+        if content is None:
+            return None
+        try:
+            kept = unpack(content, named_types(first), self.device)
+        except StoreError:
+            return None
+        if kept["stamp"] != stamp(self.cell, self.replicates):
+            return None
+        place = Place(*kept["place"])
+        meter = self.problem.meter
+        meter.scores, meter.hessian_vector_products, meter.log_densities = kept["meter"]
+        seconds, self.metrics_seconds = kept["seconds"]
+        self.clock = Clock(self.device, seconds)
+        self.memory_before, self.mark = kept["memory"] or 0.0, kept["mark"]
+        self.result = ChunkResult.from_plain(kept["result"])
+        if kept["path"] is not None:
+            self.path = PathRecorder(place.state.x)
+            self.path.kept = kept["path"]
+        return place
+
+    def _probe(self) -> tuple[int, Any]:
+        """Warm up untimed on a throw-away problem: how many iterations the budget allows, and a state."""
         start = time.perf_counter()
         problem = self._problem(None)
         seconds = cost = 0.0
@@ -229,7 +260,7 @@ class _Chunk:
             (budget.score_evaluations or np.inf) / cost if cost else np.inf,
             (budget.seconds or np.inf) / max(seconds, 1e-9),
         ]
-        return max(1, int(min(limits))) if np.isfinite(min(limits)) else 1
+        return max(1, int(min(limits))) if np.isfinite(min(limits)) else 1, state
 
     def _open(self, limit: float | None) -> None:
         self.problem = self._problem(limit)
@@ -306,11 +337,7 @@ class _Chunk:
     ) -> None:
         start = time.perf_counter()
         charged = self.problem.meter.charged
-        seconds, memory = (
-            self.clock.seconds / len(self.replicates),
-            peak_memory(torch.device(self.cell.device)),
-        )
-        cost = Cost(step, charged, seconds, memory)
+        cost = Cost(step, charged, self.clock.seconds / len(self.replicates), self._memory())
         decisions = None if self.decider is None else self.decider.decisions()
         context = self._context(cost, excluded, path, moved, decisions)
         with torch.inference_mode(False), torch.no_grad():
@@ -331,6 +358,11 @@ class _Chunk:
                 "value": float(values[primary].median()) if primary else None,
             }
         )
+
+    def _memory(self) -> float | None:
+        """Most memory held, MiB, also by an earlier process of this run."""
+        now = peak_memory(self.device)
+        return None if now is None else max(now, self.memory_before)
 
     def _add_rows(self, values: dict[str, Tensor], cost: Cost) -> None:
         checkpoint = 1 + max((row[1] for row in self.result.curve), default=-1)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import os
-import platform
-import subprocess
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,11 +18,15 @@ from parvibench.core.errors import DataMissingError, InputError, ParVIBenchError
 from parvibench.core.result import CellRecord, Status, to_json_number
 
 from .cells import Cell
-from .executors import ALLOCATOR, Executor, InProcess, Job, Outcome, Progress, Workers
+from .chunks import ChunkResult, pack_result, unpack_result
+from .executors import Executor, InProcess, Job, Outcome, Progress
+from .interrupts import Interrupts
 from .measuring import can_remeasure, metrics_key, remeasure
+from .provenance import hardware, provenance
 from .results import Results
-from .runner import ChunkResult
 from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
+from .system import SystemMonitor
+from .workers import Workers
 
 
 class Observer(Protocol):
@@ -46,6 +45,10 @@ class Observer(Protocol):
         """The run is over (also after an interruption)."""
 
 
+#: A cell, its record, curve and samples.
+Finished = tuple[Cell, CellRecord, pd.DataFrame | None, np.ndarray | None]
+
+
 @dataclass
 class _Pending:
     """A cell whose chunks are coming in."""
@@ -56,6 +59,12 @@ class _Pending:
     @property
     def complete(self) -> bool:
         return len(self.outcomes) == len(self.cell.chunks)
+
+    def finished(self) -> Finished:
+        """The cell as it goes into the store; its parts are let go."""
+        outcomes = [self.outcomes[i] for i in sorted(self.outcomes)]
+        self.outcomes = {}
+        return self.cell, make_record(self.cell, outcomes), *_tables(outcomes)
 
 
 def run_cells(
@@ -90,7 +99,7 @@ def run_cells(
     Raises:
         StoreError: another run holds the store.
     """
-    with store.locked():
+    with store.locked(), Interrupts() as interrupts, SystemMonitor() as monitor:
         run = _start_run(cells, suite, profile, command)
         held = {} if fresh else _held(cells, store, retry_failed)
         store.write_run(run)
@@ -101,12 +110,18 @@ def run_cells(
                 if cell.key in held:
                     _tell(observers, cell, held[cell.key], store, cached=True)
             todo = list({c.key: c for c in cells if c.key not in held}.values())
-            with contextlib.suppress(KeyboardInterrupt):
-                for cell, record, curve, samples in _run(todo, executor, observers):
-                    store.write_cell(record, curve, samples)
-                    _tell(observers, cell, record, store, cached=False)
+            if fresh:
+                for cell in todo:
+                    store.forget(cell.key)
+            with interrupts.suppressed():
+                for cell, record, curve, samples in _run(todo, executor, store, observers):
+                    with interrupts.held_back():
+                        store.write_cell(record, curve, samples)
+                        if record.status is not Status.TIMEOUT:  # which may go on with more time
+                            store.forget(cell.key)
+                        _tell(observers, cell, record, store, cached=False)
         finally:
-            run.finished = _now()
+            run.finished, run.system = _now(), monitor.rows
             store.write_run(run)
             for observer in observers:
                 observer.ended(run)
@@ -138,8 +153,8 @@ def _tell(
 
 
 def _run(
-    cells: Sequence[Cell], executor: Executor, observers: Sequence[Observer]
-) -> Iterator[tuple[Cell, CellRecord, pd.DataFrame | None, np.ndarray | None]]:
+    cells: Sequence[Cell], executor: Executor, store: Store, observers: Sequence[Observer]
+) -> Iterator[Finished]:
     """Finished cells as they come. Pairs that cannot run, or lack data, never reach the executor."""
     jobs: list[Job] = []
     pending: dict[str, _Pending] = {}
@@ -148,8 +163,17 @@ def _run(
         if refusal is not None:
             yield cell, make_record(cell, [Outcome(Job(cell, 0), None, *refusal)]), None, None
             continue
-        pending[cell.key] = _Pending(cell)
-        jobs.extend(Job(cell, i) for i in range(len(cell.chunks)))
+        state = pending[cell.key] = _Pending(cell)
+        for i in range(len(cell.chunks)):
+            job = Job(cell, i, None if any(cell.objects) else store.keeper(cell.key, i))
+            kept = store.done(cell.key, i).load()
+            result = unpack_result(cell, job.replicates, kept) if kept else None
+            if result is None:
+                jobs.append(job)
+            else:
+                state.outcomes[i] = Outcome(job, result)
+        if state.complete:
+            yield state.finished()
 
     def on_progress(progress: Progress) -> None:
         for observer in observers:
@@ -159,9 +183,11 @@ def _run(
         state = pending[outcome.job.cell.key]
         state.outcomes[outcome.job.chunk] = outcome
         if state.complete:
-            outcomes = [state.outcomes[i] for i in sorted(state.outcomes)]
-            yield state.cell, make_record(state.cell, outcomes), *_tables(outcomes)
-            state.outcomes = {}
+            yield state.finished()
+        elif outcome.result is not None and outcome.job.keeper is not None:
+            job, running = outcome.job, outcome.job.keeper
+            store.done(job.cell.key, job.chunk).save(pack_result(job.cell, job.replicates, outcome.result))
+            running.path.unlink(missing_ok=True)
 
 
 def _refusal(cell: Cell) -> tuple[Status, str] | None:
@@ -230,6 +256,9 @@ def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
         "n_diverged": len(diverged),
         "diverged": diverged,
         "effective_step": results[0].effective_step,
+        "flags": list(dict.fromkeys(f for r in results for f in r.flags)),
+        "drift": max(r.drift for r in results),
+        "process": results[0].process,
         **_merged(results),
     }
     return record.model_copy(update=update)
@@ -258,21 +287,6 @@ def _merged(results: Sequence[ChunkResult]) -> dict[str, Any]:
     }
 
 
-def hardware(device: str) -> str:
-    """What the seconds were measured on."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{_cpu_name()}, 1 thread a worker"
-
-
-def _cpu_name() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
 def _start_run(cells: Sequence[Cell], suite: dict[str, Any], profile: str | None, command: str) -> RunRecord:
     now = dt.datetime.now(dt.UTC)
     wanted = [RunCell(key=c.key, task=c.task, algorithm=c.algorithm, label=c.label) for c in cells]
@@ -281,59 +295,47 @@ def _start_run(cells: Sequence[Cell], suite: dict[str, Any], profile: str | None
         suite=suite,
         profile=profile,
         cells=wanted,
-        provenance=provenance(command, cells[0].device if cells else "cpu"),
+        provenance=provenance(command, cells[0].device if cells else "cpu", [c.task for c in cells]),
         started=now.isoformat(timespec="seconds"),
     )
-
-
-def provenance(command: str, device: str) -> dict[str, Any]:
-    """Versions, hardware and settings that a result depends on; never the environment variables."""
-    packages = ("parvibench", "torch", "numpy", "scipy", "POT", "arviz-stats", "pyro-ppl", "mlflow", "pandas")
-    return {
-        "command": command,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpus": os.cpu_count(),
-        "hardware": hardware(device),
-        "packages": {p: v for p in packages if (v := _version(p))},
-        "git": _git_state(),
-        "allocator": {k: os.environ.get(k, "") for k in ALLOCATOR},
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
-def _git_state() -> str:
-    """Commit of the source tree the package is imported from, with ``+`` when it is changed; or empty."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return ""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        command = ["git", "-C", str(root), "describe", "--always", "--dirty=+"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    return ""
 
 
 def _now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
-def make_executor(workers: int, device: str, timeout: float) -> Executor:
-    """Worker processes; in this process for 0 workers or on a GPU.
+def make_executor(
+    workers: int,
+    device: str,
+    timeout: float,
+    memory: float | None = None,
+    ray: str | None = None,
+    gpus: float = 1.0,
+) -> Executor:
+    """Worker processes; in this process for 0 workers or on a GPU; on a Ray cluster where one is named.
+
+    Args:
+        workers: processes; on a cluster the most jobs at a time, 0 for as many as it takes.
+        device: ``cpu`` or ``cuda``.
+        timeout: wall-clock limit of a chunk, s.
+        memory: limit of a worker process with all it starts, MiB.
+        ray: ``local`` or the address of a cluster.
+        gpus: share of a GPU that a chunk on a cluster takes.
 
     Raises:
-        InputError: a negative count or a limit that is not positive.
+        InputError: a negative count or a limit that is not positive; Ray is not installed.
     """
     if workers < 0:
         raise InputError(f"--workers must be 0 (this process) or more, got {workers}")
     if timeout <= 0:
         raise InputError(f"--timeout must be positive, got {timeout:g} s")
-    return InProcess() if device == "cuda" or workers == 0 else Workers(workers, timeout)
+    if memory is not None and memory <= 0:
+        raise InputError(f"--memory must be positive, got {memory:g} MiB")
+    if ray is not None:
+        from .cluster import Cluster
+
+        return Cluster(ray, workers, timeout, memory, gpus if device == "cuda" else 0.0)
+    return InProcess() if device == "cuda" or workers == 0 else Workers(workers, timeout, memory)
 
 
 def resolve_device(name: str) -> str:

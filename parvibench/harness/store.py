@@ -5,6 +5,8 @@
     <root>/cells/<key>/cell.json      the record
                        curve.parquet  metric values at every checkpoint, long form
                        samples.npz    samples of the last checkpoint, (R, n, D) float32
+                       traceback.txt  of a cell that failed
+           unfinished/<key>/          what is kept of a cell that is not finished
            runs/<id>.json             which cells a run asked for, and its provenance
            mlflow.db artifacts/       the MLflow mirror
            report/                    the page
@@ -15,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, Status
+
+from .keeping import Keeper, write_atomically
+from .reading import inside, plain_name, read_npz, read_table, read_text
 
 CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
 
@@ -58,6 +62,7 @@ class RunRecord(BaseModel):
     provenance: dict[str, Any] = Field(default_factory=dict)
     started: str
     finished: str = ""
+    system: list[dict[str, float]] = Field(default_factory=list)
 
 
 class Store:
@@ -98,34 +103,72 @@ class Store:
             message = f"{self.root}: another run is writing to this store; wait for it, or use --out"
             raise StoreError(message) from None
         try:
+            self._tidy()
             yield
         finally:
             lock.release()
 
+    def _tidy(self) -> None:
+        """Finish or undo what a writer that was killed has left half done."""
+        for aside in (self.root / "cells").glob(".old-*"):
+            final = aside.with_name(aside.name.removeprefix(".old-"))
+            if final.exists():
+                shutil.rmtree(aside, ignore_errors=True)
+            else:
+                aside.rename(final)
+        for left in (*(self.root / "cells").glob(".new-*"), *(self.root / "runs").glob(".new-*")):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
     def folder(self, key: str) -> Path:
-        """Where the results of a cell lie."""
-        return self.root / "cells" / key
+        """Where the results of a cell lie.
+
+        Raises:
+            StoreError: that is no key, but a path for instance.
+        """
+        return self.root / "cells" / plain_name(key, "cell key")
+
+    def keeper(self, key: str, chunk: int) -> Keeper:
+        """Keeps the state of a running chunk."""
+        return Keeper(self._unfinished(key) / f"{chunk}.npz")
+
+    def done(self, key: str, chunk: int) -> Keeper:
+        """Keeps the result of a finished chunk of an unfinished cell."""
+        return Keeper(self._unfinished(key) / f"{chunk}.done.npz")
+
+    def forget(self, key: str) -> None:
+        """Remove what is kept of an unfinished cell."""
+        shutil.rmtree(self._unfinished(key), ignore_errors=True)
+
+    def _unfinished(self, key: str) -> Path:
+        return self.root / "unfinished" / plain_name(key, "cell key")
 
     def find(self, key: str) -> CellRecord | None:
         """The record of a cell, or None when there is none (or an older format)."""
         try:
-            record = CellRecord.model_validate_json((self.folder(key) / "cell.json").read_bytes())
+            record = CellRecord.model_validate_json(read_text(self._file(key, "cell.json")))
         except (FileNotFoundError, ValidationError):
             return None
         return record if record.format == STORE_FORMAT else None
 
     def curve(self, key: str) -> pd.DataFrame:
         """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
-        path = self.folder(key) / "curve.parquet"
-        return pd.read_parquet(path) if path.is_file() else pd.DataFrame(columns=list(CURVE_COLUMNS))
+        path = self._file(key, "curve.parquet")
+        if not path.is_file():
+            return pd.DataFrame(columns=list(CURVE_COLUMNS))
+        return read_table(path, CURVE_COLUMNS, text=("metric",))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
         """Samples of the last checkpoint, (R, n, D), or None."""
-        path = self.folder(key) / "samples.npz"
+        path = self._file(key, "samples.npz")
         if not path.is_file():
             return None
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays["samples"]
+        arrays = read_npz(path)
+        if "samples" not in arrays or arrays["samples"].ndim != 3:
+            raise StoreError(f"{path}: holds no samples (R, n, D)")
+        return arrays["samples"]
+
+    def _file(self, key: str, name: str) -> Path:
+        return inside(self.folder(key) / name, self.root)
 
     def write_cell(
         self,
@@ -133,35 +176,51 @@ class Store:
         curve: pd.DataFrame | None = None,
         samples: NDArray[np.floating] | None = None,
     ) -> None:
-        """Put a cell in place as a whole: written aside, flushed, renamed."""
+        """Put a cell in place as a whole: written aside, flushed, renamed.
+
+        Raises:
+            StoreError: the disk is full or cannot be written; what was there stands.
+        """
         final = self.folder(record.key)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
-        try:
-            _write(aside / "cell.json", record.model_dump_json(indent=1).encode())
-            if curve is not None:
-                buffer = io.BytesIO()
-                curve.to_parquet(buffer, index=False)
-                _write(aside / "curve.parquet", buffer.getvalue())
-            if samples is not None:
-                buffer = io.BytesIO()
-                np.savez_compressed(buffer, samples=samples.astype(np.float32))
-                _write(aside / "samples.npz", buffer.getvalue())
-            aside.chmod(0o755)
-            if final.exists():
-                shutil.rmtree(final)
-            aside.rename(final)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
+        with self._writing():
+            final.parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
+            try:
+                for name, content in _contents(record, curve, samples):
+                    write_atomically(aside / name, content)
+                aside.chmod(0o755)
+                old = final.with_name(f".old-{final.name}")
+                if final.exists():
+                    final.rename(old)
+                aside.rename(final)
+                shutil.rmtree(old, ignore_errors=True)
+            except BaseException:
+                shutil.rmtree(aside, ignore_errors=True)
+                raise
 
     def write_run(self, run: RunRecord) -> None:
-        """Write the list of a run's cells."""
-        folder = self.root / "runs"
-        folder.mkdir(parents=True, exist_ok=True)
-        aside = folder / f".new-{run.id}.json"
-        _write(aside, run.model_dump_json(indent=1).encode())
-        aside.replace(folder / f"{run.id}.json")
+        """Write the list of a run's cells.
+
+        Raises:
+            StoreError: the disk is full or cannot be written.
+        """
+        with self._writing():
+            folder = self.root / "runs"
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(
+                folder / f"{plain_name(run.id, 'run id')}.json", run.model_dump_json(indent=1).encode()
+            )
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            message = (
+                f"{self.root}: cannot write ({reason}); finished cells are kept, the same command resumes"
+            )
+            raise StoreError(message) from None
 
     def runs(self) -> list[str]:
         """Ids of all runs, oldest first."""
@@ -192,17 +251,27 @@ class Store:
     def _peek(self, run_id: str) -> dict[str, Any]:
         path = self.root / "runs" / f"{run_id}.json"
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(read_text(inside(path, self.root)))
         except ValueError as error:
             raise StoreError(f"{path}: damaged ({error}); delete it, the cells are kept apart") from None
         return content if isinstance(content, dict) else {}
 
 
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def _contents(
+    record: CellRecord, curve: pd.DataFrame | None, samples: NDArray[np.floating] | None
+) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of a cell's files."""
+    yield "cell.json", record.model_dump_json(indent=1).encode()
+    if record.traceback:
+        yield "traceback.txt", record.traceback.encode()
+    if curve is not None:
+        buffer = io.BytesIO()
+        curve.to_parquet(buffer, index=False)
+        yield "curve.parquet", buffer.getvalue()
+    if samples is not None:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, samples=samples.astype(np.float32))
+        yield "samples.npz", buffer.getvalue()
 
 
 def is_final(record: CellRecord | None, retry_failed: bool = False) -> bool:

@@ -13,12 +13,13 @@ import parvibench as pb
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.result import Status
 from parvibench.harness.cells import expand
-from parvibench.harness.executors import InProcess, Workers
+from parvibench.harness.executors import InProcess
 from parvibench.harness.results import Results
 from parvibench.harness.runner import run_chunk
 from parvibench.harness.session import run_cells
 from parvibench.harness.store import Store
 from parvibench.harness.suite import Suite
+from parvibench.harness.workers import Workers
 
 QUICK = {"replicates": 2, "budget": {"scores_per_particle": 20}, "tracking": False, "workers": 0}
 

@@ -1,0 +1,94 @@
+"""Measuring time: compute only, on CPU and GPU, and how steady the machine is meanwhile."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+#: A reference kernel this much slower or faster after a run than before flags the run's seconds.
+MAX_DRIFT = 0.2
+_REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
+
+
+class Clock:
+    """Steady compute time.
+
+    On a GPU a pair of events encloses every piece of work, so that the host may run ahead; reading
+    ``seconds`` waits for the device.
+
+    Args:
+        device: where the work is done.
+        seconds: to start from.
+    """
+
+    def __init__(self, device: torch.device, seconds: float = 0.0) -> None:
+        self._cuda = device.type == "cuda"
+        self._seconds = seconds
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    @property
+    def seconds(self) -> float:
+        """Time spent inside ``running`` so far, s."""
+        if self._events:
+            torch.cuda.synchronize()
+            self._seconds += sum(a.elapsed_time(b) for a, b in self._events) / 1000
+            self._events.clear()
+        return self._seconds
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Add the time spent inside."""
+        if self._cuda:
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            first.record()
+            try:
+                yield
+            finally:
+                last.record()
+                self._events.append((first, last))
+            return
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds += time.perf_counter() - start
+
+
+def reference_seconds(device: torch.device) -> float:
+    """Time of a fixed computation now, the median of nine, s (about 10 ms in all on a CPU).
+
+    A chain of products of small matrices, called from Python as a sampler's steps are.
+    """
+    x = torch.full((_SIZE, _SIZE), 1 / _SIZE, device=device)
+    times = []
+    for _ in range(_REPEATS):
+        clock = Clock(device)
+        with clock.running():
+            y = x
+            for _ in range(_PRODUCTS):
+                y = y @ x
+        times.append(clock.seconds)
+    return statistics.median(times)
+
+
+def drift(before: float, after: float) -> float:
+    """Relative change of the reference kernel's time, at least 0 whichever of the two was slower."""
+    slow, fast = max(before, after), max(min(before, after), 1e-9)
+    return slow / fast - 1
+
+
+def peak_memory(device: torch.device) -> float | None:
+    """Most memory held so far, MiB: PyTorch's on a GPU, this process's otherwise; None where it is not told."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device)) / 2**20
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

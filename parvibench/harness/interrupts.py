@@ -1,0 +1,57 @@
+"""Ctrl-C once ends a run at the next safe moment; twice, at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Self
+
+
+class Interrupts:
+    """Turns SIGINT and SIGTERM into ``KeyboardInterrupt``, except where something must be finished first.
+
+    Outside the main thread, where Python delivers no signals, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[signal.Signals, Any] = {}
+        self._busy = self._asked = False
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._busy and not self._asked:
+            self._asked = True
+            return
+        self._asked = True
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """The first signal waits until the end of the block."""
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+        if self._asked:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def suppressed(self) -> Iterator[None]:
+        """A ``KeyboardInterrupt`` ends the block and goes no further; the next signal is one again."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._asked = False

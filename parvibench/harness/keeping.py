@@ -1,0 +1,57 @@
+"""What is kept of a cell that is not finished: the state of a running chunk, the results of finished ones.
+
+``<store>/unfinished/<cell key>/<chunk>.npz`` is a snapshot of a running chunk, ``<chunk>.done.npz`` the
+result of a finished one of several. The folder goes when the cell stands in the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Seconds between two snapshots of a chunk.
+EVERY_S = 60.0
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file aside, flush it and rename it into place: it is there as a whole or not at all."""
+    handle, aside = tempfile.mkstemp(prefix=f".new-{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(aside).chmod(0o644)
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Keeps the latest snapshot of one chunk.
+
+    Attributes:
+        path: the file.
+        every: seconds between two snapshots.
+    """
+
+    path: Path
+    every: float = EVERY_S
+
+    def load(self) -> bytes | None:
+        """The snapshot, or None."""
+        try:
+            return self.path.read_bytes()
+        except OSError:
+            return None
+
+    def save(self, content: bytes) -> None:
+        """Replace the snapshot; a disk that is full costs the snapshot, not the run."""
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path, content)

@@ -1,0 +1,155 @@
+"""Reading files that strangers may have written: without pickle, within a size, inside the folder.
+
+Claims of a file's header (shape, row count, unpacked size) are checked before memory is given out for them.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parvibench.core.errors import StoreError
+
+#: Unpacked, of one file.
+MAX_BYTES = 2 * 2**30
+MAX_TEXT = 64 * 2**20
+_MAX_ROWS = 20_000_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_KINDS = "fiub"
+
+
+def plain_name(name: str, what: str) -> str:
+    """The name, if it can be a file's name in its folder and nothing else.
+
+    Raises:
+        StoreError: it holds a path, or characters that file systems read in their own ways.
+    """
+    if not _NAME.fullmatch(name):
+        raise StoreError(f"{name[:200]!r} is no {what}")
+    return name
+
+
+def inside(path: Path, root: Path) -> Path:
+    """The path, if it leads nowhere but into ``root``.
+
+    Raises:
+        StoreError: it leaves the folder, by a link for instance.
+    """
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise StoreError(f"{path}: leads out of {root}")
+    return path
+
+
+def read_text(path: Path, limit: int = MAX_TEXT) -> bytes:
+    """The bytes of a file of at most ``limit``.
+
+    Raises:
+        FileNotFoundError: no such file.
+        StoreError: it is larger, or no plain file.
+    """
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path}: not a plain file")
+    with path.open("rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise StoreError(f"{path}: more than {limit} bytes")
+    return content
+
+
+def read_npz(source: Path | bytes, limit: int | None = None) -> dict[str, NDArray[Any]]:
+    """All arrays of an ``.npz`` file of numbers.
+
+    Args:
+        source: the file, or its bytes.
+        limit: of all arrays together, bytes; default ``MAX_BYTES``.
+
+    Raises:
+        StoreError: damaged, too large, or with arrays of anything but numbers.
+    """
+    name = str(source) if isinstance(source, Path) else "an npz file"
+    try:
+        with zipfile.ZipFile(source if isinstance(source, Path) else io.BytesIO(source)) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > (limit or MAX_BYTES):
+                raise StoreError(f"{name}: would unpack to {size} bytes, more than {limit or MAX_BYTES}")
+            return {
+                member.filename.removesuffix(".npy"): _read_array(archive, member, name)
+                for member in archive.infolist()
+            }
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{name}: damaged ({error}); run its cell again with --fresh") from None
+
+
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in read:
+            raise ValueError(f"npy version {version}")
+        shape, _, dtype = read[version](file)
+    if dtype.kind not in _KINDS:
+        raise StoreError(f"{name}: {member.filename[:80]!r} holds {dtype}, not numbers")
+    if math.prod(shape) * dtype.itemsize > member.file_size:
+        raise StoreError(f"{name}: {member.filename[:80]!r} claims more than it holds")
+    with archive.open(member) as file:
+        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+def read_table(path: Path, columns: tuple[str, ...], text: tuple[str, ...] = ()) -> pd.DataFrame:
+    """The named columns of a Parquet file.
+
+    Args:
+        path: the file.
+        columns: to read; all but ``text`` hold numbers.
+        text: columns of short text.
+
+    Raises:
+        StoreError: damaged, too large, other columns or types.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # Repeated text stays one entry of a dictionary until its size is known.
+        file = pq.ParquetFile(path, read_dictionary=list(text), thrift_string_size_limit=MAX_TEXT)
+        rows, size = file.metadata.num_rows, path.stat().st_size
+        unpacked = sum(
+            file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)
+        )
+        if rows > _MAX_ROWS or unpacked > MAX_BYTES:
+            raise StoreError(f"{path}: {rows} rows from {size} bytes are too many")
+        missing = [c for c in columns if c not in file.schema_arrow.names]
+        if missing:
+            raise StoreError(f"{path}: lacks {', '.join(missing)}")
+        for name in columns:
+            kind = file.schema_arrow.field(name).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            good = (
+                pa.types.is_string(kind) or pa.types.is_large_string(kind)
+                if name in text
+                else pa.types.is_integer(kind) or pa.types.is_floating(kind)
+            )
+            if not good:
+                raise StoreError(f"{path}: column {name} holds {kind}")
+        table = file.read(columns=list(columns))
+        for name in text:
+            widest = max((len(str(v)) for c in table[name].chunks for v in c.dictionary), default=0)
+            if widest > 1000:
+                raise StoreError(f"{path}: column {name} holds texts of {widest} characters")
+    except (pa.ArrowException, OSError) as error:
+        first = str(error).split("\n")[0]
+        raise StoreError(f"{path}: damaged ({first:.200}); run its cell again with --fresh") from None
+    frame = table.replace_schema_metadata(None).to_pandas()
+    return frame.astype(dict.fromkeys(text, "str"))

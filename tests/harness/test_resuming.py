@@ -1,0 +1,261 @@
+"""Interrupted runs go on to the same bits; what cannot be trusted is begun again."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.errors import StoreError
+from parvibench.core.result import Status
+from parvibench.harness import runner
+from parvibench.harness.cells import Cell, expand
+from parvibench.harness.executors import InProcess
+from parvibench.harness.keeping import Keeper
+from parvibench.harness.runner import run_chunk
+from parvibench.harness.session import run_cells
+from parvibench.harness.snapshot import NotWritableError, named_types, pack, unpack
+from parvibench.harness.store import Store
+from parvibench.harness.suite import Suite
+
+
+class Inner(NamedTuple):
+    a: torch.Tensor
+    n: int
+
+
+class Outer(NamedTuple):
+    inner: Inner
+    rest: tuple[Any, ...]
+    none: None
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0)),
+        torch.arange(24.0).reshape(2, 3, 4).transpose(1, 2),
+        torch.arange(24.0, dtype=torch.float64)[5:17:3],
+        torch.zeros(3, 1).expand(3, 4),
+        torch.tensor([True, False]),
+        torch.tensor(3),
+        torch.empty(2, 0),
+        torch.tensor([np.inf, np.nan, -0.0]),
+    ],
+)
+def test_tensors_come_back_with_bits_and_layout(tensor: torch.Tensor) -> None:
+    back = unpack(pack(tensor), {})
+    assert (back.dtype, back.shape, back.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
+    assert back.data_ptr() % 64 == tensor.data_ptr() % 64 or not tensor.numel()
+    as_bytes = [t.contiguous().flatten().view(torch.uint8) if t.dim() else t for t in (back, tensor)]
+    assert torch.equal(*as_bytes)
+
+
+def test_nested_states_come_back_as_their_types() -> None:
+    state = Outer(Inner(torch.ones(2), 7), (1.5, "x", [True, {"k": torch.zeros(1)}], float("inf")), None)
+    back = unpack(pack(state), named_types(state))
+    assert isinstance(back, Outer)
+    assert isinstance(back.inner, Inner)
+    assert back.rest[0] == 1.5
+    assert back.rest[2][0] is True
+    assert (back.inner.n, back.none, back.rest[3]) == (7, None, float("inf"))
+
+
+@pytest.mark.parametrize("value", [object(), torch.ones(1, requires_grad=True), {1: 2}, np.array(["x"])])
+def test_what_cannot_be_written_is_refused(value: object) -> None:
+    with pytest.raises(NotWritableError):
+        pack(value)
+
+
+def test_snapshots_of_strangers_run_no_code() -> None:
+    """A pickled array, a foreign type, a lying layout and noise are refused."""
+    buffer = io.BytesIO()
+    np.savez(buffer, description=np.array([object()], dtype=object))
+    state = Inner(torch.ones(4), 1)
+    lying = pack({"t": torch.ones(4)}).replace(b'"shape": [4]', b'"shape": [9]')
+    for content in (buffer.getvalue(), pack(state), lying, b"noise", pack(state)[:-30]):
+        with pytest.raises(StoreError):
+            unpack(content, {})
+
+
+SUITE = {
+    "name": "t",
+    "tasks": ["multimodal"],
+    "algorithms": ["sgld"],
+    "replicates": 2,
+    "particles": 20,
+    "budget": {"iterations": 300},
+    "metrics": ["ksd", "ess_bulk", "displacement", "score_evaluations"],
+}
+
+
+def make_cell(**values: object) -> Cell:
+    return expand(Suite.model_validate({**SUITE, **values}))[0]
+
+
+class Pulled(Exception):
+    """The plug."""
+
+
+def run_in_two(cell: Cell, path: Path, monkeypatch: pytest.MonkeyPatch, stop: int) -> Any:
+    """Run a chunk that keeps its state after every step, pull the plug at step ``stop``, go on from the file."""
+    keeper = Keeper(path, every=0.0)
+    algorithm = type(cell.load()[1])
+    step = algorithm.step
+
+    def plug(self: Any, problem: Any, settings: Any, state: Any, streams: Any) -> Any:
+        if streams.step == stop:
+            raise Pulled
+        return step(self, problem, settings, state, streams)
+
+    with monkeypatch.context() as patch, pytest.raises(Pulled):
+        patch.setattr(algorithm, "step", plug)
+        run_chunk(cell, cell.chunks[0], keeper=keeper)
+    begun = []
+    init = algorithm.init
+
+    def watch(self: Any, problem: Any, *rest: Any) -> Any:
+        begun.append(problem.meter.limit)
+        return init(self, problem, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(algorithm, "init", watch)
+        patch.setattr(runner, "_PROBE_STEPS", 1)
+        return run_chunk(cell, cell.chunks[0], keeper=Keeper(path)), len(begun)
+
+
+@pytest.mark.parametrize("name", ["sgld", "svgd", "srld", "ada-sifg", "ksivi", "psgld", "hmc", "mied"])
+def test_a_run_that_goes_on_has_the_bits_of_one_that_was_left_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State, meter, recorded path, curve and budget: all as if nothing had happened."""
+    cell = make_cell(algorithms=[name], budget={"iterations": 24}, samples=10)
+    whole = run_chunk(cell, cell.chunks[0])
+    resumed, inits = run_in_two(cell, tmp_path / "s.npz", monkeypatch, stop=17)
+    assert inits == 1  # the warm-up's: the run itself began from the file
+    assert np.array_equal(resumed.samples, whole.samples)
+    assert (resumed.iterations, resumed.score_evaluations) == (whole.iterations, whole.score_evaluations)
+    timeless = [
+        [(*row[:4], *row[5:]) for row in r.curve if row[5] != "peak_memory"] for r in (resumed, whole)
+    ]
+    assert timeless[0] == timeless[1]
+
+
+def test_bnns_with_mini_batches_resume_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = make_cell(tasks=["bnn-diabetes-sklearn"], algorithms=["sgld"], particles=5, budget={"iterations": 40}, metrics=["nll"])  # fmt: skip
+    whole = run_chunk(cell, cell.chunks[0])
+    resumed, _ = run_in_two(cell, tmp_path / "s.npz", monkeypatch, stop=23)
+    assert np.array_equal(resumed.samples, whole.samples)
+
+
+def test_a_state_that_cannot_be_written_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = make_cell(algorithms=["nuts"], budget={"iterations": 4}, samples=2)
+    assert not registry.load_algorithm("nuts").resumable
+    _, inits = run_in_two(cell, tmp_path / "s.npz", monkeypatch, stop=3)
+    assert inits == 2
+    assert not (tmp_path / "s.npz").exists()
+
+
+def test_snapshots_of_other_runs_are_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other settings, other metrics, a damaged file: the chunk begins again and gives the right numbers."""
+    cell, other = make_cell(), make_cell(metrics=["ksd"])
+    path = tmp_path / "s.npz"
+    run_in_two(other, path, monkeypatch, stop=250)
+    right = run_chunk(cell, cell.chunks[0])
+    for content in (path.read_bytes(), path.read_bytes()[:-100], b""):
+        path.write_bytes(content)
+        found = run_chunk(cell, cell.chunks[0], keeper=Keeper(path))
+        assert np.array_equal(found.samples, right.samples)
+        assert set(found.values) == set(right.values)
+
+
+class Counts(Algorithm):
+    """Ascends; tells which chunks it began."""
+
+    name = "counts"
+    kind = "particles"
+    settings_type = SteppedSettings
+    max_chunk = 1
+    began: list[int] = []
+
+    def init(self, problem, settings, streams, horizon):
+        if problem.meter.limit:
+            self.began.append(streams.replicates[0])
+        return ParticleState.start(problem)
+
+    def step(self, problem, settings, state, streams):
+        if streams.step == 3 and streams.replicates[0] == self.fails_at:
+            raise KeyboardInterrupt
+        return ParticleState(state.x + 0.01 * problem.score(state.x))
+
+    def output(self, problem, settings, state, n, streams):
+        return state.x
+
+    fails_at = -1
+
+
+def test_finished_chunks_of_an_unfinished_cell_are_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{__name__}:Counts"
+    cells = expand(Suite.model_validate({**SUITE, "algorithms": [name], "replicates": 4, "budget": {"score_evaluations": 200}}))  # fmt: skip
+    store, suite = Store(tmp_path), {"name": "t"}
+    monkeypatch.setattr(Counts, "fails_at", 2)
+    stopped = run_cells(cells, store, InProcess(), suite=suite)
+    assert [c.status for c in stopped.cells] == [Status.INTERRUPTED]
+    monkeypatch.setattr(Counts, "fails_at", -1)
+    Counts.began.clear()
+    assert run_cells(cells, store, InProcess(), suite=suite).cells[0].status is Status.OK
+    assert Counts.began == [2, 3]
+    assert not list((tmp_path / "unfinished").iterdir())
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from parvibench.harness import keeping
+from parvibench.harness.cells import expand
+from parvibench.harness.session import run_cells
+from parvibench.harness.store import Store
+from parvibench.harness.suite import Suite
+from parvibench.harness.workers import Workers
+suite = Suite.model_validate({suite!r})
+keep = Store.keeper
+Store.keeper = lambda self, *a: keeping.Keeper(keep(self, *a).path, every=0.2)
+if __name__ == "__main__":
+    run_cells(expand(suite), Store(sys.argv[1]), Workers(1, 60), suite=suite.resolved())
+"""
+
+
+def test_a_killed_run_goes_on_in_the_middle_of_a_cell(tmp_path: Path) -> None:
+    """SIGKILL while the only cell runs: its worker dies too, the next run starts from the snapshot."""
+    suite = {**SUITE, "budget": {"iterations": 40_000}, "metrics": ["ksd"]}
+    script = tmp_path / "script.py"
+    script.write_text(KILLED.format(suite=suite))
+    command = [sys.executable, str(script), str(tmp_path / "store")]
+    with subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}) as driver:
+        deadline = time.monotonic() + 60
+        while not (kept := list(tmp_path.glob("store/unfinished/*/0.npz"))) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        driver.send_signal(signal.SIGKILL)
+    assert kept
+    time.sleep(1)
+    written = kept[0].stat().st_mtime_ns
+    time.sleep(0.5)
+    assert kept[0].stat().st_mtime_ns == written  # nobody writes it any more
+    cells = expand(Suite.model_validate(suite))
+    results = run_cells(cells, Store(tmp_path / "store"), InProcess(), suite={"name": "t"})
+    whole = run_chunk(cells[0], cells[0].chunks[0])
+    assert np.array_equal(results.samples(results.cells[0]), whole.samples)
+    assert not kept[0].exists()
