@@ -124,10 +124,10 @@ class _Worker:
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
         self._process: BaseProcess = context.Process(target=_serve, args=(job, child, log), daemon=True)
-        self._started = self._heard_at = time.monotonic()
         self._news: dict[str, Any] = {}
         self._process.start()
         child.close()
+        self._started = self._heard_at = time.monotonic()
         self.pid = self._process.pid or 0
         #: What becomes readable when there is news: the pipe, and the notice of its end. A child of the worker
         #: may hold the pipe open beyond that.

@@ -1,0 +1,163 @@
+"""Hostile samplers beside good ones: right statuses, unchanged numbers, nothing left behind.
+
+``python tests/studies/hostile.py`` runs all of them on two workers, with good cells in between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.cells import expand
+from parvibench.harness.executors import InProcess
+from parvibench.harness.results import Results
+from parvibench.harness.session import run_cells
+from parvibench.harness.store import Store
+from parvibench.harness.suite import Suite
+from parvibench.harness.workers import Workers
+
+#: Names the variable by which the study's processes are told from others.
+MARK = "PARVIBENCH_STUDY"
+PLUGINS = Path(__file__).with_name("hostile_plugins.py")
+#: Class -> status, a part of the reason or of the flags.
+EXPECTED = {
+    "Segfault": (Status.CRASHED, "signal SIGSEGV"),
+    "Leaves": (Status.CRASHED, "exit code 0"),
+    "HoldsTheGil": (Status.TIMEOUT, "wall-clock"),
+    "Hoards": (Status.OUT_OF_MEMORY, "MiB"),
+    "TurnsNaN": (Status.DIVERGED, "3 of 3 replicates"),
+    "Raises": (Status.CRASHED, r"Unspeakable: \x1b[2J\x00\udc80<script>xxx"),
+    "RaisesTwice": (Status.CRASHED, "Untellable: (its text raised RuntimeError)"),
+    "Exits": (Status.CRASHED, "SystemExit: 0"),
+    "Floods": (Status.OK, ""),
+    "Meddles": (Status.OK, ""),
+    "ForksAndStays": (Status.OK, ""),
+    "ForksAndDies": (Status.CRASHED, "signal SIGKILL"),
+    "Ignores": (Status.OK, "ignored its budget"),
+    "Begs": (Status.OK, "ignored its budget"),
+    "Tampers": (Status.CRASHED, "changed the meter"),
+}
+#: These give the good one's samples: what they do concerns them only, or comes when the budget is spent.
+SAME_SAMPLES = ("Floods", "Meddles", "ForksAndStays", "Ignores", "Begs")
+
+
+def run(folder: Path, names: Sequence[str], timeout: float = 15.0, memory: float = 4000.0) -> Results:
+    """Run the named samplers in this order with a good one before, between and after."""
+    given = [{"name": f"{PLUGINS}:Good", "label": "good-first"}]
+    for name in names:
+        given += [{"name": f"{PLUGINS}:{name}", "label": name}]
+    # Settings that no algorithm reads make cells of their own of the good ones.
+    given += [
+        {"name": f"{PLUGINS}:Good", "label": f"good-{i}", "settings": {"step_size": 0.2 + i}}
+        for i in range(2)
+    ]
+    suite = Suite.model_validate(
+        {
+            "name": "hostile", "tasks": ["multimodal"], "algorithms": given, "replicates": 3, "particles": 50,
+            "budget": {"score_evaluations": 2000}, "metrics": ["ksd"],
+        }
+    )  # fmt: skip
+    executor = Workers(2, timeout, memory)
+    return run_cells(expand(suite), Store(folder / "store"), executor, suite=suite.resolved())
+
+
+def problems(results: Results, folder: Path) -> list[str]:
+    """Everything that is not as it should be."""
+    found = []
+    good = run_alone(folder)
+    for cell in results.cells:
+        status, part = EXPECTED.get(cell.label, (Status.OK, ""))
+        told = " ".join((cell.reason, *cell.flags))
+        if cell.status is not status or part not in told:
+            found.append(f"{cell.label}: {cell.status} ({told[:200]}), expected {status} ({part})")
+        if cell.label.startswith("good") or cell.label in SAME_SAMPLES:
+            samples = results.samples(cell)
+            if samples is None or not np.array_equal(samples, good):
+                found.append(f"{cell.label}: samples changed")
+    time.sleep(0.5)
+    found += [f"process left: {p}" for p in strangers()]
+    return found
+
+
+def run_alone(folder: Path) -> np.ndarray:
+    """The good sampler's numbers in this process, with nobody else around."""
+    suite = Suite.model_validate(
+        {
+            "name": "alone", "tasks": ["multimodal"], "algorithms": [f"{PLUGINS}:Good"], "replicates": 3,
+            "particles": 50, "budget": {"score_evaluations": 2000}, "metrics": ["ksd"],
+        }
+    )  # fmt: skip
+    results = run_cells(expand(suite), Store(folder / "alone"), InProcess(), suite=suite.resolved())
+    samples = results.samples(results.cells[0])
+    assert samples is not None
+    return samples
+
+
+def strangers() -> list[str]:
+    """Processes of this study that are still there but this one and the fork server's two."""
+    mark, here = os.environ[MARK], psutil.Process()
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if (
+                process.environ().get(MARK) != mark
+                or process == here
+                or process.status() == psutil.STATUS_ZOMBIE
+            ):
+                continue
+            line = " ".join(process.cmdline())
+            server = process.ppid() == here.pid and ("forkserver" in line or "resource_tracker" in line)
+            if not server:
+                found.append(f"{process.pid} {line[:100]}")
+        except psutil.Error:
+            continue
+    return found
+
+
+def table(cells: Sequence[CellRecord]) -> str:
+    """One line a cell."""
+    return "\n".join(f"{c.label:15} {c.status:14} {' '.join((c.reason, *c.flags))[:110]}" for c in cells)
+
+
+def main(names: Sequence[str], timeout: float, memory: float) -> int:
+    """The number of problems."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, start = Path(name), time.monotonic()
+        results = run(folder, names, timeout, memory)
+        found = problems(results, folder)
+        print(table(results.cells))
+        found += [f"log left: {log}" for log in Path(tempfile.gettempdir()).glob("parvibench-worker-*")]
+        print(f"{len(results.cells)} cells, {time.monotonic() - start:.0f} s, {len(found)} problems")
+        print("\n".join(found))
+        return len(found)
+
+
+def apart(*arguments: str) -> int:
+    """Run this file in an environment of its own, so that what it leaves behind can be told from everything else."""
+    with tempfile.TemporaryDirectory() as scratch:
+        own = {**os.environ, MARK: str(uuid.uuid4()), "TMPDIR": scratch, "OMP_NUM_THREADS": "1"}
+        return subprocess.call(
+            [sys.executable, __file__, "--here", *arguments], env=own, start_new_session=True
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--timeout", default="15", help="wall-clock limit of a cell, s")
+    parser.add_argument("--memory", default="4000", help="memory limit of a worker, MiB")
+    given = parser.parse_args()
+    if not given.here:
+        raise SystemExit(apart("--timeout", given.timeout, "--memory", given.memory))
+    raise SystemExit(min(main(list(EXPECTED), float(given.timeout), float(given.memory)), 1))

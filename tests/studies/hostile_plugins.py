@@ -1,0 +1,203 @@
+"""Samplers that misbehave in every way we could think of, and one that does not."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import torch
+
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.errors import BudgetExhausted
+
+
+class Good(Algorithm):
+    """Gradient ascent with noise."""
+
+    name = "good"
+    kind = "particles"
+    settings_type = SteppedSettings
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState.start(problem)
+
+    def step(self, problem, settings, state, streams):
+        if streams.step == 3 and problem.meter.limit is not None:
+            self.misbehave(state.x)
+        noise = streams.normal("noise", state.x.shape[1:])
+        return ParticleState(state.x + 0.01 * problem.score(state.x) + 0.1 * noise)
+
+    def output(self, problem, settings, state, n, streams):
+        return state.x
+
+    def misbehave(self, x):
+        """At the fourth step of the real run."""
+
+
+class Segfault(Good):
+    name = "segfault"
+
+    def misbehave(self, x):
+        ctypes.string_at(0)
+
+
+class Leaves(Good):
+    name = "leaves"
+
+    def misbehave(self, x):
+        os._exit(0)
+
+
+class HoldsTheGil(Good):
+    """``PyDLL`` keeps the lock while C sleeps for ever."""
+
+    name = "holds-the-gil"
+
+    def misbehave(self, x):
+        ctypes.PyDLL(None).sleep(100_000)
+
+
+class Hoards(Good):
+    """40 GB, piece by piece, all of it touched."""
+
+    name = "hoards"
+
+    def misbehave(self, x):
+        pieces = [torch.ones(250_000_000) for _ in range(40)]
+        time.sleep(len(pieces))
+
+
+class TurnsNaN(Good):
+    name = "turns-nan"
+
+    def step(self, problem, settings, state, streams):
+        x = super().step(problem, settings, state, streams).x
+        return ParticleState(torch.full_like(x, torch.nan) if streams.step >= 3 else x)
+
+
+class Unspeakable(Exception):
+    """Control characters, a lone surrogate, a megabyte."""
+
+    def __str__(self):
+        return "\x1b[2J\x00\udc80<script>" + "x" * 1_000_000
+
+
+class Raises(Good):
+    name = "raises"
+
+    def misbehave(self, x):
+        raise Unspeakable
+
+
+class Untellable(Exception):
+    """Fails again when asked what is wrong."""
+
+    def __str__(self):
+        raise RuntimeError("no comment")
+
+
+class RaisesTwice(Good):
+    name = "raises-twice"
+
+    def misbehave(self, x):
+        raise Untellable
+
+
+class Exits(Good):
+    name = "exits"
+
+    def misbehave(self, x):
+        sys.exit(0)
+
+
+class Floods(Good):
+    """200 MB on standard output and error."""
+
+    name = "floods"
+
+    def misbehave(self, x):
+        for _ in range(100):
+            os.write(1, b"flood " * 170_000)
+            os.write(2, b"flood " * 170_000)
+            time.sleep(0.01)
+
+
+class Meddles(Good):
+    """Leaves everything global changed behind it."""
+
+    name = "meddles"
+
+    def misbehave(self, x):
+        torch.manual_seed(1)
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(7)
+        torch.set_grad_enabled(True)
+        os.environ["OMP_NUM_THREADS"] = "7"
+        os.chdir("/")
+
+
+class ForksAndStays(Good):
+    """A child that never ends, one in a session of its own with its parent gone, and a program."""
+
+    name = "forks-and-stays"
+
+    def misbehave(self, x):
+        if os.fork() == 0:
+            while True:
+                time.sleep(1)
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                while True:
+                    time.sleep(1)
+            os._exit(0)
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100_000)"])
+
+
+class ForksAndDies(ForksAndStays):
+    name = "forks-and-dies"
+
+    def misbehave(self, x):
+        super().misbehave(x)
+        os.kill(os.getpid(), 9)
+
+
+class Ignores(Good):
+    """Goes on when the budget is spent, with what it had."""
+
+    name = "ignores"
+
+    def step(self, problem, settings, state, streams):
+        try:
+            return super().step(problem, settings, state, streams)
+        except BudgetExhausted:
+            return ParticleState(state.x + 1)
+
+
+class Begs(Good):
+    """Asks for one more score for ever."""
+
+    name = "begs"
+
+    def step(self, problem, settings, state, streams):
+        while True:
+            try:
+                return super().step(problem, settings, state, streams)
+            except Exception:
+                continue
+
+
+class Tampers(Good):
+    name = "tampers"
+
+    def step(self, problem, settings, state, streams):
+        problem.meter.limit = None
+        problem.meter.scores = 0.0
+        return super().step(problem, settings, state, streams)
