@@ -103,6 +103,7 @@ class Task(ABC):
         rows: number of training rows n, or None without data.
         data: names of the data sets needed from disk.
         facts: exact facts.
+        departures: where a variant departs from the plain task on purpose, one sentence each.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Task(ABC):
     rows: int | None = None
     data: tuple[str, ...] = ()
     facts: Facts = field(default_factory=Facts)
+    departures: tuple[str, ...] = ()
 
     @abstractmethod
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:

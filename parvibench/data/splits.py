@@ -7,6 +7,7 @@ published sets have 20 splits (protein: 5); later replicates simply continue the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,25 +18,30 @@ from parvibench.core.task import TUNING_REPLICATES
 
 from .loaders import Table
 
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+
 
 class Split(NamedTuple):
-    """Row numbers of the training part, (n_train,), and of the test part, (n - n_train,)."""
+    """Row numbers of the parts, (n_train,), (n_test,) and (n_dev,); the standard protocol has no third one."""
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
+    dev: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 class RegressionSplit(NamedTuple):
     """One split of a regression set, ready for a model.
 
-    ``X_train``, ``y_train`` and ``X_test`` are standardised by the mean and the population standard
-    deviation of the training rows; ``y_test`` is in original units, as are ``y_mean`` and ``y_sd``.
+    ``X_train``, ``y_train``, ``X_test`` and ``X_dev`` are standardised; ``y_test`` and ``y_dev`` are in original
+    units, as are ``y_mean`` and ``y_sd``, which standardised ``y_train``.
     """
 
     X_train: NDArray[np.float64]
     y_train: NDArray[np.float64]
     X_test: NDArray[np.float64]
     y_test: NDArray[np.float64]
+    X_dev: NDArray[np.float64]
+    y_dev: NDArray[np.float64]
     y_mean: float
     y_sd: float
 
@@ -46,31 +52,54 @@ def training_rows(n: int) -> int:
 
 
 def split(n: int, replicate: int) -> Split:
-    """The split of replicate number ``replicate`` of a set of n rows.
-
-    Ids from ``TUNING_REPLICATES`` on get a random split of their own, of the same sizes, so that tuning
-    never sees the partition a result is computed on.
-    """
-    rows = _tuning_permutation(n, replicate) if replicate >= TUNING_REPLICATES else _permutation(n, replicate)
+    """The split of replicate number ``replicate`` of a set of n rows; tuning replicates get their own."""
+    rows = permutation_for(n, replicate, _permutation)
     return Split(rows[: training_rows(n)], rows[training_rows(n) :])
 
 
+def permutation_for(
+    n: int, replicate: int, recipe: Callable[[int, int], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """``recipe(n, replicate)``, or a random permutation of its own for a replicate that tunes.
+
+    Ids from ``TUNING_REPLICATES`` on tune: so that they never see the partition a result is computed on.
+    """
+    return (_tuning_permutation if replicate >= TUNING_REPLICATES else recipe)(n, replicate)
+
+
 def regression_split(table: Table, replicate: int) -> RegressionSplit:
-    """Split and standardise a table; nothing of the test rows enters the training part or its scaling."""
-    train, test = split(len(table.y), replicate)
-    X_mean, X_sd = moments(table.X[train])
-    y_mean, y_sd = moments(table.y[train])
+    """Split and standardise by the mean and the population standard deviation of the training rows.
+
+    Nothing of the test rows enters the training part or its scaling.
+    """
+    rows = split(len(table.y), replicate)
+    return standardised(table, rows, moments(table.X[rows.train]), moments(table.y[rows.train]))
+
+
+def standardised(table: Table, rows: Split, X_moments: Moments, y_moments: Moments) -> RegressionSplit:
+    """The parts of a table, less a mean and over a standard deviation.
+
+    Args:
+        table: of n rows and p features.
+        rows: of the parts.
+        X_moments: what to subtract from the features and what to divide them by, (p,) each.
+        y_moments: the same for the responses, scalars.
+    """
+    (X_mean, X_sd), (y_mean, y_sd) = X_moments, y_moments
+    X = (table.X - X_mean) / X_sd
     return RegressionSplit(
-        X_train=(table.X[train] - X_mean) / X_sd,
-        y_train=(table.y[train] - y_mean) / y_sd,
-        X_test=(table.X[test] - X_mean) / X_sd,
-        y_test=table.y[test],
+        X_train=X[rows.train],
+        y_train=(table.y[rows.train] - y_mean) / y_sd,
+        X_test=X[rows.test],
+        y_test=table.y[rows.test],
+        X_dev=X[rows.dev],
+        y_dev=table.y[rows.dev],
         y_mean=float(y_mean),
         y_sd=float(y_sd),
     )
 
 
-def moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def moments(values: NDArray[np.float64]) -> Moments:
     """Mean and population standard deviation over the rows, 1 where a column is constant."""
     # A constant column's computed deviation may be a rounding error instead of 0: ask for its range.
     constant = np.ptp(values, axis=0) == 0

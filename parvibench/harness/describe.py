@@ -52,6 +52,9 @@ def task(name: str) -> dict[str, Any]:
         document["modes"] = len(facts.modes.weights)
     if facts.constants:
         document["constants"] = dict(facts.constants)
+    if found.departures:
+        numbered = enumerate(found.departures, 1)
+        document["departs from the plain task"] = {str(i): text for i, text in numbered}
     if found.data:
         document["data sets"] = list(found.data)
     if reference is None:

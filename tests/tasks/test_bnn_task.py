@@ -11,13 +11,16 @@ from torch import Tensor
 from torch.distributions import Gamma, Normal
 
 import parvibench.tasks.bnn as module
+import parvibench.tasks.bnn_network as network_module
 from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams
 from parvibench.data.loaders import load
 from parvibench.data.splits import split
-from parvibench.tasks.bnn import BNNTarget, precision
+from parvibench.tasks.bnn_network import Model, Network
+from parvibench.tasks.bnn_posterior import BNNTarget
 
 R, ROWS, FEATURES, HIDDEN, N = 2, 24, 3, 4, 5
+MODEL = Model(Network(FEATURES, HIDDEN))
 BATCHES = torch.stack([torch.randperm(ROWS, generator=torch.Generator().manual_seed(r)) for r in range(R)])
 
 
@@ -27,7 +30,7 @@ def normal(*shape: int, seed: int) -> Tensor:
 
 @pytest.fixture
 def target() -> BNNTarget:
-    return BNNTarget(normal(R, ROWS, FEATURES, seed=1), normal(R, ROWS, seed=2), HIDDEN)
+    return BNNTarget(normal(R, ROWS, FEATURES, seed=1), normal(R, ROWS, seed=2), MODEL)
 
 
 @pytest.fixture
@@ -102,7 +105,9 @@ def test_batches_of_an_epoch_average_to_the_full_score(target: BNNTarget, x: Ten
 
 def test_blocks_of_rows_change_nothing(target: BNNTarget, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     log_p, score = target.log_density_and_score(x)
-    monkeypatch.setattr(module, "_MAX_ACTIVATIONS", 5 * R * N * HIDDEN)  # 5 rows a block, the last has 4
+    monkeypatch.setattr(
+        network_module, "_MAX_ACTIVATIONS", 5 * R * N * HIDDEN
+    )  # 5 rows a block, the last has 4
     torch.testing.assert_close(target.log_density(x), log_p, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(target.score(x), score, rtol=1e-12, atol=1e-11)
 
@@ -111,7 +116,7 @@ def test_replicates_do_not_see_one_another(target: BNNTarget, x: Tensor) -> None
     """Catches data of one replicate meeting the particles of another."""
     for r in range(R):
         alone = BNNTarget(
-            normal(R, ROWS, FEATURES, seed=1)[r : r + 1], normal(R, ROWS, seed=2)[r : r + 1], HIDDEN
+            normal(R, ROWS, FEATURES, seed=1)[r : r + 1], normal(R, ROWS, seed=2)[r : r + 1], MODEL
         )
         torch.testing.assert_close(alone.score(x[r : r + 1])[0], target.score(x)[r], rtol=1e-12, atol=1e-12)
 
@@ -123,14 +128,14 @@ def test_extreme_precisions_stay_finite_and_consistent(target: BNNTarget, x: Ten
     leaf = x.clone().requires_grad_()
     expected = torch.autograd.grad(target.log_density(leaf).sum(), leaf)[0]
     torch.testing.assert_close(target.score(x), expected, rtol=1e-9, atol=1e-9)
-    single = BNNTarget(normal(R, ROWS, FEATURES, seed=1).float(), normal(R, ROWS, seed=2).float(), HIDDEN)
+    single = BNNTarget(normal(R, ROWS, FEATURES, seed=1).float(), normal(R, ROWS, seed=2).float(), MODEL)
     assert torch.isfinite(single.score(x.float())).all()
     assert torch.isfinite(single.log_density(x.float())).all()
 
 
 def test_precision_is_the_exponential_where_mass_is() -> None:
     values = torch.linspace(-50, 30, 101, dtype=torch.float64)
-    torch.testing.assert_close(precision(values), values.exp(), rtol=1e-14, atol=0)
+    torch.testing.assert_close(MODEL.precision(values), values.exp(), rtol=1e-14, atol=0)
 
 
 def test_scores_of_the_precisions_vanish_on_average_over_the_model() -> None:
@@ -142,17 +147,17 @@ def test_scores_of_the_precisions_vanish_on_average_over_the_model() -> None:
     draws, rows, H = 4000, 8, 3
     generator = torch.Generator().manual_seed(77)
     X = torch.randn(draws, rows, 2, generator=generator, dtype=torch.float64)
-    layout = BNNTarget(X, X[..., 0], H).layout
+    model = Model(Network(2, H))
     log_gamma, log_lambda = (
         torch.empty(2, draws, dtype=torch.float64).exponential_(0.1, generator=generator).log()
     )
-    z = torch.randn(draws, layout.weights, generator=generator, dtype=torch.float64)
+    z = torch.randn(draws, model.network.weights, generator=generator, dtype=torch.float64)
     weights = z * (-0.5 * log_lambda).exp().unsqueeze(-1)
     theta = torch.cat([weights, log_gamma.unsqueeze(-1), log_lambda.unsqueeze(-1)], dim=-1)
     f = torch.stack([network(t, design, H) for t, design in zip(theta, X, strict=True)])
     noise = torch.randn(draws, rows, generator=generator, dtype=torch.float64)
     y = f + noise * (-0.5 * log_gamma).exp().unsqueeze(-1)
-    score = BNNTarget(X, y, H).score(theta.unsqueeze(1))[:, 0, -2:]
+    score = BNNTarget(X, y, model).score(theta.unsqueeze(1))[:, 0, -2:]
     assert (score.mean(0) / score.std(0) * draws**0.5).abs().max() < 5
 
 

@@ -1,0 +1,180 @@
+"""Posteriors of network regressions, and their predictions on held-out rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parvibench.core.target import Target
+
+from .bnn_network import RATE, Model
+
+
+class BNNTarget(Target):
+    """The posterior of each replicate's network given its training rows.
+
+    Args:
+        X: (R, n, p) features.
+        y: (R, n) responses.
+        model: the network and its precisions.
+    """
+
+    def __init__(self, X: Tensor, y: Tensor, model: Model) -> None:
+        self.rows: int = X.shape[1]
+        self.model, self.dim = model, model.dim
+        if model.log_gamma is not None and model.log_lambda is not None:
+            self.prior_precision = math.exp(model.log_lambda)
+        self._X, self._y = with_ones(X), y
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Unnormalised log density in nats: (R, N, D) -> (R, N)."""
+        return self._assemble(x, self.squares(x, batch), self._scale(batch))
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Gradient, written out by hand: (R, N, D) -> (R, N, D); differentiable once more by autograd."""
+        return self._score(x, *self._squares_and_gradient(x, batch), self._scale(batch))
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both from one forward pass."""
+        squares, gradient = self._squares_and_gradient(x, batch)
+        scale = self._scale(batch)
+        return self._assemble(x, squares, scale), self._score(x, squares, gradient, scale)
+
+    def squares(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """S = sum of (y - f)^2 over the rows or the batch, (R, N)."""
+        blocks = [residual.square().sum(-1) for residual, _, _ in self._residuals(x, batch)]
+        return torch.stack(blocks).sum(0)
+
+    def with_noise(
+        self, x: Tensor, log_gamma: Callable[[Tensor], Tensor], batch: Tensor | None = None
+    ) -> Tensor:
+        """States whose gamma is a function of their own fit, as far as it is a coordinate.
+
+        Args:
+            x: (R, N, D).
+            log_gamma: given S, (R, N) -> (R, N).
+            batch: (R, B) the rows that S sums over, or all.
+
+        Returns:
+            (R, N, D), of the data's type.
+        """
+        x = x.to(self._X)
+        weights, _, log_lambda = self.model.split(x)
+        return self.model.joined(weights, log_gamma(self.squares(x, batch)), log_lambda)
+
+    def _assemble(self, x: Tensor, squares: Tensor, scale: float) -> Tensor:
+        """The log density from S, (R, N)."""
+        weights, log_gamma, log_lambda = self.model.split(x)
+        gamma, lam = self.model.precision(log_gamma), self.model.precision(log_lambda)
+        fit = 0.5 * self.rows * log_gamma - 0.5 * scale * gamma * squares
+        prior = 0.5 * self.model.network.weights * log_lambda - 0.5 * lam * weights.square().sum(-1)
+        log_density = fit + prior
+        for log_value, value in self.model.coordinates((log_gamma, gamma), (log_lambda, lam)):
+            log_density = log_density + log_value - RATE * value
+        return log_density
+
+    def _score(self, x: Tensor, squares: Tensor, gradient: Tensor, scale: float) -> Tensor:
+        """The score from S and the gradient of -S/2 in the weights."""
+        weights, log_gamma, log_lambda = self.model.split(x)
+        gamma, lam = self.model.precision(log_gamma), self.model.precision(log_lambda)
+        by_weights = (scale * gamma).unsqueeze(-1) * gradient - lam.unsqueeze(-1) * weights
+        by_gamma = 0.5 * self.rows + 1 - (0.5 * scale * squares + RATE) * self.model.slope(log_gamma)
+        half_norm = 0.5 * weights.square().sum(-1)
+        by_lambda = 0.5 * self.model.network.weights + 1 - (half_norm + RATE) * self.model.slope(log_lambda)
+        return self.model.joined(by_weights, by_gamma, by_lambda)
+
+    def _squares_and_gradient(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor]:
+        """S (R, N) and the gradient of -S/2 in the weights (R, N, D_w)."""
+        squares = gradient = torch.zeros((), device=x.device, dtype=x.dtype)
+        for residual, active, X in self._residuals(x, batch):
+            squares = squares + residual.square().sum(-1)
+            gradient = gradient + self.model.network.pull_back(x, residual, active, X)
+        return squares, gradient
+
+    def _residuals(self, x: Tensor, batch: Tensor | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Per block of rows: y - f (R, N, B), activations (R, N, H, B) and inputs (R, B, p+1)."""
+        X, y = self._data(batch)
+        for rows in self.model.network.blocks(x, X.shape[1]):
+            f, active = self.model.network.forward(x, X[:, rows])
+            yield y[:, None, rows] - f, active, X[:, rows]
+
+    def _data(self, batch: Tensor | None) -> tuple[Tensor, Tensor]:
+        if batch is None:
+            return self._X, self._y
+        replicate = torch.arange(len(batch), device=batch.device).unsqueeze(-1)
+        return self._X[replicate, batch], self._y[replicate, batch]
+
+    def _scale(self, batch: Tensor | None) -> float:
+        """n/B."""
+        return 1.0 if batch is None else self.rows / batch.shape[-1]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Held-out rows of each replicate and the networks' predictions on them.
+
+    Attributes:
+        y: (R, T) responses in original units.
+        X: (R, T, p+1) features scaled as for training, and a column of ones.
+        y_mean: (R, 1, 1) what was subtracted from the training responses, original units.
+        y_sd: (R, 1, 1) what they were divided by, original units.
+        noise_unit: (R, 1) unit of the noise deviation 1/sqrt(gamma), original units.
+        model: of the states.
+    """
+
+    y: Tensor
+    X: Tensor
+    y_mean: Tensor
+    y_sd: Tensor
+    noise_unit: Tensor
+    model: Model
+
+    def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Means f s_y + m_y (R, n, T) and noise standard deviations (R, n), in original units.
+
+        Args:
+            samples: (R, n, D) states.
+        """
+        x = samples.to(self.X)
+        return self.means(x), self.noise_sd(x)
+
+    def means(self, x: Tensor) -> Tensor:
+        """The networks' outputs in original units, (R, n, T)."""
+        return self.model.network.outputs(x, self.X) * self.y_sd + self.y_mean
+
+    def noise_sd(self, x: Tensor) -> Tensor:
+        """Noise standard deviations in original units, (R, n)."""
+        return self.model.noise_sd(x) * self.noise_unit
+
+
+@dataclass(frozen=True)
+class RefittedNoise(HeldOut):
+    """Predictions whose noise is each network's root mean square error on other rows.
+
+    Attributes:
+        X_dev: (R, V, p+1) features of those rows.
+        y_dev: (R, V) responses, original units.
+    """
+
+    X_dev: Tensor
+    y_dev: Tensor
+
+    def noise_sd(self, x: Tensor) -> Tensor:
+        """(R, n), in original units."""
+        found = replace(self, X=self.X_dev).means(x)
+        return (self.y_dev.unsqueeze(1) - found).square().mean(-1).sqrt()
+
+
+def with_ones(X: Tensor) -> Tensor:
+    """Inputs with a last column of ones, (..., p) -> (..., p+1)."""
+    return torch.cat([X, torch.ones_like(X[..., :1])], dim=-1)
+
+
+def stacked(arrays: list[np.ndarray], like: Tensor) -> Tensor:
+    """One array per replicate as a tensor, (R, ...)."""
+    return torch.from_numpy(np.stack(arrays)).to(like)
