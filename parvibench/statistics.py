@@ -105,12 +105,15 @@ def _order_statistic(n: int, level: float) -> int:
     return k
 
 
-def paired_difference(a: ArrayLike, b: ArrayLike) -> PairedDifference:
+def paired_difference(a: ArrayLike, b: ArrayLike, *, overlap: float = 0.0) -> PairedDifference:
     """Compare two algorithms on the replicates they share.
 
     Args:
         a: values of the first, one per replicate.
         b: values of the second, same replicates in the same order; pairs with a non-finite value drop out.
+        overlap: 0 for independent replicates. Where they are random splits of one data set, test rows over training
+            rows: training sets overlap, and the mean's variance is taken as (1/n + overlap) s^2 (Nadeau & Bengio
+            2003, Machine Learning 52:239-281, Eq. 8), by Student's t. The signed-rank test knows no such correction.
 
     Raises:
         ValueError: lengths differ.
@@ -122,10 +125,10 @@ def paired_difference(a: ArrayLike, b: ArrayLike) -> PairedDifference:
     n = len(d)
     if n < 2:
         return PairedDifference(n, float(d.mean()) if n else math.nan, *[math.nan] * 4)
-    mean, error = float(d.mean()), float(d.std(ddof=1)) / math.sqrt(n)
+    mean, error = float(d.mean()), _standard_error(d, overlap)
     # Constant differences leave no error to divide by.
     p_t = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
-    if n >= BOOTSTRAP_PAIRS and error > 0:
+    if n >= BOOTSTRAP_PAIRS and error > 0 and overlap == 0:
         rng = np.random.default_rng(0)
         low, high = stats.bootstrap((d,), np.mean, n_resamples=RESAMPLES, rng=rng).confidence_interval
     else:
@@ -133,6 +136,65 @@ def paired_difference(a: ArrayLike, b: ArrayLike) -> PairedDifference:
         low, high = mean - half, mean + half
     p_wilcoxon = float(stats.wilcoxon(d).pvalue) if np.any(d) else 1.0
     return PairedDifference(n, mean, float(low), float(high), p_t, p_wilcoxon)
+
+
+def _standard_error(d: NDArray[np.float64], overlap: float) -> float:
+    return float(d.std(ddof=1)) * math.sqrt(1 / len(d) + overlap)
+
+
+class Contest(NamedTuple):
+    """Who may be the best of several algorithms.
+
+    Attributes:
+        best: index of the one that leads.
+        p_values: one per algorithm: one-sided p-value that the leader is no better, times the number of others
+            (Bonferroni), at most 1; NaN for the leader itself.
+    """
+
+    best: int
+    p_values: list[float]
+
+    def rivals(self, alpha: float = 0.05) -> list[int]:
+        """Algorithms that the leader is not significantly better than.
+
+        With the leader they hold the truly best one with probability 1 - alpha at least, although the leader was
+        chosen by the same data: the truly best is lost only if one of the others beats it significantly (subset
+        selection, Gupta 1965, Technometrics 7:225-245).
+        """
+        return [i for i, p in enumerate(self.p_values) if p > alpha]
+
+
+def contest(values: ArrayLike, best: int, *, overlap: float = 0.0) -> Contest:
+    """Hold the leader against every other algorithm, paired by replicate.
+
+    Student's t, or the signed-rank test where a replicate of either failed: a failure loses by more than any finite
+    difference.
+
+    Args:
+        values: (algorithms, replicates), lower is better; NaN and +inf are failures.
+        best: index of the leader.
+        overlap: see ``paired_difference``.
+    """
+    x = np.asarray(values, dtype=float)
+    x = np.where(np.isnan(x), math.inf, x)
+    adjusted = [
+        math.nan if i == best else min(1.0, (len(x) - 1) * _p_no_better(x[best], other, overlap))
+        for i, other in enumerate(x)
+    ]
+    return Contest(best, adjusted)
+
+
+def _p_no_better(x: NDArray[np.float64], y: NDArray[np.float64], overlap: float) -> float:
+    """One-sided p-value of x being no lower than y."""
+    with np.errstate(invalid="ignore"):
+        d = np.nan_to_num(x - y, nan=0.0, posinf=math.inf, neginf=-math.inf)
+    if not np.isfinite(d).all():
+        largest = 1 + 2 * max((abs(v) for v in d[np.isfinite(d)]), default=0.0)
+        return float(stats.wilcoxon(np.clip(d, -largest, largest), alternative="less").pvalue)
+    if len(d) < 2:
+        return 1.0
+    error = _standard_error(d, overlap)
+    return float(stats.t.cdf(d.mean() / error, len(d) - 1)) if error > 0 else float(d.mean() >= 0)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -180,9 +242,50 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
         ValueError: no task, or one without replicates.
     """
     tasks = _columns(values)
-    resamples = np.concatenate([x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks], axis=1)
     point = float(stats.trim_mean(np.concatenate(tasks), 0.25))
-    return Aggregate(point, *_percentiles(stats.trim_mean(resamples, 0.25, axis=1), [len(x) for x in tasks]))
+    return Aggregate(point, *_percentiles(_interquartile_resamples(tasks, rng), [len(x) for x in tasks]))
+
+
+def interquartile_means(values: Sequence[Sequence[ArrayLike]]) -> tuple[list[Aggregate], Contest]:
+    """Interquartile means of several algorithms over the same tasks, and which of them may be the lowest.
+
+    Algorithms with equal numbers of replicates share their resamples, so that differences are paired. Their
+    logarithms are compared: t = difference over its bootstrap standard error.
+
+    Args:
+        values: for every algorithm one array of positive replicates per task; +inf is a failure.
+
+    Raises:
+        ValueError: no algorithm, no task, or a task without replicates.
+    """
+    found, clouds = [], []
+    for tasks in map(_columns, values):
+        counts = [len(x) for x in tasks]
+        rng = np.random.default_rng(counts)
+        found.append(interquartile_mean(tasks, rng))
+        clouds.append(_interquartile_resamples(tasks, np.random.default_rng(counts)))
+    best = int(np.argmin([a.value for a in found]))
+    freedom = sum(np.size(x) - 1 for x in values[best])
+    p_values = []
+    for i, cloud in enumerate(clouds):
+        with np.errstate(invalid="ignore"):
+            d = np.log(clouds[best]) - np.log(cloud)
+        if not math.isfinite(found[i].value) or not np.isfinite(d).all():
+            p = float(np.mean(~(clouds[best] < cloud)))
+        elif freedom < 1 or not d.std():
+            p = 1.0
+        else:
+            t = math.log(found[best].value / found[i].value) / d.std(ddof=1)
+            p = float(stats.t.cdf(t * math.sqrt(_shrinkage([np.size(x) for x in values[best]])), freedom))
+        p_values.append(math.nan if i == best else min(1.0, (len(found) - 1) * p))
+    return found, Contest(best, p_values)
+
+
+def _interquartile_resamples(
+    tasks: Sequence[NDArray[np.float64]], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    resamples = [x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks]
+    return np.asarray(stats.trim_mean(np.concatenate(resamples, axis=1), 0.25, axis=1))
 
 
 def probability_of_improvement(
@@ -311,8 +414,12 @@ def _tail(counts: Sequence[int]) -> float:
     freedom = sum(n - 1 for n in counts)
     if freedom < 1:
         return 0.0
-    shrinkage = np.mean([(n - 1) / n for n in counts])
-    return float(stats.norm.sf(stats.t.ppf(0.975, freedom) / math.sqrt(shrinkage)))
+    return float(stats.norm.sf(stats.t.ppf(0.975, freedom) / math.sqrt(_shrinkage(counts))))
+
+
+def _shrinkage(counts: Sequence[int]) -> float:
+    """How much smaller than the right one the bootstrap's variance is."""
+    return float(np.mean([(n - 1) / n for n in counts]))
 
 
 def _percentiles(resamples: NDArray[np.float64], counts: Sequence[int]) -> tuple[float, float]:

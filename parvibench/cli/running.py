@@ -117,7 +117,7 @@ def run(
         observers=[] if quiet else [Display(console)],
         command=command_line(),
     )
-    _finish(results, _report(results, out / "report"), as_json=as_json, quiet=quiet)
+    _finish(results, out / "report", as_json=as_json, quiet=quiet)
 
 
 @app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")
@@ -161,19 +161,39 @@ def tune(
     console.print(f"step sizes of {len(cells)} tuning cells stored in {path}", highlight=False)
 
 
-@app.command(epilog="Example: `parvibench report --out parvibench-runs`")
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench report --out parvibench-runs`\n\n"
+    "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
+    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds`"
+)
 def report(
     out: Out = Path("parvibench-runs"),
     run_id: Annotated[str | None, typer.Option("--run", help="Id of a run; default: the latest.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this task (repeatable).")] = None,
+    figure: Annotated[
+        str | None,
+        typer.Option(help="Draw only this figure, by the name the page gives, as SVG or PNG with CSV."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the leaderboard of a run again: HTML page, Markdown, CSV, Parquet, JSON."""
+    """Write the leaderboard of a run again: HTML page, Markdown, CSV, Parquet, JSON, figures' data."""
     from parvibench.harness.results import Results
     from parvibench.harness.store import Store
+    from parvibench.report import page
 
     results = Results.load(Store(out), run_id)
-    page = _report(results, out / "report")
-    _finish(results, page, as_json=as_json, quiet=False)
+    folder = to or out / ("report-part" if task else "report")
+    if task:
+        results = page.select(results, task)
+    if figure is None:
+        _finish(results, folder, as_json=as_json, quiet=False)
+        return
+    for path in page.write_figure(results, figure, folder / "figures"):
+        out_console.print(str(path), highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")
@@ -194,7 +214,7 @@ def merge(
     for note in notes:
         warn(note)
     results = Results.load(into, run.id)
-    _finish(results, _report(results, out / "report"), as_json=as_json, quiet=False)
+    _finish(results, out / "report", as_json=as_json, quiet=False)
 
 
 def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], device: str, out: Path, as_json: bool) -> None:
@@ -233,23 +253,21 @@ def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], device: str, out: 
     out_console.print(f"{len(rows)} cells, {count} to run")
 
 
-def _finish(results: Results, page: Path, *, as_json: bool, quiet: bool) -> None:
-    """Print what was asked for and leave with the right code."""
+def _finish(results: Results, folder: Path, *, as_json: bool, quiet: bool) -> None:
+    """Write the report, print what was asked for and leave with the right code."""
+    from parvibench.report.leaderboard import table
+    from parvibench.report.page import write_report
+    from parvibench.report.text import print_leaderboard
+
+    board = table(results)
+    page = write_report(results, folder, board)
     if as_json:
         print_json(results.document(str(page)))
     elif not quiet:
-        from parvibench.report.leaderboard import print_leaderboard
-
-        print_leaderboard(results, out_console)
+        print_leaderboard(results, out_console, board)
         out_console.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
     if results.failed:
         raise typer.Exit(EXIT_FAILED)
-
-
-def _report(results: Results, folder: Path) -> Path:
-    from parvibench.report.page import write_report
-
-    return write_report(results, folder)
 
 
 def _parse_shard(text: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Tables of a run: per task, over tasks, as Markdown, CSV and in the terminal.
+"""Tables of a run: per task, and over tasks.
 
 Every requested cell has a row. The anchors ``exact`` and ``initial`` stand beside the methods and are not
 ranked. Cells that diverged, timed out, ran out of memory or crashed share the last rank; cells that were
@@ -7,14 +7,13 @@ not run (unsupported, skipped, interrupted) have none.
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from parvibench.core import registry
 from parvibench.core.reference import Floor
@@ -24,20 +23,17 @@ from parvibench.statistics import median_interval
 
 from .judgement import floor_of, judge
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED)
-#: What stands beside a number in a leaderboard.
-MARKS = {
-    "≈": "indistinguishable from exact draws at this sample size (5%, all metrics with a floor combined by Holm)",
-    "*": "some replicates diverged and count as worst",
-}
+#: The first of these tags names a task's group, the planar ones apart.
+GROUPS = (
+    "regression", "classification", "unmixing", "path", "bandit", "multimodal", "curved", "heavy-tailed", "correlated",
+    "log-concave",
+)  # fmt: skip
+_WHATEVER_DIMENSION = GROUPS[:5]
 #: Columns of ``table`` before the medians of all metrics.
 COLUMNS = (
-    "task", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
-    "high", "floor_ratio", "verdict", "p_value", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "seconds",
+    "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
+    "high", "floor_ratio", "verdict", "p_value", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "iteration", "seconds",
 )  # fmt: skip
 
 
@@ -68,6 +64,18 @@ class Group:
 def task_names(results: Results) -> list[str]:
     """The tasks of a run, in its order."""
     return list(dict.fromkeys(c.task for c in results.cells))
+
+
+@cache
+def task_group(task: str) -> str:
+    """What kind of target a task is, such as ``multimodal, 2-D``: every task has one group."""
+    row = registry.tasks().get(task)
+    found = [] if row is None else [g for g in GROUPS if g in row.tags]
+    if row is None or not found:
+        return "other"
+    if found[0] in _WHATEVER_DIMENSION:
+        return found[0]
+    return f"{found[0]}, {'2-D' if row.dim == 2 else 'higher dimension'}"
 
 
 def is_anchor(cell: CellRecord) -> bool:
@@ -120,7 +128,7 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
     score = sign * frame["median"].astype(float)
     score[ranked & (frame["status"] != Status.OK)] = math.inf
     ranked &= score.notna()
-    frame.insert(1, "rank", score.where(ranked).rank(method="min"))
+    frame.insert(2, "rank", score.where(ranked).rank(method="min"))
     order = frame.assign(score=score).sort_values(["anchor", "rank", "score"], kind="stable").index
     return frame.loc[order].reset_index(drop=True)
 
@@ -131,6 +139,7 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
     judged = judge(cell, metric)
     return {
         "task": cell.task,
+        "group": task_group(cell.task),
         "label": cell.label,
         "algorithm": cell.algorithm,
         "kind": cell.kind,
@@ -151,6 +160,7 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
         "replicates": cell.replicates,
         "samples": cell.samples,
         "score_evaluations": cell.score_evaluations,
+        "iteration": cell.iterations,
         "seconds": cell.seconds / max(1, cell.replicates),
     }
 
@@ -167,6 +177,27 @@ def table(results: Results) -> pd.DataFrame:
     frame = pd.concat(rankings, ignore_index=True)
     wide = pd.DataFrame([medians[key] for key in zip(frame["task"], frame["label"], strict=True)])
     return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
+
+
+def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """What every ranked cell's replicates score, (task, label) -> (R,): lower is better, failures are +inf.
+
+    Ratios to the floor where the board shows them, else the primary metric (its negative where higher is better).
+    """
+    cells = {(c.task, c.label): c for c in results.cells}
+    found = {}
+    for row in board[board["rank"].notna()].to_dict("records"):
+        cell, metric = cells[row["task"], row["label"]], row["metric"]
+        stored = cell.values.get(metric) or [None] * max(1, cell.replicates)
+        values = np.array(metric_values(metric, stored)) * (-1 if higher_is_better(metric) else 1)
+        known = floor(cell.task, metric, cell.samples)
+        found[cell.task, cell.label] = values / (known.median if known else 1.0)
+    return found
+
+
+def shown(row: pd.Series) -> float:
+    """What a leaderboard shows of a row: the ratio to the floor where there is one, else the median."""
+    return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
 
 
 def groups(board: pd.DataFrame) -> list[Group]:
@@ -217,160 +248,3 @@ def values(results: Results) -> pd.DataFrame:
         rows.extend(found or [(*head, None, None, None)])
     types = {"metric": "string", "replicate": "Int64", "value": "float64"}
     return pd.DataFrame(rows, columns=columns).astype(types)
-
-
-def number(value: float | None) -> str:
-    """Three significant digits; a dash for nothing."""
-    if value is None or math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    value = float(f"{value:.3g}")
-    size = abs(value)
-    if value == 0 or 1e-3 <= size < 1e5:
-        digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(size)))
-        return f"{value:.{digits}f}"
-    mantissa, _, exponent = f"{value:.2e}".partition("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
-def shown(row: pd.Series) -> float:
-    """What a leaderboard shows of a row: the ratio to the floor where there is one, else the median."""
-    return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
-
-
-def entry(row: pd.Series) -> str:
-    """A row's place in a matrix: its number with its marks (see ``MARKS``); else its status."""
-    if row["status"] != Status.OK:
-        return str(row["status"])
-    alike = "≈" if row["verdict"] == "indistinguishable" else ""
-    return alike + number(shown(row)) + ("*" if row["n_diverged"] else "")
-
-
-def marks_used(board: pd.DataFrame) -> list[str]:
-    """The marks that a board needs, with their meanings."""
-    ok = board[board["status"] == Status.OK]
-    used = {"≈": (ok["verdict"] == "indistinguishable").any(), "*": (ok["n_diverged"] > 0).any()}
-    return [f"{mark}: {meaning}" for mark, meaning in MARKS.items() if used[mark]]
-
-
-def to_markdown(results: Results) -> str:
-    """The leaderboards as Markdown tables."""
-    board = table(results)
-    ranks = average_ranks(board)
-    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
-    lines = [f"# ParVIBench leaderboard: {_plain(results.run.suite.get('name', ''))}", ""]
-    lines += [f"Run {_plain(results.run.id)}. Bold: best of the task. Anchors in italics are not ranked.", ""]
-    lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
-    for group in groups(board):
-        lines += [
-            f"## {_plain(group.title)}",
-            "",
-            _line(["method", "average rank", *map(_plain, group.tasks)]),
-        ]
-        lines.append(_line(["---", *["---:"] * (1 + len(group.tasks))]))
-        for label, rank in ranks.iterrows():
-            cells = [_markdown_cell(rows.get((task, label))) for task in group.tasks]
-            name = f"*{_plain(label)}*" if rank["anchor"] else _plain(label)
-            lines.append(_line([name, number(rank["average_rank"]), *cells]))
-        lines.append("")
-    failed = board[~board["status"].isin([Status.OK])]
-    if len(failed):
-        lines += [
-            "## Without a result",
-            "",
-            _line(["task", "method", "status", "reason"]),
-            _line(["---"] * 4),
-        ]
-        lines += [_line([_plain(r[c])[:300] for c in ("task", "label", "status", "reason")]) for _, r in failed.iterrows()]  # fmt: skip
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown_cell(row: pd.Series | None) -> str:
-    if row is None:
-        return ""
-    text = _plain(entry(row)).replace("*", "\\*")
-    return f"**{text}**" if row["rank"] == 1 and row["status"] == Status.OK else text
-
-
-def _plain(text: object) -> str:
-    """Text that Markdown shows as it is, on one line."""
-    return html.escape(" ".join(str(text).split()), quote=False).replace("|", "\\|")
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def print_leaderboard(results: Results, console: Console) -> None:
-    """Print methods x tasks, one table per primary metric (several where the console is narrow)."""
-    from rich.text import Text
-
-    board = table(results)
-    ranks = average_ranks(board)
-    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
-    for group in groups(board):
-        console.print(Text(group.title, style="bold"))
-        for part in _fitting(group.tasks, console.width, results):
-            console.print(_rich_table(part, ranks, rows))
-    notes = ["bold: best of the task; italics: anchors, not ranked", *marks_used(board)]
-    console.print(Text("; ".join(notes), style="dim"))
-    for _, row in board[board["status"] != Status.OK].iterrows():
-        reason = " ".join(row["reason"].split())
-        line = Text.assemble((row["status"], "yellow"), f"  {row['task']} / {row['label']}: {reason:.200}")
-        console.print(line, soft_wrap=False)
-
-
-def _rich_table(tasks: list[str], ranks: pd.DataFrame, rows: dict[tuple[str, str], pd.Series]) -> object:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=box.SIMPLE_HEAD)
-    drawn.add_column("method", max_width=20, overflow="ellipsis", no_wrap=True)
-    drawn.add_column("avg rank", justify="right", no_wrap=True)
-    for task in tasks:
-        drawn.add_column(Text(_broken(task)), justify="right", no_wrap=False)
-    for label, rank in ranks.iterrows():
-        name = Text(str(label), style="italic" if rank["anchor"] else "")
-        average = "" if rank["anchor"] else number(rank["average_rank"])
-        drawn.add_row(name, average, *[_rich_cell(rows.get((task, str(label)))) for task in tasks])
-    return drawn
-
-
-def _rich_cell(row: pd.Series | None) -> Text:
-    from rich.text import Text
-
-    if row is None:
-        return Text("")
-    ok = row["status"] == Status.OK
-    style = "bold" if ok and row["rank"] == 1 else "" if ok else "yellow"
-    return Text(entry(row), style=style)
-
-
-def _broken(name: str) -> str:
-    """A long name over several lines, at its hyphens."""
-    lines = [""]
-    for part in name.replace("-", "-\n").split("\n"):
-        if lines[-1] and len(lines[-1]) + len(part) > 12:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)
-
-
-def _fitting(tasks: tuple[str, ...], width: int, results: Results) -> Iterator[list[str]]:
-    """Tasks in portions whose columns fit beside the method's name."""
-    labels = max((len(c.label) for c in results.cells), default=6)
-    free = width - min(20, max(6, labels)) - 16
-    part: list[str] = []
-    used = 0
-    for task in tasks:
-        statuses = [len(c.status) for c in results.cells if c.task == task and c.status != Status.OK]
-        need = 2 + max(6, *map(len, _broken(task).split("\n")), *statuses)
-        if part and used + need > free:
-            yield part
-            part, used = [], 0
-        part.append(task)
-        used += need
-    if part:
-        yield part

@@ -13,12 +13,15 @@ import torch
 from rich.console import Console
 from scipy import stats
 
+from parvibench.core.errors import InputError
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.results import Results
 from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store
-from parvibench.report import figures, judgement, leaderboard
-from parvibench.report.page import render, step_sizes, write_report
+from parvibench.report import curves, densities, drawing, judgement, leaderboard, numbers, page
+from parvibench.report.page import Report, write_report
+from parvibench.report.provenance import step_sizes
+from parvibench.report.text import print_leaderboard
 
 EVIL = '<script>alert("x")</script>'
 REPLICATES = 7
@@ -149,7 +152,7 @@ def out(results, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(out):
+def html_page(out):
     return (out / "index.html").read_text()
 
 
@@ -223,9 +226,9 @@ def test_average_ranks_share_ties(results):
     assert list(ranks.index[-2:]) == ["exact", "initial"]
 
 
-def test_the_page_shows_the_same_numbers(results, out, page):
+def test_the_page_shows_the_same_numbers(results, out, html_page):
     reader = TableReader()
-    reader.feed(page)
+    reader.feed(html_page)
     board = pd.read_csv(out / "leaderboard.csv")
     board = board[board["task"] == "banana"].set_index("label")
     (rows,) = (t for t in reader.tables.values() if t[0][3:] and t[0][3][0].startswith("sliced_w2"))
@@ -233,13 +236,13 @@ def test_the_page_shows_the_same_numbers(results, out, page):
     assert set(shown) == set(board.index)
     for label in ("ula", EVIL, "exact"):
         assert float(shown[label][3][1]) == board.loc[label, "median"]
-        assert shown[label][3][0].split(" ")[0] == leaderboard.number(board.loc[label, "median"])
+        assert shown[label][3][0].split(" ")[0] == numbers.number(board.loc[label, "median"])
         assert float(shown[label][4][1]) == board.loc[label, "floor_ratio"]
     assert shown["half"][3][0].startswith("∞")
     assert shown["half"][2][0] == "4 of 7 diverged"
 
 
-def test_cells_are_judged_against_exact_draws(results, out, page):
+def test_cells_are_judged_against_exact_draws(results, out, html_page):
     """Floors are medians 0.5 / sqrt(n): a value of 0.05 at n = 100 is exact, twice that is worth a quarter."""
     board = pd.read_csv(out / "leaderboard.csv")
     rows = board[board["task"] == "banana"].set_index("label")
@@ -260,26 +263,26 @@ def test_cells_are_judged_against_exact_draws(results, out, page):
         assert row["verdict"] == ("distinguishable" if p <= 0.05 else "indistinguishable")
     assert board.loc[board["task"] != "banana", "verdict"].isna().all()
     assert rows.loc["mala", ["verdict", "equivalent"]].isna().all()
-    assert "told apart" in page
-    assert "worth" in page
+    assert "told apart" in html_page
+    assert "worth" in html_page
 
 
-def test_nothing_is_fetched_and_nothing_is_executed(page):
-    assert page.count("<script") == 1
-    assert "&lt;script&gt;alert" in page
-    assert not re.search(r"(src|href)=\"(?!data:|#)", page)
-    assert not re.search(r"url\((?!#|data:)|@import|<link|<iframe|https?://(?!www\.w3\.org)", page)
-    assert "Content-Security-Policy" in page
+def test_nothing_is_fetched_and_nothing_is_executed(html_page):
+    assert html_page.count("<script") == 2  # one of them data
+    assert "&lt;script&gt;alert" in html_page
+    assert not re.search(r"(src|href)=\"(?!data:|#|figures/)", html_page)
+    assert not re.search(r"url\((?!#|data:)|@import|<link|<iframe|https?://(?!www\.w3\.org)", html_page)
+    assert "Content-Security-Policy" in html_page
 
 
-def test_failures_are_shown_with_their_reasons(results, out, page):
+def test_failures_are_shown_with_their_reasons(results, out, html_page):
     markdown = (out / "leaderboard.md").read_text()
-    for text in (page, markdown):
+    for text in (html_page, markdown):
         assert "crashed" in text
         assert "unsupported" in text
         assert "bad &lt;script&gt;" in text
         assert "<script>alert" not in text
-    assert "no &lt;path&gt;" in page  # why a metric is absent
+    assert "no &lt;path&gt;" in html_page  # why a metric is absent
     rows = pd.read_parquet(out / "results.parquet")
     assert rows.loc[rows["label"] == "mala", "status"].tolist() == ["crashed", "crashed"]
 
@@ -296,19 +299,35 @@ def test_machine_files_hold_every_value(results, out):
     assert half["value"].isna().sum() == 4
 
 
-def test_figures_are_there_and_the_same_every_time(results, page):
-    colours = figures.palette(results.cells)
-    floor = leaderboard.floor("banana", "sliced_w2", 100)
-    first, second = (
-        figures.curves(results, "banana", "sliced_w2", "seconds", colours, floor) for _ in range(2)
-    )
-    assert first == second
-    assert first in page
-    panels = figures.scatter(results, "banana", colours)
-    assert panels == figures.scatter(results, "banana", colours)
-    assert [p.label for p in panels] == [EVIL, "ula", "half", "exact", "initial"]
-    assert figures.scatter(results, "plug/in", colours) == []
-    assert len(page) < 1_000_000
+def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out, html_page):
+    drawings = [d for _, d in Report.of(results).drawings()]
+    assert drawings == [d for _, d in Report.of(results).drawings()]
+    assert len({d.name for d in drawings}) == len(drawings)
+    for d in drawings:
+        assert all(p.alt for p in d.pictures)
+        assert f'href="figures/{d.name}.csv"' in html_page
+        assert all(p.image in html_page for p in d.pictures)
+        assert len(pd.read_csv(out / "figures" / f"{d.name}.csv")) == len(d.data) > 0
+    looks = drawing.palette(results.cells)
+    (panels,) = densities.particles(results, "banana", looks, [*looks])
+    assert [p.caption.split(" (")[0] for p in panels.pictures] == [EVIL, "ula", "half", "exact", "initial"]
+    assert densities.particles(results, "plug/in", looks, [*looks]) == []
+    assert len(html_page) < 2_000_000
+
+
+def test_one_figure_is_drawn_again(results, tmp_path):
+    image, data = page.write_figure(results, "curve-banana-sliced_w2-seconds", tmp_path)
+    assert image.read_text().startswith("<svg")
+    assert "currentColor" not in image.read_text()
+    assert set(pd.read_csv(data)["label"]) == {EVIL, "ula", "half", "exact", "initial"}
+    with pytest.raises(InputError, match="no such figure; there are"):
+        page.write_figure(results, "nothing", tmp_path)
+
+
+def test_a_report_of_one_task(results):
+    assert {c.task for c in page.select(results, ["banana"]).cells} == {"banana"}
+    with pytest.raises(InputError, match=r"--task apple: not in run .* which has banana"):
+        page.select(results, ["apple"])
 
 
 def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
@@ -316,18 +335,18 @@ def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
     curve = curve[(curve["checkpoint"] < 2) | (curve["replicate"] >= 4)]
     record = make_record("k", "banana", "ula", n_diverged=4, diverged=dict.fromkeys(range(4), 50))
     results = write_store(tmp_path, [(record, curve, None)])
-    line = figures._line(results, results.cells[0], "sliced_w2", "seconds")
+    line = curves._line(results, results.cells[0], "sliced_w2")
     assert np.isfinite(line["median"]).tolist() == [True, True, False, False, False]
 
 
 def test_contours_hold_the_probability_they_claim():
     from parvibench.core import registry
 
-    x, y, mass = figures._density("banana")
+    x, y, mass = densities._density("banana")
     draws = registry.load_task("banana").reference().draws.numpy()
     column = np.clip(np.searchsorted(x, draws[:, 0]), 0, len(x) - 1)
     row = np.clip(np.searchsorted(y, draws[:, 1]), 0, len(y) - 1)
-    for level in figures.CONTOURS:
+    for level in densities.CONTOURS:
         # 10,000 draws: 5 standard errors are at most 0.025; the grid adds about as much.
         assert np.mean(mass[row, column] <= level) == pytest.approx(level, abs=0.05)
 
@@ -342,7 +361,7 @@ def test_step_sizes_say_where_they_come_from(results):
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_terminal_table_fits(results, width):
     stream = io.StringIO()
-    leaderboard.print_leaderboard(results, Console(file=stream, width=width))
+    print_leaderboard(results, Console(file=stream, width=width))
     text = stream.getvalue()
     assert max(map(len, text.splitlines())) <= width
     for word in ("banana", "ula", "crashed", "unsupported", "over its floor", "exact"):
@@ -355,12 +374,12 @@ def test_many_tasks_are_split_over_tables(tmp_path):
         for i in range(12)
     ]
     stream = io.StringIO()
-    leaderboard.print_leaderboard(write_store(tmp_path, cells), Console(file=stream, width=80))
+    print_leaderboard(write_store(tmp_path, cells), Console(file=stream, width=80))
     assert max(map(len, stream.getvalue().splitlines())) <= 80
     assert stream.getvalue().count("method") == 3
 
 
-EMPTY_CURVE = pd.DataFrame(columns=list(CURVE_COLUMNS))
+EMPTY_CURVE = make_curve(np.random.default_rng(0), ["m"], 1.0).iloc[:0]
 ODD_STORES = {
     "failures only": [(make_record("a", "t", "ula", status="crashed", reason="r" * 10_000), None, None)],
     "one cell": [(make_record("a", "t", "ula", values={"m": [1.0]}), None, None)],
@@ -393,14 +412,14 @@ def test_odd_stores_render(name, tmp_path):
     results = write_store(tmp_path, cells)
     page = write_report(results, tmp_path / "report").read_text()
     assert page.count("<tr>") >= len(cells)
-    leaderboard.print_leaderboard(results, Console(file=io.StringIO(), width=80))
+    print_leaderboard(results, Console(file=io.StringIO(), width=80))
 
 
 def test_a_run_that_has_not_begun_renders(tmp_path):
     store = Store(tmp_path)
     cells = [RunCell(key="missing", task="banana", algorithm="svgd", label="svgd")]
     store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=cells, started="2026-01-01T00:00:00"))
-    assert "interrupted" in render(Results.load(store))
+    assert "interrupted" in page.render(Report.of(Results.load(store)))
 
 
 @pytest.mark.parametrize(
@@ -417,4 +436,4 @@ def test_a_run_that_has_not_begun_renders(tmp_path):
     ],
 )
 def test_numbers_have_three_digits(value, text):
-    assert leaderboard.number(value) == text
+    assert numbers.number(value) == text

@@ -1,41 +1,128 @@
-// Sorting by column and filtering of rows; the page works without it.
+// Sorting, filtering, and filling the leaderboard with other metrics; without it the page shows all there is.
 "use strict";
-function key(row, column) {
+const numbers = JSON.parse(document.getElementById("numbers").textContent);
+const board = document.getElementById("leaderboard-table");
+const control = (id) => document.getElementById(id);
+const RANKED = 0, FAILED = 1;  // how a cell is ranked; 2 is not at all
+const HEAD = 4;                // columns before the tasks: method, kind, average rank, cost
+const boardRows = Array.from(board.tBodies[0].rows);
+
+function number(value) {
+  // Three significant digits, as the page's other numbers.
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e-3 && size < 1e5) {
+    const rounded = Number(value.toPrecision(3));
+    const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(rounded))));
+    return rounded.toFixed(digits);
+  }
+  return value.toExponential(2).replace("e+", "e");
+}
+function sortKey(row, column) {
   const cell = row.cells[column];
   if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
   return cell.textContent.trim().toLowerCase();
 }
-function compare(a, b) {
-  // Numbers before words, words before nothing, whatever the direction of sorting.
-  const kind = (v) => (typeof v === "number" ? 0 : v === "" ? 2 : 1);
-  return kind(a) - kind(b);
-}
-function sortTable(header) {
+function sortTable(header, down) {
   const table = header.closest("table");
-  const column = header.cellIndex;
-  const down = header.getAttribute("aria-sort") === "ascending";
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
   header.setAttribute("aria-sort", down ? "descending" : "ascending");
-  const rows = Array.from(table.tBodies[0].rows, (row) => [key(row, column), row]);
+  // Numbers before words, words before nothing, whatever the direction of sorting.
+  const kind = (v) => (typeof v === "number" ? 0 : v === "" ? 2 : 1);
+  const rows = Array.from(table.tBodies[0].rows, (row) => [sortKey(row, header.cellIndex), row]);
   rows.sort(([a], [b]) => {
-    const kinds = compare(a, b);
-    if (kinds !== 0) return kinds;
+    if (kind(a) !== kind(b)) return kind(a) - kind(b);
     const order = a < b ? -1 : a > b ? 1 : 0;
     return down ? -order : order;
   });
   table.tBodies[0].append(...rows.map(([, row]) => row));
 }
 for (const button of document.querySelectorAll("table.sortable thead button")) {
-  button.addEventListener("click", () => sortTable(button.closest("th")));
+  const header = button.closest("th");
+  button.addEventListener("click", () => sortTable(header, header.getAttribute("aria-sort") === "ascending"));
 }
-const box = document.getElementById("filter");
-box.addEventListener("input", () => {
-  const wanted = box.value.trim().toLowerCase();
+
+function put(cell, text, value) {
+  cell.querySelector("bdi").textContent = text;
+  if (value === null || value === undefined) delete cell.dataset.v;
+  else cell.dataset.v = value;
+}
+function averageRanks(cells, signs, rows, columns) {
+  // Ties share the middle of their places; failures share the last ones; what was not run has no rank.
+  const sums = new Map(rows.map((r) => [r, [0, 0]]));
+  for (const c of columns) {
+    if (signs[c] === 0) continue;
+    const scores = [];
+    for (const r of rows) {
+      const cell = cells[r][c];
+      if (cell === null || cell[2] > FAILED) continue;
+      scores.push([r, cell[2] === RANKED ? signs[c] * cell[1] : Infinity]);
+    }
+    for (const [r, score] of scores) {
+      const below = scores.filter(([, s]) => s < score).length;
+      const level = scores.filter(([, s]) => s === score).length;
+      const sum = sums.get(r);
+      sum[0] += below + (level + 1) / 2;
+      sum[1] += 1;
+    }
+  }
+  return sums;
+}
+function fillBoard() {
+  const metric = numbers.metrics[control("metric").value];
+  const costs = numbers.costs[control("axis").value];
+  const group = control("group").value;
+  const headers = Array.from(board.tHead.rows[0].cells);
+  const columns = headers.slice(HEAD).map((h, c) => (group === "" || h.dataset.group === group ? c : -1)).filter((c) => c >= 0);
+  const shown = boardRows.map((row, r) => (row.dataset.out ? -1 : r)).filter((r) => r >= 0);
+  const ranks = averageRanks(metric.cells, metric.signs, shown, columns);
+  headers.slice(HEAD).forEach((header, c) => {
+    const small = header.querySelector("small");
+    if (small.dataset.own === undefined) small.dataset.own = small.textContent;
+    small.textContent = metric.name || small.dataset.own;
+  });
+  boardRows.forEach((row, r) => {
+    const [sum, count] = ranks.get(r) || [0, 0];
+    put(row.cells[2], count ? number(sum / count) : "", count ? sum / count : null);
+    const spent = columns.map((c) => costs[r][c]).filter((v) => v !== null);
+    const mean = spent.reduce((a, b) => a + b, 0) / spent.length;
+    put(row.cells[3], spent.length ? number(mean) : "", spent.length ? mean : null);
+    metric.cells[r].forEach((value, c) => {
+      const cell = row.cells[HEAD + c];
+      put(cell, value === null ? "" : value[0], value === null ? null : value[1] !== null ? value[1] : value[2] === FAILED ? Infinity : null);
+      if (cell.dataset.help === undefined) cell.dataset.help = cell.title;
+      cell.title = metric.name ? "" : cell.dataset.help;
+      cell.classList.toggle("status", value !== null && value[1] === null && !/[∞–]/.test(value[0]));
+      cell.classList.remove("best");
+    });
+  });
+  for (const c of columns) {
+    const sign = metric.signs[c];
+    const ok = shown.filter((r) => metric.cells[r][c] !== null && metric.cells[r][c][2] === RANKED);
+    const best = Math.min(...ok.map((r) => sign * metric.cells[r][c][1]));
+    if (sign !== 0) for (const r of ok) boardRows[r].cells[HEAD + c].classList.toggle("best", sign * metric.cells[r][c][1] === best);
+  }
+  headers[3].querySelector("bdi").textContent = numbers.axes[control("axis").value];
+}
+function filter() {
+  const group = control("group").value, kind = control("kind").value, axis = control("axis").value;
+  const wanted = control("filter").value.trim().toLowerCase();
+  for (const element of document.querySelectorAll("[data-group]:not(tr)")) element.hidden = group !== "" && element.dataset.group !== group;
+  for (const figure of document.querySelectorAll("figure[data-axis]")) figure.hidden = figure.dataset.axis !== axis;
   let shown = 0;
   const rows = document.querySelectorAll("main tbody tr");
   for (const row of rows) {
-    row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    const own = row.dataset;
+    const out = (kind && own.kind && own.kind !== kind && own.kind !== "anchor") || (group && own.group && own.group !== group);
+    if (out) own.out = "1";
+    else delete own.out;
+    row.hidden = Boolean(out) || (wanted !== "" && !row.textContent.toLowerCase().includes(wanted));
     shown += row.hidden ? 0 : 1;
   }
-  document.getElementById("filtered").textContent = wanted ? `${shown} of ${rows.length} rows` : "";
-});
+  control("filtered").textContent = wanted || kind || group ? `${shown} of ${rows.length} rows` : "";
+  fillBoard();
+}
+for (const id of ["group", "kind", "metric", "axis"]) control(id).addEventListener("change", filter);
+control("filter").addEventListener("input", filter);
+control("controls").addEventListener("submit", (event) => event.preventDefault());
+filter();

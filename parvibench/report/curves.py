@@ -1,0 +1,196 @@
+"""Anytime curves: a metric against what was spent, with the floor drawn in."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from parvibench.core.reference import Floor
+from parvibench.core.result import CellRecord
+from parvibench.harness.results import Results
+
+from .drawing import (
+    AXES,
+    GREY,
+    INK,
+    SIZE,
+    Drawing,
+    Looks,
+    Picture,
+    axis_label,
+    axis_name,
+    budget_axes,
+    legend,
+    log_axes,
+    short,
+    slug,
+    style,
+    svg,
+)  # fmt: skip
+from .leaderboard import higher_is_better, is_anchor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FLOOR_BAND = (0.05, 0.95)
+#: Most methods in one figure; the best ranked ones are drawn.
+MAX_LINES = 12
+
+
+def anytime(
+    results: Results,
+    task: str,
+    metric: str,
+    looks: Looks,
+    floor: Floor | None = None,
+    labels: list[str] | None = None,
+    source: str = "",
+) -> list[Drawing]:
+    """Anytime curves of one metric against every budget axis: medians over replicates, interquartile range.
+
+    Args:
+        results: of a run.
+        task: its task.
+        metric: y axis; logarithmic where all values are positive, ``nll`` excepted.
+        looks: of ``palette``.
+        floor: drawn as a band (5 to 95%) with its median.
+        labels: which methods; default all.
+        source: a published figure that this one repeats.
+
+    Returns:
+        One drawing per axis; none when there is nothing to draw.
+    """
+    cells = [c for c in results.cells if c.task == task and (labels is None or c.label in labels)]
+    anchors = {c.label for c in cells if is_anchor(c)}
+    lines = {c.label: _line(results, c, metric) for c in cells}
+    lines = {k: v for k, v in lines.items() if len(v) and (k in anchors or (v["iteration"] > 0).any())}
+    limits = _limits(lines, anchors, floor, metric)
+    if limits is None or not lines:
+        return []
+    data = pd.concat([line.assign(label=label) for label, line in lines.items()], ignore_index=True)
+    end = "; ".join(f"{short(k)} {v['median'].iloc[-1]:.3g}" for k, v in lines.items() if k not in anchors)
+    found = []
+    for axis in budget_axes(results.timed):
+        title = f"{metric} against {AXES[axis]}" + (f" ({source})" if source else "")
+        alt = f"{title} on {short(task)}, one line per method; at the end: {end}"
+        picture = Picture(_draw(task, metric, axis, lines, anchors, looks, limits, floor), alt)
+        columns = ["label", axis, "median", "low", "high"]
+        found.append(
+            Drawing(slug("curve", task, metric, axis), title, (picture,), data[columns], _note(floor), axis)
+        )
+    return found
+
+
+def _note(floor: Floor | None) -> str:
+    known = (
+        " Grey: the floor, what as many independent exact draws reach (5 to 95%, and median)."
+        if floor
+        else ""
+    )
+    return (
+        "Lines: medians over replicates at up to seven checkpoints; bands: lower to upper quartile. Lines end where the "
+        f"median is no longer finite. Dashed and dotted: anchors.{known}"
+    )
+
+
+def _draw(
+    task: str,
+    metric: str,
+    axis: str,
+    lines: Mapping[str, pd.DataFrame],
+    anchors: set[str],
+    looks: Looks,
+    limits: tuple[float, float, bool],
+    floor: Floor | None,
+) -> str:
+    with style(f"{task}/{metric}/{axis}"):
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(figsize=SIZE)
+        for label, line in lines.items():
+            _draw_line(
+                axes,
+                label,
+                line.rename(columns={axis: "x"}),
+                looks[label],
+                anchor=label in anchors,
+                top=limits[1],
+            )
+        if floor is not None:
+            axes.axhspan(*(floor.quantile(q) for q in _FLOOR_BAND), color=GREY, alpha=0.3, linewidth=0)
+            axes.axhline(floor.median, color=GREY, linewidth=1, label="floor")
+        axes.set_ylim(limits[:2])
+        log_axes(axes, y=limits[2])
+        axes.set_xlabel(axis_label(axis))
+        axes.set_ylabel(axis_name(metric))
+        legend(figure, axes)
+        text = svg(figure)
+        plt.close(figure)
+    return text
+
+
+def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
+    """Median and quartiles at every checkpoint; replicates that stopped earlier by diverging count as worst.
+
+    Returns:
+        Columns of ``AXES`` (medians), median, low, high, by checkpoint.
+    """
+    curve = results.store.curve(cell.key)
+    rows = curve[curve["metric"] == metric]
+    worst = -math.inf if higher_is_better(metric) else math.inf
+    points = []
+    for _, at in rows.groupby("checkpoint"):
+        stopped = len(set(cell.diverged) - set(at["replicate"]))
+        found = sorted([*at["value"].fillna(worst), *[worst] * stopped])
+        quartiles = (found[round(q * (len(found) - 1))] for q in (0.25, 0.75))
+        points.append((*(float(at[a].median()) for a in AXES), statistics.median(found), *quartiles))
+    return pd.DataFrame(points, columns=[*AXES, "median", "low", "high"]).sort_values("iteration")
+
+
+def _draw_line(
+    axes: Axes, label: str, line: pd.DataFrame, look: tuple[str, str], *, anchor: bool, top: float
+) -> None:
+    colour, marker = look
+    name = short(label)
+    if anchor:
+        level = line["median"].iloc[-1]
+        if np.isfinite(level):
+            axes.axhline(level, color=INK, linestyle=marker, linewidth=1.2, label=name)
+        return
+    finite = line[np.isfinite(line["median"]) & (line["x"] > 0)]
+    axes.plot(
+        finite["x"], finite["median"], color=colour, marker=marker, markersize=4, linewidth=1.4, label=name
+    )
+    high = np.where(np.isfinite(finite["high"]), finite["high"], 10 * abs(top))
+    low = np.where(np.isfinite(finite["low"]), finite["low"], np.nan)
+    axes.fill_between(finite["x"], low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _limits(
+    lines: Mapping[str, pd.DataFrame], anchors: set[str], floor: Floor | None, metric: str
+) -> tuple[float, float, bool] | None:
+    """Limits of the y axis and whether it is logarithmic; None without a finite value.
+
+    The axis ends a little above where three quarters of the methods end (and, when logarithmic, above the
+    anchors): a method that goes astray must not flatten all others.
+    """
+    found = [v for line in lines.values() for v in line[["median", "low", "high"]].to_numpy(float).ravel()]
+    found += [] if floor is None else [floor.quantile(q) for q in _FLOOR_BAND]
+    seen = np.asarray(found)[np.isfinite(found)]
+    if not len(seen):
+        return None
+    low, high = float(seen.min()), float(seen.max())
+    last = {k: float(line["median"].iloc[-1]) for k, line in lines.items() if len(line)}
+    final = [v for k, v in last.items() if k not in anchors and math.isfinite(v)]
+    enough = float(np.quantile(final, 0.75)) if final else high
+    if low > 0 and metric != "nll":
+        levels = [v for k, v in last.items() if k in anchors and math.isfinite(v)]
+        return low / 1.25, min(1.25 * high, 2 * max(enough, *levels, low)), True
+    high = min(high, enough + 3 * (enough - low)) if enough > low else high
+    margin = 0.05 * (high - low) or 0.5
+    return low - margin, high + margin, False

@@ -1,0 +1,117 @@
+"""Samples over the density of a two-dimensional target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parvibench.core import registry
+from parvibench.harness.results import Results
+
+from .drawing import GREY, Drawing, Looks, Picture, png, short, slug, style
+
+MAX_POINTS = 500
+#: Probability within the contours, from the inside out.
+CONTOURS = (0.5, 0.9, 0.99)
+_GRID = 120
+
+
+def particles(results: Results, task: str, looks: Looks, labels: list[str]) -> list[Drawing]:
+    """Samples of one replicate of every method over the contours of a 2-D density.
+
+    Contours hold 50, 90 and 99% of the probability. The first finite replicate is drawn, at most
+    ``MAX_POINTS`` points. All panels of a task share their axes.
+
+    Returns:
+        One drawing; none without 2-D samples, or where the density cannot be loaded.
+    """
+    drawn = {}
+    for cell in results.cells:
+        points = _first_finite(results.samples(cell)) if cell.task == task and cell.label in labels else None
+        if points is not None:
+            drawn[cell.label] = points[:MAX_POINTS]
+    density = _density(task) if drawn else None
+    if density is None:
+        return []
+    x, y, mass = density
+    with style():
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(figsize=(2.2, 2.2))
+        axes.set_position((0.13, 0.1, 0.85, 0.88))
+        axes.contourf(x, y, mass, levels=[0, *CONTOURS], colors=GREY, alpha=0.16)
+        axes.contour(x, y, mass, levels=CONTOURS, colors=GREY, linewidths=0.7)
+        axes.tick_params(colors=GREY, labelsize=6, length=2)
+        axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+        axes.spines[:].set_color(GREY)
+        (dots,) = axes.plot([], [], "o", markersize=2.6, markeredgewidth=0, alpha=0.85)
+        pictures = []
+        for label in sorted(drawn, key=labels.index):
+            points = drawn[label]
+            dots.set_data(points[:, 0], points[:, 1])
+            dots.set_color(looks[label][0])
+            inside = ((points >= [x[0], y[0]]) & (points <= [x[-1], y[-1]])).all(1)
+            lost = f" ({(~inside).sum()} of {len(points)} outside)" if not inside.all() else ""
+            alt = f"{len(points)} samples of {short(label)} over the density of {short(task)}{lost}"
+            pictures.append(Picture(png(figure), alt, label + lost))
+        plt.close(figure)
+    data = pd.concat(
+        [pd.DataFrame({"label": k, "x1": v[:, 0], "x2": v[:, 1]}) for k, v in drawn.items()],
+        ignore_index=True,
+    )
+    note = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
+    return [Drawing(slug("samples", task), "samples over the target", tuple(pictures), data, note)]
+
+
+def _first_finite(samples: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
+    """The first replicate without NaN or infinity, (n, 2), or None."""
+    if samples is None or samples.ndim != 3 or samples.shape[2] != 2:
+        return None
+    finite = np.isfinite(samples).all((1, 2))
+    return samples[finite.argmax()] if finite.any() else None
+
+
+def _density(task: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+    """Grid and, at every point, the probability of all points that are denser: (G,), (G,), (G, G)."""
+    import torch
+
+    try:
+        known = registry.load_task(task)
+        target = known.target([0], "cpu", torch.float64)
+        if known.dim != 2:
+            return None
+        (x0, y0), (x1, y1) = _extent(known)
+        x, y = np.linspace(x0, x1, _GRID), np.linspace(y0, y1, _GRID)
+        points = np.stack(np.meshgrid(x, y), axis=-1).reshape(1, -1, 2)
+        with torch.no_grad():
+            log_density = target.log_density(torch.from_numpy(points)).numpy().reshape(_GRID, _GRID)
+    except Exception:  # an unknown or broken plug-in: the page goes without its scatter
+        return None
+    return x, y, _mass_above(log_density)
+
+
+def _extent(task: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Corners of a box around nearly all of a 2-D task's probability, from its reference or exact draws."""
+    import torch
+
+    reference = task.reference()
+    if reference is not None:
+        draws = reference.draws.numpy()
+    else:
+        draws = task.exact(4000, torch.Generator().manual_seed(0)).numpy()
+    low, high = np.quantile(draws, 0.001, axis=0), np.quantile(draws, 0.999, axis=0)
+    margin = 0.15 * (high - low)
+    return low - margin, high + margin
+
+
+def _mass_above(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For every grid point the probability, over the grid, of the points at least as dense."""
+    p = np.exp(log_density - np.nanmax(log_density))
+    p = np.nan_to_num(p / np.nansum(p)).ravel()
+    order = np.argsort(-p, kind="stable")
+    mass = np.empty_like(p)
+    mass[order] = np.cumsum(p[order])
+    return mass.reshape(log_density.shape)

@@ -1,0 +1,33 @@
+"""Numbers and names as a reader sees them."""
+
+from __future__ import annotations
+
+import math
+
+_MAX_NAME = 80
+
+
+def number(value: float | None) -> str:
+    """Three significant digits; a dash for nothing."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    value = float(f"{value:.3g}")
+    size = abs(value)
+    if value == 0 or 1e-3 <= size < 1e5:
+        digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(size)))
+        return f"{value:.{digits}f}"
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def interval(low: float, high: float) -> str:
+    """Both ends."""
+    return f"{number(low)}, {number(high)}"
+
+
+def name(text: str) -> str:
+    """A name that fits a sentence: printable, at most 80 characters."""
+    plain = "".join(c for c in text if c.isprintable()) or "(no name)"
+    return plain if len(plain) <= _MAX_NAME else f"{plain[: _MAX_NAME - 1]}…"

@@ -1,0 +1,394 @@
+"""The page's first part: who wins where, the leaderboard with its numbers for filtering, and aggregates over tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.results import Results, metric_values
+from parvibench.statistics import median_interval
+
+from . import leaderboard as lb
+from . import verdicts
+from .drawing import AXES, Drawing, Looks, budget_axes, slug
+from .numbers import interval, name, number
+from .profiles import forest, quality_and_cost, runtime_profiles
+from .text import entry
+from .verdicts import Findings, Winner
+from .view import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
+
+#: How a cell of the leaderboard is ranked; the script knows these numbers.
+_RANKED, _FAILED, _UNRANKED = 0, 1, 2
+_WINNER_COLUMNS = (
+    Column("target", "a task, or in bold a group of tasks", numeric=False),
+    Column("best method", numeric=False),
+    Column("result", "ratio to the floor (1: as good as exact draws) or the metric named; 95% interval"),
+    Column("margin", "against the second best", numeric=False),
+    Column(
+        "how sure",
+        "paired tests against every other method at 5%, Bonferroni; with the methods named, the leader is in a set that "
+        "holds the truly best one in 95 of 100 cases",
+        numeric=False,
+    ),
+    Column("score evaluations", "charged per replicate"),
+    Column("seconds", "steady compute time per replicate"),
+)
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """Everything about the tasks that one quantity ranks.
+
+    Attributes:
+        title: the quantity.
+        sentences: what the tests say.
+        tables: aggregates, paired differences.
+        drawings: its figures.
+    """
+
+    title: str
+    sentences: tuple[str, ...]
+    tables: tuple[Table, ...]
+    drawings: tuple[Drawing, ...]
+
+
+def winners(findings: Findings, anchors: Mapping[str, str]) -> Table:
+    """The best method of every group of tasks and of every task, group by group.
+
+    Args:
+        findings: of a run.
+        anchors: task -> fragment of its section.
+    """
+    groups = {w.where: w for w in findings.groups}
+    tasks: dict[str, list[Winner]] = {}
+    for winner in findings.tasks:
+        tasks.setdefault(lb.task_group(winner.where), []).append(winner)
+    rows = []
+    for group, found in tasks.items():
+        if group in groups:
+            rows.append(_winner_row(groups[group], group, f"{group} ({len(found)} tasks)", ""))
+        rows += [_winner_row(w, group, w.where, anchors.get(w.where, "")) for w in found]
+    return Table("best method by target", _WINNER_COLUMNS, tuple(rows))
+
+
+def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
+    look = "" if link else "group"
+    ratio = "floor" in winner.quantity
+    if not winner.label:
+        blank = Entry("")
+        return Row((Entry(title, link=link), Entry("none", look="status"), blank, blank, Entry(winner.confidence), blank, blank), group=group, look=look)  # fmt: skip
+    value = winner.value
+    unit = "× floor" if ratio else winner.quantity
+    note = f"{unit} [{interval(value.low, value.high)}]" + (", ≈ exact" if winner.alike else "")
+    margin = f"{winner.margin} {name(winner.next)}" if winner.next else ""
+    return Row(
+        (
+            Entry(title, link=link, note="" if link == "" else f"{group}"),
+            Entry(winner.label, look="best" if not winner.rivals else "strong"),
+            numeric(value.value, note=note),
+            Entry(margin),
+            Entry(winner.confidence),
+            whole(winner.score_evaluations),
+            numeric(winner.seconds),
+        ),
+        group=group,
+        look=look,
+    )
+
+
+def headline(board: pd.DataFrame) -> str:
+    """Which method leads over all, and what Friedman's test says of that; empty when nothing is ranked."""
+    ranks = lb.average_ranks(board) if len(board) else pd.DataFrame(columns=["anchor", "average_rank"])
+    ranked = ranks[~ranks["anchor"].astype(bool) & ranks["average_rank"].notna()]
+    if not len(ranked):
+        return ""
+    leaders = [str(v) for v in ranked.index[ranked["average_rank"] == ranked["average_rank"].iloc[0]]]
+    rank, n_tasks = ranked.iloc[0][["average_rank", "n_tasks"]]
+    n_all = board["task"].nunique()
+    if len(ranked) == 1:
+        return f"{name(leaders[0])} is the only method with a rank."
+    if len(leaders) > 1:
+        lead = f"{name(leaders[0])} and {len(leaders) - 1} more share the best average rank, {number(rank)}"
+    else:
+        lead = f"{name(leaders[0])} has the best average rank, {number(rank)} over {n_tasks} of {n_all} tasks"
+    if n_all < 2:
+        return f"{lead}."
+    return f"{lead}. {verdicts.friedman(board, [str(t) for t in board['task'].unique()]).sentence}"
+
+
+def matrix(results: Results, board: pd.DataFrame) -> Table:
+    """Methods x tasks by each task's primary metric."""
+    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+    tasks = lb.task_names(results)
+    first = {t: next(r for (task, _), r in rows.items() if task == t) for t in tasks}
+    columns = [
+        Column("method", numeric=False),
+        Column("kind", numeric=False),
+        Column(
+            "average rank",
+            "over the tasks and methods shown; 1 is best, ties share; failures share the last rank",
+        ),
+        Column("cost", "of a replicate, mean over the tasks shown"),
+        *[
+            Column(t, f"{first[t]['metric']}: press to sort", group=lb.task_group(t), sub=_sub(first[t]))
+            for t in tasks
+        ],
+    ]
+    kinds = {c.label: "anchor" if lb.is_anchor(c) else c.kind or "not run" for c in results.cells}
+    body = []
+    for label, rank in lb.average_ranks(board).iterrows():
+        mine = [rows.get((task, str(label))) for task in tasks]
+        costs = [float(r["score_evaluations"]) for r in mine if r is not None]
+        help = f"ranked on {rank['n_tasks']} of {len(tasks)} tasks, {rank['n_failed']} without a result"
+        average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=help)
+        head = (method(str(label), anchor=bool(rank["anchor"])), Entry(kinds[str(label)]), average)
+        entries = (
+            *head,
+            numeric(float(np.mean(costs)) if costs else None),
+            *[_matrix_entry(r) for r in mine],
+        )
+        body.append(Row(entries, kind=kinds[str(label)]))
+    return Table("leaderboard", tuple(columns), tuple(body))
+
+
+def _sub(row: pd.Series) -> str:
+    """What a task's column shows."""
+    if not math.isnan(row["floor_ratio"]) or lb.floor(
+        row["task"], row["metric"], max(1, int(row["samples"]))
+    ):
+        return "× floor"
+    return str(row["metric"])
+
+
+def _matrix_entry(row: pd.Series | None) -> Entry:
+    if row is None:
+        return Entry("")
+    if row["status"] != Status.OK:
+        return Entry(str(row["status"]), look="status", help=str(row["reason"])[:300])
+    help = (
+        f"{row['metric']}: median {number(row['median'])}, 95% interval {interval(row['low'], row['high'])}"
+    )
+    if row["n_diverged"]:
+        help += f"; {row['n_diverged']} of {row['replicates']} replicates diverged"
+    return Entry(entry(row), sortable(lb.shown(row)), "best" if row["rank"] == 1 else "", help)
+
+
+def numbers(results: Results, board: pd.DataFrame, table: Table) -> dict[str, Any]:
+    """What the script fills the leaderboard with, as JSON: every metric, every budget axis.
+
+    ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and
+    task: [text, number or null, how it is ranked] or null. ``costs``: budget axis -> by row and task, number or null.
+    """
+    tasks = lb.task_names(results)
+    labels = [row.entries[0].text for row in table.rows]
+    cells = {(c.task, c.label): c for c in results.cells}
+    rows = {(r["task"], r["label"]): r for r in board.to_dict("records")}
+    primary = [[_primary_cell(rows.get((t, label))) for t in tasks] for label in labels]
+    own = [_sign(str(next(r["metric"] for (task, _), r in rows.items() if task == t))) for t in tasks]
+    found: list[dict[str, Any]] = [
+        {"name": "", "title": "each task's own metric", "signs": own, "cells": primary}
+    ]
+    for metric in dict.fromkeys(m for c in results.cells for m in c.values):
+        row = registry.metrics().get(metric)
+        found.append(
+            {
+                "name": metric,
+                "title": name(metric) + (f" ({row.goal})" if row else ""),
+                "signs": [_sign(metric)] * len(tasks),
+                "cells": [[_metric_cell(cells.get((t, label)), metric) for t in tasks] for label in labels],
+            }
+        )
+    costs = {
+        axis: [[_cost(rows.get((t, label)), axis) for t in tasks] for label in labels]
+        for axis in budget_axes(results.timed)
+    }
+    return {"metrics": found, "costs": costs, "axes": {a: AXES[a] for a in costs}}
+
+
+def _sign(metric: str) -> int:
+    row = registry.metrics().get(metric)
+    return {"higher": -1, "neutral": 0}.get(row.direction, 1) if row else 1
+
+
+def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
+    if row is None:
+        return None
+    how = _UNRANKED if math.isnan(row["rank"]) else _RANKED if row["status"] == Status.OK else _FAILED
+    value = lb.shown(pd.Series(row)) if row["status"] == Status.OK else math.nan
+    return [
+        entry(pd.Series(row)),
+        value if math.isfinite(value) else None,
+        how if math.isfinite(value) or how else _FAILED,
+    ]
+
+
+def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
+    if cell is None:
+        return None
+    if cell.status is not Status.OK:
+        unranked = cell.status in lb.NOT_RUN or lb.is_anchor(cell)
+        return [str(cell.status), None, _UNRANKED if unranked else _FAILED]
+    if metric not in cell.values:
+        return None
+    median = median_interval(metric_values(metric, cell.values[metric]))[0]
+    how = _UNRANKED if lb.is_anchor(cell) else _RANKED if math.isfinite(median) else _FAILED
+    return [number(median), median if math.isfinite(median) else None, how]
+
+
+def _cost(row: dict[Any, Any] | None, axis: str) -> float | None:
+    return None if row is None or not math.isfinite(row[axis]) else float(f"{row[axis]:.6g}")
+
+
+def aggregated(findings: Findings, looks: Looks) -> list[Aggregates]:
+    """One part per quantity that ranks at least two tasks, and one for a single task's where it stands alone."""
+    found = []
+    for group in lb.groups(findings.board):
+        made = _ratios if group.ratio else _ranks
+        if group.ratio or len(group.tasks) > 1:
+            found.append(made(findings, looks, group))
+    return found
+
+
+def _ratios(findings: Findings, looks: Looks, group: lb.Group) -> Aggregates:
+    results, board, scores = findings.results, findings.board, findings.scores
+    tasks = group.tasks
+    whole_table = verdicts.aggregates(board, scores, tasks)
+    by_group = {"all": tasks} | {
+        str(g): tuple(str(t) for t in rows["task"].unique())
+        for g, rows in board[board["task"].isin(tasks)].groupby("group", sort=False)
+    }
+    parts = {g: verdicts.aggregates(board, scores, t) for g, t in by_group.items()}
+    columns = [Column("method", numeric=False)] + [
+        Column(g, f"interquartile mean over {', '.join(t)}"[:300], sub=f"{len(t)} task{'s' * (len(t) > 1)}")
+        for g, t in by_group.items()
+    ]
+    labels = list(dict.fromkeys(str(label) for part in parts.values() for label in part.index))
+    body = [Row((method(label), *[_aggregate_entry(p, label) for p in parts.values()])) for label in labels]
+    caption = "interquartile mean of the ratio to the floor [95%]"
+    ranked = [str(v) for v in whole_table.index]
+    drawings = [
+        *forest(
+            slug("interquartile-mean"),
+            "interquartile mean over the floor",
+            whole_table,
+            "sliced W2 over its floor",
+            "Mean of the middle half of all replicates of all tasks; bars: 95%, replicates resampled within tasks. 1: as good as "
+            "exact draws.",
+            looks,
+        ),
+        *runtime_profiles(results, tasks, ranked, looks),
+        *quality_and_cost(board, whole_table, tasks, looks, budget_axes(results.timed)),
+    ]
+    sentences = [
+        _aggregate_sentence(whole_table, tasks),
+        *[w.sentence for w in findings.groups],
+    ]
+    return Aggregates(
+        group.title,
+        tuple(s for s in sentences if s),
+        (Table(caption, tuple(columns), tuple(body)),),
+        tuple(drawings),
+    )
+
+
+def _aggregate_entry(part: pd.DataFrame, label: str) -> Entry:
+    if label not in part.index:
+        return Entry("")
+    row = part.loc[[label]].iloc[0]
+    lead = part["value"].iloc[0] == row["value"]
+    rival = not lead and row["p_value"] > 0.05
+    help = "leads" if lead else f"p = {number(row['p_value'])} that the leader is no better"
+    look = "best" if lead else "strong" if rival else ""
+    return numeric(float(row["value"]), look, help, note=f"[{interval(row['low'], row['high'])}]")
+
+
+def _aggregate_sentence(table: pd.DataFrame, tasks: Sequence[str]) -> str:
+    finite = table[np.isfinite(table["value"].astype(float))]
+    if len(finite) < 2:
+        return ""
+    rivals = [name(str(v)) for v in finite.index[finite["p_value"] > 0.05]]
+    lead = finite.iloc[0]
+    value = f"{number(lead['value'])} [{interval(lead['low'], lead['high'])}]"
+    sure = (
+        f"best, but not significantly better than {verdicts.join(rivals[:5])}"
+        if rivals
+        else f"significantly better than all {len(finite) - 1} others"
+    )
+    return f"Over {len(tasks)} task{'s' * (len(tasks) > 1)} {name(str(finite.index[0]))} has the lowest interquartile mean, {value} floors: {sure}."
+
+
+def _ranks(findings: Findings, looks: Looks, group: lb.Group) -> Aggregates:
+    board, scores = findings.board, findings.scores
+    ranks = verdicts.friedman(board, group.tasks)
+    ranked = lb.average_ranks(board[board["task"].isin(group.tasks)])
+    methods = [str(v) for v in ranked.index[~ranked["anchor"].astype(bool) & ranked["average_rank"].notna()]]
+    sentences, tables = [ranks.sentence], []
+    if methods:
+        leader = str(ranks.table.index[0]) if len(ranks.table) else methods[0]
+        found = verdicts.differences(board, scores, group.tasks, leader)
+        sentences.append(_difference_sentence(found, leader, len(group.tasks)))
+        tables.append(_difference_table(found, leader, group))
+    drawings = forest(
+        slug("average-rank", group.metric),
+        f"average rank by {group.metric}",
+        ranks.table.rename(columns={"average_rank": "value"}),
+        f"average rank over {len(ranks.tasks)} tasks",
+        f"Methods that are ranked on every one of the tasks. {ranks.sentence}",
+        looks,
+    )
+    return Aggregates(group.title, tuple(sentences), tuple(tables), tuple(drawings))
+
+
+def _difference_sentence(found: pd.DataFrame, leader: str, n_tasks: int) -> str:
+    worse = found[(found["p_value"] <= 0.05) & (found["mean"] > 0)].groupby("label", sort=False).size()
+    better = found[(found["p_value"] <= 0.05) & (found["mean"] < 0)].groupby("label", sort=False).size()
+    beaten = [f"{name(str(k))} on {v}" for k, v in worse.items()]
+    lost = [f"{name(str(k))} on {v}" for k, v in better.items()]
+    first = f"{name(leader)} has the best average rank. Of {n_tasks} tasks it is significantly better than "
+    second = f", and significantly worse than {verdicts.join(lost)}" if lost else ""
+    return f"{first}{verdicts.join(beaten) if beaten else 'no other method on any'}{second}."
+
+
+def _difference_table(found: pd.DataFrame, leader: str, group: lb.Group) -> Table:
+    rows = {(r["label"], r["task"]): r for r in found.to_dict("records")}
+    columns = [
+        Column("method", numeric=False),
+        Column(
+            "worse / open / better",
+            "tasks with a significant difference from the leader, Holm over the table",
+            numeric=False,
+        ),
+        *[Column(t, "mean paired difference [95%]; bold: significant") for t in group.tasks],
+    ]
+    body = []
+    for label in found["label"].unique():
+        mine = [rows.get((label, t)) for t in group.tasks]
+        verdict = [
+            ("" if r is None else "?" if not r["p_value"] <= 0.05 else "w" if r["mean"] > 0 else "b")
+            for r in mine
+        ]
+        score = f"{verdict.count('w')} / {verdict.count('?')} / {verdict.count('b')}"
+        entries = [Entry("") if r is None else _difference_entry(r) for r in mine]
+        body.append(Row((method(str(label)), Entry(score, sortable(float(verdict.count("w")))), *entries)))
+    caption = f"paired differences in {group.metric} from {name(leader)} (above 0: worse), splits corrected for their overlap"
+    return Table(caption, tuple(columns), tuple(body))
+
+
+def _difference_entry(row: dict[Any, Any]) -> Entry:
+    if not row["n"]:
+        return Entry("no pair", look="status", help="no replicate in which both are finite")
+    p = p_value(row["p_value"])
+    look = "strong" if p.look else ""
+    return numeric(
+        row["mean"],
+        look,
+        f"{row['n']} pairs, adjusted p {p.text or 'unknown'}",
+        f"[{interval(row['low'], row['high'])}]",
+    )

@@ -1,0 +1,265 @@
+"""A task's part of the page: what it is, who does how well, and pictures of that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.results import Results, metric_values
+from parvibench.statistics import median_interval
+
+from . import leaderboard as lb
+from .curves import MAX_LINES, anytime
+from .densities import particles
+from .drawing import Drawing, Looks
+from .judgement import reference_of
+from .numbers import interval, number
+from .verdicts import Findings, Winner
+from .view import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
+
+#: Tasks of one report that get figures; the others' are drawn by ``parvibench report --task NAME``.
+MAX_DRAWN = 16
+_RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
+_VERDICT_HELP = "can the samples be told from exact draws? 5%, all metrics with a floor combined by Holm"
+_WORTH_HELP = "equivalent sample size: how many exact draws do as well [95% interval], replicates pooled"
+_RIVAL_HELP = (
+    "p-value that the leader is no better, paired by replicate, Bonferroni; below 0.05 the leader is better"
+)
+#: Metrics that a paper's own figure shows, by the tag of its tasks.
+_PAPER_CURVES = {
+    "sifg": ("kl_knn", "as in SIFG, Figure 3"),
+    "ksivi": ("kl_knn", "as in KSIVI, Figure 2"),
+    "srld": ("mmd2", "as in SRLD, Figure 2"),
+}
+
+
+@dataclass(frozen=True)
+class TaskSection:
+    """All that the page says about a task.
+
+    Attributes:
+        name: of the task.
+        anchor: fragment of its section.
+        group: see ``leaderboard.task_group``.
+        facts: what it is.
+        sentence: who leads.
+        certificate: names and texts about its reference.
+        table: ranking.
+        drawings: figures.
+        note: why figures are missing, or empty.
+        absent: metrics that do not apply: metric, methods, reason.
+    """
+
+    name: str
+    anchor: str
+    group: str
+    facts: str
+    sentence: str
+    certificate: tuple[tuple[str, str], ...]
+    table: Table
+    drawings: tuple[Drawing, ...] = ()
+    note: str = ""
+    absent: tuple[tuple[str, str, str], ...] = ()
+
+
+def anchor(task: str) -> str:
+    """The fragment of a task's section."""
+    return f"task-{hashlib.sha256(task.encode()).hexdigest()[:12]}"
+
+
+def task_sections(findings: Findings, looks: Looks) -> list[TaskSection]:
+    """One section per task, in the order of the run."""
+    results, board = findings.results, findings.board
+    leaders = {w.where: w for w in findings.tasks}
+    found = []
+    for i, task in enumerate(lb.task_names(results)):
+        cells = [c for c in results.cells if c.task == task]
+        rows = board[board["task"] == task]
+        drawn = i < MAX_DRAWN
+        found.append(
+            TaskSection(
+                name=task,
+                anchor=anchor(task),
+                group=lb.task_group(task),
+                facts=_facts(task),
+                sentence=leaders[task].sentence,
+                certificate=_certificate(task),
+                table=_ranking_table(cells, rows, leaders[task]),
+                drawings=tuple(_drawings(results, rows, task, looks)) if drawn else (),
+                note=""
+                if drawn
+                else f"This report draws {MAX_DRAWN} tasks; parvibench report --task draws this one.",
+                absent=_absent(cells),
+            )
+        )
+    return found
+
+
+def _drawings(results: Results, rows: pd.DataFrame, task: str, looks: Looks) -> list[Drawing]:
+    """A task's figures: the ``MAX_LINES`` best methods and the anchors."""
+    metric = str(rows["metric"].iloc[0])
+    anchors = [str(v) for v in rows.loc[rows["anchor"], "label"]]
+    labels = [str(v) for v in rows.loc[rows["rank"].notna(), "label"]][:MAX_LINES] + anchors
+    tags = getattr(registry.tasks().get(task), "tags", ())
+    floor = lb.floor(task, metric, int(rows["samples"].max()))
+    found = anytime(results, task, metric, looks, floor, labels)
+    extra = {"rmse": ""} | {m: note for tag, (m, note) in _PAPER_CURVES.items() if tag in tags}
+    for other, note in extra.items():
+        if other != metric:
+            found += anytime(
+                results, task, other, looks, lb.floor(task, other, int(rows["samples"].max())), labels, note
+            )
+    found += particles(results, task, looks, labels)
+    return found
+
+
+def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) -> Table:
+    metric = str(rows["metric"].iloc[0])
+    by_label = {c.label: c for c in cells}
+    others = [m for m in dict.fromkeys(m for c in cells for m in c.values) if m != metric and not _is_cost(m)]
+    with_ratio = bool(rows["floor_ratio"].notna().any())
+    with_verdict, with_worth = bool((rows["verdict"] != "").any()), bool(rows["equivalent"].notna().any())
+    columns = [
+        Column("method", numeric=False),
+        Column("rank"),
+        Column("status", numeric=False),
+        Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"),
+        *([Column("×\u00a0floor", _RATIO_HELP)] if with_ratio else []),
+        Column("may be best", _RIVAL_HELP, numeric=False),
+        *([Column("against exact draws", _VERDICT_HELP, numeric=False)] if with_verdict else []),
+        *([Column("worth", _WORTH_HELP)] if with_worth else []),
+        Column("score evaluations", "charged per replicate"),
+        Column("seconds", "steady compute time per replicate, s"),
+        *[Column(m, f"{_help(m)}; median over replicates") for m in others],
+    ]
+    body = []
+    for _, row in rows.iterrows():
+        cell = by_label[row["label"]]
+        median = numeric(row["median"], look="best" if row["rank"] == 1 and cell.status is Status.OK else "")
+        if not math.isnan(row["median"]):
+            median = Entry(f"{median.text} [{interval(row['low'], row['high'])}]", median.sort, median.look)
+        body.append(
+            Row(
+                (
+                    method(cell.label, anchor=bool(row["anchor"])),
+                    Entry("")
+                    if math.isnan(row["rank"])
+                    else Entry(f"{row['rank']:.0f}", sortable(row["rank"])),
+                    _status(cell),
+                    median,
+                    *([numeric(row["floor_ratio"])] if with_ratio else []),
+                    _may_be_best(cell.label, row, winner),
+                    *([_verdict(row)] if with_verdict else []),
+                    *([_worth(row)] if with_worth else []),
+                    whole(cell.score_evaluations),
+                    numeric(row["seconds"]),
+                    *[_metric_entry(cell, m) for m in others],
+                ),
+                kind="anchor" if row["anchor"] else cell.kind,
+            )
+        )
+    return Table(f"ranked by {metric}" if metric else "no metric", tuple(columns), tuple(body))
+
+
+def _may_be_best(label: str, row: pd.Series, winner: Winner) -> Entry:
+    if label == winner.label:
+        return Entry("leads", look="strong")
+    if math.isnan(row["rank"]):
+        return Entry("")
+    return Entry("not ruled out", look="strong") if label in winner.rivals else Entry("no")
+
+
+def _verdict(row: pd.Series) -> Entry:
+    if not row["verdict"]:
+        return Entry("")
+    alike = row["verdict"] == "indistinguishable"
+    p = p_value(float(row["p_value"]))
+    return Entry("≈ alike" if alike else "told apart", help=f"adjusted p {p.text or 'unknown'}")
+
+
+def _worth(row: pd.Series) -> Entry:
+    """Equivalent sample size with its interval."""
+    if math.isnan(row["equivalent"]):
+        return Entry("")
+    cap = 4 * row["samples"]
+    text = f"≥ {cap:,.0f}" if row["equivalent"] >= cap else number(row["equivalent"])
+    ends = interval(row["equivalent_low"], row["equivalent_high"])
+    return Entry(f"{text} [{ends}]", sortable(row["equivalent"]))
+
+
+def _metric_entry(cell: CellRecord, metric: str) -> Entry:
+    if metric not in cell.values:
+        return Entry("", help=cell.absent.get(metric, ""))
+    median, low, high = median_interval(metric_values(metric, cell.values[metric]))
+    help = f"95% interval {interval(low, high)}"
+    row = registry.metrics().get(metric)
+    if row is not None and row.unit == "count" and math.isfinite(median):
+        return Entry(f"{median:g}", sortable(median), help=help)
+    return numeric(median, help=help)
+
+
+def _status(cell: CellRecord) -> Entry:
+    if cell.status is not Status.OK:
+        return Entry(str(cell.status), look="status", help=cell.reason[:300])
+    if cell.n_diverged:
+        return Entry(
+            f"{cell.n_diverged} of {cell.replicates} diverged", look="status", help=cell.reason[:300]
+        )
+    return Entry("ok")
+
+
+def _absent(cells: list[CellRecord]) -> tuple[tuple[str, str, str], ...]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        for metric, reason in cell.absent.items():
+            found.setdefault((metric, reason), []).append(cell.label)
+    return tuple((metric, ", ".join(labels), reason) for (metric, reason), labels in found.items())
+
+
+def _facts(task: str) -> str:
+    row = registry.tasks().get(task)
+    if row is None:
+        return "A task of a plug-in."
+    parts = [
+        row.summary[:1].upper() + row.summary[1:],
+        f"{row.dim} dimensions" if row.dim else "",
+        ", ".join(row.tags),
+    ]
+    return ". ".join(p for p in parts if p) + "."
+
+
+def _certificate(task: str) -> tuple[tuple[str, str], ...]:
+    """What vouches for a task's reference, in names and short texts; empty without one."""
+    reference = reference_of(task)
+    if reference is None:
+        return ()
+    known = reference.certificate
+    kind = "independent exact draws" if reference.exact else "a certified long run"
+    plain: dict[str, Any] = {"reference": f"{len(reference.draws):,} rows from {kind}"}
+    plain |= {
+        k: known[k]
+        for k in ("method", "checks", "run", "seed", "created", "versions", "sha256")
+        if k in known
+    }
+    return tuple((k, _in_words(v)[:1500]) for k, v in plain.items())
+
+
+def _in_words(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value).replace('"', "")
+
+
+def _is_cost(metric: str) -> bool:
+    row = registry.metrics().get(metric)
+    return row is not None and row.need == "cost"
+
+
+def _help(metric: str) -> str:
+    row = registry.metrics().get(metric)
+    return metric if row is None else f"{row.summary}; {row.goal}"

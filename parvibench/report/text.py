@@ -1,0 +1,167 @@
+"""Leaderboards as text: Markdown, and tables that fit the terminal."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from parvibench.core.result import Status
+from parvibench.harness.results import Results
+
+from .leaderboard import average_ranks, groups, shown, table
+from .numbers import number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+#: What stands beside a number in a leaderboard.
+MARKS = {
+    "≈": "indistinguishable from exact draws at this sample size (5%, all metrics with a floor combined by Holm)",
+    "*": "some replicates diverged and count as worst",
+}
+
+
+def entry(row: pd.Series) -> str:
+    """A row's place in a matrix: its number with its marks (see ``MARKS``); else its status."""
+    if row["status"] != Status.OK:
+        return str(row["status"])
+    alike = "≈" if row["verdict"] == "indistinguishable" else ""
+    return alike + number(shown(row)) + ("*" if row["n_diverged"] else "")
+
+
+def marks_used(board: pd.DataFrame) -> list[str]:
+    """The marks that a board needs, with their meanings."""
+    ok = board[board["status"] == Status.OK]
+    used = {"≈": (ok["verdict"] == "indistinguishable").any(), "*": (ok["n_diverged"] > 0).any()}
+    return [f"{mark}: {meaning}" for mark, meaning in MARKS.items() if used[mark]]
+
+
+def to_markdown(results: Results, board: pd.DataFrame) -> str:
+    """The leaderboards as Markdown tables."""
+    ranks = average_ranks(board)
+    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+    lines = [f"# ParVIBench leaderboard: {_plain(results.run.suite.get('name', ''))}", ""]
+    lines += [f"Run {_plain(results.run.id)}. Bold: best of the task. Anchors in italics are not ranked.", ""]
+    lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
+    for group in groups(board):
+        lines += [
+            f"## {_plain(group.title)}",
+            "",
+            _line(["method", "average rank", *map(_plain, group.tasks)]),
+        ]
+        lines.append(_line(["---", *["---:"] * (1 + len(group.tasks))]))
+        for label, rank in ranks.iterrows():
+            cells = [_markdown_cell(rows.get((task, label))) for task in group.tasks]
+            name = f"*{_plain(label)}*" if rank["anchor"] else _plain(label)
+            lines.append(_line([name, number(rank["average_rank"]), *cells]))
+        lines.append("")
+    failed = board[~board["status"].isin([Status.OK])]
+    if len(failed):
+        lines += [
+            "## Without a result",
+            "",
+            _line(["task", "method", "status", "reason"]),
+            _line(["---"] * 4),
+        ]
+        lines += [_line([_plain(r[c])[:300] for c in ("task", "label", "status", "reason")]) for _, r in failed.iterrows()]  # fmt: skip
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_cell(row: pd.Series | None) -> str:
+    if row is None:
+        return ""
+    text = _plain(entry(row)).replace("*", "\\*")
+    return f"**{text}**" if row["rank"] == 1 and row["status"] == Status.OK else text
+
+
+def _plain(text: object) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    return html.escape(" ".join(str(text).split()), quote=False).replace("|", "\\|")
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def print_leaderboard(results: Results, console: Console, board: pd.DataFrame | None = None) -> None:
+    """Print methods x tasks, one table per primary metric (several where the console is narrow).
+
+    Args:
+        results: of a run.
+        console: where to.
+        board: from ``leaderboard.table``, if at hand.
+    """
+    from rich.text import Text
+
+    board = table(results) if board is None else board
+    ranks = average_ranks(board)
+    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+    for group in groups(board):
+        console.print(Text(group.title, style="bold"))
+        for part in _fitting(group.tasks, console.width, results):
+            console.print(_rich_table(part, ranks, rows))
+    notes = ["bold: best of the task; italics: anchors, not ranked", *marks_used(board)]
+    console.print(Text("; ".join(notes), style="dim"))
+    for _, row in board[board["status"] != Status.OK].iterrows():
+        reason = " ".join(row["reason"].split())
+        line = Text.assemble((row["status"], "yellow"), f"  {row['task']} / {row['label']}: {reason:.200}")
+        console.print(line, soft_wrap=False)
+
+
+def _rich_table(tasks: list[str], ranks: pd.DataFrame, rows: dict[tuple[str, str], pd.Series]) -> object:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD)
+    drawn.add_column("method", max_width=20, overflow="ellipsis", no_wrap=True)
+    drawn.add_column("avg rank", justify="right", no_wrap=True)
+    for task in tasks:
+        drawn.add_column(Text(_broken(task)), justify="right", no_wrap=False)
+    for label, rank in ranks.iterrows():
+        name = Text(str(label), style="italic" if rank["anchor"] else "")
+        average = "" if rank["anchor"] else number(rank["average_rank"])
+        drawn.add_row(name, average, *[_rich_cell(rows.get((task, str(label)))) for task in tasks])
+    return drawn
+
+
+def _rich_cell(row: pd.Series | None) -> Text:
+    from rich.text import Text
+
+    if row is None:
+        return Text("")
+    ok = row["status"] == Status.OK
+    style = "bold" if ok and row["rank"] == 1 else "" if ok else "yellow"
+    return Text(entry(row), style=style)
+
+
+def _broken(name: str) -> str:
+    """A long name over several lines, at its hyphens."""
+    lines = [""]
+    for part in name.replace("-", "-\n").split("\n"):
+        if lines[-1] and len(lines[-1]) + len(part) > 12:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _fitting(tasks: tuple[str, ...], width: int, results: Results) -> Iterator[list[str]]:
+    """Tasks in portions whose columns fit beside the method's name."""
+    labels = max((len(c.label) for c in results.cells), default=6)
+    free = width - min(20, max(6, labels)) - 16
+    part: list[str] = []
+    used = 0
+    for task in tasks:
+        statuses = [len(c.status) for c in results.cells if c.task == task and c.status != Status.OK]
+        need = 2 + max(6, *map(len, _broken(task).split("\n")), *statuses)
+        if part and used + need > free:
+            yield part
+            part, used = [], 0
+        part.append(task)
+        used += need
+    if part:
+        yield part

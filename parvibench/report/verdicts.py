@@ -1,0 +1,311 @@
+"""Who is best, by how much, and how sure that is: per task, per group of tasks, over all tasks. In numbers and words.
+
+Every sentence follows from a test, never from looking at medians.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parvibench.core import registry
+from parvibench.core.result import Status
+from parvibench.data.splits import training_rows
+from parvibench.harness.results import Results
+from parvibench.statistics import (
+    Aggregate,
+    average_ranks,
+    contest,
+    holm,
+    interquartile_means,
+    paired_difference,
+)
+
+from . import leaderboard as lb
+from .numbers import interval, name, number
+
+Scores = Mapping[tuple[str, str], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The best method on a task or a group of tasks.
+
+    Attributes:
+        where: task or group.
+        tasks: the tasks it stands for.
+        label: the method; empty where nothing has a finite result.
+        quantity: what ``value`` is.
+        value: its median or aggregate, with a 95% interval.
+        next: the second best, or empty.
+        margin: how much better than the next, in words.
+        rivals: methods that it is not significantly better than, best first; with it they hold the truly best
+            method in 95 of 100 cases at least.
+        beaten: how many others it is significantly better than.
+        score_evaluations: charged per replicate, mean over tasks.
+        seconds: per replicate, mean over tasks.
+        alike: indistinguishable from exact draws on every one of the tasks.
+    """
+
+    where: str
+    tasks: tuple[str, ...]
+    label: str
+    quantity: str
+    value: Aggregate
+    next: str = ""
+    margin: str = ""
+    rivals: tuple[str, ...] = ()
+    beaten: int = 0
+    score_evaluations: float = math.nan
+    seconds: float = math.nan
+    alike: bool = False
+
+    @property
+    def confidence(self) -> str:
+        """How sure it is, in words."""
+        if not self.label:
+            return "no method has a finite result"
+        if not self.next:
+            return "the only method with a result"
+        if not self.rivals:
+            return (
+                "significantly better than all others"
+                if self.beaten > 1
+                else "significantly better than the other"
+            )
+        named = join([name(r) for r in self.rivals[:3]])
+        more = f" and {len(self.rivals) - 3} more" if len(self.rivals) > 3 else ""
+        return f"best, but not significantly better than {named}{more}"
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        if not self.label:
+            return f"On {name(self.where)} no method has a finite result."
+        value = f"{number(self.value.value)} [{interval(self.value.low, self.value.high)}]"
+        margin = f", {self.margin} {name(self.next)}" if self.margin else ""
+        alike = "; its samples cannot be told from exact draws" if self.alike else ""
+        return f"On {name(self.where)} {name(self.label)} leads with {self.quantity} {value}{margin}: {self.confidence}{alike}."
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that the tests say of a run: what figures, tables and sentences are made from.
+
+    Attributes:
+        results: the run.
+        board: of ``leaderboard.table``.
+        scores: of ``leaderboard.scores``.
+        tasks: the best method of every task, in the order of the run.
+        groups: the best method of every group of at least two tasks that are judged against exact draws.
+    """
+
+    results: Results
+    board: pd.DataFrame
+    scores: Scores
+    tasks: tuple[Winner, ...]
+    groups: tuple[Winner, ...]
+
+    @classmethod
+    def of(cls, results: Results, board: pd.DataFrame | None = None) -> Findings:
+        """Make all tests.
+
+        Args:
+            results: of a run.
+            board: from ``leaderboard.table``, if at hand.
+        """
+        board = lb.table(results) if board is None else board
+        scores = lb.scores(results, board)
+        tasks = [_task_winner(str(t), rows, scores) for t, rows in board.groupby("task", sort=False)]
+        return cls(results, board, scores, tuple(tasks), tuple(_group_winners(board, scores)))
+
+
+def join(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 2 else words)
+
+
+def overlap(task: str) -> float:
+    """Test rows over training rows where replicates are random splits of one data set, else 0."""
+    row = registry.tasks().get(task)
+    if row is None or "regression" not in row.tags:
+        return 0.0
+    return (10 - training_rows(10)) / training_rows(10)
+
+
+def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
+    ok = rows[
+        rows["rank"].notna() & (rows["status"] == Status.OK) & np.isfinite(rows["median"].astype(float))
+    ]
+    ratio = bool(rows["floor_ratio"].notna().any())
+    quantity = "a ratio to the floor of" if ratio else f"{rows['metric'].iloc[0] or 'no metric'}"
+    if not len(ok):
+        return Winner(task, (task,), "", quantity, Aggregate(math.nan, math.nan, math.nan))
+    # Equal medians: the cheaper one leads.
+    ok = ok.sort_values(["rank", "seconds"], kind="stable")
+    lead = ok.iloc[0]
+    labels = [str(label) for label in ok["label"]]
+    values = _aligned([scores[task, label] for label in labels])
+    positive = bool((values > 0).all())
+    held = contest(np.log(values) if positive else values, 0, overlap=overlap(task))
+    unit = lead["floor_ratio"] / lead["median"] if ratio else 1.0
+    return Winner(
+        task,
+        (task,),
+        labels[0],
+        quantity,
+        Aggregate(*(float(v) * unit for v in lead[["median", "low", "high"]])),
+        next=labels[1] if len(labels) > 1 else "",
+        margin=_margin(*(float(v) for v in ok["median"].iloc[:2]), relative=ratio) if len(labels) > 1 else "",
+        rivals=tuple(labels[i] for i in held.rivals()),
+        beaten=len(labels) - 1 - len(held.rivals()),
+        score_evaluations=float(lead["score_evaluations"]),
+        seconds=float(lead["seconds"]),
+        alike=lead["verdict"] == "indistinguishable",
+    )
+
+
+def _aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Replicates that all have, in their order, (methods, replicates)."""
+    shared = min(len(v) for v in values)
+    return np.array([v[:shared] for v in values])
+
+
+def _margin(best: float, second: float, *, relative: bool) -> str:
+    """How much better the best is, in words that go before the other's name."""
+    if best == second:
+        return "level with"
+    if relative:
+        return f"{100 * (1 - best / second):.0f}% below" if best / second > 0.01 else "far below"
+    return f"{number(abs(second - best))} {'below' if best < second else 'above'}"
+
+
+def complete_labels(board: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
+    """Methods that are ranked on all of these tasks, in the board's order."""
+    rows = board[board["task"].isin(tasks) & board["rank"].notna()]
+    count = rows.groupby("label", sort=False)["task"].nunique()
+    return [str(label) for label in count.index[count == len(tasks)]]
+
+
+def aggregates(board: pd.DataFrame, scores: Scores, tasks: Sequence[str]) -> pd.DataFrame:
+    """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.
+
+    Returns:
+        Index label; columns ``value``, ``low``, ``high`` (95%), ``p_value`` (that the leader is no better, see
+        ``statistics.Contest``; NaN for the leader). Methods ranked on all the tasks only.
+    """
+    labels = complete_labels(board, tasks)
+    columns = ["value", "low", "high", "p_value"]
+    if not labels:
+        return pd.DataFrame(columns=columns)
+    found, held = interquartile_means([[scores[task, label] for task in tasks] for label in labels])
+    rows = [(*a, p) for a, p in zip(found, held.p_values, strict=True)]
+    frame = pd.DataFrame(rows, index=pd.Index(labels, name="label"), columns=columns)
+    return frame.sort_values(["value"], kind="stable")
+
+
+def _group_winners(board: pd.DataFrame, scores: Scores) -> list[Winner]:
+    found = []
+    for group, rows in board[board["floor_ratio"].notna()].groupby("group", sort=False):
+        tasks = tuple(str(t) for t in rows["task"].unique())
+        if len(tasks) > 1:
+            found.append(_group_winner(str(group), tasks, board, scores))
+    return found
+
+
+def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, scores: Scores) -> Winner:
+    table = aggregates(board, scores, tasks)
+    table = table[np.isfinite(table["value"].astype(float))]
+    quantity = "an interquartile mean over the floor of"
+    if not len(table):
+        return Winner(group, tasks, "", quantity, Aggregate(math.nan, math.nan, math.nan))
+    labels = [str(label) for label in table.index]
+    rows = board[board["task"].isin(tasks) & (board["label"] == labels[0])]
+    rivals = [label for label, p in zip(labels[1:], table["p_value"].iloc[1:], strict=True) if p > 0.05]
+    best = table.iloc[0]
+    return Winner(
+        group,
+        tasks,
+        labels[0],
+        quantity,
+        Aggregate(float(best["value"]), float(best["low"]), float(best["high"])),
+        next=labels[1] if len(labels) > 1 else "",
+        margin=_margin(float(best["value"]), float(table["value"].iloc[1]), relative=True)
+        if len(labels) > 1
+        else "",
+        rivals=tuple(rivals),
+        beaten=len(labels) - 1 - len(rivals),
+        score_evaluations=float(rows["score_evaluations"].mean()),
+        seconds=float(rows["seconds"].mean()),
+        alike=bool((rows["verdict"] == "indistinguishable").all()),
+    )
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Average ranks over tasks, with Friedman's test.
+
+    Attributes:
+        tasks: they rank on.
+        table: index label, column ``average_rank``; methods that are ranked on all the tasks, best first.
+        p_value: of Friedman's test that all these methods are alike, NaN where it cannot be made.
+    """
+
+    tasks: tuple[str, ...]
+    table: pd.DataFrame
+    p_value: float
+
+    @property
+    def sentence(self) -> str:
+        """What the test says."""
+        n = len(self.table)
+        if math.isnan(self.p_value):
+            return "Friedman's test needs three methods on at least two tasks."
+        if self.p_value > 0.05:
+            return (
+                f"Friedman's test cannot tell the {n} methods apart over {len(self.tasks)} tasks "
+                f"(p = {number(self.p_value)}): differences in rank may be chance."
+            )
+        return (
+            f"The {n} methods are not alike over the {len(self.tasks)} tasks (Friedman's test, p = "
+            f"{number(self.p_value)})."
+        )
+
+
+def friedman(board: pd.DataFrame, tasks: Sequence[str]) -> Ranks:
+    """Average ranks of the methods that are ranked on all of these tasks."""
+    labels = complete_labels(board, tasks)
+    ranks = board[board["label"].isin(labels)].pivot_table(
+        index="task", columns="label", values="rank", dropna=False
+    )
+    if not labels:
+        return Ranks(tuple(tasks), pd.DataFrame(columns=["average_rank"]), math.nan)
+    found = average_ranks(ranks.loc[list(tasks), labels].to_numpy())
+    table = pd.DataFrame({"average_rank": found.ranks}, index=pd.Index(labels, name="label"))
+    return Ranks(tuple(tasks), table.sort_values("average_rank", kind="stable"), found.p_value)
+
+
+def differences(board: pd.DataFrame, scores: Scores, tasks: Sequence[str], leader: str) -> pd.DataFrame:
+    """Paired differences of every method's primary metric from the leader's, per task.
+
+    Returns:
+        Columns ``label``, ``task``, ``n``, ``mean``, ``low``, ``high``, ``p_value`` (Student's t for overlapping splits,
+        adjusted over all rows by Holm), in the order of the board. Positive: worse than the leader.
+    """
+    rows = []
+    for task, label in board.loc[
+        board["task"].isin(tasks) & board["rank"].notna(), ["task", "label"]
+    ].to_numpy():
+        if label != leader and (task, leader) in scores:
+            pair = _aligned([scores[task, label], scores[task, leader]])
+            d = paired_difference(*pair, overlap=overlap(task))
+            rows.append((label, task, d.n, d.mean, d.low, d.high, d.p_t))
+    frame = pd.DataFrame(rows, columns=["label", "task", "n", "mean", "low", "high", "p_value"])
+    known = frame["p_value"].notna()
+    frame.loc[known, "p_value"] = holm(frame.loc[known, "p_value"].tolist())
+    return frame
