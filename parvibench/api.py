@@ -44,6 +44,9 @@ def run(
     workers: int | None = None,
     device: str = "auto",
     timeout: float = DEFAULT_TIMEOUT_S,
+    memory: float | None = None,
+    ray: str | None = None,
+    gpus: float = 1.0,
     out: Path | str = DEFAULT_STORE,
     fresh: bool = False,
     retry_failed: bool = False,
@@ -68,6 +71,9 @@ def run(
         workers: processes; 0 runs in this process; default one per CPU. Objects always run in this process.
         device: ``auto``, ``cpu`` or ``cuda``.
         timeout: wall-clock limit of one chunk of replicates, s.
+        memory: limit of one worker with all it starts, MiB; default: all of them together 80% of the machine's.
+        ray: run on a Ray cluster: ``local``, or its address.
+        gpus: share of a GPU that a chunk on the cluster takes, with ``device="cuda"``.
         out: the store.
         fresh: run again what the store holds.
         retry_failed: run again what failed.
@@ -98,7 +104,13 @@ def run(
     if part is not None:
         cells = shard(cells, *part)
     processes = (os.cpu_count() or 1) if workers is None else workers
-    executor = make_executor(0 if objects else processes, where, timeout)
+    if ray is not None:
+        if objects:
+            raise InputError(
+                "objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'"
+            )
+        processes = workers or 0
+    executor = make_executor(0 if objects else processes, where, timeout, memory, ray, gpus)
     store = Store(out)
     store.check_writable()
     mirror = MirrorObserver(store.root) if tracking else None

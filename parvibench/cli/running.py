@@ -72,6 +72,21 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     timeout: Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, s.")] = 1800.0,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MIB", help="Limit of one worker with all it starts. Default: 80% of the machine for all."
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|ADDRESS", help="Run on a Ray cluster; --workers then bounds the chunks at a time."
+        ),
+    ] = None,
+    gpus: Annotated[
+        float, typer.Option(help="Share of a GPU that a chunk on the cluster takes, with --device cuda.")
+    ] = 1.0,
     out: Out = Path("parvibench-runs"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what the store already holds.")] = False,
     retry: Annotated[
@@ -110,6 +125,9 @@ def run(
         workers=workers,
         device=device,
         timeout=timeout,
+        memory=memory,
+        ray=ray,
+        gpus=gpus,
         out=out,
         fresh=fresh,
         retry_failed=retry == "failed",

@@ -47,6 +47,7 @@ class DecisionMaker:
         """Whether the next block is due once ``share`` of the budget is spent."""
         return self._block < len(self._due) and share >= self._due[self._block] - _ROUNDING
 
+    @torch.inference_mode(False)  # what is observed becomes data that scores by autograd may meet
     @torch.no_grad()
     def decide(self, samples: Tensor) -> None:
         """Make the next block of decisions.

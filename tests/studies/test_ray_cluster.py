@@ -1,0 +1,60 @@
+"""The short version of the study of Ray; skipped where Ray is not installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import parvibench as pb
+from parvibench.core.errors import InputError
+from parvibench.core.result import Status
+
+
+@pytest.mark.slow
+def test_two_ray_workers_give_the_bits_of_this_process(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed (pip install 'parvibench[ray]')")
+    import ray_cluster
+
+    assert ray_cluster.same_bits(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_the_cell_of_a_killed_ray_worker_is_done_again(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed (pip install 'parvibench[ray]')")
+    import ray_cluster
+
+    found, killed = ray_cluster.killed_worker(tmp_path)
+    assert found == []
+    assert killed == 1
+
+
+def test_a_plugin_travels_as_its_source(tmp_path: Path) -> None:
+    """The other side of the wire, without Ray: the file is not there, the job runs, the driver's job comes back."""
+    import ray_cluster
+
+    from parvibench.harness.cells import expand
+    from parvibench.harness.cluster import Cluster, serve
+    from parvibench.harness.executors import Job, Outcome
+
+    pytest.importorskip("ray", reason="Ray is not installed (pip install 'parvibench[ray]')")
+    plugin = tmp_path / "mine.py"
+    plugin.write_bytes(ray_cluster.PLUGIN.read_bytes())
+    suite = ray_cluster.make_suite([f"{plugin}:Good"], tasks=["multimodal"])
+    parcel = Cluster("local", 1, 60.0, None, 0.0)._parcel(Job(expand(suite)[0], 0))
+    plugin.unlink()
+    *_, outcome = serve(parcel)
+    assert isinstance(outcome, Outcome)
+    assert outcome.status is Status.OK, outcome.reason
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"pip install 'parvibench\[ray\]'"):
+        pb.run(tasks=["banana"], algorithms=["svgd"], ray="local", out=tmp_path)
+
+
+def test_objects_are_not_sent(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"file\.py:Class"):
+        pb.run(tasks=["banana"], algorithms=[pb.load_algorithm("svgd")], ray="local", out=tmp_path)
