@@ -9,146 +9,17 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from made_stores import EVIL, REPLICATES, make_curve, make_record, write_store
 from rich.console import Console
 from scipy import stats
 
 from parvibench.core.errors import InputError
-from parvibench.core.reference import Reference
-from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.results import Results
 from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store
-from parvibench.report import curves, densities, drawing, judgement, leaderboard, numbers, page
+from parvibench.report import curves, densities, drawing, leaderboard, numbers, page
 from parvibench.report.page import Report, write_report
 from parvibench.report.provenance import step_sizes
 from parvibench.report.text import print_leaderboard
-
-EVIL = '<script>alert("x")</script>'
-REPLICATES = 7
-
-
-def make_record(key, task, algorithm, **changes):
-    values = {
-        "key": key,
-        "task": task,
-        "task_version": 1,
-        "algorithm": algorithm,
-        "algorithm_version": 1,
-        "kind": "anchor" if algorithm in ("exact", "initial") else "chains",
-        "label": algorithm,
-        "settings": {} if algorithm in ("exact", "initial") else {"step_size": 0.05},
-        "budget": {"iterations": 400},
-        "particles": 100,
-        "samples": 100,
-        "replicates": REPLICATES,
-        "seed": 0,
-        "chunk": REPLICATES,
-        "device": "cpu",
-        "dtype": "float32",
-        "status": Status.OK,
-        "iterations": 400,
-        "score_evaluations": 0.0 if algorithm in ("exact", "initial") else 40_000.0,
-        "seconds": 0.7,
-    }
-    return CellRecord.model_validate(values | changes)
-
-
-def make_curve(generator, metrics, scale, *, steps=5, lost=()):
-    """Values that fall with the iterations; replicates in ``lost`` are not finite at the end."""
-    rows = [
-        (r, c, 4 * 10**c, 400.0 * 10**c, 0.01 * 10**c, m, value)
-        for c in range(steps)
-        for m in metrics
-        for r, value in enumerate(scale * (0.2 + np.exp(-c)) * generator.lognormal(0, 0.1, REPLICATES))
-    ]
-    curve = pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
-    last = (curve["checkpoint"] == steps - 1) & curve["replicate"].isin(lost)
-    curve.loc[last, "value"] = np.inf
-    return curve
-
-
-def with_values(record, curve):
-    """The record with the values of the curve's last checkpoint, as the harness would write them."""
-    last = curve[curve["checkpoint"] == curve["checkpoint"].max()]
-    values = {m: [to_json_number(v) for v in rows["value"]] for m, rows in last.groupby("metric")}
-    return record.model_copy(update={"values": values})
-
-
-def write_store(root, cells, suite=None):
-    """A store and its run from (record, curve, samples)."""
-    store = Store(root)
-    for record, curve, samples in cells:
-        store.write_cell(record, curve, samples)
-    store.write_run(
-        RunRecord(
-            id="20260101-000000-000-made",
-            suite={"name": "made", "description": "for tests"} | (suite or {}),
-            cells=[RunCell(key=r.key, task=r.task, algorithm=r.algorithm, label=r.label) for r, *_ in cells],
-            provenance={"command": f"parvibench {EVIL}", "packages": {"torch": "2"}},
-            started="2026-01-01T00:00:00+00:00",
-        )
-    )
-    return Results.load(store)
-
-
-def made_cells():
-    """Two tasks, one of them of a plug-in that is not here; methods that work, fail, and fail in part."""
-    generator = np.random.default_rng(1)
-    cells = []
-    for task, metrics in (("banana", ["sliced_w2", "ksd"]), ("plug/in", ["oddity"])):
-        methods = {EVIL: 1.0, "ula": 0.5, "half": 0.8, "exact": 0.1, "initial": 3.0}
-        for i, (label, scale) in enumerate(methods.items()):
-            lost = range(4) if label == "half" else ()
-            curve = make_curve(generator, metrics, scale, lost=lost)
-            record = make_record(
-                f"{task[:4]}{i}",
-                task,
-                label if label in ("exact", "initial") else "svgd",
-                label=label,
-                n_diverged=len(lost),
-                diverged=dict.fromkeys(lost, 39_999),
-                absent={"ess_bulk": "no <path>"},
-            )
-            samples = generator.normal((0, 1), size=(REPLICATES, 100, 2))
-            cells.append((with_values(record, curve), curve, samples))
-        cells.append(
-            (make_record(f"{task[:4]}c", task, "mala", status="crashed", reason=f"bad {EVIL}"), None, None)
-        )
-        cells.append(
-            (make_record(f"{task[:4]}u", task, "lapd", status="unsupported", reason="needs x"), None, None)
-        )
-    return cells
-
-
-@pytest.fixture(scope="module", autouse=True)
-def floors():
-    """A floor of 0.05 for banana at 100 samples, whatever the shipped certificates hold."""
-    table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
-    reference = Reference(torch.zeros(9, 2), True, {}, table)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judgement, "load_reference", lambda task: reference if task == "banana" else None)
-        judgement.reference_of.cache_clear()
-        yield
-    judgement.reference_of.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    suite = {
-        "tuned": {"step_size": {}, "at_edge": ["banana/ula"], "score_evaluations": {"banana": {"ula": 1e6}}}
-    }
-    cells = [
-        (r.model_copy(update={"tuned": True}) if (r.task, r.label) == ("banana", "ula") else r, c, s)
-        for r, c, s in made_cells()
-    ]
-    return write_store(tmp_path_factory.mktemp("made"), cells, suite)
-
-
-@pytest.fixture(scope="module")
-def out(results, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("out") / "report"
-    assert write_report(results, folder) == folder / "index.html"
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,41 @@
+"""A made store and its report, shared by the tests of the page and those in a browser."""
+
+import numpy as np
+import pytest
+import torch
+from made_stores import made_cells, write_store
+
+from parvibench.core.reference import Reference
+from parvibench.report import judgement
+from parvibench.report.page import write_report
+
+
+@pytest.fixture(scope="module", autouse=True)
+def floors():
+    """A floor of 0.05 for banana at 100 samples, whatever the shipped certificates hold."""
+    table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
+    reference = Reference(torch.zeros(9, 2), True, {}, table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judgement, "load_reference", lambda task: reference if task == "banana" else None)
+        judgement.reference_of.cache_clear()
+        yield
+    judgement.reference_of.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    suite = {
+        "tuned": {"step_size": {}, "at_edge": ["banana/ula"], "score_evaluations": {"banana": {"ula": 1e6}}}
+    }
+    cells = [
+        (r.model_copy(update={"tuned": True}) if (r.task, r.label) == ("banana", "ula") else r, c, s)
+        for r, c, s in made_cells()
+    ]
+    return write_store(tmp_path_factory.mktemp("made"), cells, suite)
+
+
+@pytest.fixture(scope="module")
+def out(results, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out") / "report"
+    assert write_report(results, folder) == folder / "index.html"
+    return folder

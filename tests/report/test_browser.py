@@ -1,0 +1,207 @@
+"""The page in a real browser, opened from disk: Chromium, headless."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_stores import EVIL, make_curve, make_record, with_values, write_store
+
+from parvibench.report.page import write_report
+
+pytestmark = pytest.mark.browser
+CHROMIUM = next(
+    (path for n in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(n))), None
+)
+RIGHT_TO_LEFT = "\u202eright to left"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Seen:
+    """What a page did besides being shown."""
+
+    def __init__(self, page):
+        self.trouble, self.requests = [], []
+        page.on("console", lambda m: self.trouble.append(m.text))
+        page.on("pageerror", lambda e: self.trouble.append(str(e)))
+        page.on("dialog", lambda d: (self.trouble.append(d.message), d.dismiss()))
+        page.on("request", lambda r: self.requests.append(r.url))
+
+
+def open_page(browser, path, **options):
+    page = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | options))
+    seen = Seen(page)
+    page.goto(path.as_uri())
+    return page, seen
+
+
+@pytest.fixture
+def opened(browser, out):
+    page, seen = open_page(browser, out / "index.html")
+    yield page
+    assert seen.trouble == []
+    page.close()
+
+
+def texts(page, selector):
+    return [t.strip() for t in page.locator(selector).all_inner_texts()]
+
+
+def column(page, title):
+    """Shown entries of a column of the leaderboard, by method."""
+    return page.evaluate(
+        """title => {
+          const table = document.getElementById("leaderboard-table");
+          const at = Array.from(table.tHead.rows[0].cells).findIndex(c => c.querySelector("bdi").textContent === title);
+          return Object.fromEntries(Array.from(table.tBodies[0].rows).filter(r => !r.hidden).map(
+            r => [r.cells[0].textContent.trim(), r.cells[at].hidden ? null : r.cells[at].querySelector("bdi").textContent]));
+        }""",
+        title,
+    )
+
+
+def test_opens_from_disk_without_trouble_or_network(browser, out):
+    page, seen = open_page(browser, out / "index.html")
+    assert seen.trouble == []
+    assert [u for u in seen.requests if not u.startswith(("file:", "data:"))] == []
+    assert len([u for u in seen.requests if u.startswith("file:")]) == 1
+    pictures = page.evaluate("Array.from(document.images, i => [i.complete, i.naturalWidth, i.alt])")
+    assert len(pictures) >= 5
+    assert all(complete and width > 0 and alt for complete, width, alt in pictures)
+    unnamed = page.evaluate(
+        "Array.from(document.querySelectorAll('svg')).filter(s => !s.closest('[role=img][aria-label]')).length"
+    )
+    assert unnamed == 0
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_sticks_out(browser, out, width, scheme):
+    page, _ = open_page(
+        browser, out / "index.html", viewport={"width": width, "height": 800}, color_scheme=scheme
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ink, paper = (
+        page.evaluate(
+            f"getComputedStyle(document.body).{p}.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
+        )
+        for p in ("color", "backgroundColor")
+    )
+    assert (ink < 200 and paper > 600) if scheme == "light" else (ink > 600 and paper < 200)
+    page.close()
+
+
+def test_tables_sort_by_keyboard(opened):
+    header = opened.locator("#leaderboard-table thead button").nth(2)
+    header.focus()
+    opened.keyboard.press("Enter")
+    ranks = texts(opened, "#leaderboard-table tbody tr td:nth-child(3)")
+    shown = [float(r) for r in ranks if r]
+    assert shown == sorted(shown)
+    assert ranks[len(shown) :] == [""] * (len(ranks) - len(shown))  # nothing comes last
+    opened.keyboard.press("Space")
+    assert [float(r) for r in texts(opened, "#leaderboard-table tbody tr td:nth-child(3)") if r] == shown[
+        ::-1
+    ]
+    assert opened.locator("#leaderboard-table th[aria-sort=descending]").count() == 1
+
+
+def test_the_script_ranks_as_pandas_does(opened, out):
+    """Over all tasks, and over the tasks of a group."""
+    board = pd.read_csv(out / "leaderboard.csv")
+    board["place"] = board.groupby("task")["rank"].rank(method="average")
+    for group in (None, "curved, 2-D"):
+        if group:
+            opened.select_option("#group", group)
+        rows = board if group is None else board[board["group"] == group]
+        expected = rows.groupby("label")["place"].mean()
+        shown = column(opened, "average rank")
+        assert set(shown) == set(expected.index)
+        for label, rank in expected.items():
+            assert shown[label] == ("" if np.isnan(rank) else f"{rank:.2f}")
+
+
+def test_groups_kinds_and_words_filter(opened):
+    opened.select_option("#group", "curved, 2-D")
+    assert set(column(opened, "plug/in").values()) == {None}
+    assert opened.locator("section.task:visible").count() == 1
+    opened.select_option("#group", "")
+    opened.select_option("#kind", "particles")
+    assert set(column(opened, "banana")) == {EVIL, "exact", "initial"}  # anchors stay
+    assert column(opened, "average rank")[EVIL] == "1.00"  # among those shown
+    opened.select_option("#kind", "")
+    opened.fill("#filter", "half")
+    assert set(column(opened, "banana")) == {"half"}
+    assert opened.locator("#filtered").inner_text().split(" of ")[0] == str(
+        opened.locator("main tbody tr:not([hidden])").count()
+    )
+
+
+def test_metrics_and_budget_axes_switch(opened, out):
+    board = pd.read_csv(out / "leaderboard.csv").set_index(["task", "label"])
+    choice = next(o for o in texts(opened, "#metric option") if o.startswith("ksd"))
+    opened.select_option("#metric", label=choice)
+    shown = column(opened, "banana")
+    assert float(shown["ula"]) == pytest.approx(board.loc[("banana", "ula"), "ksd"], rel=0.005)
+    assert shown["mala"] == "crashed"
+    assert shown["half"] == "∞"
+    for axis in ("score_evaluations", "iteration", "seconds"):
+        opened.select_option("#axis", axis)
+        figures = opened.evaluate(
+            "Array.from(document.querySelectorAll('figure[data-axis]')).filter(f => !f.hidden).map(f => f.dataset.axis)"
+        )
+        assert set(figures) == {axis}
+    assert float(column(opened, "seconds")["ula"]) == pytest.approx(0.1)
+
+
+def test_prints_without_controls(opened):
+    opened.emulate_media(media="print")
+    assert not opened.locator("nav").is_visible()
+    assert not opened.locator("#controls").is_visible()
+    assert opened.locator("#leaderboard-table").is_visible()
+
+
+def test_hostile_names_are_shown_and_not_executed(browser, tmp_path):
+    names = [
+        EVIL,
+        "</script><script>alert(1)</script>",
+        "\"'><img src=x onerror=alert(2)>",
+        RIGHT_TO_LEFT,
+        "y" * 10_000,
+    ]
+    curve = make_curve(np.random.default_rng(0), ["sliced_w2", EVIL], 1.0)
+    cells = [
+        (
+            with_values(
+                make_record(f"k{i}", task, "svgd", label=label, reason=label, absent={EVIL: label}), curve
+            ),
+            curve,
+            None,
+        )
+        for task in ("banana", EVIL)
+        for i, label in enumerate(names, 0 if task == "banana" else len(names))
+    ]
+    results = write_store(tmp_path, cells, suite={"name": EVIL, "description": f"</title>{EVIL}"})
+    page, seen = open_page(
+        browser, write_report(results, tmp_path / "report"), viewport={"width": 390, "height": 800}
+    )
+    assert seen.trouble == []
+    assert len(seen.requests) == 1
+    assert EVIL in texts(page, "#leaderboard-table tbody th")
+    assert page.evaluate("document.scripts.length") == 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    loaded = json.loads(page.locator("#numbers").text_content())
+    assert EVIL in [m["name"] for m in loaded["metrics"]]
+    page.close()
