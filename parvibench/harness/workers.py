@@ -33,7 +33,7 @@ _MAX_LOG, _TAIL = 8 * 2**20, 4000
 class Workers:
     """Up to ``count`` processes at a time, a fresh one for every job.
 
-    When all together hold more than 80% of the machine's memory, the largest is ended.
+    A worker that is killed from outside (by the system for want of memory, say) gets a second try. When all together hold more than 80% of the machine's memory, the largest is ended.
 
     Args:
         count: processes.
@@ -63,9 +63,13 @@ class Workers:
                     looked = time.monotonic()
                     ended |= self._look_after([w for w in running if w not in ended])
                 for worker, outcome in ended.items():
-                    if outcome is not None:
-                        running.remove(worker)
-                        worker.end()
+                    if outcome is None:
+                        continue
+                    running.remove(worker)
+                    worker.end()
+                    if worker.killed and not worker.again:
+                        running.append(_Worker(context, worker.job, again=True))
+                    else:
                         yield outcome
         finally:
             for worker in running:
@@ -116,8 +120,10 @@ def _start_method() -> Any:
 class _Worker:
     """One process serving one job."""
 
-    def __init__(self, context: Any, job: Job) -> None:
-        self.job = job
+    def __init__(self, context: Any, job: Job, again: bool = False) -> None:
+        self.job, self.again = job, again
+        #: By somebody else: worth a second try.
+        self.killed = False
         handle, log = tempfile.mkstemp(prefix="parvibench-worker-", suffix=".log")
         os.close(handle)
         self._log = Path(log)
@@ -180,7 +186,8 @@ class _Worker:
         code = self._process.exitcode
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
         if code == -signal.SIGKILL:
-            how += ", perhaps by the system for want of memory"
+            self.killed = True
+            how += ", twice, perhaps by the system for want of memory"
         tail = ""
         with contextlib.suppress(OSError):
             tail = printable(self._log.read_bytes()[-_TAIL:].decode(errors="replace"))

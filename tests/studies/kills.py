@@ -1,0 +1,174 @@
+"""SIGKILLs at random moments, to the driver or to a worker: the store ends as that of an undisturbed run.
+
+``python tests/studies/kills.py --kills 100`` runs 40 cells over and over, in stores of their own, until so many
+kills have been dealt, and compares every finished store with the undisturbed one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from parvibench.harness.cells import expand
+from parvibench.harness.keeping import Keeper
+from parvibench.harness.session import run_cells
+from parvibench.harness.store import Store
+from parvibench.harness.suite import Suite
+from parvibench.harness.workers import Workers
+
+TASKS = [
+    "banana",
+    "multimodal",
+    "x-shaped",
+    "correlated-2d",
+    "gmm5-2d",
+    "gmm2-2d",
+    "monomial-gamma",
+    "gmm40-2d",
+]
+METHODS = ["svgd", "sgld", "srld", "ksivi", "ada-sifg"]
+#: Facts of a record that depend on the moment.
+TIMED = ("seconds", "overheads", "created", "drift", "flags", "process")
+
+
+def make_suite(tasks: int, iterations: int) -> Suite:
+    """Five methods on the first tasks, in two chunks each."""
+    from parvibench.core import registry
+
+    known = [t for t in TASKS if t in registry.tasks()]
+    known += [t for t, row in registry.tasks().items() if t not in known and row.dim == 2 and not row.data]
+    return Suite.model_validate(
+        {
+            "name": "kills", "tasks": known[:tasks], "algorithms": METHODS, "replicates": 3, "particles": 1000,
+            "samples": 100, "budget": {"iterations": iterations}, "metrics": ["ksd", "mean_error", "ess_bulk"],
+        }
+    )  # fmt: skip
+
+
+def drive(store: Path, suite: Suite) -> None:
+    """What gets killed: a run whose chunks keep their state five times a second."""
+    keep = Store.keeper
+    Store.keeper = lambda self, *chunk: Keeper(keep(self, *chunk).path, every=0.2)  # type: ignore[method-assign]
+    run_cells(expand(suite), Store(store), Workers(2, 600), suite=suite.resolved())
+
+
+def kill_until_done(
+    store: Path, arguments: list[str], chance: random.Random, longest: float, most: int
+) -> int:
+    """Run and kill until a run comes to its end, or ``most`` kills are dealt; how many it took."""
+    kills = 0
+    while True:
+        command = [sys.executable, __file__, "--drive", str(store), *arguments]
+        driver = subprocess.Popen(command, start_new_session=True)
+        if kills == most:
+            assert driver.wait(1200) == 0
+            return kills
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            driver.wait(chance.uniform(0, longest))
+        if driver.poll() is not None:
+            assert driver.returncode == 0
+            return kills
+        kills += 1
+        if chance.random() < 0.3 and kill_a_worker(driver.pid, chance):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                driver.wait(chance.uniform(0, longest / 4))
+            if driver.poll() is not None:
+                assert driver.returncode == 0
+                return kills
+            kills += kills < most
+        driver.kill()
+        driver.wait()
+
+
+def kill_a_worker(driver: int, chance: random.Random) -> bool:
+    """Kill one process that serves a job, if there is any."""
+    with contextlib.suppress(psutil.Error):
+        workers = [
+            p
+            for server in psutil.Process(driver).children()
+            if "forkserver" in " ".join(server.cmdline())
+            for p in server.children()
+        ]
+        if workers:
+            chance.choice(workers).kill()
+            return True
+    return False
+
+
+def differences(store: Store, right: Store) -> list[str]:
+    """Where a store differs from the undisturbed one in anything but time."""
+    found = []
+    names = [sorted(p.name for p in (s.root / "cells").iterdir()) for s in (store, right)]
+    if names[0] != names[1]:
+        found.append(f"cells: {sorted(set(names[0]) ^ set(names[1]))}")
+    for key in set(names[0]) & set(names[1]):
+        records = [json.loads((s.folder(key) / "cell.json").read_text()) for s in (store, right)]
+        plain = [{k: v for k, v in r.items() if k not in TIMED} for r in records]
+        if plain[0] != plain[1]:
+            found.append(f"{key}: {[k for k in plain[0] if plain[0][k] != plain[1].get(k)]}")
+        if not np.array_equal(store.samples(key), right.samples(key)):
+            found.append(f"{key}: samples")
+        curves = [s.curve(key).drop(columns="seconds") for s in (store, right)]
+        if not curves[0].equals(curves[1]):
+            found.append(f"{key}: curve")
+    unfinished = store.root / "unfinished"
+    if unfinished.exists() and list(unfinished.iterdir()):
+        found.append(f"left: {[p.name for p in unfinished.iterdir()]}")
+    return found
+
+
+def study(kills: int, tasks: int, iterations: int, longest: float, seed: int) -> list[str]:
+    """Deal the kills; what is wrong afterwards."""
+    chance = random.Random(seed)
+    suite = make_suite(tasks, iterations)
+    cells = expand(suite)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        start = time.monotonic()
+        run_cells(cells, Store(folder / "right"), Workers(2, 600), suite=suite.resolved())
+        print(
+            f"{len(cells)} cells, {sum(len(c.chunks) for c in cells)} chunks, undisturbed {time.monotonic() - start:.0f} s"
+        )
+        dealt, rounds, found = 0, 0, []
+        while dealt < kills:
+            store = folder / f"round-{rounds}"
+            arguments = ["--tasks", str(tasks), "--iterations", str(iterations)]
+            dealt += kill_until_done(store, arguments, chance, longest, kills - dealt)
+            found += [f"round {rounds}: {d}" for d in differences(Store(store), Store(folder / "right"))]
+            rounds += 1
+            print(
+                f"{dealt} kills in {rounds} rounds, {len(found)} differences, {time.monotonic() - start:.0f} s",
+                flush=True,
+            )
+        return found
+
+
+if __name__ == "__main__":
+    os.environ["OMP_NUM_THREADS"] = "1"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--tasks", type=int, default=8)
+    parser.add_argument("--iterations", type=int, default=1500)
+    parser.add_argument(
+        "--longest", type=float, default=20.0, help="s from the start of a run to its kill, at most"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.drive:
+        drive(given.drive, make_suite(given.tasks, given.iterations))
+    else:
+        problems = study(given.kills, given.tasks, given.iterations, given.longest, given.seed)
+        print("\n".join(problems))
+        raise SystemExit(bool(problems))
