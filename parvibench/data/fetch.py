@@ -178,10 +178,10 @@ def _download(entry: DataSet) -> Path:
         )
     except (OSError, ValueError) as error:  # requests' errors are OSErrors
         raise DataMissingError(
-            f"data set {entry.name!r} is not on disk and cannot be downloaded: {error}\n"
+            f"data set {entry.name!r} is not on disk and cannot be downloaded; "
+            f"with a network connection: parvibench data fetch {entry.name}\n"
             f"Looked for {entry.file} ({was}) in {cache_folder()} and in {FOLDER_VARIABLE} "
-            f"({os.environ.get(FOLDER_VARIABLE) or 'not set'}).\n"
-            f"With a network connection: parvibench data fetch {entry.name}"
+            f"({os.environ.get(FOLDER_VARIABLE) or 'not set'}).\n{error}"
         ) from error
     return Path(path)
 

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from task_data import needs_data
 
 from parvibench.core import registry
 from parvibench.core.registry import load_task
 from parvibench.core.shipped import judged_by
-from parvibench.data.fetch import FOLDER_VARIABLE
 from parvibench.data.fetch import registry as data_sets
 
 NAMES = [name for name, row in registry.tasks().items() if row.target.startswith("parvibench.tasks.")]
-
-
-def needs_data(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Marks of a test on the task's data: skipped where they are not on disk."""
-    needed = registry.tasks()[name].data
-    if not needed:
-        return ()
-    folder = Path(os.environ.get(FOLDER_VARIABLE, "nowhere"))
-    here = all((folder / data_sets()[n].file).is_file() for n in needed)
-    reason = f"needs {', '.join(needed)} on disk: set {FOLDER_VARIABLE}"
-    return (pytest.mark.data, pytest.mark.skipif(not here, reason=reason))
 
 
 @pytest.mark.parametrize("name", NAMES)
