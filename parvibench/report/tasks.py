@@ -19,8 +19,10 @@ from . import leaderboard as lb
 from .curves import MAX_LINES, anytime
 from .densities import particles
 from .drawing import Drawing, Looks
-from .judgement import reference_of
+from .judgement import floor_of, reference_of
+from .marginals import marginals
 from .numbers import interval, number
+from .predictions import predictions
 from .verdicts import Findings, Winner
 from .view import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
 
@@ -108,16 +110,16 @@ def _drawings(results: Results, rows: pd.DataFrame, task: str, looks: Looks) -> 
     anchors = [str(v) for v in rows.loc[rows["anchor"], "label"]]
     labels = [str(v) for v in rows.loc[rows["rank"].notna(), "label"]][:MAX_LINES] + anchors
     tags = getattr(registry.tasks().get(task), "tags", ())
-    floor = lb.floor(task, metric, int(rows["samples"].max()))
-    found = anytime(results, task, metric, looks, floor, labels)
-    extra = {"rmse": ""} | {m: note for tag, (m, note) in _PAPER_CURVES.items() if tag in tags}
-    for other, note in extra.items():
-        if other != metric:
-            found += anytime(
-                results, task, other, looks, lb.floor(task, other, int(rows["samples"].max())), labels, note
-            )
+    samples = int(rows["samples"].max())
+    sources = {metric: "", "rmse": ""} | {m: note for tag, (m, note) in _PAPER_CURVES.items() if tag in tags}
+    found = [
+        drawing
+        for shown, source in sources.items()
+        for drawing in anytime(results, task, shown, looks, floor_of(task, shown, samples), labels, source)
+    ]
     found += particles(results, task, looks, labels)
-    return found
+    found += marginals(results, task, looks, labels)
+    return found + predictions(results, task, looks, labels)
 
 
 def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) -> Table:

@@ -1,0 +1,90 @@
+"""Pictures of samples and predictions show what they claim."""
+
+import numpy as np
+import pytest
+import torch
+from made_stores import make_record, write_store
+
+from parvibench.core import registry
+from parvibench.core.metric import Context
+from parvibench.core.reference import Reference, load_reference
+from parvibench.metrics.predictive import coverage
+from parvibench.report import drawing, judgement, marginals, predictions
+
+NETWORK = "bnn-diabetes-sklearn"
+
+
+def looks_of(results):
+    return drawing.palette(results.cells)
+
+
+@pytest.fixture
+def six_dimensions(monkeypatch):
+    """A reference of correlated normals under a task's name, and samples that err in coordinates 3 and 5."""
+    generator = np.random.default_rng(0)
+    mixing = np.eye(6) + 0.5 * np.eye(6, k=1)
+    exact = generator.normal(size=(4000, 6)) @ mixing
+    reference = Reference(torch.from_numpy(exact), True, {}, {})
+    monkeypatch.setattr(judgement, "load_reference", lambda task: reference)
+    judgement.reference_of.cache_clear()
+    samples = generator.normal(size=(7, 300, 6)) @ mixing
+    samples[..., 2] += 3
+    samples[..., 4] *= 0.3
+    yield exact, samples
+    judgement.reference_of.cache_clear()
+
+
+def test_the_worst_coordinates_are_found(six_dimensions):
+    exact, samples = six_dimensions
+    assert marginals.worst_coordinates(samples.reshape(-1, 6), exact)[:2].tolist() == [2, 4]
+
+
+def test_correlations_are_those_of_the_samples(six_dimensions, tmp_path):
+    exact, samples = six_dimensions
+    cells = [(make_record("a", "gmm5-10d", "ula", values={"sliced_w2": [1.0] * 7}), None, samples)]
+    results = write_store(tmp_path, cells)
+    corner, found = marginals.marginals(results, "gmm5-10d", looks_of(results), ["ula"])
+    assert corner.data["label"].value_counts().to_dict() == {"reference": 600, "ula": 600}
+    assert "x3, x5" in corner.note
+    rows, columns = np.triu_indices(6, 1)
+    expected = np.corrcoef(samples.reshape(-1, 6).astype(np.float32), rowvar=False)[rows, columns]
+    np.testing.assert_allclose(found.data["samples"], expected, atol=1e-5)
+    np.testing.assert_allclose(found.data["reference"], np.corrcoef(exact, rowvar=False)[rows, columns])
+
+
+def test_calibration_is_the_coverage_of_the_intervals(tmp_path):
+    """At the level 95% it is the metric ``coverage`` of the same samples."""
+    task = registry.load_task(NETWORK)
+    draws = task.problem(predictions.SPLITS, 0, dtype=torch.float64).init(20)
+    cells = [
+        (
+            make_record("a", NETWORK, "sgld", values={"nll": [1.0]}, replicates=predictions.SPLITS),
+            None,
+            draws.numpy(),
+        )
+    ]
+    results = write_store(tmp_path, cells)
+    calibration, intervals = predictions.predictions(results, NETWORK, looks_of(results), ["sgld"])
+    held_out = task.predictive(range(predictions.SPLITS), "cpu", torch.float64)
+    expected = coverage(draws.float().double(), Context(task, predictive=held_out)).mean()
+    at_95 = calibration.data.loc[calibration.data["probability"].round(2) == 0.95, "inside"].item()
+    assert at_95 == pytest.approx(float(expected), abs=1e-9)
+    assert calibration.data["inside"].is_monotonic_increasing
+    inside = intervals.data.eval("low <= observed <= high").sum()
+    assert intervals.note.startswith(f"{inside} of {len(intervals.data)} rows")
+
+
+def test_paths_have_a_band(tmp_path, monkeypatch):
+    monkeypatch.setattr(judgement, "load_reference", load_reference)
+    judgement.reference_of.cache_clear()
+    task = registry.load_task("diffusion-50")
+    draws = task.exact(200, torch.Generator().manual_seed(0)).numpy()
+    results = write_store(
+        tmp_path, [(make_record("a", "diffusion-50", "ula", values={"sliced_w2": [1.0]}), None, draws[None])]
+    )
+    *_, paths = marginals.marginals(results, "diffusion-50", looks_of(results), ["ula"])
+    rows = paths.data.set_index("label")
+    spread = rows.loc["reference", "high"].to_numpy() - rows.loc["reference", "low"].to_numpy()
+    gap = np.abs(rows.loc["ula", "mean"].to_numpy() - rows.loc["reference", "mean"].to_numpy())
+    assert (gap < 0.5 * spread).all()  # both are exact draws
+    judgement.reference_of.cache_clear()
