@@ -26,12 +26,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Generator, Tensor
 
+from parvibench.core.predictions import load_predictions
 from parvibench.core.target import Target
 from parvibench.core.task import PREDICTIVE_METRICS, Task
 from parvibench.data.loaders import Table, load
@@ -95,6 +96,7 @@ class BNNTask(Task):
         """The test rows of each replicate's split."""
         parts, like = self.splits(replicates), torch.empty(0, device=device, dtype=dtype)
         y_sd = like.new_tensor([s.y_sd for s in parts])
+        known = load_predictions(self.name)
         return HeldOut(
             y=stacked([s.y_test for s in parts], like),
             X=with_ones(stacked([s.X_test for s in parts], like)),
@@ -102,6 +104,7 @@ class BNNTask(Task):
             y_sd=y_sd[:, None, None],
             noise_unit=y_sd[:, None],
             model=self.model(),
+            certified=None if known is None else known.of(replicates),
         )
 
     def splits(self, replicates: Sequence[int]) -> list[RegressionSplit]:
@@ -159,7 +162,11 @@ def _task(name: str, table: str, rows: int, features: int, origin: str) -> BNNTa
     )
 
 
-DIABETES_SKLEARN = _task("bnn-diabetes-sklearn", "sklearn-diabetes", 442, 10, "bundled")
+#: Its posterior predictions are certified, so samples are also judged by agreement with them.
+DIABETES_SKLEARN = replace(
+    _task("bnn-diabetes-sklearn", "sklearn-diabetes", 442, 10, "bundled"),
+    metrics=(*PREDICTIVE_METRICS, "predictive_mean_error", "predictive_sd_error"),
+)
 BOSTON = _task("bnn-boston", "bostonHousing", 506, 13, "uci")
 CONCRETE = _task("bnn-concrete", "concrete", 1030, 8, "uci")
 ENERGY = _task("bnn-energy", "energy", 768, 8, "uci")

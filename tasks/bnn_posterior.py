@@ -114,7 +114,7 @@ class BNNTarget(Target):
         return 1.0 if batch is None else self.rows / batch.shape[-1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeldOut:
     """Held-out rows of each replicate and the networks' predictions on them.
 
@@ -125,6 +125,7 @@ class HeldOut:
         y_sd: (R, 1, 1) what they were divided by, original units.
         noise_unit: (R, 1) unit of the noise deviation 1/sqrt(gamma), original units.
         model: of the states.
+        certified: exact posterior means and sds of f(x), (R, T) each, original units; None if unknown.
     """
 
     y: Tensor
@@ -133,6 +134,7 @@ class HeldOut:
     y_sd: Tensor
     noise_unit: Tensor
     model: Model
+    certified: tuple[Tensor, Tensor] | None = None
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Means f s_y + m_y (R, n, T) and noise standard deviations (R, n), in original units.
@@ -152,7 +154,7 @@ class HeldOut:
         return self.model.noise_sd(x) * self.noise_unit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RefittedNoise(HeldOut):
     """Predictions whose noise is each network's root mean square error on other rows.
 

@@ -51,8 +51,40 @@ class Floor:
         return float(np.quantile(self.values, q))
 
 
+class Floored:
+    """What a metric's values are judged against: something with noise floors and a certificate.
+
+    Attributes:
+        certificate: the JSON beside the arrays.
+        floors: metric -> sample size -> simulated values, sorted.
+    """
+
+    certificate: dict[str, Any]
+    floors: Floors
+
+    def floor(self, metric: str, n: int) -> Floor | None:
+        """The floor of a metric at sample size n.
+
+        Between stored sizes every quantile is interpolated linearly in log n: its logarithm where both ends
+        have one sign, which is exact for a power law, else the quantile itself.
+
+        Returns:
+            None when the metric has no floor, n lies outside the stored sizes (no guess outside), or the metric's
+            floors cannot be interpolated.
+        """
+        table = self.floors.get(metric, {})
+        if n in table:
+            return Floor(n, table[n])
+        smaller, larger = [s for s in table if s < n], [s for s in table if s > n]
+        if not smaller or not larger or metric in STORED_SIZES_ONLY:
+            return None
+        low, high = max(smaller), min(larger)
+        share = (math.log(n) - math.log(low)) / (math.log(high) - math.log(low))
+        return Floor(n, _between(*_of_one_length(table[low], table[high]), share))
+
+
 @dataclass(frozen=True)
-class Reference:
+class Reference(Floored):
     """What samples of a task are judged against.
 
     Attributes:
@@ -86,26 +118,6 @@ class Reference:
         """Median distance between reference rows: the task's fixed kernel bandwidth, in units of x."""
         return float(self.certificate["bandwidth"])
 
-    def floor(self, metric: str, n: int) -> Floor | None:
-        """The floor of a metric at sample size n.
-
-        Between stored sizes every quantile is interpolated linearly in log n: its logarithm where both ends
-        have one sign, which is exact for a power law, else the quantile itself.
-
-        Returns:
-            None when the metric has no floor, n lies outside the stored sizes (no guess outside), or the metric's
-            floors cannot be interpolated.
-        """
-        table = self.floors.get(metric, {})
-        if n in table:
-            return Floor(n, table[n])
-        smaller, larger = [s for s in table if s < n], [s for s in table if s > n]
-        if not smaller or not larger or metric in STORED_SIZES_ONLY:
-            return None
-        low, high = max(smaller), min(larger)
-        share = (math.log(n) - math.log(low)) / (math.log(high) - math.log(low))
-        return Floor(n, _between(*_of_one_length(table[low], table[high]), share))
-
 
 def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
     """Two sorted samples as equally many quantiles: as many as the shorter has values."""
@@ -134,25 +146,50 @@ def load_reference(name: str, folder: Traversable | None = None) -> Reference | 
     Raises:
         InputError: the draws do not match the hash in the certificate.
     """
+    found = read_certified(name, "draws", folder)
+    if found is None:
+        return None
+    certificate, arrays, floors = found
+    draws = torch.from_numpy(arrays["draws"].astype(np.float64))
+    scores = torch.from_numpy(arrays["scores"]) if "scores" in arrays else None
+    return Reference(draws, bool(certificate["exact"]), certificate, floors, scores)
+
+
+def read_certified(
+    name: str, kind: str, folder: Traversable | None = None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]], Floors] | None:
+    """A certificate, the arrays it vouches for, and the floors among them.
+
+    Args:
+        name: the task's name.
+        kind: ``draws`` or ``predictions``.
+        folder: where the two files lie; default the installed package's.
+
+    Returns:
+        None when there is no certificate of that kind.
+
+    Raises:
+        InputError: the arrays do not match the hash in the certificate.
+    """
     folder = folder or reference_folder()
-    certificate_file, draws_file = folder / f"{name}.json", folder / f"{name}.npz"
+    certificate_file, arrays_file = folder / f"{name}.json", folder / f"{name}.npz"
     if not certificate_file.is_file():
         return None
     certificate = json.loads(certificate_file.read_text())
-    content = draws_file.read_bytes() if draws_file.is_file() else b""
+    if certificate.get("kind", "draws") != kind:
+        return None
+    content = arrays_file.read_bytes() if arrays_file.is_file() else b""
     found = hashlib.sha256(content).hexdigest()
     if found != certificate["sha256"]:
         raise InputError(
-            f"{draws_file}: the reference draws do not match their certificate\n"
+            f"{arrays_file}: the reference draws do not match their certificate\n"
             f"expected sha256 {certificate['sha256']}, found {found}.\n"
             "Reinstall the package, or rebuild with: parvibench reference build " + name
         )
-    with np.load(BytesIO(content), allow_pickle=False) as arrays:
-        draws = torch.from_numpy(arrays["draws"].astype(np.float64))
-        floors: dict[str, dict[int, Values]] = {}
-        for key in arrays.files:
-            if "/" in key:
-                metric, n = key.split("/")
-                floors.setdefault(metric, {})[int(n)] = arrays[key].astype(np.float64)
-        scores = torch.from_numpy(arrays["scores"]) if "scores" in arrays.files else None
-    return Reference(draws, bool(certificate["exact"]), certificate, floors, scores)
+    with np.load(BytesIO(content), allow_pickle=False) as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    floors: dict[str, dict[int, Values]] = {}
+    for key in [key for key in arrays if "/" in key]:
+        metric, n = key.split("/")
+        floors.setdefault(metric, {})[int(n)] = arrays.pop(key).astype(np.float64)
+    return certificate, arrays, floors

@@ -217,6 +217,8 @@ _METRICS = (
     _metric("nll", "predictive:nll", "lower", "nats", "predictive", "every", False, "negative log likelihood of the predictive mixture per test row"),
     _metric("crps", "predictive:crps", "lower", "y", "predictive", "last", False, "continuous ranked probability score of the predictive mixture"),
     _metric("coverage", "predictive:coverage", "neutral", "1", "predictive", "last", False, "share of test rows inside the central 95% predictive interval"),
+    _metric("predictive_mean_error", "predictive:predictive_mean_error", "lower", "sd", "predictive", "every", False, "root mean square error of the predictive mean against the certified posterior's, in its sd"),
+    _metric("predictive_sd_error", "predictive:predictive_sd_error", "lower", "1", "predictive", "every", False, "root mean square relative error of the predictions' spread against the certified posterior's"),
     _metric("regret", "decisions:regret", "lower", "reward", "decisions", "every", False, "reward missed against the best actions in hindsight"),
     _metric("regret_percent", "decisions:regret_percent", "lower", "%", "decisions", "every", False, "regret in percent of the uniform policy's"),
     _metric("contexts", "decisions:contexts", "neutral", "count", "decisions", "every", False, "decisions made so far"),

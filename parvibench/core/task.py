@@ -12,7 +12,8 @@ from torch import Generator, Tensor
 
 from .budget import Meter
 from .errors import ShapeError, UnsupportedError
-from .reference import Reference, load_reference
+from .predictions import load_predictions
+from .reference import Floored, Reference, load_reference
 from .streams import Streams, derive_seed
 from .target import Target
 
@@ -70,6 +71,11 @@ class PredictiveData(Protocol):
     @property
     def y(self) -> Tensor:
         """Held-out responses in original units, (R, T)."""
+        ...
+
+    @property
+    def certified(self) -> tuple[Tensor, Tensor] | None:
+        """Exact posterior means and sds of the predictive means, (R, T) each, original units; None if unknown."""
         ...
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,6 +161,10 @@ class Task(ABC):
     def reference(self) -> Reference | None:
         """The shipped reference, or None."""
         return load_reference(self.name)
+
+    def floored(self) -> Floored | None:
+        """What metrics have floors against: the shipped reference, or certified predictions, or None."""
+        return self.reference() or load_predictions(self.name)
 
     def batch_share(self, full_batch: bool = False) -> float:
         """B/n: what one score call per particle costs in score evaluations."""

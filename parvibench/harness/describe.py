@@ -26,7 +26,7 @@ def task(name: str) -> dict[str, Any]:
         UnknownNameError: with near names.
     """
     found = registry.load_task(name)
-    reference = found.reference()
+    reference = found.floored()
     facts = found.facts
     document: dict[str, Any] = {
         "name": found.name,
@@ -58,9 +58,9 @@ def task(name: str) -> dict[str, Any]:
     if found.data:
         document["data sets"] = list(found.data)
     if reference is None:
-        document["reference"] = "none: judged by predictions" if "predictive" in found.provides else "none"
+        document["reference"] = "none: judged by held-out rows" if "predictive" in found.provides else "none"
     else:
-        hidden = ("floors", "v_statistics", "mean", "sd", "correlations")
+        hidden = ("floors", "v_statistics", "mean", "sd", "correlations", "mcse_mean", "mcse_sd")
         document["reference"] = {k: v for k, v in reference.certificate.items() if k not in hidden}
     return document
 
@@ -154,7 +154,7 @@ def _registry_checks() -> list[dict[str, Any]]:
     broken = []
     for name in registry.tasks():
         try:
-            registry.load_task(name).reference()
+            registry.load_task(name).floored()
         except ParVIBenchError as error:
             broken.append(f"{name}: {error}")
     for name in registry.algorithms():

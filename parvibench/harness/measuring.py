@@ -33,7 +33,7 @@ MakeContext = Callable[[Cost, Tensor | None, Tensor | None, Moved | None, Decisi
 
 def metrics_key(cell: Cell) -> str:
     """Names the measurement: metrics, their version and the reference."""
-    reference = cell.load()[0].reference()
+    reference = cell.load()[0].floored()
     sha = reference.certificate.get("sha256", "") if reference else ""
     return hashlib.sha256(repr((METRICS_VERSION, cell.metrics, sha)).encode()).hexdigest()[:16]
 

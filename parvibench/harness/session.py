@@ -277,13 +277,15 @@ def _merged(results: Sequence[ChunkResult]) -> dict[str, Any]:
     for result in results:
         for name, seconds in result.overheads.items():
             overheads[name] += seconds
-    names = dict.fromkeys(m for r in results for m in r.values)
+    absent = {metric: reason for r in reversed(results) for metric, reason in r.absent.items()}
+    # A metric that does not apply to some replicates has no value for the cell.
+    names = [m for m in dict.fromkeys(m for r in results for m in r.values) if m not in absent]
     return {
         "iterations": max(r.iterations for r in results),
         "score_evaluations": max(r.score_evaluations for r in results),
         "overheads": dict(overheads),
         "values": {m: [to_json_number(v) for r in results for v in r.values[m]] for m in names},
-        "absent": results[0].absent,
+        "absent": absent,
     }
 
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from parvibench.core.metric import Context
-from parvibench.core.reference import Reference
+from parvibench.core.reference import Floored, Reference
 from parvibench.core.task import Task
 
 from .compute import compute
@@ -94,7 +94,7 @@ def v_constants(
 
 
 def equivalent_sample_size(
-    metric: str, values: ArrayLike, n: int, reference: Reference
+    metric: str, values: ArrayLike, n: int, reference: Floored
 ) -> tuple[float | None, Interval | None, str]:
     """How many independent exact draws come as close to the reference as these samples.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from parvibench.core.metric import Context, Cost
-from parvibench.core.reference import STORED_SIZES_ONLY, Reference
+from parvibench.core.reference import STORED_SIZES_ONLY, Floored, Reference
 from parvibench.core.registry import load_metric
 from parvibench.core.result import to_json_number
 from parvibench.core.task import Task
@@ -49,6 +49,7 @@ def evaluate_samples(
         task.predictive([0], "cpu", torch.float64),
         cost=cost,
     )
+    floored = task.floored()
     copies = 0 if context.reference is None else _count_copies(x, context.reference)
     if copies:
         reason = f"{copies} of {len(x)} samples are rows of the reference itself"
@@ -58,14 +59,14 @@ def evaluate_samples(
         rows = [
             _absent(name, absent[name])
             if name in absent
-            else _row(name, float(values[name][0]), len(x), context.reference)
+            else _row(name, float(values[name][0]), len(x), floored)
             for name in names
         ]
     tested = [row["p_value"] for row in rows if row["p_value"] is not None]
     return {"task": task.name, "n": len(x), "verdict": verdict(tested), "metrics": rows}
 
 
-def _row(name: str, value: float, n: int, reference: Reference | None) -> dict[str, Any]:
+def _row(name: str, value: float, n: int, reference: Floored | None) -> dict[str, Any]:
     """One metric's row; without a floor at this n the value stands alone."""
     floor = None if reference is None else reference.floor(name, n)
     row = _absent(name, _why_no_floor(name, n, reference)) | {"value": to_json_number(value)}
@@ -98,7 +99,7 @@ def _absent(name: str, reason: str) -> dict[str, Any]:
     }
 
 
-def _why_no_floor(name: str, n: int, reference: Reference | None) -> str:
+def _why_no_floor(name: str, n: int, reference: Floored | None) -> str:
     sizes = [] if reference is None else sorted(reference.floors.get(name, {}))
     if not sizes:
         return "no floor: the value stands alone"

@@ -97,6 +97,55 @@ def coverage(samples: Tensor, context: Context) -> Tensor:
     return ((below >= 0.025) & (below <= 0.975)).to(samples).mean(1)
 
 
+def predictive_mean_error(samples: Tensor, context: Context) -> Tensor:
+    """Distance of the predictive mean from that of the exact posterior.
+
+    ``sqrt mean_t ((m_t - M_t) / S_t)^2`` for the samples' mean m of f(x_t) and the certified posterior mean M and
+    standard deviation S of f(x_t): n independent exact draws have about 1 / sqrt(n).
+
+    Args:
+        samples: (R, n, D) parameters.
+        context: needs predictive data with certified predictions.
+
+    Returns:
+        (R,) in posterior sds; lower is better. One prediction per sample.
+    """
+    return _errors(samples, context)[0]
+
+
+def predictive_sd_error(samples: Tensor, context: Context) -> Tensor:
+    """Error of the spread of predictions, against that of the exact posterior.
+
+    ``sqrt mean_t (s_t / S_t - 1)^2`` for the standard deviations s of f(x_t) over the samples and the certified S,
+    without the noise of the responses: 1 when all samples agree, about 1 / sqrt(2n) for n independent exact draws.
+
+    Args:
+        samples: (R, n, D) parameters.
+        context: needs predictive data with certified predictions.
+
+    Returns:
+        (R,), relative; lower is better. One prediction per sample.
+    """
+    return _errors(samples, context)[1]
+
+
+def relative_errors(mean: Tensor, sd: Tensor, true_mean: Tensor, true_sd: Tensor) -> tuple[Tensor, Tensor]:
+    """Root mean square over points of the errors of means, in true sds, and of sds, relative; (..., T) each."""
+    return (
+        ((mean - true_mean) / true_sd).square().mean(-1).sqrt(),
+        (sd / true_sd - 1).square().mean(-1).sqrt(),
+    )
+
+
+def _errors(samples: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+    data, y = _data(samples, context)
+    if data.certified is None:
+        raise NotApplicable("there are no certified predictions for these data splits")
+    means = torch.cat([means for means, _ in _predictions(samples, data, y)], 1)
+    true_mean, true_sd = (values.to(samples) for values in data.certified)
+    return relative_errors(means.mean(1), means.std(1), true_mean, true_sd)
+
+
 def _crps_sum(y: Tensor, means: Tensor, sds: Tensor) -> Tensor:
     """Sum of scores over test rows: y (T,), means (n, T), sds (n, 1)."""
     n = len(means)

@@ -8,10 +8,6 @@ convergence. Takes ten minutes or so a task.
 from __future__ import annotations
 
 import argparse
-import datetime
-import hashlib
-import json
-import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -19,9 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from parvibench.core.errors import ParVIBenchError
@@ -36,9 +30,10 @@ from parvibench.metrics.floors import SETS, Sets, p_value, simulate_floors
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
 
+from .certificates import floors_in_words, identity, origin, write
 from .long_run import ALPHA, long_run
+from .predictive import build_predictions
 
-FORMAT = 2
 #: Draws shipped at most, and the bytes they may take (as float32): fewer draws in high dimension.
 ROWS = 10_000
 SHIPPED_BYTES = 1_250_000
@@ -76,16 +71,17 @@ def build(task: Task, folder: Path | None = None) -> Path:
     """Make and write the reference of a task.
 
     Args:
-        task: one with an exact sampler, or with a density that HMC can sample.
+        task: one with an exact sampler, or with a density that HMC can sample; of a regression the predictions
+            are certified.
         folder: where to write; default the package's own references.
 
     Returns:
         The certificate's path.
     """
     folder = folder or default_folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    if "predictive" in task.provides:
+        return build_predictions(task, folder)
     source = exact_source(task) if "exact" in task.provides else run_source(task)
-    draws_file, certificate_file = folder / f"{task.name}.npz", folder / f"{task.name}.json"
     stored = source.rows.to(torch.float32)
     certificate = _identity(task, source) | {
         "rows": len(stored),
@@ -96,14 +92,10 @@ def build(task: Task, folder: Path | None = None) -> Path:
     reference = calibrated(task, Reference(stored.double(), source.exact, certificate), source.sets)
     if source.others:
         reference.certificate["run"] |= between_methods(task, reference, source.others)
-    floors = {f"{m}/{n}": values for m, table in reference.floors.items() for n, values in table.items()}
     target = task.target([0], "cpu", torch.float64)
     scores = target.score(reference.draws[None, :FINGERPRINT])[0].numpy()
-    arrays: dict[str, Any] = {key: values.astype(np.float32) for key, values in floors.items()}
-    np.savez_compressed(draws_file, draws=stored.numpy(), scores=scores, **arrays)
-    digest = {"sha256": hashlib.sha256(draws_file.read_bytes()).hexdigest()}
-    certificate_file.write_text(_json(reference.certificate | digest))
-    return certificate_file
+    arrays = {"draws": stored.numpy(), "scores": scores}
+    return write(folder, task.name, reference.certificate, arrays, reference.floors)
 
 
 def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
@@ -118,7 +110,7 @@ def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
     reference = replace(reference, certificate=reference.certificate | known)
     constants = {"v_statistics": v_constants(task, reference, islice(sets(POOL_SIZE), POOLS))}
     floors = simulate_floors(task, reference, sets)
-    summary = {"floors": {m: {n: _summary(v) for n, v in table.items()} for m, table in floors.items()}}
+    summary = {"floors": floors_in_words(floors)}
     return replace(reference, certificate=reference.certificate | constants | summary, floors=floors)
 
 
@@ -142,12 +134,6 @@ def between_methods(task: Task, reference: Reference, others: dict[str, Tensor])
     if found["check"]["mmd2"]["p_value"] <= ALPHA:
         raise ParVIBenchError(f"{task.name}: the check run is not inside the floor of mmd2: {found}")
     return {"distances": found}
-
-
-def _summary(values: NDArray[np.float64]) -> dict[str, float]:
-    """A floor in the certificate's words; the values themselves lie beside the draws."""
-    quantiles = {f"q{100 * q:02.0f}": float(f"{np.quantile(values, q):.4g}") for q in (0.05, 0.5, 0.95)}
-    return {"sets": len(values), **quantiles}
 
 
 def exact_source(task: Task) -> Source:
@@ -200,26 +186,7 @@ def default_folder() -> Path:
 
 
 def _identity(task: Task, source: Source) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "task": task.name,
-        "task_version": task.version,
-        "exact": source.exact,
-        **source.record,
-        "seed": SEED,
-        "created": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
-    }
-
-
-def _json(certificate: dict[str, Any]) -> str:
-    """One line per key."""
-    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in certificate.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    return {**identity(task), "exact": source.exact, **source.record, **origin(SEED)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -10,6 +10,7 @@ those of one chain are thinned until nearly so.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -88,7 +89,7 @@ def long_run(task: Task, seed: int) -> LongRun:
     base = task.target([0], "cpu", torch.float64)
     laplace = Whitened.at_mode(base, best_start(task, base, seed))
     noise = torch.randn(PILOT.chains, base.dim, generator=Generator().manual_seed(seed), dtype=torch.float64)
-    pilot, _ = run_chains(laplace, PILOT, seed, noise)
+    pilot, _ = run_chains(laplace, PILOT, seed, noise, laplace.to_base)
     target = Whitened.from_draws(base, pilot.flatten(0, 1))
 
     # Chains that start far out stick: steps that suit the bulk are too long for the tails' curvature.
@@ -99,12 +100,12 @@ def long_run(task: Task, seed: int) -> LongRun:
     draws, found, record = {}, {}, {"pilot": asdict(PILOT)}
     for number, (name, plan) in enumerate(plans.items(), 1):
         clock = time.perf_counter()
-        draws[name], accepted = run_chains(target, plan, seed + number, start(plan.chains))
+        draws[name], accepted = run_chains(target, plan, seed + number, start(plan.chains), target.to_base)
         draws[name] = task.canonical(draws[name])
         found[name] = diagnostics(draws[name])
-        record[name] = _record(plan, accepted, found[name], time.perf_counter() - clock)
+        record[name] = recorded(plan, accepted, found[name], time.perf_counter() - clock)
     for name in ("check", "biased"):
-        record[name] |= _agreement(found["main"], found[name])
+        record[name] |= agreement(found["main"], found[name])
     eta = float(BIASED.settings["step_size"])
     record["biased"]["sd_bias_of_a_gaussian"] = float(f"{(1 - eta / 2) ** -0.5 - 1:.3g}")
     require_convergence(task.name, record)
@@ -135,7 +136,9 @@ def require_convergence(name: str, record: dict[str, Any]) -> None:
         raise ParVIBenchError(f"{name}: the check run disagrees with the main run: {check}")
 
 
-def run_chains(target: Whitened, plan: Plan, seed: int, start: Tensor) -> tuple[Tensor, float]:
+def run_chains(
+    target: Target, plan: Plan, seed: int, start: Tensor, keep: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, float]:
     """Run a plan.
 
     Args:
@@ -143,9 +146,10 @@ def run_chains(target: Whitened, plan: Plan, seed: int, start: Tensor) -> tuple[
         plan: algorithm and lengths.
         seed: of the streams.
         start: (chains, D) in the same coordinates.
+        keep: what is kept of a draw, (chains, D) -> (chains, K).
 
     Returns:
-        Draws (draws, chains, D) in the base target's coordinates, and the share of accepted moves.
+        What was kept, (draws, chains, K), and the share of accepted moves.
     """
     streams = Streams(seed, (0,), "cpu", torch.float64)
     problem = Problem(target, streams, start=lambda *_: start[None], particles=plan.chains)
@@ -161,7 +165,7 @@ def run_chains(target: Whitened, plan: Plan, seed: int, start: Tensor) -> tuple[
             if step >= plan.warmup:
                 moved.append(float((state.x != before).any(-1).double().mean()))
                 if (step - plan.warmup + 1) % plan.thin == 0:
-                    kept.append(target.to_base(state.x[0]))
+                    kept.append(keep(state.x[0]))
     return torch.stack(kept), float(np.mean(moved))
 
 
@@ -181,7 +185,7 @@ def diagnostics(draws: Tensor) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _record(
+def recorded(
     plan: Plan, accepted: float, found: dict[str, NDArray[np.float64]], seconds: float
 ) -> dict[str, Any]:
     """A run in the certificate's words."""
@@ -197,7 +201,7 @@ def _record(
     }
 
 
-def _agreement(
+def agreement(
     main: dict[str, NDArray[np.float64]], other: dict[str, NDArray[np.float64]]
 ) -> dict[str, float]:
     """Largest differences of a run from the main one, in standard errors of the difference."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from parvibench.core.reference import Floor, Reference, load_reference
+from parvibench.core.predictions import load_floored
+from parvibench.core.reference import Floor, Floored, Reference, load_reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import p_value, verdict
 from parvibench.statistics import holm
+
+T = TypeVar("T")
 
 
 class Judgement(NamedTuple):
@@ -44,7 +48,7 @@ def judge(cell: CellRecord, primary: str) -> Judgement:
 
     A replicate that failed ranks worst in every test; no equivalent sample size is given then.
     """
-    reference = reference_of(cell.task)
+    reference = _floored_of(cell.task)
     if reference is None or cell.status is not Status.OK or not cell.values:
         return Judgement()
     found = {}
@@ -70,14 +74,24 @@ def judge(cell: CellRecord, primary: str) -> Judgement:
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n, or None."""
-    reference = reference_of(task)
+    reference = _floored_of(task)
     return None if reference is None else reference.floor(metric, n)
 
 
 @cache
 def reference_of(task: str) -> Reference | None:
     """The shipped reference of a task; None without one, or when it cannot be read."""
+    return _readable(load_reference, task)
+
+
+@cache
+def _floored_of(task: str) -> Floored | None:
+    """The reference, or the certified predictions."""
+    return _readable(load_floored, task)
+
+
+def _readable(load: Callable[[str], T | None], task: str) -> T | None:
     try:
-        return load_reference(task)
+        return load(task)
     except (ValueError, OSError):  # damaged, or a plug-in whose name is no file name
         return None

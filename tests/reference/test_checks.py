@@ -16,7 +16,8 @@ from parvibench.core.errors import InputError
 from parvibench.core.shipped import has_reference
 from parvibench.core.registry import load_task
 from parvibench.reference.build import default_folder
-from parvibench.reference.checks import verify, z_limit
+from parvibench.reference.checks import verify
+from parvibench.reference.verdicts import z_limit
 
 SHIPPED = [name for name in registry.tasks() if has_reference(name)]
 

@@ -1,0 +1,64 @@
+"""The two files of a reference: arrays, and the certificate that vouches for them."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from parvibench.core.task import Task
+
+FORMAT = 2
+
+
+def identity(task: Task) -> dict[str, Any]:
+    """What a certificate is for."""
+    return {"format": FORMAT, "task": task.name, "task_version": task.version}
+
+
+def origin(seed: int) -> dict[str, Any]:
+    """Seed, day and versions."""
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    created = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"seed": seed, "created": created, "versions": versions}
+
+
+def floors_in_words(floors: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, Any]:
+    """Quantiles of the floors; the values themselves lie among the arrays."""
+
+    def summary(values: NDArray[np.float64]) -> dict[str, float]:
+        quantiles = {f"q{100 * q:02.0f}": float(f"{np.quantile(values, q):.4g}") for q in (0.05, 0.5, 0.95)}
+        return {"sets": len(values), **quantiles}
+
+    return {m: {n: summary(values) for n, values in table.items()} for m, table in floors.items()}
+
+
+def write(
+    folder: Path,
+    name: str,
+    certificate: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    floors: Mapping[str, Mapping[int, NDArray[np.float64]]],
+) -> Path:
+    """Write ``<name>.npz``, floors in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash.
+
+    Returns:
+        The certificate's path.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays_file, certificate_file = folder / f"{name}.npz", folder / f"{name}.json"
+    stored: dict[str, Any] = dict(arrays)
+    stored |= {f"{m}/{n}": v.astype(np.float32) for m, table in floors.items() for n, v in table.items()}
+    np.savez_compressed(arrays_file, **stored)
+    signed = {**certificate, "sha256": hashlib.sha256(arrays_file.read_bytes()).hexdigest()}
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in signed.items()]  # one per key
+    certificate_file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    return certificate_file

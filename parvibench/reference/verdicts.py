@@ -1,0 +1,91 @@
+"""Checks that every kind of reference shares.
+
+z-values are compared with Bonferroni's limit at 1%, over the coordinates of one check.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+from torch import Tensor
+
+from parvibench.core.reference import Floored
+from parvibench.core.task import Task
+
+ALPHA = 0.01
+#: Scores of one density agree to this, relative to their size, on any machine.
+SCORE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes:
+        name: what was looked at.
+        passed: the verdict; None where it could not be made.
+        found: the numbers, in words.
+    """
+
+    name: str
+    passed: bool | None
+    found: str
+
+
+def z_limit(count: int) -> float:
+    """Largest |z| of ``count`` that chance explains at 99%."""
+    return float(stats.norm.isf(ALPHA / (2 * count)))
+
+
+def largest_z(name: str, terms: Tensor) -> Check:
+    """Terms (m, D) that should average to zero in every coordinate."""
+    z = terms.mean(0) / terms.std(0) * math.sqrt(len(terms))
+    worst, bound = float(z.abs().max()), z_limit(terms.shape[1])
+    return Check(name, worst <= bound, f"largest |z| {worst:.2f} of {terms.shape[1]}, limit {bound:.2f}")
+
+
+def version_check(task: Task, reference: Floored) -> Check:
+    """The reference was made for the task as it is."""
+    made = reference.certificate["task_version"]
+    return Check("task version", made == task.version, f"made for {made}, the task is at {task.version}")
+
+
+def floors_check(reference: Floored) -> Check:
+    """Stored values are sorted and numbers, at least 200, with the recorded medians."""
+    wrong = []
+    recorded = reference.certificate["floors"]
+    for metric, table in reference.floors.items():
+        for n, values in table.items():
+            summary = recorded.get(metric, {}).get(str(n), {})
+            close = math.isclose(
+                float(np.median(values)), summary.get("q50", math.nan), rel_tol=1e-2, abs_tol=1e-9
+            )
+            if not close or len(values) < 200 or np.isnan(values).any() or (np.diff(values) < 0).any():
+                wrong.append(f"{metric} at {n}")
+    count = sum(len(table) for table in reference.floors.values())
+    return Check(
+        "floors", not wrong and count > 0, f"wrong: {', '.join(wrong)}" if wrong else f"{count} of them"
+    )
+
+
+def density_check(scores: Tensor, recorded: Tensor | None) -> Check:
+    """Scores at the first draws, (n, D), against the recorded ones."""
+    if recorded is None:
+        return Check("density", None, "no scores are recorded")
+    gap = (scores - recorded).norm(dim=1) / recorded.norm(dim=1).clamp(min=1e-12)
+    worst = float(gap.max())
+    return Check(
+        "density", worst <= SCORE_TOLERANCE, f"scores at {len(recorded)} draws differ by {worst:.1e} at most"
+    )
+
+
+def stein_checks(draws: Tensor, scores: Tensor) -> list[Check]:
+    """E[score_i] = 0 and E[(x_i - c_i) score_i] = -1 for every coordinate, c any centre; (m, D) each."""
+    centre = draws.median(0).values
+    return [
+        largest_z("E[score] = 0", scores),
+        largest_z("Stein identity E[(x - c) score] = -1", (draws - centre) * scores + 1),
+    ]
