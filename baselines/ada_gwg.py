@@ -23,39 +23,31 @@ E ||f||_p^p / p through both exponents (networks). Here: ascent, mean over parti
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, code, ours, paper
+from parvibench.core.algorithm import Algorithm, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
-from parvibench.nn.optim import Moments, rms_normalised
-from parvibench.nn.refit import RefitSettings
+from parvibench.nn.optim import Moments
+from parvibench.nn.refit import FunctionalFlowSettings
+
+from .l2_gf import ICA, MONOMIAL_GAMMA, NETWORK, TOY
 
 
-class Settings(RefitSettings):
+class Settings(FunctionalFlowSettings):
     """Settings of Ada-GWG."""
 
-    step_size: float = Field(0.01, gt=0, description="h before the division, in x^2 (plain) or x (rms); ours")
-    velocity_divisor: float = Field(
-        1.0, gt=0, description="f is divided by it; 1 (papers), 1000 in the SIFG paper's mixture scripts"
-    )
     p: float = Field(2.0, gt=1, description="exponent at the start; paper")
     p_step_size: float = Field(5e-7, ge=0, description="eta_p; SIFG paper's mixtures, 1e-4 to 1 elsewhere")
     p_min: float = Field(1.1, gt=1, description="lower bound of p; code")
     p_max: float = Field(6.0, gt=1, description="upper bound of p; code on ICA, 4 on networks")
     p_clip: float | None = Field(
         None, gt=0, description="bound of |A'(p)|; code: none on toys, 0.1 on ICA, 0.2 on networks"
-    )
-    probe: Literal["rademacher", "gaussian"] = Field(
-        "rademacher", description="law of e in the divergence; code: rademacher, on ICA gaussian"
-    )
-    particle_rule: Literal["plain", "rms"] = Field(
-        "plain", description="plain: x + h f (paper); rms: f over its running rms (code on networks)"
     )
 
     @model_validator(mode="after")
@@ -70,42 +62,13 @@ class State(NamedTuple):
 
     x: Tensor  # (R, N, D)
     p: Tensor  # (R, 1, 1)
-    mean_square: Tensor  # of the rms rule, (R, N, D); (R, 0) with the plain rule
+    moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
+    moved_square: Tensor  # of its square; (R, 0) with the plain rule
     network: Tensor  # (R, P)
     first: Tensor  # (R, P)
     second: Tensor  # (R, P); (R, 0) with sgd-nesterov
     inner: int  # optimiser steps so far
     t: int
-
-
-_TOY = {
-    "hidden": paper(32),
-    "activation": paper("tanh"),
-    "inner_steps": paper(5),
-    "net_optimiser": paper("sgd-nesterov"),
-    "net_learning_rate": paper(1e-3),
-    "particle_rule": paper("plain"),
-    "probe": code("rademacher"),
-}
-_NETWORK = {
-    "step_size": code(5e-4),
-    "particle_rule": code("rms"),
-    "hidden": paper(300),
-    "activation": paper("leaky-relu"),
-    "inner_steps": paper(10),
-    "net_optimiser": paper("adam"),
-    "net_learning_rate": code(1e-4),
-    "net_decay": code(0.9),
-    "probe": code("rademacher"),
-}
-_ICA = {
-    **_TOY,
-    "step_size": code(1e-3),
-    "hidden": paper(120),
-    "inner_steps": paper(20),
-    "net_optimiser": ours("sgd-nesterov"),
-    "probe": code("gaussian"),
-}
 
 
 class AdaGWG(Algorithm[Settings, State]):
@@ -119,38 +82,38 @@ class AdaGWG(Algorithm[Settings, State]):
     summary = "generalised Wasserstein gradient flow with adaptive exponent"
     # As baseline of the SIFG paper. The code moves p in every inner step: five or ten times as often.
     presets: ClassVar[Presets] = {
-        "gmm5-2d": {**_TOY, "step_size": paper(0.1), "p_step_size": paper(5e-7)},
+        "gmm5-2d": {**TOY, "step_size": paper(0.1), "p_step_size": paper(5e-7)},
         "gmm5-2d-code": {
-            **_TOY, "step_size": code(0.5), "velocity_divisor": code(1000.0), "p_step_size": code(1e-6),
+            **TOY, "step_size": code(0.5), "velocity_divisor": code(1000.0), "p_step_size": code(1e-6),
         },
-        "gmm5-10d": {**_TOY, "step_size": paper(0.1), "p_step_size": paper(5e-7)},
+        "gmm5-10d": {**TOY, "step_size": paper(0.1), "p_step_size": paper(5e-7)},
         # adaptation is switched off by the script's iteration bound
         "gmm5-10d-code": {
-            **_TOY, "step_size": code(0.1), "velocity_divisor": code(1000.0), "p_step_size": code(0.0),
+            **TOY, "step_size": code(0.1), "velocity_divisor": code(1000.0), "p_step_size": code(0.0),
         },
-        "ica-meg": {**_ICA, "p_step_size": code(0.004), "p_clip": code(0.1), "p_max": code(6.0)},
-        "bnn-boston": {**_NETWORK, "p_step_size": paper(1e-4), "p_clip": code(0.2), "p_max": code(4.0)},
+        # the script's iteration bound switches adaptation off; the text has it on
+        "monomial-gamma": {**MONOMIAL_GAMMA, "p_step_size": paper(1.0)},
+        "ica-meg": {**ICA, "p_step_size": code(0.004), "p_clip": code(0.1), "p_max": code(6.0)},
+        "bnn-boston": {**NETWORK, "p_step_size": paper(1e-4), "p_clip": code(0.2), "p_max": code(4.0)},
     }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""
         x = problem.init()
+        moved, moved_square = settings.memory(x)
         net = settings.network(problem.dim)
         network = net.initialise(streams.uniform("init", (net.n_parameters,)))
         p = x.new_full((len(x), 1, 1), settings.p)
-        return State(x, p, x.new_zeros(len(x), 0), network, *settings.start(network), 0)
+        return State(x, p, moved, moved_square, network, *settings.start(network), 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Fit f, move p, move the particles. The warm-up of f belongs to the first step."""
-        x, p, mean_square, network, first, second, inner, t = state
+        x, p, moved, moved_square, network, first, second, inner, t = state
         score = problem.score(x)
         moments = Moments(first, second, inner)
         net = settings.network(problem.dim)
         steps = settings.inner_steps + (settings.warmup_inner_steps if t == 0 else 0)
-        probes = streams.normal("algorithm", (steps, *x.shape[1:]))
-        if settings.probe == "rademacher":
-            probes = torch.ones_like(probes).copysign_(probes)
-        for e in probes.unbind(1):
+        for e in settings.probes(streams, steps, x):
             grad = functional_gradient(net, network, x, score, e, p)
             network, moments = settings.descend(network, grad, moments)
 
@@ -159,18 +122,16 @@ class AdaGWG(Algorithm[Settings, State]):
         if settings.p_clip is not None:
             slope = slope.clamp_(-settings.p_clip, settings.p_clip)
         p = p.add(slope, alpha=settings.p_step_size).clamp_(settings.p_min, settings.p_max)
-        if settings.particle_rule == "rms":
-            velocity, mean_square = rms_normalised(velocity, mean_square, first=t == 0)
-        x = x.add(velocity, alpha=settings.step_size / settings.velocity_divisor)
-        return State(x, p, mean_square, network, *moments, t + 1)
+        x, moved, moved_square = settings.move(x, velocity, moved, moved_square, t)
+        return State(x, p, moved, moved_square, network, *moments, t + 1)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """The particles themselves."""
         return state.x
 
     def effective_step(self, settings: Settings) -> float | None:
-        """H over its divisor; None with the rms rule, which has no common factor."""
-        return settings.step_size / settings.velocity_divisor if settings.particle_rule == "plain" else None
+        """H, over its divisor if there is one; None with a rule that rescales the velocity."""
+        return settings.effective_step()
 
 
 def functional_gradient(net: MLP, network: Tensor, x: Tensor, score: Tensor, e: Tensor, p: Tensor) -> Tensor:

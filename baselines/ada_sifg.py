@@ -27,18 +27,17 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, code, ours, paper
+from parvibench.core.algorithm import Algorithm, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.mixture import mixture_score
-from parvibench.nn.optim import Moments, rms_normalised
+from parvibench.nn.optim import Moments
 from parvibench.nn.refit import RefitSettings
 
 
 class Settings(RefitSettings):
     """Settings of Ada-SIFG."""
 
-    step_size: float = Field(0.01, gt=0, description="h, in x^2 (plain) or x (rms); paper's toys")
     sigma: float = Field(0.1, gt=0, description="sigma at the start, in x; paper's toys")
     sigma_step_size: float = Field(
         1e-4, ge=0, description="eta_s, in x^2; ours (paper's 1e-9 belongs to the rule dsm-code)"
@@ -50,9 +49,6 @@ class Settings(RefitSettings):
     )
     score: Literal["network", "exact"] = Field(
         "network", description="score of mu^: learnt (paper) or of the finite mixture (oracle for tests)"
-    )
-    particle_rule: Literal["plain", "rms"] = Field(
-        "plain", description="plain: z + h v (paper); rms: v over its running rms (code on networks)"
     )
 
     @model_validator(mode="after")
@@ -69,7 +65,8 @@ class State(NamedTuple):
 
     x: Tensor  # z, (R, N, D)
     sigma: Tensor  # (R, 1, 1)
-    mean_square: Tensor  # of the rms rule, (R, N, D); (R, 0) with the plain rule
+    moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
+    moved_square: Tensor  # of its square; (R, 0) with the plain rule
     network: Tensor  # (R, P); (R, 0) with the exact score
     first: Tensor  # (R, P)
     second: Tensor  # (R, P); (R, 0) with sgd-nesterov
@@ -108,7 +105,7 @@ class AdaSIFG(Algorithm[Settings, State]):
         # three values of each step were tried; the code averages over 25 coordinates as well: eta_s / 25
         "ica-meg": {
             **_TOY, "step_size": code(1e-3), "sigma": paper(0.03), "sigma_step_size": code(4e-8),
-            "hidden": paper(120), "inner_steps": paper(20), "net_optimiser": ours("sgd-nesterov"),
+            "hidden": paper(120), "inner_steps": paper(20), "net_optimiser": code("sgd"),
             "sigma_rule": code("kl"),
         },
         # the code's choices for boston; its average over 753 coordinates likewise: 2e-5 / 753
@@ -123,28 +120,29 @@ class AdaSIFG(Algorithm[Settings, State]):
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f warmed up on them."""
         z = problem.init()
+        moved, moved_square = settings.memory(z)
         sigma = z.new_full((len(z), 1, 1), settings.sigma)
         nothing = z.new_zeros(len(z), 0)
         if settings.score == "exact":
-            return State(z, sigma, nothing, nothing, nothing, nothing, 0, 0)
+            return State(z, sigma, moved, moved_square, nothing, nothing, nothing, 0, 0)
         net = settings.network(problem.dim)
         network = net.initialise(streams.uniform("init", (net.n_parameters,)))
         w = streams.normal("init", z.shape[1:])
-        network, moments = _fit(
-            settings, network, settings.start(network), z + sigma * w, w / sigma, settings.warmup_inner_steps
+        network, moments = settings.fit_score(
+            network, settings.start(network), z + sigma * w, w / sigma, settings.warmup_inner_steps
         )
-        return State(z, sigma, nothing, network, *moments, 0)
+        return State(z, sigma, moved, moved_square, network, *moments, 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Perturb, fit f, move sigma, move the particles."""
-        z, sigma, mean_square, network, first, second, inner, t = state
+        z, sigma, moved, moved_square, network, first, second, inner, t = state
         w = streams.normal("noise", z.shape[1:])
         x = z + sigma * w
         if settings.score == "exact":
             f = mixture_score(x, z, sigma)
         else:
             moments = Moments(first, second, inner)
-            network, moments = _fit(settings, network, moments, x, w / sigma, settings.inner_steps)
+            network, moments = settings.fit_score(network, moments, x, w / sigma, settings.inner_steps)
             first, second, inner = moments
             f = settings.network(problem.dim).forward(network, x)[-1]
         velocity = problem.score(x) - f
@@ -156,10 +154,8 @@ class AdaSIFG(Algorithm[Settings, State]):
         sigma = sigma.sub(slope, alpha=settings.sigma_step_size)
         sigma = sigma.clamp_(settings.sigma_min, settings.sigma_max)
 
-        if settings.particle_rule == "rms":
-            velocity, mean_square = rms_normalised(velocity, mean_square, first=t == 0)
-        z = z.add(velocity, alpha=settings.step_size)
-        return State(z, sigma, mean_square, network, first, second, inner, t + 1)
+        z, moved, moved_square = settings.move(z, velocity, moved, moved_square, t)
+        return State(z, sigma, moved, moved_square, network, first, second, inner, t + 1)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""
@@ -168,8 +164,8 @@ class AdaSIFG(Algorithm[Settings, State]):
         return state.x[:, rows] + state.sigma * w
 
     def effective_step(self, settings: Settings) -> float | None:
-        """H; None with the rms rule, which has no common factor."""
-        return settings.step_size if settings.particle_rule == "plain" else None
+        """H, over its divisor if there is one; None with a rule that rescales the velocity."""
+        return settings.effective_step()
 
 
 def sigma_gradient(velocity: Tensor, w: Tensor) -> Tensor:
@@ -185,15 +181,3 @@ def _code_gradient(settings: Settings, network: Tensor, x: Tensor, w: Tensor, si
     f, slope = settings.network(x.shape[2]).forward_tangent(network, x, w)[-1].chunk(2, 1)
     product = (f + w / sigma**2) * (slope - 2 * w / sigma**3)
     return 2 * product.sum(-1, keepdim=True).mean(1, keepdim=True)
-
-
-def _fit(
-    settings: Settings, network: Tensor, moments: Moments, x: Tensor, noise_score: Tensor, steps: int
-) -> tuple[Tensor, Moments]:
-    """Descend the denoising score matching loss at fixed x and noise."""
-    net = settings.network(x.shape[2])
-    for _ in range(steps):
-        values = net.forward(network, x)
-        residual = (values[-1] + noise_score).mul_(2 / x.shape[1])
-        network, moments = settings.descend(network, net.backward(network, values, residual), moments)
-    return network, moments

@@ -21,40 +21,29 @@ comparison there is no split and N' is fixed. The target's score is taken once p
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, code, ours, paper
+from parvibench.core.algorithm import Algorithm, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
-from parvibench.nn.optim import Moments, rms_normalised
-from parvibench.nn.refit import RefitSettings
+from parvibench.nn.optim import Moments
+from parvibench.nn.refit import FunctionalFlowSettings
 
 
-class Settings(RefitSettings):
+class Settings(FunctionalFlowSettings):
     """Settings of L2-GF."""
-
-    step_size: float = Field(0.01, gt=0, description="h before the division, in x^2 (plain) or x (rms); ours")
-    velocity_divisor: float = Field(
-        1.0, gt=0, description="f is divided by it; 1 (papers), 1000 in the SIFG paper's mixture scripts"
-    )
-    probe: Literal["rademacher", "gaussian"] = Field(
-        "rademacher", description="law of e in the divergence; SIFG code rademacher, original code gaussian"
-    )
-    particle_rule: Literal["plain", "rms"] = Field(
-        "plain", description="plain: x + h f (paper); rms: f over its running rms (SIFG code on networks)"
-    )
 
 
 class State(NamedTuple):
     """Particles, the velocity network and the optimisers' memories."""
 
     x: Tensor  # (R, N, D)
-    mean_square: Tensor  # of the rms rule, (R, N, D); (R, 0) with the plain rule
+    moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
+    moved_square: Tensor  # of its square; (R, 0) with the plain rule
     network: Tensor  # (R, P)
     first: Tensor  # (R, P)
     second: Tensor  # (R, P); (R, 0) with sgd-nesterov
@@ -62,7 +51,8 @@ class State(NamedTuple):
     t: int
 
 
-_TOY = {
+#: As baseline of the SIFG paper.
+TOY = {
     "hidden": paper(32),
     "activation": paper("tanh"),
     "inner_steps": paper(5),
@@ -71,7 +61,7 @@ _TOY = {
     "particle_rule": paper("plain"),
     "probe": code("rademacher"),
 }
-_NETWORK = {
+NETWORK = {
     "step_size": code(5e-4),
     "particle_rule": code("rms"),
     "hidden": paper(300),
@@ -82,12 +72,18 @@ _NETWORK = {
     "net_decay": code(0.9),
     "probe": code("rademacher"),
 }
-_ICA = {
-    **_TOY,
+MONOMIAL_GAMMA = {
+    **TOY,
+    "step_size": paper(1e-3),
+    "particle_rule": code("adam"),
+    "warmup_inner_steps": code(100),
+}
+ICA = {
+    **TOY,
     "step_size": code(1e-3),
     "hidden": paper(120),
     "inner_steps": paper(20),
-    "net_optimiser": ours("sgd-nesterov"),
+    "net_optimiser": code("sgd"),
     "probe": code("gaussian"),
 }
 
@@ -103,48 +99,45 @@ class L2GF(Algorithm[Settings, State]):
     summary = "L2 functional gradient flow with a neural network"
     # As baseline of the SIFG paper. Its text gives 0.1 for the mixtures and is silent on the division by n.
     presets: ClassVar[Presets] = {
-        "gmm5-2d": {**_TOY, "step_size": paper(0.1)},
-        "gmm5-2d-code": {**_TOY, "step_size": code(0.5), "velocity_divisor": code(1000.0)},
-        "gmm5-10d": {**_TOY, "step_size": paper(0.1)},
-        "gmm5-10d-code": {**_TOY, "step_size": code(0.1), "velocity_divisor": code(1000.0)},
-        "ica-meg": _ICA,
-        "bnn-boston": _NETWORK,
+        "gmm5-2d": {**TOY, "step_size": paper(0.1)},
+        "gmm5-2d-code": {**TOY, "step_size": code(0.5), "velocity_divisor": code(1000.0)},
+        "gmm5-10d": {**TOY, "step_size": paper(0.1)},
+        "gmm5-10d-code": {**TOY, "step_size": code(0.1), "velocity_divisor": code(1000.0)},
+        "monomial-gamma": MONOMIAL_GAMMA,
+        "ica-meg": ICA,
+        "bnn-boston": NETWORK,
     }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""
         x = problem.init()
+        moved, moved_square = settings.memory(x)
         net = settings.network(problem.dim)
         network = net.initialise(streams.uniform("init", (net.n_parameters,)))
-        return State(x, x.new_zeros(len(x), 0), network, *settings.start(network), 0)
+        return State(x, moved, moved_square, network, *settings.start(network), 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Fit f, move along it. The warm-up of f belongs to the first step: it needs the score too."""
-        x, mean_square, network, first, second, inner, t = state
+        x, moved, moved_square, network, first, second, inner, t = state
         score = problem.score(x)
         moments = Moments(first, second, inner)
         net = settings.network(problem.dim)
         steps = settings.inner_steps + (settings.warmup_inner_steps if t == 0 else 0)
-        probes = streams.normal("algorithm", (steps, *x.shape[1:]))
-        if settings.probe == "rademacher":
-            probes = torch.ones_like(probes).copysign_(probes)
-        for e in probes.unbind(1):
+        for e in settings.probes(streams, steps, x):
             grad = functional_gradient(net, network, x, score, e)
             network, moments = settings.descend(network, grad, moments)
 
         velocity = net.forward(network, x)[-1]
-        if settings.particle_rule == "rms":
-            velocity, mean_square = rms_normalised(velocity, mean_square, first=t == 0)
-        x = x.add(velocity, alpha=settings.step_size / settings.velocity_divisor)
-        return State(x, mean_square, network, *moments, t + 1)
+        x, moved, moved_square = settings.move(x, velocity, moved, moved_square, t)
+        return State(x, moved, moved_square, network, *moments, t + 1)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """The particles themselves."""
         return state.x
 
     def effective_step(self, settings: Settings) -> float | None:
-        """H over its divisor; None with the rms rule, which has no common factor."""
-        return settings.step_size / settings.velocity_divisor if settings.particle_rule == "plain" else None
+        """H, over its divisor if there is one; None with a rule that rescales the velocity."""
+        return settings.effective_step()
 
 
 def functional_gradient(net: MLP, network: Tensor, x: Tensor, score: Tensor, e: Tensor) -> Tensor:

@@ -1,27 +1,37 @@
-"""A small network refitted by a few optimiser steps within every iteration of a sampler."""
+"""Flows of particles along a small network, refitted by a few optimiser steps within every iteration."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from parvibench.core.algorithm import SteppedSettings
+from parvibench.core.streams import Streams
 
 from .mlp import MLP, Activation
-from .optim import Moments, adam, sgd_nesterov, step_decay
+from .optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
 
 
 class RefitSettings(SteppedSettings):
     """Settings of samplers whose velocity comes from a refitted network of D inputs and D outputs."""
 
+    step_size: float = Field(0.01, gt=0, description="h, in x^2 (plain) or x (rms, adam); SIFG paper's toys")
+    particle_rule: Literal["plain", "rms", "adam"] = Field(
+        "plain",
+        description="plain: x + h v (papers); rms: v over its running rms (SIFG code on networks); adam (SIFG code's "
+        "baselines on Monomial Gamma)",
+    )
+
     hidden: int = Field(32, ge=1, description="units in each of two hidden layers; 32 toys, 300 networks")
     activation: Activation = Field("tanh", description="tanh on toys, leaky-relu on networks; SIFG paper")
     inner_steps: int = Field(5, ge=1, description="N', optimiser steps per iteration; SIFG paper's toys")
     warmup_inner_steps: int = Field(10, ge=0, description="optimiser steps before iteration 0; SIFG code")
-    net_optimiser: Literal["sgd-nesterov", "adam"] = Field(
-        "sgd-nesterov", description="optimiser of f: toys sgd-nesterov with momentum 0.9, networks adam"
+    net_optimiser: Literal["sgd-nesterov", "sgd", "adam"] = Field(
+        "sgd-nesterov",
+        description="optimiser of f: toys sgd-nesterov with momentum 0.9, ICA sgd, networks adam",
     )
     net_learning_rate: float = Field(
         1e-3, gt=0, description="of f's optimiser; SIFG paper 1e-3 toys, 1e-4 networks"
@@ -40,6 +50,91 @@ class RefitSettings(SteppedSettings):
 
     def descend(self, network: Tensor, grad: Tensor, moments: Moments) -> tuple[Tensor, Moments]:
         """One optimiser step of f: (R, P) parameters and gradient to new parameters and moments."""
-        optimise = adam if self.net_optimiser == "adam" else sgd_nesterov
         rate = self.net_learning_rate * step_decay(moments.steps, self.net_decay, 1000)
-        return optimise(network, grad, moments, rate)
+        if self.net_optimiser == "adam":
+            return adam(network, grad, moments, rate)
+        return sgd_nesterov(
+            network, grad, moments, rate, momentum=0.9 if self.net_optimiser != "sgd" else 0.0
+        )
+
+    def fit_score(
+        self, network: Tensor, moments: Moments, x: Tensor, noise_score: Tensor, steps: int
+    ) -> tuple[Tensor, Moments]:
+        """Descend the denoising score matching loss mean_i || f(x_i) + noise_score_i ||^2.
+
+        Args:
+            network: parameters of f, (R, P).
+            moments: of f's optimiser.
+            x: perturbed points, (R, n, D), the same in all steps.
+            noise_score: w / sigma, minus the score of each perturbation, (R, n, D).
+            steps: optimiser steps.
+        """
+        net = self.network(x.shape[2])
+        for _ in range(steps):
+            values = net.forward(network, x)
+            residual = (values[-1] + noise_score).mul_(2 / x.shape[1])
+            network, moments = self.descend(network, net.backward(network, values, residual), moments)
+        return network, moments
+
+    def memory(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Running averages that the particles' rule keeps, before its first step: (R, N, D) each or (R, 0)."""
+        nothing, zeros = x.new_zeros(len(x), 0), torch.zeros_like(x)
+        return (
+            zeros if self.particle_rule == "adam" else nothing,
+            nothing if self.particle_rule == "plain" else zeros,
+        )
+
+    def move(
+        self, x: Tensor, velocity: Tensor, moved: Tensor, moved_square: Tensor, t: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step of all particles along their velocity, (R, N, D) each, and the rule's new averages.
+
+        Args:
+            x: particles.
+            velocity: of the flow.
+            moved: running average of the velocity.
+            moved_square: of its square.
+            t: steps before this one.
+        """
+        if self.particle_rule == "adam":
+            x, moments = adam(x, -velocity, Moments(moved, moved_square, t), self.rate)
+            return x, moments.first, moments.second
+        if self.particle_rule == "rms":
+            velocity, moved_square = rms_normalised(velocity, moved_square, first=t == 0)
+        return x.add(velocity, alpha=self.rate), moved, moved_square
+
+    @property
+    def rate(self) -> float:
+        """What multiplies the velocity, before a rule that rescales it."""
+        return self.step_size
+
+    def effective_step(self) -> float | None:
+        """The same, None with a rule that rescales the velocity."""
+        return self.rate if self.particle_rule == "plain" else None
+
+
+class FunctionalFlowSettings(RefitSettings):
+    """Settings of samplers that fit the velocity itself, its divergence estimated along random directions."""
+
+    step_size: float = Field(
+        0.01, gt=0, description="h before the division, in x^2 (plain) or x (rms, adam); ours"
+    )
+    velocity_divisor: float = Field(
+        1.0, gt=0, description="f is divided by it; 1 (papers), 1000 in the SIFG paper's mixture scripts"
+    )
+    probe: Literal["rademacher", "gaussian"] = Field(
+        "rademacher",
+        description="law of e in the divergence; SIFG code rademacher, on ICA and elsewhere gaussian",
+    )
+
+    def probes(self, streams: Streams, steps: int, x: Tensor) -> tuple[Tensor, ...]:
+        """Directions e of the next ``steps`` divergence estimates, (R, N, D) each."""
+        probes = streams.normal("algorithm", (steps, *x.shape[1:]))
+        if self.probe == "rademacher":
+            probes = torch.ones_like(probes).copysign_(probes)
+        return probes.unbind(1)
+
+    @property
+    def rate(self) -> float:
+        """H over its divisor."""
+        return self.step_size / self.velocity_divisor

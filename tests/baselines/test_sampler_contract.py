@@ -56,6 +56,7 @@ VARIANTS = [
     ("ada-sifg", {"score": "exact"}),
     ("ada-sifg", {"sigma_rule": "dsm-code", "sigma_step_size": 1e-6}),
     ("ada-sifg", {"particle_rule": "rms", "net_optimiser": "adam", "activation": "leaky-relu"}),
+    ("l2-gf", {"particle_rule": "adam", "net_optimiser": "sgd"}),
     ("l2-gf", {"particle_rule": "rms", "probe": "gaussian", "activation": "relu"}),
     ("ada-gwg", {"p": 3.0, "p_clip": 0.01, "velocity_divisor": 10.0}),
     ("ada-gwg", {"particle_rule": "rms", "probe": "gaussian"}),

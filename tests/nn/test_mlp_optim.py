@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from parvibench.nn.mlp import LEAK, MLP, Activation
 from parvibench.nn.optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
+from parvibench.nn.refit import RefitSettings
 
 ACTIVATIONS: list[Activation] = ["tanh", "relu", "leaky-relu"]
 MODULES = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "leaky-relu": nn.LeakyReLU(LEAK)}
@@ -137,3 +138,17 @@ def test_tangents_and_their_gradients_equal_autograd(activation: Activation) -> 
     (expected,) = torch.autograd.grad(torch.cat((output, tangent), 1), leaf, grad_outputs=upstream)
     actual = net.backward_tangent(parameters, values, upstream)
     torch.testing.assert_close(actual, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(("rule", "first_step"), [("plain", 0.2), ("rms", 0.1), ("adam", 0.1)])
+def test_particles_move_along_their_velocity_by_the_rule(rule: str, first_step: float) -> None:
+    """Catches an ascent turned into a descent, and a step that forgets the rule's scale."""
+    settings = RefitSettings(particle_rule=rule, step_size=0.1)
+    x = torch.zeros(1, 3, 2, dtype=torch.float64)
+    velocity = torch.tensor([2.0, -2.0], dtype=torch.float64).expand_as(x)
+    moved, *memory = settings.move(x, velocity, *settings.memory(x), 0)
+    torch.testing.assert_close(
+        moved, torch.tensor([first_step, -first_step]).double().expand_as(x), rtol=1e-5, atol=0
+    )
+    again, *_ = settings.move(moved, velocity, *memory, 1)
+    torch.testing.assert_close(again, 2 * moved, rtol=1e-5, atol=0)

@@ -1,0 +1,51 @@
+"""Every algorithm on every task whose needs it meets: a few steps, on real data where they are here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from parvibench.core import registry
+from parvibench.core.errors import DataMissingError
+from parvibench.core.sequential import SequentialTask
+
+STEPS = 3
+#: Entries of a full covariance matrix beyond which one is not asked for: a gigabyte in single precision.
+LARGEST_MATRIX = 2**28
+
+ALGORITHMS = [name for name, row in registry.algorithms().items() if row.kind != "anchor"]
+TASKS = [name for name, row in registry.tasks().items() if row.target.startswith("parvibench.tasks.")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task_name", TASKS)
+def test_every_algorithm_runs_on_the_task(task_name: str) -> None:
+    """Shapes, finiteness and the meter, at a step size that no target is wild at.
+
+    Catches a method that takes two dimensions, full batches or finite variances for granted.
+    """
+    task = registry.load_task(task_name)
+    if isinstance(task, SequentialTask):
+        pytest.skip("its posterior grows in the harness's own loop, tested there")
+    ran = 0
+    for name in ALGORITHMS:
+        algorithm = registry.load_algorithm(name)
+        if algorithm.needs - task.provides or (name == "full-rank" and task.dim**2 > LARGEST_MATRIX):
+            continue
+        values = {"step_size": 1e-7} if "step_size" in algorithm.settings_type.model_fields else {}
+        settings = algorithm.make_settings(values)
+        width = 1 if algorithm.max_chunk == 1 else 2
+        try:
+            problem = task.problem(width, seed=7, particles=algorithm.n_particles or 4)
+        except DataMissingError as missing:
+            pytest.skip(str(missing).splitlines()[0])
+        state = algorithm.init(problem, settings, problem.streams, STEPS)
+        for step in range(STEPS):
+            problem.streams.step = step
+            state = algorithm.step(problem, settings, state, problem.streams)
+        x = algorithm.output(problem, settings, state, 4, problem.streams)
+        assert x.shape == (width, algorithm.n_particles or 4, task.dim), name
+        assert torch.isfinite(x).all(), name
+        assert problem.meter.charged > 0, name
+        ran += 1
+    assert ran >= 15
