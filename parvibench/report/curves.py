@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FLOOR_BAND = (0.05, 0.95)
+#: Metric of sequential tasks that is an axis of their curves as well.
+CONTEXTS = "contexts"
 #: Most methods in one figure; the best ranked ones are drawn.
 MAX_LINES = 12
 
@@ -52,6 +54,8 @@ def anytime(
     source: str = "",
 ) -> list[Drawing]:
     """Anytime curves of one metric against every budget axis: medians over replicates, interquartile range.
+
+    For tasks that make decisions also against the contexts decided on, whichever budget the page shows.
 
     Args:
         results: of a run.
@@ -75,13 +79,21 @@ def anytime(
     data = pd.concat([line.assign(label=label) for label, line in lines.items()], ignore_index=True)
     end = "; ".join(f"{short(k)} {v['median'].iloc[-1]:.3g}" for k, v in lines.items() if k not in anchors)
     found = []
-    for axis in budget_axes(results.timed):
-        title = f"{metric} against {AXES[axis]}" + (f" ({source})" if source else "")
+    decided = all(line[CONTEXTS].notna().all() for line in lines.values())
+    for axis in [CONTEXTS] * decided + budget_axes(results.timed):
+        title = f"{metric} against {AXES.get(axis, axis)}" + (f" ({source})" if source else "")
         alt = f"{title} on {short(task)}, one line per method; at the end: {end}"
         picture = Picture(_draw(task, metric, axis, lines, anchors, looks, limits, floor), alt)
         columns = ["label", axis, "median", "low", "high"]
         found.append(
-            Drawing(slug("curve", task, metric, axis), title, (picture,), data[columns], _note(floor), axis)
+            Drawing(
+                slug("curve", task, metric, axis),
+                title,
+                (picture,),
+                data[columns],
+                _note(floor),
+                axis if axis in AXES else "",
+            )
         )
     return found
 
@@ -138,18 +150,20 @@ def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
     """Median and quartiles at every checkpoint; replicates that stopped earlier by diverging count as worst.
 
     Returns:
-        Columns of ``AXES`` (medians), median, low, high, by checkpoint.
+        Columns of ``AXES`` and ``contexts`` (medians; NaN where nothing is decided), median, low, high, by checkpoint.
     """
     curve = results.store.curve(cell.key)
     rows = curve[curve["metric"] == metric]
+    decided = curve[curve["metric"] == CONTEXTS].groupby("checkpoint")["value"].median()
     worst = -math.inf if higher_is_better(metric) else math.inf
     points = []
-    for _, at in rows.groupby("checkpoint"):
+    for checkpoint, at in rows.groupby("checkpoint"):
         stopped = len(set(cell.diverged) - set(at["replicate"]))
         found = sorted([*at["value"].fillna(worst), *[worst] * stopped])
         quartiles = (found[round(q * (len(found) - 1))] for q in (0.25, 0.75))
-        points.append((*(float(at[a].median()) for a in AXES), statistics.median(found), *quartiles))
-    return pd.DataFrame(points, columns=[*AXES, "median", "low", "high"]).sort_values("iteration")
+        spent = (float(at[a].median()) for a in AXES)
+        points.append((*spent, decided.get(checkpoint, math.nan), statistics.median(found), *quartiles))
+    return pd.DataFrame(points, columns=[*AXES, CONTEXTS, "median", "low", "high"]).sort_values("iteration")
 
 
 def _draw_line(

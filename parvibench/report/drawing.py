@@ -109,8 +109,8 @@ def budget_axes(timed: bool) -> list[str]:
 
 
 def axis_label(axis: str) -> str:
-    """The x axis of a figure over the budget."""
-    return f"{AXES[axis]} per replicate{' (s)' if axis == 'seconds' else ''}"
+    """The x axis of a figure over the budget, or over another column of the curves."""
+    return f"{AXES.get(axis, axis)} per replicate{' (s)' if axis == 'seconds' else ''}"
 
 
 def palette(cells: Sequence[CellRecord]) -> dict[str, tuple[str, str]]:

@@ -210,6 +210,18 @@ def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
     assert np.isfinite(line["median"]).tolist() == [True, True, False, False, False]
 
 
+def test_decisions_are_drawn_against_the_contexts_whichever_budget_is_shown(tmp_path):
+    curve = make_curve(np.random.default_rng(0), ["regret", "contexts"], 1.0, steps=3)
+    made = curve["metric"] == "contexts"
+    curve.loc[made, "value"] = 50.0 * 2 ** curve.loc[made, "checkpoint"]
+    record = make_record("k", "bandit-wheel", "srld")
+    results = write_store(tmp_path, [(record, curve, None)])
+    first, *others = curves.anytime(results, "bandit-wheel", "regret", drawing.palette(results.cells))
+    assert (first.name, first.axis) == ("curve-bandit-wheel-regret-contexts", "")
+    assert first.data["contexts"].tolist() == [50, 100, 200]
+    assert [d.axis for d in others] == ["score_evaluations", "iteration", "seconds"]
+
+
 def test_contours_hold_the_probability_they_claim():
     from parvibench.core import registry
 
