@@ -50,7 +50,7 @@ def run(
     out: Path | str = DEFAULT_STORE,
     fresh: bool = False,
     retry_failed: bool = False,
-    tracking: bool = True,
+    tracking: bool | MirrorObserver = True,
     warn: Callable[[str], None] = warnings.warn,
     observers: Sequence[Observer] = (),
     command: str = "",
@@ -77,7 +77,8 @@ def run(
         out: the store.
         fresh: run again what the store holds.
         retry_failed: run again what failed.
-        tracking: mirror the run to MLflow (``MLFLOW_TRACKING_URI``, else SQLite in the store).
+        tracking: mirror the run to MLflow (``MLFLOW_TRACKING_URI``, else SQLite in the store); or a mirror of the
+            caller's, who closes it.
         warn: told when the mirror could not be delivered.
         observers: told what happens.
         command: the command line, for provenance.
@@ -113,7 +114,7 @@ def run(
     executor = make_executor(0 if objects else processes, where, timeout, memory, ray, gpus)
     store = Store(out)
     store.check_writable()
-    mirror = MirrorObserver(store.root) if tracking else None
+    mirror = MirrorObserver(store.root) if tracking is True else tracking or None
     results = run_cells(
         cells,
         store,
@@ -125,7 +126,7 @@ def run(
         fresh=fresh,
         retry_failed=retry_failed,
     )
-    if mirror and (warning := mirror.close()):
+    if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
     return results
 

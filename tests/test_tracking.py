@@ -10,8 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord, Status
-from parvibench.tracking import Mirror, redact
+from parvibench.core.secrets import without_secrets
+from parvibench.harness.mirroring import rebuild, sync
+from parvibench.harness.store import RunCell, RunRecord, Store
+from parvibench.tracking import Mirror, archive
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -237,7 +241,7 @@ def test_a_server_out_of_reach_costs_a_warning(tmp_path):
 
 
 def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("parvibench.tracking._connect", lambda uri: time.sleep(3))
+    monkeypatch.setattr("parvibench.tracking.connection.connect", lambda uri: time.sleep(3))
     copy = Mirror(tmp_path)
     copy.start_run(RUN)
     start = time.monotonic()
@@ -256,8 +260,12 @@ def test_the_server_of_the_environment_is_used(tmp_path, monkeypatch):
 
 
 def test_credentials_never_show():
-    assert redact("postgresql://me:pw@host:1/db") == "postgresql://host:1/db"
-    assert redact("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
+    assert without_secrets("postgresql://me:pw@host:1/db") == "postgresql://host:1/db"
+    assert without_secrets("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
+    line = "parvibench run --set a.api_key=abc --token hidden http://u:p@h/x?access_token=t&b=1"
+    assert without_secrets(line) == (
+        "parvibench run --set a.api_key=*** --token *** http://h/x?access_token=***&b=1"
+    )
 
 
 def test_mirroring_prints_nothing(tmp_path):
@@ -267,3 +275,94 @@ def test_mirroring_prints_nothing(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout + done.stderr == ""
+
+
+def test_the_parent_carries_provenance_load_and_report(mirrored, tmp_path):
+    """Parameters from the provenance, the machine's load as metrics, the report's files; twice is as once."""
+    root, _, client, experiment, _ = mirrored
+    run = RUN | {
+        "id": "20260105-000000-000-tiny",
+        "provenance": {
+            "command": "parvibench run --set a.token=abc",
+            "packages": {"torch": "2.6"},
+            "data": {"boston": "cafe"},
+            "determinism": {"cudnn benchmark": False},
+        },
+        "system": [
+            {"seconds": 5.0, "cpu_percent": 50.0, "memory_mib": 100},
+            {"seconds": 10.0, "cpu_percent": 70.0, "memory_mib": 120},
+        ],
+    }
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "index.html").write_text("page")
+    (tmp_path / "figures" / "a.svg").write_text("<svg/>")
+    for _ in range(2):
+        copy = Mirror(root)
+        copy.start_run(run)
+        copy.end_run(run)
+        copy.report(run["id"], tmp_path)
+        assert copy.close() == ""
+    (parent,) = client.search_runs([experiment.experiment_id], f"tags.`parvibench.run_id` = '{run['id']}'")
+    assert parent.data.params["packages.torch"] == "2.6"
+    assert parent.data.params["data.boston"] == "cafe"
+    assert parent.data.params["determinism.cudnn benchmark"] == "False"
+    assert "abc" not in str(parent.data.params) + str(parent.data.tags)
+    history = client.get_metric_history(parent.info.run_id, "system/cpu_percent")
+    assert [(m.step, m.value) for m in history] == [(5, 50.0), (10, 70.0)]
+    assert {f.path for f in client.list_artifacts(parent.info.run_id, "report")} == {
+        "report/figures", "report/index.html",
+    }  # fmt: skip
+
+
+def make_store(root, run, *cells):
+    """A store whose mirror lies beside it."""
+    store = Store(root)
+    for record, curve in cells:
+        samples = None if curve is None else np.arange(48, dtype=np.float32).reshape(3, 8, 2)
+        store.write_cell(record, curve, samples)
+    wanted = [RunCell(key=r.key, task=r.task, algorithm=r.algorithm, label=r.label) for r, _ in cells]
+    store.write_run(RunRecord.model_validate({**run, "cells": [c.model_dump() for c in wanted]}))
+    return store
+
+
+def test_a_store_is_rebuilt_from_the_mirror(mirrored, tmp_path, monkeypatch):
+    """Records, curves, samples and traceback come back as they were; a second time nothing is fetched."""
+    root = mirrored[0]
+    uri = f"sqlite:///{root}/mlflow.db"
+    run = RUN | {"id": "20260106-000000-000-tiny"}
+    failed = make_record("lost", status=Status.CRASHED, reason="x", traceback="Traceback ...", values={})
+    here = make_store(tmp_path / "here", run, (make_record("kept"), make_curve()), (failed, None))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert sync(here) == ""
+    there = Store(tmp_path / "there")
+    assert rebuild(uri, there, run["id"]).id == run["id"]
+    for key in ("kept", "lost"):
+        assert there.find(key) == here.find(key)
+    pd.testing.assert_frame_equal(there.curve("kept"), here.curve("kept"))
+    assert np.array_equal(there.samples("kept"), here.samples("kept"))
+    assert there.samples("lost") is None
+    assert (there.folder("lost") / "traceback.txt").read_text() == "Traceback ..."
+    monkeypatch.setattr(Store, "write_cell", lambda *_: pytest.fail("written again"))
+    rebuild(uri, there, run["id"])
+    monkeypatch.setitem(archive.CELL_FILES, "samples.npz", 10)
+    with pytest.raises(StoreError, match=r"samples\.npz has \d+ bytes, more than 10"):
+        rebuild(uri, Store(tmp_path / "c"), run["id"])
+
+
+def test_what_cannot_be_rebuilt_is_told(mirrored, tmp_path):
+    uri = f"sqlite:///{mirrored[0]}/mlflow.db"
+    with pytest.raises(StoreError, match=r"no run 'nothing'; the latest there: .*-tiny"):
+        rebuild(uri, Store(tmp_path / "a"), "nothing")
+    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9: cannot be read"):
+        rebuild("http://user:secret@127.0.0.1:9", Store(tmp_path / "b"))
+
+
+def test_a_servers_paths_lead_nowhere(mirrored, tmp_path):
+    """A run on the server names a cell by a path: nothing is written outside the store."""
+    root = mirrored[0]
+    odd = RUN | {"id": "20260107-000000-000-tiny"}
+    odd["cells"] = [{"key": "../../evil", "task": "banana", "algorithm": "svgd", "label": "svgd"}]
+    assert mirror(root, run=odd) == ""
+    with pytest.raises(StoreError, match="no cell key"):
+        rebuild(f"sqlite:///{root}/mlflow.db", Store(tmp_path / "s"), odd["id"])
+    assert not list(tmp_path.rglob("*evil*"))

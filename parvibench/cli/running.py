@@ -26,6 +26,7 @@ from .shared import (
 )
 
 if TYPE_CHECKING:
+    from parvibench.harness.mirroring import MirrorObserver
     from parvibench.harness.results import Results
 
 app = typer.Typer()
@@ -100,6 +101,7 @@ def run(
 ) -> None:
     """Run a suite (or tasks x algorithms), then write the leaderboard. Finished cells are kept: the same command resumes."""
     from parvibench import api
+    from parvibench.harness.mirroring import MirrorObserver
     from parvibench.harness.progress import Display
 
     if retry not in (None, "failed"):
@@ -117,6 +119,7 @@ def run(
     if dry_run:
         _dry_run(api.select(suite, **selection), settings, device, out, as_json)
         return
+    mirror = MirrorObserver(out)
     results = api.run(
         suite,
         **selection,
@@ -131,11 +134,11 @@ def run(
         out=out,
         fresh=fresh,
         retry_failed=retry == "failed",
-        warn=warn,
+        tracking=mirror,
         observers=[] if quiet else [Display(console)],
         command=command_line(),
     )
-    _finish(results, out / "report", as_json=as_json, quiet=quiet)
+    _finish(results, out / "report", as_json=as_json, quiet=quiet, mirror=mirror)
 
 
 @app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")
@@ -183,7 +186,8 @@ def tune(
     epilog="Examples:\n\n"
     "`parvibench report --out parvibench-runs`\n\n"
     "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
-    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds`"
+    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds`\n\n"
+    "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
 )
 def report(
     out: Out = Path("parvibench-runs"),
@@ -196,6 +200,10 @@ def report(
         str | None,
         typer.Option(help="Draw only this figure, by the name the page gives, as SVG or PNG with CSV."),
     ] = None,
+    tracking_uri: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="First fetch the run from this MLflow server into the store."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the leaderboard of a run again: HTML page, Markdown, CSV, Parquet, JSON, figures' data."""
@@ -203,6 +211,10 @@ def report(
     from parvibench.harness.store import Store
     from parvibench.report import page
 
+    if tracking_uri is not None:
+        from parvibench.harness.mirroring import rebuild
+
+        run_id = rebuild(tracking_uri, Store(out), run_id).id
     results = Results.load(Store(out), run_id)
     folder = to or out / ("report-part" if task else "report")
     if task:
@@ -271,7 +283,9 @@ def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], device: str, out: 
     out_console.print(f"{len(rows)} cells, {count} to run")
 
 
-def _finish(results: Results, folder: Path, *, as_json: bool, quiet: bool) -> None:
+def _finish(
+    results: Results, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None
+) -> None:
     """Write the report, print what was asked for and leave with the right code."""
     from parvibench.report.leaderboard import table
     from parvibench.report.page import write_report
@@ -279,6 +293,10 @@ def _finish(results: Results, folder: Path, *, as_json: bool, quiet: bool) -> No
 
     board = table(results)
     page = write_report(results, folder, board)
+    if mirror is not None:
+        mirror.report(results.run.id, folder)
+        if warning := mirror.close():
+            warn(warning)
     if as_json:
         print_json(results.document(str(page)))
     elif not quiet:

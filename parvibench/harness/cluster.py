@@ -25,12 +25,10 @@ from typing import Any
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 
-from .executors import Executor, InProcess, Job, OnProgress, Outcome, Progress
+from .executors import MAX_ATTEMPTS, Executor, InProcess, Job, OnProgress, Outcome, Progress
 from .keeping import EVERY_S, Keeper
 from .workers import Workers
 
-#: A task is sent this often before its cell counts as crashed.
-MAX_ATTEMPTS = 3
 _WAIT_S = 0.5
 
 

@@ -21,6 +21,8 @@ from .chunks import ChunkResult
 from .keeping import Keeper
 from .runner import run_chunk
 
+#: A job whose process is killed from outside is begun this often before its cell counts as crashed.
+MAX_ATTEMPTS = 3
 _MAX_REASON, _MAX_TRACEBACK = 500, 20_000
 
 

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +16,7 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.errors import DataMissingError, InputError
+from parvibench.core.secrets import without_secrets
 
 #: Large temporaries are kept instead of being given back to the system; read by the C library at start.
 ALLOCATOR = {
@@ -28,17 +28,6 @@ _PACKAGES = (
     "parvibench", "torch", "numpy", "scipy", "POT", "arviz-stats", "pyro-ppl", "mlflow", "pandas", "scikit-learn",
     "pyarrow", "pydantic", "ray",
 )  # fmt: skip
-_SECRETS = (
-    (re.compile(r"(?<=://)[^/\s@]+@"), ""),
-    (re.compile(r"(?i)((?:token|password|passwd|secret|api[_-]?key)\s*[=:]\s*)[^\s&]+"), r"\1***"),
-)
-
-
-def without_secrets(text: str) -> str:
-    """The text without the user names and passwords of its addresses, and without named secrets."""
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    return text
 
 
 def process_facts() -> dict[str, str]:

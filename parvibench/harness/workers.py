@@ -19,7 +19,7 @@ from typing import Any
 from parvibench.core.result import Status
 
 from . import offspring
-from .executors import Job, OnProgress, Outcome, Progress, attempt, printable
+from .executors import MAX_ATTEMPTS, Job, OnProgress, Outcome, Progress, attempt, printable
 from .provenance import ALLOCATOR
 
 _PRELOAD = ["parvibench.harness.workers", "parvibench.harness.preload"]
@@ -33,7 +33,7 @@ _MAX_LOG, _TAIL = 8 * 2**20, 4000
 class Workers:
     """Up to ``count`` processes at a time, a fresh one for every job.
 
-    A worker that is killed from outside (by the system for want of memory, say) gets a second try. When all together hold more than 80% of the machine's memory, the largest is ended.
+    A worker that is killed from outside (by the system for want of memory, say) is begun again, twice at most. When all together hold more than 80% of the machine's memory, the largest is ended.
 
     Args:
         count: processes.
@@ -67,8 +67,8 @@ class Workers:
                         continue
                     running.remove(worker)
                     worker.end()
-                    if worker.killed and not worker.again:
-                        running.append(_Worker(context, worker.job, again=True))
+                    if worker.killed and worker.attempt < MAX_ATTEMPTS:
+                        running.append(_Worker(context, worker.job, worker.attempt + 1))
                     else:
                         yield outcome
         finally:
@@ -120,9 +120,9 @@ def _start_method() -> Any:
 class _Worker:
     """One process serving one job."""
 
-    def __init__(self, context: Any, job: Job, again: bool = False) -> None:
-        self.job, self.again = job, again
-        #: By somebody else: worth a second try.
+    def __init__(self, context: Any, job: Job, attempt: int = 1) -> None:
+        self.job, self.attempt = job, attempt
+        #: By somebody else: worth another try.
         self.killed = False
         handle, log = tempfile.mkstemp(prefix="parvibench-worker-", suffix=".log")
         os.close(handle)
@@ -187,7 +187,7 @@ class _Worker:
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
         if code == -signal.SIGKILL:
             self.killed = True
-            how += ", twice, perhaps by the system for want of memory"
+            how += f" in attempt {self.attempt}, perhaps by the system for want of memory"
         tail = ""
         with contextlib.suppress(OSError):
             tail = printable(self._log.read_bytes()[-_TAIL:].decode(errors="replace"))

@@ -2,9 +2,8 @@
 
 import sys
 
-import pytest
-
 import kills
+import pytest
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers below the fork server")

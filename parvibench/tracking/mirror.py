@@ -5,13 +5,16 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
     experiment parvibench/<suite>
       run <run id>                     one per suite run; tag parvibench.run_id
         suite.yaml run.json cells.json   cells.json: every cell asked for -> its MLflow run
+        report/                          the page with its figures, when one was written
+        params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
+        metrics  system/*                load and memory of the machine during the run
         run <task> / <label>           one per cell; tags parvibench.cell_key, .task, .label, .status ...
           params   settings.*, budget.*, particles, replicates, seed ...
           metrics  <metric>                   median over replicates, step = iteration
                    final/<metric>             median at the end of the run
                    nonfinite/<metric>         replicates without a finite value at the end, where there are any
                    replicates/<metric>.r<id>  each replicate, up to MAX_REPLICATE_SERIES of them
-          artifacts  cell.json curve.parquet samples.npz
+          artifacts  cell.json curve.parquet samples.npz traceback.txt
 
 Values that are not finite are left out (MLflow would store infinity as 1.8e308). The time axis of a
 metric is compute time: each point lies as many seconds after the start as its checkpoint had cost.
@@ -22,33 +25,36 @@ A cell belongs to the run that first mirrored it. Later runs that reuse it link 
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import math
-import os
 import queue
-import re
-import statistics
-import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pandas as pd
 
-from .core import registry
-from .core.result import CellRecord, Status
+from parvibench.core.result import CellRecord, Status
+from parvibench.core.secrets import without_secrets
 
-#: Cells with more replicates log medians only; the artifact curve.parquet holds them all.
-MAX_REPLICATE_SERIES = 20
+from . import connection
+from .content import (
+    cell_params,
+    cell_tags,
+    clean_name,
+    is_same,
+    mlflow_status,
+    plain,
+    points,
+    run_params,
+    run_tags,
+    system_points,
+)
+
 _GIVE_UP_AFTER = 2
 _BATCH = {"metrics": 1000, "params": 100, "tags": 100}
-_MAX_TAG, _MAX_PARAM = 5000, 6000
-_COMPLETE = ("FINISHED", "FAILED", "KILLED")
 
 Progress = Callable[[int, int], None]
 _Job = Callable[["_Writer"], None]
@@ -64,7 +70,7 @@ class Mirror:
 
     def __init__(self, root: Path, uri: str | None = None) -> None:
         self.root = root.absolute()
-        self.uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.db'}"
+        self.uri = uri or connection.default_uri(self.root)
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._total = self._done = self._lost = 0
         self._error = ""
@@ -80,6 +86,15 @@ class Mirror:
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
         """Mirror a cell of a run that was started here; its files lie in ``folder``."""
         self._put(lambda writer: writer.cell(run_id, record, folder))
+
+    def end_run(self, run: Mapping[str, Any]) -> None:
+        """Add what is known of a run at its end: when that was, and what the machine did."""
+        copy = dict(run)
+        self._put(lambda writer: writer.end_run(copy))
+
+    def report(self, run_id: str, folder: Path) -> None:
+        """Add the files of a run's report."""
+        self._put(lambda writer: writer.report(run_id, folder))
 
     def close(self, timeout: float = 60.0, progress: Progress = lambda done, total: None) -> str:
         """Deliver what is queued and end the runs.
@@ -103,7 +118,7 @@ class Mirror:
         if not lost and not self._error:
             return ""
         return (
-            f"{lost} of {self._total} records did not reach MLflow at {redact(self.uri)}: {self._error}\n"
+            f"{lost} of {self._total} records did not reach MLflow at {without_secrets(self.uri)}: {self._error}\n"
             "The results are safe in the store; mirror them later with: parvibench sync"
         )
 
@@ -116,7 +131,7 @@ class Mirror:
         writer: _Writer | None = None
         failures = 0
         try:
-            writer = _Writer(_connect(self.uri), self._artifact_root())
+            writer = _Writer(connection.connect(self.uri), self._artifact_root())
         except Exception as error:  # anything a server, a driver or a full disk can raise
             self._note(error)
         while (job := self._queue.get()) is not None:
@@ -143,7 +158,7 @@ class Mirror:
 
     def _note(self, error: Exception) -> None:
         """Keep the first error, on one line and without credentials."""
-        text = " ".join(str(error).split()).replace(self.uri, redact(self.uri))
+        text = without_secrets(" ".join(str(error).split()))
         self._error = self._error or f"{type(error).__name__}: {text:.300}"
 
 
@@ -170,12 +185,14 @@ class _Writer:
         run_id, suite = str(run["id"]), run["suite"]
         experiment = self._experiment(f"parvibench/{suite['name']}")
         found = self._find("parvibench.run_id", run_id)
-        parent = found or self._client.create_run(experiment, run_name=run_id, tags=_run_tags(run))
+        parent = found or self._client.create_run(experiment, run_name=run_id, tags=run_tags(run))
         uid = parent.info.run_id
         if found:
             self._client.update_run(uid, status="RUNNING")
-        self._client.log_dict(uid, _plain(suite), "suite.yaml")
-        self._client.log_dict(uid, _plain(run), "run.json")
+        else:
+            self._batched(uid, "params", self._as_params(run_params(run)))
+        self._client.log_dict(uid, plain(suite), "suite.yaml")
+        self._client.log_dict(uid, plain(run), "run.json")
         self._parents[run_id], self._experiment_of[run_id], self._cells[run_id] = uid, experiment, []
 
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
@@ -184,7 +201,7 @@ class _Writer:
         if parent is None:
             raise LookupError(f"run {run_id} is not mirrored")
         found = self._find("parvibench.cell_key", record.key)
-        if found is not None and not _is_same(found, record):
+        if found is not None and not is_same(found, record):
             self._client.delete_run(found.info.run_id)
             found = None
         link = {k: str(getattr(record, k)) for k in ("key", "task", "algorithm", "label", "status")}
@@ -194,6 +211,21 @@ class _Writer:
             elsewhere = found.data.tags.get("mlflow.parentRunId") != parent
             link |= {"mlflow_run_id": found.info.run_id, "reused": str(elsewhere).lower()}
         self._cells[run_id].append(link)
+
+    def end_run(self, run: Mapping[str, Any]) -> None:
+        """Write the run again as it ended, and the machine's load once."""
+        from mlflow.entities import Metric
+
+        uid = self._parents[str(run["id"])]
+        self._client.log_dict(uid, plain(run), "run.json")
+        held = self._client.get_run(uid).data.metrics
+        self._batched(
+            uid, "metrics", [Metric(*point) for point in system_points(run) if point[0] not in held]
+        )
+
+    def report(self, run_id: str, folder: Path) -> None:
+        """The report's files under ``report/``."""
+        self._client.log_artifacts(self._parents[run_id], str(folder), "report")
 
     def finish(self) -> None:
         """Write every parent's list of cells and end it."""
@@ -211,7 +243,7 @@ class _Writer:
             self._client.set_terminated(uid, "FAILED" if failed else "FINISHED")
 
     def _write_cell(self, run_id: str, record: CellRecord, folder: Path) -> str:
-        from mlflow.entities import Metric, Param
+        from mlflow.entities import Metric
 
         end = int(time.time() * 1000)
         start = end - int(record.seconds * 1000)
@@ -219,24 +251,29 @@ class _Writer:
             self._experiment_of[run_id],
             start_time=start,
             run_name=f"{record.task} / {record.label}"[:250],
-            tags={"mlflow.parentRunId": self._parents[run_id], **_cell_tags(record)},
+            tags={"mlflow.parentRunId": self._parents[run_id], **cell_tags(record)},
         )
         uid: str = run.info.run_id
-        self._batched(uid, "params", [Param(_name(k), v) for k, v in _params(record).items()])
+        self._batched(uid, "params", self._as_params(cell_params(record)))
         curve_file = folder / "curve.parquet"
         curve = pd.read_parquet(curve_file) if curve_file.is_file() else None
-        points = [
-            Metric(_name(name), value, start + int(1000 * seconds), step)
-            for name, step, seconds, value in _points(record, curve)
+        measured = [
+            Metric(clean_name(name), value, start + int(1000 * seconds), step)
+            for name, step, seconds, value in points(record, curve)
             if math.isfinite(value)
         ]
-        self._batched(uid, "metrics", points)
+        self._batched(uid, "metrics", measured)
         if folder.is_dir():
             self._client.log_artifacts(uid, str(folder))
         else:
             self._client.log_text(uid, record.model_dump_json(indent=1), "cell.json")
-        self._client.set_terminated(uid, _mlflow_status(record.status), end_time=end)
+        self._client.set_terminated(uid, mlflow_status(record.status), end_time=end)
         return uid
+
+    def _as_params(self, values: Mapping[str, str]) -> list[Any]:
+        from mlflow.entities import Param
+
+        return [Param(clean_name(k), v) for k, v in values.items()]
 
     def _batched(self, uid: str, kind: str, entities: list[Any]) -> None:
         size = _BATCH[kind]
@@ -257,130 +294,3 @@ class _Writer:
             list(self._experiments.values()), f"tags.`{tag}` = '{value}'", max_results=1
         )
         return runs[0] if runs else None
-
-
-def ui_command(root: Path, port: int) -> list[str]:
-    """The command that serves MLflow's pages on a store's mirror, to this machine only.
-
-    Args:
-        root: the store; ``MLFLOW_TRACKING_URI`` goes before its SQLite file.
-        port: on the loopback interface.
-    """
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root.resolve() / 'mlflow.db'}"
-    return [
-        *(sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri),
-        *("--host", "127.0.0.1", "--port", str(port)),
-    ]
-
-
-def _connect(uri: str) -> Any:
-    """An MLflow client: quiet, without telemetry, and quick to notice that a server is away."""
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    # MLflow's own models use it; nothing a user could change.
-    warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
-    from mlflow import MlflowClient
-
-    for chatty in ("mlflow.store", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    if uri.startswith("sqlite:///"):
-        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    return MlflowClient(tracking_uri=uri)
-
-
-def _is_same(run: Any, record: CellRecord) -> bool:
-    """Whether a mirrored cell is complete and has the outcome of ``record``."""
-    tags = run.data.tags
-    return (
-        run.info.status in _COMPLETE
-        and tags.get("parvibench.status") == str(record.status)
-        and tags.get("parvibench.metrics_key", "") == record.metrics_key
-    )
-
-
-def _points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str, int, float, float]]:
-    """Metric points of a cell: name, step, compute seconds, value (perhaps not finite)."""
-    if curve is not None:
-        for (name, _), rows in curve.groupby(["metric", "checkpoint"]):
-            metric = str(name)
-            step, seconds = int(rows["iteration"].median()), float(rows["seconds"].median())
-            worst = _worst(metric)
-            stopped = len(set(record.diverged) - set(rows["replicate"]))
-            values = [*rows["value"].fillna(worst), *[worst] * stopped]
-            yield metric, step, seconds, float(statistics.median(values))
-            if record.replicates <= MAX_REPLICATE_SERIES:
-                columns = (rows[c].tolist() for c in ("replicate", "iteration", "seconds", "value"))
-                for replicate, at, spent, value in zip(*columns, strict=True):
-                    yield f"replicates/{metric}.r{replicate}", at, spent, value
-    for metric, stored in record.values.items():
-        values = [_worst(metric) if v is None else v for v in stored]
-        lost = sum(v is None or not math.isfinite(v) for v in stored)
-        if values:
-            yield f"final/{metric}", record.iterations, record.seconds, statistics.median(values)
-        if lost:
-            yield f"nonfinite/{metric}", record.iterations, record.seconds, float(lost)
-
-
-def _worst(metric: str) -> float:
-    """What a replicate without a value counts as."""
-    row = registry.metrics().get(metric)
-    return -math.inf if row is not None and row.direction == "higher" else math.inf
-
-
-def _params(record: CellRecord) -> dict[str, str]:
-    """What defines the cell, as text."""
-    plain = ("task_version", "algorithm_version", "particles", "samples", "replicates", "seed", "chunk", "device", "dtype")  # fmt: skip
-    values: dict[str, Any] = {
-        "task": record.task,
-        "algorithm": record.algorithm,
-        **{f"settings.{k}": v for k, v in record.settings.items()},
-        **{f"budget.{k}": v for k, v in record.budget.model_dump(exclude_none=True).items()},
-        **{name: getattr(record, name) for name in plain},
-        "tuned": record.tuned,
-    }
-    if record.effective_step is not None:
-        values["effective_step"] = record.effective_step
-    return {k: str(v)[:_MAX_PARAM] for k, v in values.items()}
-
-
-def _cell_tags(record: CellRecord) -> dict[str, str]:
-    names = ("task", "algorithm", "label", "kind", "status", "reason", "n_diverged", "metrics_key", "hardware", "created")  # fmt: skip
-    tags = {"cell_key": record.key} | {n: str(getattr(record, n)) for n in names}
-    return {f"parvibench.{k}": v[:_MAX_TAG] for k, v in tags.items() if v}
-
-
-def _run_tags(run: Mapping[str, Any]) -> dict[str, str]:
-    provenance = {k: v for k, v in run.get("provenance", {}).items() if isinstance(v, str | int | float)}
-    tags = {"run_id": run["id"], "suite": run["suite"]["name"], "profile": run.get("profile"), **provenance}
-    return {f"parvibench.{_name(k)}": str(v)[:_MAX_TAG] for k, v in tags.items() if v}
-
-
-def _mlflow_status(status: Status) -> str:
-    if status is Status.INTERRUPTED:
-        return "KILLED"
-    return "FAILED" if status.failed else "FINISHED"
-
-
-def _name(text: str) -> str:
-    """A name MLflow admits: others' characters become ``_``; a cut is told apart by a digest."""
-    clean = re.sub(r"[^\w\-. :/]", "_", text, flags=re.ASCII)
-    return clean if len(clean) <= 250 else f"{clean[:230]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def _plain(value: Any) -> Any:
-    """Mappings and sequences as dict and list, for YAML and JSON."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def redact(uri: str) -> str:
-    """A URI without user name and password."""
-    parts = urlsplit(uri)
-    if "@" not in parts.netloc:
-        return uri
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,46 @@
+"""Reaching an MLflow server or database: quietly, without telemetry, and without waiting long."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+
+def default_uri(root: Path) -> str:
+    """``MLFLOW_TRACKING_URI``, else the SQLite file of the store at ``root``."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root.resolve() / 'mlflow.db'}"
+
+
+def connect(uri: str) -> Any:
+    """An MLflow client that notices quickly when a server is away."""
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    # MLflow's own models use it; nothing a user could change.
+    warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
+    from mlflow import MlflowClient
+
+    for chatty in ("mlflow.store", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    if uri.startswith("sqlite:///"):
+        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    return MlflowClient(tracking_uri=uri)
+
+
+def ui_command(root: Path, port: int) -> list[str]:
+    """The command that serves MLflow's pages on a store's mirror, to this machine only.
+
+    Args:
+        root: the store; ``MLFLOW_TRACKING_URI`` goes before its SQLite file.
+        port: on the loopback interface.
+    """
+    return [
+        *(sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", default_uri(root)),
+        *("--host", "127.0.0.1", "--port", str(port)),
+    ]

@@ -1,0 +1,143 @@
+"""What of a run and of a cell goes into MLflow: parameters, tags and metric points."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import math
+import re
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.core.secrets import without_secrets
+
+#: Cells with more replicates log medians only; the artifact curve.parquet holds them all.
+MAX_REPLICATE_SERIES = 20
+_MAX_TAG, _MAX_PARAM = 5000, 6000
+_COMPLETE = ("FINISHED", "FAILED", "KILLED")
+
+
+def is_same(run: Any, record: CellRecord) -> bool:
+    """Whether a mirrored cell is complete and has the outcome of ``record``."""
+    tags = run.data.tags
+    return (
+        run.info.status in _COMPLETE
+        and tags.get("parvibench.status") == str(record.status)
+        and tags.get("parvibench.metrics_key", "") == record.metrics_key
+    )
+
+
+def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str, int, float, float]]:
+    """Metric points of a cell: name, step, compute seconds, value (perhaps not finite)."""
+    if curve is not None:
+        for (name, _), rows in curve.groupby(["metric", "checkpoint"]):
+            metric = str(name)
+            step, seconds = int(rows["iteration"].median()), float(rows["seconds"].median())
+            worst = _worst(metric)
+            stopped = len(set(record.diverged) - set(rows["replicate"]))
+            values = [*rows["value"].fillna(worst), *[worst] * stopped]
+            yield metric, step, seconds, float(statistics.median(values))
+            if record.replicates <= MAX_REPLICATE_SERIES:
+                columns = (rows[c].tolist() for c in ("replicate", "iteration", "seconds", "value"))
+                for replicate, at, spent, value in zip(*columns, strict=True):
+                    yield f"replicates/{metric}.r{replicate}", at, spent, value
+    for metric, stored in record.values.items():
+        values = [_worst(metric) if v is None else v for v in stored]
+        lost = sum(v is None or not math.isfinite(v) for v in stored)
+        if values:
+            yield f"final/{metric}", record.iterations, record.seconds, statistics.median(values)
+        if lost:
+            yield f"nonfinite/{metric}", record.iterations, record.seconds, float(lost)
+
+
+def _worst(metric: str) -> float:
+    """What a replicate without a value counts as."""
+    row = registry.metrics().get(metric)
+    return -math.inf if row is not None and row.direction == "higher" else math.inf
+
+
+def cell_params(record: CellRecord) -> dict[str, str]:
+    """What defines the cell, as text."""
+    plain = ("task_version", "algorithm_version", "particles", "samples", "replicates", "seed", "chunk", "device", "dtype")  # fmt: skip
+    values: dict[str, Any] = {
+        "task": record.task,
+        "algorithm": record.algorithm,
+        **{f"settings.{k}": v for k, v in record.settings.items()},
+        **{f"budget.{k}": v for k, v in record.budget.model_dump(exclude_none=True).items()},
+        **{name: getattr(record, name) for name in plain},
+        "tuned": record.tuned,
+    }
+    if record.effective_step is not None:
+        values["effective_step"] = record.effective_step
+    values |= {f"process.{k}": v for k, v in record.process.items()}
+    return {k: str(v)[:_MAX_PARAM] for k, v in values.items()}
+
+
+def cell_tags(record: CellRecord) -> dict[str, str]:
+    """What finds a cell again, and how it ended."""
+    names = ("task", "algorithm", "label", "kind", "status", "reason", "n_diverged", "metrics_key", "hardware", "created")  # fmt: skip
+    tags = {"cell_key": record.key} | {n: str(getattr(record, n)) for n in names}
+    tags["flags"] = "; ".join(record.flags)
+    return {f"parvibench.{k}": v[:_MAX_TAG] for k, v in tags.items() if v}
+
+
+def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
+    """What finds a run again."""
+    tags = {
+        "run_id": run["id"],
+        "suite": run["suite"]["name"],
+        "profile": run.get("profile"),
+        "command": run.get("provenance", {}).get("command"),
+    }
+    return {f"parvibench.{k}": without_secrets(str(v))[:_MAX_TAG] for k, v in tags.items() if v}
+
+
+def run_params(run: Mapping[str, Any]) -> dict[str, str]:
+    """The provenance of a run, flat: ``packages.torch``, ``data.boston`` ..."""
+    flat: dict[str, str] = {}
+
+    def walk(path: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                walk(f"{path}.{key}" if path else str(key), inner)
+        elif value not in (None, ""):
+            flat[path] = without_secrets(str(value))[:_MAX_PARAM]
+
+    walk("", run.get("provenance", {}))
+    return flat
+
+
+def system_points(run: Mapping[str, Any]) -> Iterator[tuple[str, float, int, int]]:
+    """What the machine did: name, value, time in ms, step in whole seconds since the start."""
+    start = dt.datetime.fromisoformat(run["started"]).timestamp()
+    for row in run.get("system", ()):
+        for name, value in row.items():
+            if name != "seconds":
+                yield f"system/{name}", value, int(1000 * (start + row["seconds"])), int(row["seconds"])
+
+
+def mlflow_status(status: Status) -> str:
+    """The nearest of MLflow's own statuses."""
+    if status is Status.INTERRUPTED:
+        return "KILLED"
+    return "FAILED" if status.failed else "FINISHED"
+
+
+def clean_name(text: str) -> str:
+    """A name MLflow admits: others' characters become ``_``; a cut is told apart by a digest."""
+    clean = re.sub(r"[^\w\-. :/]", "_", text, flags=re.ASCII)
+    return clean if len(clean) <= 250 else f"{clean[:230]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def plain(value: Any) -> Any:
+    """Mappings and sequences as dict and list, for YAML and JSON."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
