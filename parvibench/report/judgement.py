@@ -48,7 +48,7 @@ def judge(cell: CellRecord, primary: str) -> Judgement:
 
     A replicate that failed ranks worst in every test; no equivalent sample size is given then.
     """
-    reference = _floored_of(cell.task)
+    reference = floored_of(cell.task)
     if reference is None or cell.status is not Status.OK or not cell.values:
         return Judgement()
     found = {}
@@ -74,7 +74,7 @@ def judge(cell: CellRecord, primary: str) -> Judgement:
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n, or None."""
-    reference = _floored_of(task)
+    reference = floored_of(task)
     return None if reference is None else reference.floor(metric, n)
 
 
@@ -85,7 +85,7 @@ def reference_of(task: str) -> Reference | None:
 
 
 @cache
-def _floored_of(task: str) -> Floored | None:
+def floored_of(task: str) -> Floored | None:
     """The reference, or the certified predictions."""
     return _readable(load_floored, task)
 

@@ -20,7 +20,9 @@ from parvibench.metrics.power import sees
 from . import leaderboard as lb
 from . import overview, provenance
 from .drawing import Drawing, palette
+from .methods import MethodSection, method_sections
 from .overview import Aggregates
+from .published import Comparison, comparisons, published_sentence, published_table, shown_papers
 from .tasks import TaskSection, task_sections
 from .text import marks_used, to_markdown
 from .verdicts import Findings
@@ -36,11 +38,15 @@ class Report:
         findings: what the tests say.
         aggregates: over tasks.
         tasks: one section each.
+        methods: one section each.
+        published: our numbers beside the papers'.
     """
 
     findings: Findings
     aggregates: tuple[Aggregates, ...]
     tasks: tuple[TaskSection, ...]
+    methods: tuple[MethodSection, ...]
+    published: tuple[Comparison, ...]
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Report:
@@ -53,7 +59,11 @@ class Report:
         findings = Findings.of(results, board)
         looks = palette(results.cells)
         return cls(
-            findings, tuple(overview.aggregated(findings, looks)), tuple(task_sections(findings, looks))
+            findings,
+            tuple(overview.aggregated(findings, looks)),
+            tuple(task_sections(findings, looks)),
+            tuple(method_sections(findings)),
+            tuple(comparisons(results)),
         )
 
     def drawings(self) -> Iterator[tuple[str, Drawing]]:
@@ -82,7 +92,7 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
 
     ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric and
     replicate (see ``leaderboard.values``); ``results.json``, the document of ``run --json``, after ``results.schema.json``;
-    ``figures/NAME.csv``.
+    ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there are any.
 
     Args:
         results: of a run.
@@ -101,6 +111,8 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     lb.values(results).to_parquet(out / "results.parquet", index=False)
     document = json.dumps(results.document(str(page)), indent=1, allow_nan=False)
     (out / "results.json").write_text(document, encoding="utf-8")
+    if report.published:
+        pd.DataFrame(report.published).to_csv(out / "published.csv", index=False)
     for _, drawing in report.drawings():
         drawing.data.to_csv(out / "figures" / f"{drawing.name}.csv", index=False)
     return page
@@ -164,6 +176,10 @@ def render(report: Report) -> str:
         kinds=[k for k in dict.fromkeys(r.kind for r in matrix.rows) if k != "anchor"],
         aggregates=report.aggregates,
         tasks=report.tasks,
+        methods=report.methods,
+        published=published_table(list(report.published)) if report.published else None,
+        published_sentence=published_sentence(list(report.published)),
+        papers=shown_papers(list(report.published)),
         steps=provenance.step_sizes(results),
         failures=provenance.failures(results),
         glossary=[(row, sees(row.name)) for row in provenance.glossary(results)],

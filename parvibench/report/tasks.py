@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from parvibench.core import registry
+from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.results import Results, metric_values
 from parvibench.statistics import median_interval
@@ -19,7 +20,7 @@ from . import leaderboard as lb
 from .curves import MAX_LINES, anytime
 from .densities import particles
 from .drawing import Drawing, Looks
-from .judgement import floor_of, reference_of
+from .judgement import floor_of, floored_of
 from .marginals import marginals
 from .numbers import interval, number
 from .predictions import predictions
@@ -239,12 +240,15 @@ def _facts(task: str) -> str:
 
 def _certificate(task: str) -> tuple[tuple[str, str], ...]:
     """What vouches for a task's reference, in names and short texts; empty without one."""
-    reference = reference_of(task)
-    if reference is None:
+    found = floored_of(task)
+    if found is None:
         return ()
-    known = reference.certificate
-    kind = "independent exact draws" if reference.exact else "a certified long run"
-    plain: dict[str, Any] = {"reference": f"{len(reference.draws):,} rows from {kind}"}
+    known = found.certificate
+    if isinstance(found, Reference):
+        kind = "independent exact draws" if found.exact else "a certified long run"
+        plain: dict[str, Any] = {"reference": f"{len(found.draws):,} rows from {kind}"}
+    else:
+        plain = {"reference": "certified posterior predictions at held-out points"}
     plain |= {
         k: known[k]
         for k in ("method", "checks", "run", "seed", "created", "versions", "sha256")

@@ -3,23 +3,19 @@
 import numpy as np
 import pytest
 import torch
-from made_stores import made_cells, write_store
+from made_stores import made_cells, only_reference, write_store
 
 from parvibench.core.reference import Reference
-from parvibench.report import judgement
 from parvibench.report.page import write_report
 
 
 @pytest.fixture(scope="module", autouse=True)
 def floors():
-    """A floor of 0.05 for banana at 100 samples, whatever the shipped certificates hold."""
+    """A floor of 0.05 for banana at 100 samples, and no other reference, whatever ships with the package."""
     table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
     reference = Reference(torch.zeros(9, 2), True, {}, table)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judgement, "load_reference", lambda task: reference if task == "banana" else None)
-        judgement.reference_of.cache_clear()
+    with only_reference("banana", reference):
         yield
-    judgement.reference_of.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,15 @@
 """Stores made by hand: no sampler runs."""
 
+import contextlib
+
 import numpy as np
 import pandas as pd
+import pytest
 
 from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.results import Results
 from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store
+from parvibench.report import judgement
 
 EVIL = '<script>alert("x")</script>'
 REPLICATES = 7
@@ -107,3 +111,17 @@ def made_cells():
             (make_record(f"{task[:4]}u", task, "lapd", status="unsupported", reason="needs x"), None, None)
         )
     return cells
+
+
+@contextlib.contextmanager
+def only_reference(task, reference):
+    """Reports know this one reference."""
+    caches = (judgement.reference_of, judgement.floored_of)
+    with pytest.MonkeyPatch.context() as patch:
+        for load in ("load_reference", "load_floored"):
+            patch.setattr(judgement, load, lambda name: reference if name == task else None)
+        for found in caches:
+            found.cache_clear()
+        yield
+    for found in caches:
+        found.cache_clear()

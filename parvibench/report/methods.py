@@ -1,0 +1,151 @@
+"""A method's part of the page: how it does by kind of target, its settings and steps, where it is from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.results import Results
+
+from . import leaderboard as lb
+from .numbers import interval, number
+from .verdicts import Findings, Winner
+from .view import Column, Entry, Row, Table, numeric, setting, sortable
+
+_COLUMNS = (
+    Column("task", numeric=False),
+    Column("group", numeric=False),
+    Column("rank"),
+    Column("result", "ratio to the floor where there is one, else the primary metric; median [95%]"),
+    Column("may be best", "whether the leader is significantly better", numeric=False),
+    Column("step size", "eta in x + eta score + sqrt(2 eta) noise"),
+    Column("effective step", "the factor that really multiplies the velocity"),
+    Column("seconds", "steady compute time per replicate"),
+)
+
+
+@dataclass(frozen=True)
+class MethodSection:
+    """All that the page says about a method.
+
+    Attributes:
+        name: its label.
+        anchor: fragment of its section.
+        facts: what it is, and where it is from.
+        sentences: how it does, by group of tasks.
+        settings: the same on all tasks: names and values.
+        table: task by task.
+    """
+
+    name: str
+    anchor: str
+    facts: str
+    sentences: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+    table: Table
+
+
+def method_sections(findings: Findings) -> list[MethodSection]:
+    """One section per method that is no anchor, best average rank first."""
+    results, board = findings.results, findings.board
+    ranks = lb.average_ranks(board) if len(board) else pd.DataFrame({"anchor": []})
+    return [
+        _section(str(label), results, board, findings) for label in ranks.index[~ranks["anchor"].astype(bool)]
+    ]
+
+
+def _section(label: str, results: Results, board: pd.DataFrame, findings: Findings) -> MethodSection:
+    cells = {c.task: c for c in results.cells if c.label == label}
+    rows = board[board["label"] == label]
+    leaders = {w.where: w for w in findings.tasks}
+    body = []
+    for _, row in rows.iterrows():
+        task, cell = str(row["task"]), cells[row["task"]]
+        winner = leaders[task]
+        may = "leads" if winner.label == label else "not ruled out" if label in winner.rivals else "no"
+        body.append(
+            Row(
+                (
+                    Entry(task),
+                    Entry(str(row["group"])),
+                    Entry("")
+                    if math.isnan(row["rank"])
+                    else Entry(f"{row['rank']:.0f}", sortable(row["rank"])),
+                    _result(row),
+                    Entry("" if math.isnan(row["rank"]) else may, look="" if may == "no" else "strong"),
+                    setting(cell.settings.get("step_size")),
+                    setting(cell.effective_step),
+                    numeric(row["seconds"]),
+                ),
+                group=str(row["group"]),
+            )
+        )
+    algorithm = next(iter(cells.values())).algorithm
+    return MethodSection(
+        name=label,
+        anchor=f"method-{hashlib.sha256(label.encode()).hexdigest()[:12]}",
+        facts=_facts(algorithm),
+        sentences=tuple(_sentences(rows, leaders)),
+        settings=_settings(list(cells.values())),
+        table=Table(f"{label} task by task", _COLUMNS, tuple(body)),
+    )
+
+
+def _result(row: pd.Series) -> Entry:
+    if row["status"] != Status.OK:
+        return Entry(str(row["status"]), look="status", help=str(row["reason"])[:300])
+    value = lb.shown(row)
+    unit = value / row["median"] if row["median"] and math.isfinite(value / row["median"]) else 1.0
+    what = "× floor" if not math.isnan(row["floor_ratio"]) else str(row["metric"])
+    return numeric(value, note=f"{what} [{interval(row['low'] * unit, row['high'] * unit)}]")
+
+
+def _facts(algorithm: str) -> str:
+    row = registry.algorithms().get(algorithm)
+    if row is None:
+        return f"A plug-in: {algorithm}."
+    parts = [
+        row.summary[:1].upper() + row.summary[1:],
+        row.kind,
+        f"needs {', '.join(row.needs)}" if row.needs else "",
+        row.citation,
+    ]
+    return ". ".join(p for p in parts if p) + "."
+
+
+def _sentences(rows: pd.DataFrame, leaders: Mapping[str, Winner]) -> list[str]:
+    found = []
+    for group, mine in rows[rows["rank"].notna()].groupby("group", sort=False):
+        label = str(mine["label"].iloc[0])
+        first = [str(t) for t in mine["task"] if leaders[str(t)].label == label]
+        near = [str(t) for t in mine["task"] if label in leaders[str(t)].rivals]
+        alike = [
+            str(t) for t, v in zip(mine["task"], mine["verdict"], strict=True) if v == "indistinguishable"
+        ]
+        parts = [
+            f"average rank {number(float(mine['rank'].mean()))} over {len(mine)} task{'s' * (len(mine) > 1)}"
+        ]
+        parts += [f"leads on {', '.join(first)}"] if first else []
+        parts += [f"not ruled out as best on {', '.join(near)}"] if near else []
+        parts += [f"cannot be told from exact draws on {', '.join(alike)}"] if alike else []
+        found.append(f"{group}: {'; '.join(parts)}.")
+    return found
+
+
+def _settings(cells: list[CellRecord]) -> tuple[tuple[str, str], ...]:
+    """Settings with their values; those that differ between tasks say so."""
+    names = dict.fromkeys(k for c in cells for k in c.settings)
+    found = []
+    for key in names:
+        values = list(dict.fromkeys(json.dumps(c.settings.get(key)) for c in cells if c.settings))
+        found.append(
+            (key, values[0].strip('"') if len(values) == 1 else f"by task: {', '.join(values[:12])}")
+        )
+    return tuple(found)
