@@ -127,10 +127,10 @@ def palette(cells: Sequence[CellRecord]) -> dict[str, tuple[str, str]]:
     return looks | {a: (GREY, ("--", ":")[i % 2]) for i, a in enumerate(anchors)}
 
 
-def short(label: str) -> str:
-    """A name for the legend: at most 16 printable characters; Matplotlib hides names that start with ``_``."""
+def short(label: str, most: int = 16) -> str:
+    """A name for a figure: few printable characters; Matplotlib hides names that start with ``_``."""
     name = "".join(c for c in label if c.isprintable())
-    name = name if len(name) <= 16 else f"{name[:15]}…"
+    name = name if len(name) <= most else f"{name[: most - 1]}…"
     return f" {name}" if name.startswith("_") else name
 
 

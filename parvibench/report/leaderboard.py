@@ -84,10 +84,15 @@ def is_anchor(cell: CellRecord) -> bool:
     return cell.kind == "anchor" or (row is not None and row.kind == "anchor")
 
 
-def higher_is_better(metric: str) -> bool:
-    """The direction of a metric; lower for unknown ones."""
+def direction(metric: str) -> str:
+    """Which values of a metric are better: ``lower`` (also of unknown ones), ``higher`` or ``neutral``."""
     row = registry.metrics().get(metric)
-    return row is not None and row.direction == "higher"
+    return "lower" if row is None else row.direction
+
+
+def higher_is_better(metric: str) -> bool:
+    """Whether higher values of a metric are better."""
+    return direction(metric) == "higher"
 
 
 def primary_metric(results: Results, task: str) -> str:

@@ -213,8 +213,7 @@ def numbers(results: Results, board: pd.DataFrame, table: Table) -> dict[str, An
 
 
 def _sign(metric: str) -> int:
-    row = registry.metrics().get(metric)
-    return {"higher": -1, "neutral": 0}.get(row.direction, 1) if row else 1
+    return {"higher": -1, "neutral": 0}.get(lb.direction(metric), 1)
 
 
 def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:

@@ -38,7 +38,9 @@ TARGETS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 _BUDGETS = 41
 
 
-def forest(name: str, title: str, table: pd.DataFrame, label: str, note: str, looks: Looks) -> list[Drawing]:
+def forest(
+    name: str, title: str, table: pd.DataFrame, label: str, note: str, looks: Looks, *, zero: bool = False
+) -> list[Drawing]:
     """Points with intervals, one row per method.
 
     Args:
@@ -48,6 +50,7 @@ def forest(name: str, title: str, table: pd.DataFrame, label: str, note: str, lo
         label: of the x axis.
         note: how to read it.
         looks: of ``palette``.
+        zero: whether to draw a line at zero.
     """
     shown = table[np.isfinite(table["value"].astype(float))].head(2 * MAX_LINES)
     if not len(shown):
@@ -61,7 +64,9 @@ def forest(name: str, title: str, table: pd.DataFrame, label: str, note: str, lo
             if "low" in row and math.isfinite(row["high"] - row["low"]):
                 axes.plot([row["low"], row["high"]], [i, i], color=colour, linewidth=2)
             axes.plot(row["value"], i, marker, color=colour, markersize=6)
-        axes.set_yticks(range(len(shown)), [short(str(m)) for m in shown.index])
+        if zero:
+            axes.axvline(0, color=GREY, linewidth=1)
+        axes.set_yticks(range(len(shown)), [short(str(m), 40) for m in shown.index])
         axes.invert_yaxis()
         axes.set_xlabel(label)
         figure.tight_layout(pad=0.4)

@@ -1,0 +1,91 @@
+"""Two runs against each other: the right pairs, the right tests, nothing lost."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_stores import make_record, write_store
+from scipy import stats
+from typer.testing import CliRunner
+
+from parvibench.cli import app
+from parvibench.core.errors import InputError
+from parvibench.report import comparing
+
+FIRST = np.random.default_rng(1).normal(1, 0.2, 7)
+SECOND = FIRST - 0.1 + np.random.default_rng(2).normal(0, 0.01, 7)
+
+
+def make(root, values, **changes):
+    """A run of ``ula`` on a task without a reference and one with a floor, and of a cell that crashed."""
+    cells = [
+        (make_record("a", "plain", "ula", values={"oddity": values.tolist()}, **changes), None, None),
+        (
+            make_record(
+                "b",
+                "banana",
+                "ula",
+                values={"sliced_w2": values.tolist(), "modes_found": values.tolist()},
+                **changes,
+            ),
+            None,
+            None,
+        ),
+        (make_record("c", "banana", "mala", status="crashed", reason="out of luck"), None, None),
+    ]
+    return write_store(root, cells)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return make(tmp_path / "a", FIRST), make(tmp_path / "b", SECOND)
+
+
+def test_differences_are_paired_within_a_seed(runs):
+    frame = comparing.compare(*runs).set_index(["task", "label"])
+    plain, banana = frame.loc[("plain", "ula")], frame.loc[("banana", "ula")]
+    expected = stats.ttest_rel(SECOND, FIRST)
+    assert plain["difference"] == pytest.approx((SECOND - FIRST).mean())
+    assert plain["p_value"] == pytest.approx(2 * expected.pvalue)  # Holm over two cells
+    assert (plain["low"], plain["high"]) == pytest.approx(tuple(expected.confidence_interval()))
+    assert plain["verdict"] == "better"
+    assert (banana["unit"], banana["difference"]) == ("floors", pytest.approx((SECOND - FIRST).mean() / 0.05))
+    crashed = frame.loc[("banana", "mala")]
+    assert (crashed["verdict"], crashed["note"]) == ("not comparable", "the first is crashed: out of luck")
+
+
+def test_other_seeds_are_not_paired(tmp_path):
+    a, b = make(tmp_path / "a", FIRST), make(tmp_path / "b", SECOND, seed=1)
+    row = comparing.compare(a, b).set_index("task").loc["plain"]
+    assert not row["paired"]
+    assert row["p_value"] == pytest.approx(min(1, 2 * stats.ttest_ind(SECOND, FIRST, equal_var=False).pvalue))
+    assert row["verdict"] == "open"  # the spread over replicates hides what pairing shows
+
+
+def test_the_direction_of_the_metric_decides(runs):
+    row = comparing.compare(*runs, metric="modes_found").set_index("label").loc["ula"]
+    assert row.loc[row["task"] == "banana", "verdict"].item() == "worse"
+
+
+def test_changed_tasks_and_foreign_runs_are_refused(tmp_path, runs):
+    other = make(tmp_path / "c", FIRST, task_version=2)
+    frame = comparing.compare(runs[0], other)
+    assert set(frame["verdict"]) == {"not comparable"}
+    assert "the task changed: version 1 and 2" in set(frame["note"])
+    foreign = write_store(tmp_path / "d", [(make_record("z", "elsewhere", "ula"), None, None)])
+    with pytest.raises(InputError, match="share no task and method"):
+        comparing.compare(runs[0], foreign)
+
+
+def test_the_command_prints_and_draws(tmp_path, runs):
+    words = ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--to", str(tmp_path / "out")]
+    shown = CliRunner().invoke(app, words, env={"COLUMNS": "160"})
+    assert shown.exit_code == 0, shown.output
+    assert "2 better, 1 not comparable (paired by replicate; 5%, Holm)" in shown.output
+    table = pd.read_csv(tmp_path / "out" / "differences.csv")
+    assert table["verdict"].tolist() == ["better", "better", "not comparable"]
+    assert (tmp_path / "out" / "difference-floors.svg").read_text().startswith("<svg xmlns=")
+    document = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert document["cells"][2]["p_value"] is None
+    assert len(document["files"]) == 3
