@@ -120,10 +120,15 @@ class BanditTarget(GrowingTarget):
         self._taken[:, self.seen : self.seen + actions.shape[1]] = actions
         self.seen += actions.shape[1]
 
+    @property
+    def taken(self) -> Tensor:
+        """The actions taken so far, (R, seen) indices."""
+        return self._taken[:, : self.seen]
+
     def decisions(self) -> Decisions:
         """What the decisions so far have earned, (R, seen)."""
-        rewards, taken = self._game.rewards[:, : self.seen], self._taken[:, : self.seen]
-        reward = rewards.gather(-1, taken.unsqueeze(-1)).squeeze(-1)
+        rewards = self._game.rewards[:, : self.seen]
+        reward = rewards.gather(-1, self.taken.unsqueeze(-1)).squeeze(-1)
         return Decisions(reward, self._game.best[:, : self.seen], rewards.mean(-1))
 
     def _residuals(

@@ -41,7 +41,15 @@ class GrowingTarget(Target):
 
     @abstractmethod
     def observe(self, actions: Tensor) -> None:
-        """Take these actions in the next contexts, (R, count) indices; their rewards are data from now on."""
+        """Take these actions in the next contexts, (R, count) indices; their rewards are data from now on.
+
+        Actions told at once make the same posterior as told one by one: so an interrupted run goes on.
+        """
+
+    @property
+    @abstractmethod
+    def taken(self) -> Tensor:
+        """The actions taken so far, (R, seen) indices."""
 
     @abstractmethod
     def decisions(self) -> Decisions:

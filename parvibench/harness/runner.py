@@ -107,7 +107,7 @@ class _Chunk:
         self._open(self.cell.budget.score_evaluations)
         before = reference_seconds(self.device)
         with torch.inference_mode(not self.algorithm.differentiates):
-            place = self._kept(first) or self._begin(horizon)
+            place = self._kept(first, horizon) or self._begin(horizon)
             state, step = self._loop(place)
             if step != self.result.iterations or not self.result.values:
                 self._measure(state, step, last=True)
@@ -136,12 +136,13 @@ class _Chunk:
         with self.clock.running():
             state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
         if self.algorithm.kind == "chains":
-            self.path = (
-                PathRecorder(state.x)
-                if self.decider is None
-                else self.decider.recorder(state.x, self.cell.samples, horizon)
-            )
+            self.path = self._recorder(state.x, horizon)
         return Place(state, 0, list(CHECKPOINTS[:-1]))
+
+    def _recorder(self, x: Tensor, horizon: int) -> PathRecorder | RecentPositions:
+        if self.decider is None:
+            return PathRecorder(x)
+        return self.decider.recorder(x, self.cell.samples, horizon)
 
     def _loop(self, place: Place) -> tuple[Any, int]:
         budget, streams = self.cell.budget, self.problem.streams
@@ -200,7 +201,7 @@ class _Chunk:
 
     def _keep(self, place: Place) -> None:
         """Write down where the run is; one whose state cannot be written starts again when interrupted."""
-        if self.keeper is None or self.decider is not None:
+        if self.keeper is None:
             return
         meter = self.problem.meter
         values = {
@@ -210,7 +211,8 @@ class _Chunk:
             "seconds": (self.clock.seconds, self.metrics_seconds),
             "memory": self._memory(),
             "result": self.result.plain(),
-            "path": self.path.kept if isinstance(self.path, PathRecorder) else None,
+            "path": self.path.kept if self.path is not None else None,
+            "decided": self.decider.kept if self.decider is not None else None,
             "mark": self.mark,
         }
         try:
@@ -218,7 +220,7 @@ class _Chunk:
         except NotWritableError:
             self.keeper = None
 
-    def _kept(self, first: Any) -> Place | None:
+    def _kept(self, first: Any, horizon: int) -> Place | None:
         """Where an earlier run of this chunk was, if it left word; ``first`` is a state of the same types."""
         content = self.keeper.load() if self.keeper else None
         if content is None:
@@ -236,8 +238,10 @@ class _Chunk:
         self.clock = Clock(self.device, seconds)
         self.memory_before, self.mark = kept["memory"] or 0.0, kept["mark"]
         self.result = ChunkResult.from_plain(kept["result"])
+        if self.decider is not None:
+            self.decider.kept = kept["decided"]
         if kept["path"] is not None:
-            self.path = PathRecorder(place.state.x)
+            self.path = self._recorder(place.state.x, horizon)
             self.path.kept = kept["path"]
         return place
 

@@ -39,6 +39,16 @@ class DecisionMaker:
         return RecentPositions(x, n, every=max(1, round(steps)))
 
     @property
+    def kept(self) -> Tensor:
+        """The actions taken so far, (R, seen): all there is to know, to be set again on a maker of the same chunk."""
+        return self._posterior.taken
+
+    @kept.setter
+    def kept(self, taken: Tensor) -> None:
+        self._posterior.observe(taken)
+        self._block = -(-taken.shape[1] // self._task.period)
+
+    @property
     def progress(self) -> float:
         """Share of the decisions that are made."""
         return self._posterior.seen / self._posterior.rows
@@ -86,6 +96,15 @@ class RecentPositions:
         self._times = -(-n // x.shape[1])
         self._every = every
         self._kept = [x.clone()]
+
+    @property
+    def kept(self) -> tuple[int, list[Tensor]]:
+        """The steps between two positions, and the positions, oldest first."""
+        return self._every, self._kept
+
+    @kept.setter
+    def kept(self, value: tuple[int, list[Tensor]]) -> None:
+        self._every, self._kept = value
 
     def add(self, step: int, x: Tensor) -> None:
         """Offer the position after iteration ``step`` (counted from 1), (R, N, D)."""

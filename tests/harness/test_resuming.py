@@ -160,6 +160,19 @@ def test_bnns_with_mini_batches_resume_to_the_bit(tmp_path: Path, monkeypatch: p
     assert np.array_equal(resumed.samples, whole.samples)
 
 
+@pytest.mark.parametrize("name", ["srld", "svgd"])
+def test_bandits_go_on_with_the_decisions_made(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"step_size": 1e-7}
+    cell = make_cell(tasks=["bandit-wheel"], algorithms=[{"name": name, "settings": settings}], particles=3, contexts=400, budget={"iterations": 30}, metrics=["regret", "contexts"])  # fmt: skip
+    whole = run_chunk(cell, cell.chunks[0])
+    resumed, _ = run_in_two(cell, tmp_path / "s.npz", monkeypatch, stop=17)
+    assert np.array_equal(resumed.samples, whole.samples)
+    for metric in ("regret", "contexts"):
+        assert resumed.values[metric] == whole.values[metric]
+
+
 def test_a_state_that_cannot_be_written_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = make_cell(algorithms=["nuts"], budget={"iterations": 4}, samples=2)
     assert not registry.load_algorithm("nuts").resumable

@@ -31,7 +31,7 @@ class ArmsTarget(GrowingTarget):
         self.rewards = MEANS.to(noise) + noise
         self.pulls = noise.new_zeros(len(noise), 3)
         self.sums = noise.new_zeros(len(noise), 3)
-        self.taken = torch.zeros(len(noise), 0, dtype=torch.long)
+        self.actions = torch.zeros(len(noise), 0, dtype=torch.long)
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         precision = 1 + self.pulls.unsqueeze(1)
@@ -45,8 +45,12 @@ class ArmsTarget(GrowingTarget):
         now = slice(self.seen, self.seen + actions.shape[1])
         self.pulls = self.pulls + chosen.sum(1)
         self.sums = self.sums + (chosen * self.rewards[:, now]).sum(1)
-        self.taken = torch.cat((self.taken, actions), 1)
+        self.actions = torch.cat((self.actions, actions), 1)
         self.seen += actions.shape[1]
+
+    @property
+    def taken(self) -> Tensor:
+        return self.actions
 
     def decisions(self) -> Decisions:
         """Earnings in expectation: without the noise of the rewards."""
