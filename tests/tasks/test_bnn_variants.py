@@ -1,0 +1,350 @@
+"""The papers' own protocols: densities against plain twins, splits and units against values computed here.
+
+The data are random tables of the real sizes, so that nothing needs a download.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+from torch.distributions import Gamma, Normal
+
+import parvibench.tasks.bnn as module
+from parvibench.core import registry
+from parvibench.core.errors import DataMissingError
+from parvibench.core.registry import load_task
+from parvibench.core.streams import Streams
+from parvibench.core.task import TUNING_REPLICATES
+from parvibench.data import fetch, loaders
+from parvibench.data.fetch import registry as data_sets
+from parvibench.data.loaders import Table
+from parvibench.harness import describe
+
+SETS = {
+    "sifg": ["boston", "concrete", "diabetes", "power", "protein", "wine-binary"],
+    "srld": ["boston", "concrete", "energy", "naval", "wine-red", "wine-white", "yacht"],
+    "ksivi": ["boston", "concrete", "power", "wine-red", "protein", "yacht"],
+}
+ONE_OF_EACH = ["bnn-diabetes-sifg", "bnn-energy-srld", "bnn-yacht-srld", "bnn-yacht-ksivi"]
+# The constants of the KSIVI authors' code.
+YACHT_LOG_GAMMA, YACHT_LOG_LAMBDA = 0.329742800537996, -0.768671081013136
+
+
+def made(name: str) -> Table:
+    """A random table of the registered set's size, far from standardised."""
+    entry = data_sets()[name]
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    X = rng.normal(5.0, np.arange(1, entry.features + 1), (entry.rows, entry.features))
+    return Table(X, 3.0 + 2.0 * np.sin(X[:, 0]) + 0.1 * X[:, -1] + rng.normal(0, 0.5, entry.rows))
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "load", made)
+
+
+def points(name: str, n: int = 3, seed: int = 1) -> tuple[module.BNNTarget, Tensor]:
+    """The float64 target of replicates 0 and 1 and points (2, n, D) of its bulk's size."""
+    task = load_task(name)
+    generator = torch.Generator().manual_seed(seed)
+    x = 0.5 * torch.randn(2, n, task.dim, generator=generator, dtype=torch.float64)
+    return task.target((0, 1), "cpu", torch.float64), x
+
+
+def unpack(state: Tensor, p: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """W1 (p, 50), b1, W2 and whatever follows."""
+    W1, b1, W2, rest = state.split([p * 50, 50, 50, len(state) - (p + 2) * 50])
+    return W1.view(p, 50), b1, W2, rest
+
+
+def normal_log_prob(values: Tensor, precision: Tensor | float) -> Tensor:
+    return Normal(0.0, torch.as_tensor(precision, dtype=torch.float64) ** -0.5).log_prob(values).sum()
+
+
+def log_gamma_prior(log_value: Tensor) -> Tensor:
+    """Log density of log gamma when gamma ~ Gamma(1, rate 0.1)."""
+    rate = torch.tensor(0.1, dtype=torch.float64)
+    return Gamma(torch.ones_like(rate), rate).log_prob(log_value.exp()) + log_value
+
+
+def twin_sifg(state: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    W1, b1, W2, (b2, log_gamma, log_lambda) = unpack(state, X.shape[1])
+    f = torch.relu(X @ W1 + b1) @ W2 + b2
+    fit = normal_log_prob(y - f, log_gamma.exp()) + normal_log_prob(state[:-2], log_lambda.exp())
+    return fit + log_gamma_prior(log_gamma) + log_gamma_prior(log_lambda)
+
+
+def twin_srld(state: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    W1, b1, W2, (log_gamma,) = unpack(state, X.shape[1])
+    f = torch.tanh(torch.column_stack([X, torch.ones(len(X))]) @ torch.vstack([W1, b1])) @ W2
+    return (
+        normal_log_prob(y - f, log_gamma.exp())
+        + normal_log_prob(state[:-1], 1.0)
+        + log_gamma_prior(log_gamma)
+    )
+
+
+def twin_ksivi(state: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    W1, b1, W2, (b2,) = unpack(state, X.shape[1])
+    f = torch.relu(X @ W1 + b1) @ W2 + b2
+    return normal_log_prob(y - f, math.exp(YACHT_LOG_GAMMA)) + normal_log_prob(
+        state, math.exp(YACHT_LOG_LAMBDA)
+    )
+
+
+def sifg_rows(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As the code does it: truncate first, then take the development rows from what is left."""
+    rows = np.random.RandomState(1234).permutation(n)
+    size_train = int(np.round(n * (1 - 0.1)))
+    train, test = rows[:size_train], rows[size_train:]
+    size_dev = min(int(np.round(0.1 * len(train))), 500)
+    train = train[:-size_dev]
+    return train, test, train[-size_dev:]
+
+
+def ksivi_rows(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    train, test = train_test_split(np.arange(n), test_size=1 - 0.9, random_state=42)
+    size_dev = min(int(np.round(0.1 * len(train))), 500)
+    return train[:-size_dev], test, train[-size_dev:]
+
+
+def srld_rows(n: int, replicate: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.arange(n)
+    np.random.RandomState(1 + replicate).shuffle(rows)
+    return rows[: int(n * 0.9)], rows[int(n * 0.9) :]
+
+
+def parts(name: str, replicate: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """X_train, y_train, X_test and y_test of a variant, computed from the description alone."""
+    task = load_task(name)
+    X, y = made(task.table)
+    if name.endswith("sifg"):
+        train, test, _ = sifg_rows(len(y))
+        X_sd, y_mean, y_sd = X[train].std(0), y[train].mean(), y[train].std()
+    elif name.endswith("ksivi"):
+        train, test, _ = ksivi_rows(len(y))
+        X_sd, y_mean, y_sd = X[train].std(0, ddof=1), y[train].mean(), y[train].std(ddof=1)
+    else:
+        if "yacht" in name:
+            X, y = X[1:], y[1:]
+        train, test = srld_rows(len(y), replicate)
+        X_sd, y_mean, y_sd = X[test].std(0) + 1e-6, 0.0, 1.0
+    Z = (X - X[train].mean(0)) / X_sd
+    return tuple(map(torch.from_numpy, (Z[train], (y[train] - y_mean) / y_sd, Z[test], y[test])))
+
+
+def test_every_paper_has_its_sets() -> None:
+    for code, names in SETS.items():
+        found = [n for n in registry.tasks() if n.startswith("bnn-") and n.endswith(f"-{code}")]
+        assert found == [f"bnn-{name}-{code}" for name in names]
+
+
+@pytest.mark.parametrize("name", [f"bnn-{n}-{code}" for code, names in SETS.items() for n in names])
+def test_declared_sizes_are_the_real_ones(name: str) -> None:
+    task = load_task(name)
+    target = task.target((0,), "cpu", torch.float32)
+    assert (target.dim, target.rows) == (task.dim, task.rows)
+    assert len(task.departures) >= 4
+    assert torch.isfinite(
+        target.score(task.initial(target, 2, Streams(1, (0,)).generators("init")).float())
+    ).all()
+
+
+def test_show_tells_what_a_variant_does_on_purpose() -> None:
+    """And the plain task has nothing to tell."""
+    told = describe.task("bnn-yacht-srld")["departs from the plain task"]
+    assert any("deviation of the test rows" in text for text in told.values())
+    assert any("first row is lost" in text for text in told.values())
+    assert "departs from the plain task" not in describe.task("bnn-yacht")
+
+
+@pytest.mark.parametrize(
+    "name", ["bnn-wine-binary-sifg", "bnn-naval-srld", "bnn-power-ksivi", "bnn-diabetes"]
+)
+def test_missing_data_are_named_with_the_remedy(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "load", loaders.load.__wrapped__)
+    monkeypatch.delenv(fetch.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setattr(fetch, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(fetch, "_TIMEOUT_S", (0.01, 0.01))
+    task = load_task(name)
+    with pytest.raises(DataMissingError, match=f"parvibench data fetch {task.data[0]}"):
+        task.target((0,), "cpu", torch.float64)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_density_equals_the_twin_on_the_codes_rows_and_units(name: str) -> None:
+    """Catches a wrong permutation, rows kept that the code drops, the wrong deviation, a lost Jacobian."""
+    target, x = points(name)
+    twin = {"sifg": twin_sifg, "srld": twin_srld, "ksivi": twin_ksivi}[name.rpartition("-")[2]]
+    found = target.log_density(x)
+    for r in (0, 1):
+        X, y, _, _ = parts(name, r)
+        expected = torch.stack([twin(state, X, y) for state in x[r]])
+        torch.testing.assert_close(found[r] - found[r, 0], expected - expected[0], rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("batched", [False, True])
+def test_score_and_its_derivative_are_autograds(name: str, batched: bool) -> None:
+    target, x = points(name)
+    batch = torch.arange(200).view(2, 100) if batched else None
+    leaf = x.clone().requires_grad_()
+    expected = torch.autograd.grad(target.log_density(leaf, batch).sum(), leaf, create_graph=True)[0]
+    torch.testing.assert_close(target.score(x, batch), expected.detach(), rtol=1e-9, atol=1e-9)
+    log_p, score = target.log_density_and_score(x, batch)
+    torch.testing.assert_close(log_p, target.log_density(x, batch))
+    torch.testing.assert_close(score, expected.detach(), rtol=1e-9, atol=1e-9)
+    v = torch.randn(x.shape, generator=torch.Generator().manual_seed(2), dtype=x.dtype)
+    through_density = torch.autograd.grad((expected * v).sum(), leaf)[0]
+    through_score = torch.autograd.grad((target.score(leaf, batch) * v).sum(), leaf)[0]
+    torch.testing.assert_close(through_score, through_density, rtol=1e-8, atol=1e-8)
+
+
+def test_sifg_precisions_beyond_50_score_as_the_codes_clamp() -> None:
+    """d/d log gamma = N/2 + 1 - (S/2 + 0.1) 50 there, and the like for lambda. Catches the bend at e^30."""
+    target, x = points("bnn-diabetes-sifg", n=1)
+    x[..., -2:] = torch.tensor([5.0, 6.0])
+    X, y, _, _ = parts("bnn-diabetes-sifg", 0)
+    W1, b1, W2, (b2, _, _) = unpack(x[0, 0], X.shape[1])
+    squares = (y - torch.relu(X @ W1 + b1) @ W2 - b2).square().sum()
+    norm = x[0, 0, :-2].square().sum()
+    expected = torch.stack(
+        [len(y) / 2 + 1 - (squares / 2 + 0.1) * 50, (target.dim - 2) / 2 + 1 - (norm / 2 + 0.1) * 50]
+    )
+    torch.testing.assert_close(target.score(x)[0, 0, -2:], expected)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_predictions_are_on_the_codes_test_rows_in_original_units(name: str) -> None:
+    task = load_task(name)
+    _, x = points(name)
+    held_out = task.predictive((0, 1), "cpu", torch.float64)
+    means, _ = held_out.predict(x)
+    table = made(task.table)
+    for r in (0, 1):
+        _, _, X, y = parts(name, r)
+        np.testing.assert_array_equal(held_out.y[r], y)
+        for m, state in enumerate(x[r]):
+            W1, b1, W2, rest = unpack(state, X.shape[1])
+            if name.endswith("srld"):
+                expected = torch.tanh(X @ W1 + b1) @ W2
+            else:
+                train = (sifg_rows if name.endswith("sifg") else ksivi_rows)(len(table.y))[0]
+                y_sd = table.y[train].std(ddof=0 if name.endswith("sifg") else 1)
+                expected = (torch.relu(X @ W1 + b1) @ W2 + rest[0]) * y_sd + table.y[train].mean()
+            torch.testing.assert_close(means[r, m], expected)
+
+
+def test_sifg_noise_is_what_the_codes_model_selection_ends_with() -> None:
+    """The code's loop, which also writes into all later particles, written out.
+
+    Catches noise from test rows, standardised units, or a development set outside the training rows.
+    """
+    task = load_task("bnn-diabetes-sifg")
+    _, x = points(task.name, n=6)
+    _, sds = task.predictive((0, 1), "cpu", torch.float64).predict(x)
+    X, y = made(task.table)
+    train, _, dev = sifg_rows(len(y))
+    assert set(dev) < set(train)
+    Z = torch.from_numpy((X[dev] - X[train].mean(0)) / X[train].std(0))
+    y_dev = torch.from_numpy(y[dev])
+    log_gamma = x[0, :, -2].clone()
+    squares = []
+    for state in x[0]:
+        W1, b1, W2, (b2, _, _) = unpack(state, Z.shape[1])
+        f = (torch.relu(Z @ W1 + b1) @ W2 + b2) * y[train].std() + y[train].mean()
+        squares.append((f - y_dev).square())
+    for i, square in enumerate(squares):
+        fitted = -square.mean().log()
+
+        def log_likelihood(value: Tensor, square: Tensor = square) -> Tensor:
+            return (value / 2 - square * value.exp() / 2).sum()
+
+        if log_likelihood(fitted) > log_likelihood(log_gamma[i]):
+            log_gamma[i:] = fitted
+    torch.testing.assert_close(sds[0], (-log_gamma / 2).exp())
+
+
+def test_ksivi_uses_one_gamma_in_two_units() -> None:
+    """1/sqrt(gamma) in original units, though the posterior multiplied standardised residuals with it."""
+    _, x = points("bnn-yacht-ksivi")
+    _, sds = load_task("bnn-yacht-ksivi").predictive((0, 1), "cpu", torch.float64).predict(x)
+    torch.testing.assert_close(sds, torch.full((2, 3), math.exp(-YACHT_LOG_GAMMA / 2), dtype=torch.float64))
+
+
+def test_srld_noise_is_in_original_units() -> None:
+    _, x = points("bnn-energy-srld")
+    _, sds = load_task("bnn-energy-srld").predictive((0, 1), "cpu", torch.float64).predict(x)
+    torch.testing.assert_close(sds, (-x[..., -1] / 2).exp())
+
+
+def test_ksivi_development_rows_reach_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a development set inside the training rows, as in the other code."""
+    before, x = points("bnn-yacht-ksivi")
+    score = before.score(x)
+    table = made("yacht")
+    X, y = table.X.copy(), table.y.copy()
+    dev = ksivi_rows(len(y))[2]
+    X[dev], y[dev] = 1e3, -1e6
+    monkeypatch.setattr(module, "load", lambda _: Table(X, y))
+    after, _ = points("bnn-yacht-ksivi")
+    assert torch.equal(after.score(x), score)
+
+
+@pytest.mark.parametrize(
+    ("name", "alike"), [(ONE_OF_EACH[0], True), (ONE_OF_EACH[1], False), (ONE_OF_EACH[3], True)]
+)
+def test_replicates_share_a_split_where_the_code_has_one(name: str, alike: bool) -> None:
+    """And tuning never sees it."""
+    held_out = load_task(name).predictive((0, 1, TUNING_REPLICATES), "cpu", torch.float64)
+    assert torch.equal(held_out.y[0], held_out.y[1]) == alike
+    assert not torch.equal(held_out.y[0], held_out.y[2])
+
+
+def test_sifg_starts_at_one_small_lambda() -> None:
+    """Per replicate one draw from Gamma(1, scale 0.1): mean 0.1 over 400 replicates, |z| < 5. Catches rate 0.1."""
+    task = load_task("bnn-diabetes-sifg")
+    target = task.target((0,), "cpu", torch.float64)
+    starts = [task.initial(target, 3, Streams(7, (r,)).generators("init"))[0] for r in range(400)]
+    lam = torch.stack(starts)[..., -1].exp()
+    assert (lam == lam[:, :1]).all()
+    values = lam[:, 0]
+    assert abs((values.mean() - 0.1) / values.std() * 20) < 5
+    assert ((values.square().mean() - 0.02) / values.square().std() * 20).abs() < 5
+
+
+def test_srld_starts_by_xaviers_rule_with_noise_at_its_conditional_mean() -> None:
+    """E gamma = (1 + n/2) / (0.1 + S/2) given the weights, over all training rows."""
+    task = load_task("bnn-energy-srld")
+    target = task.target((0,), "cpu", torch.float64)
+    x = task.initial(target, 200, Streams(7, (0,)).generators("init"))[0]
+    W1, W2 = x[:, : 9 * 50], x[:, 9 * 50 : -1]
+    for weights, fans in ((W1, 9 + 50), (W2, 50 + 1)):
+        limit = math.sqrt(6 / fans)
+        assert weights.abs().max() < limit
+        assert weights.square().mean().item() == pytest.approx(limit**2 / 3, rel=0.05)
+    X, y, _, _ = parts(task.name, 0)
+    first = x[0]
+    a, b1, b2, _ = unpack(first, 8)
+    squares = (y - torch.tanh(X @ a + b1) @ b2).square().sum().item()
+    assert first[-1].exp().item() == pytest.approx((1 + len(y) / 2) / (0.1 + squares / 2))
+
+
+def test_ksivi_states_are_weights_alone() -> None:
+    task = load_task("bnn-yacht-ksivi")
+    target = task.target((0,), "cpu", torch.float64)
+    assert task.dim == 7 * 50 + 50 + 1
+    assert target.prior_precision == pytest.approx(math.exp(YACHT_LOG_LAMBDA))
+    x = task.initial(target, 2000, Streams(7, (0,)).generators("init"))[0]
+    assert (x[:, 6 * 50 : 7 * 50] == 0).all()
+    assert x[:, : 6 * 50].square().mean().item() == pytest.approx(1 / 7, rel=0.02)
+    assert x[:, 7 * 50 : -1].square().mean().item() == pytest.approx(1 / 51, rel=0.05)
