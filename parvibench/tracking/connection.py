@@ -22,6 +22,7 @@ def connect(uri: str) -> Any:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # standard output is ours
     # MLflow's own models use it; nothing a user could change.
     warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
     from mlflow import MlflowClient

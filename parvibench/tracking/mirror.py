@@ -117,9 +117,11 @@ class Mirror:
         lost = self._total - self._done
         if not lost and not self._error:
             return ""
+        damaged = "not a database" in self._error or "malformed" in self._error
+        hint = " (delete that file: it is made anew from the store)" if damaged else ""
         return (
             f"{lost} of {self._total} records did not reach MLflow at {without_secrets(self.uri)}: {self._error}\n"
-            "The results are safe in the store; mirror them later with: parvibench sync"
+            f"The results are safe in the store; mirror them later with: parvibench sync{hint}"
         )
 
     def _put(self, job: _Job) -> None:

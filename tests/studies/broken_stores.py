@@ -1,0 +1,208 @@
+"""Stores in trouble: a full disk, a read-only one, a corrupt database, two runs at a time.
+
+``python tests/studies/broken_stores.py``. The first two mount a small tmpfs, which takes root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import parvibench as pb
+from parvibench.core.errors import StoreError
+from parvibench.core.result import Status
+from parvibench.harness.cells import expand
+from parvibench.harness.executors import InProcess
+from parvibench.harness.results import Results
+from parvibench.harness.session import run_cells
+from parvibench.harness.store import Store
+from parvibench.harness.suite import Suite
+
+
+class NoMountError(RuntimeError):
+    """This process may not mount."""
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
+    """A tmpfs of that size."""
+    place = folder / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(place)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise NoMountError(str(error)) from None
+    if done.returncode:
+        raise NoMountError(done.stderr.strip())
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def remount(place: Path, options: str) -> None:
+    """Change a mounted disk."""
+    subprocess.run(["mount", "-o", f"remount,{options}", str(place)], check=True)
+
+
+def make_suite() -> Suite:
+    """Six cells of 120 kB."""
+    return Suite.model_validate(
+        {
+            "name": "broken", "tasks": ["banana", "multimodal"], "algorithms": ["sgld", "ula", "mala"],
+            "replicates": 15, "particles": 100, "samples": 1000, "budget": {"iterations": 24}, "metrics": ["mean_error"],
+        }
+    )  # fmt: skip
+
+
+def run(root: Path) -> Results:
+    """The suite, in this process."""
+    suite = make_suite()
+    return run_cells(expand(suite), Store(root), InProcess(), suite=suite.resolved())
+
+
+def full_disk(folder: Path) -> list[str]:
+    """Room for some cells only: a clear error, those are kept; with more room the run goes on to the same numbers."""
+    found = []
+    right = run(folder / "right")
+    with small_disk(folder, 400) as place:
+        root = place / "store"
+        try:
+            run(root)
+            found.append("no error on a full disk")
+        except StoreError as error:
+            if "No space left on device" not in str(error):
+                found.append(f"told: {error}")
+        keys = [c.key for c in right.cells]
+        kept = [k for k in keys if Store(root).find(k) is not None]
+        if not 0 < len(kept) < len(keys):
+            found.append(f"{len(kept)} of {len(keys)} cells kept")
+        for key in kept:
+            if not np.array_equal(Store(root).samples(key), Store(folder / "right").samples(key)):
+                found.append(f"{key}: damaged")
+        remount(place, "size=50m")
+        after = run(root)
+        found += [
+            f"{a.label}: differs after all"
+            for a, b in zip(after.cells, right.cells, strict=True)
+            if a.status is not Status.OK or not np.array_equal(after.samples(a), right.samples(b))
+        ]
+        left = [p.name for p in (root / "cells").iterdir() if p.name.startswith(".")]
+        found += [f"left behind: {left}"] if left else []
+    return found
+
+
+def read_only_disk(folder: Path) -> list[str]:
+    """A store that cannot be written is told at once; it can still be read."""
+    found = []
+    with small_disk(folder, 8000) as place:
+        run(place / "store")
+        remount(place, "ro")
+        try:
+            run(place / "store")
+            found.append("no error on a read-only disk")
+        except StoreError as error:
+            if "Read-only file system" not in str(error):
+                found.append(f"told: {error}")
+        if Store(place / "store").run() is None:
+            found.append("cannot be read")
+    return found
+
+
+def corrupt_database(folder: Path) -> list[str]:
+    """The mirror's SQLite file is junk: the results stand, a warning says how to deliver them, sync does."""
+    root, told = folder / "store", []
+    root.mkdir(parents=True)
+    (root / "mlflow.db").write_bytes(b"SQLite format 3\0" + os.urandom(4000))
+    results = pb.run(
+        tasks=["banana"], algorithms=["exact"], replicates=2, out=root, workers=0, warn=told.append
+    )
+    found = [] if all(c.status is Status.OK for c in results.cells) else ["cells failed"]
+    if not told or "parvibench sync" not in told[0] or "delete" not in told[0]:
+        found.append(f"told: {told}")
+    (root / "mlflow.db").unlink()
+    code = "from parvibench.cli import main; main()"
+    later = subprocess.run(
+        [sys.executable, "-c", code, "sync", "--out", str(root)], capture_output=True, text=True, check=False
+    )
+    return found + ([f"sync: {later.stderr}"] if later.returncode else [])
+
+
+def two_runs(folder: Path) -> list[str]:
+    """A second run on a store is refused while the first goes on unharmed."""
+    right, root = run(folder / "right"), folder / "store"
+    suite = make_suite()
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Waits:
+        def started(self, *_: object) -> None: ...
+        def progress(self, *_: object) -> None: ...
+        def ended(self, *_: object) -> None: ...
+        def finished(self, *_: object) -> None:
+            inside.set()
+            go_on.wait(60)
+
+    def first() -> None:
+        run_cells(expand(suite), Store(root), InProcess(), suite=suite.resolved(), observers=[Waits()])
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    inside.wait(60)
+    code = "from parvibench.cli import main; main()"
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "run",
+        "--task",
+        "banana",
+        "--algorithm",
+        "exact",
+        "--out",
+        str(root),
+    ]
+    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    go_on.set()
+    thread.join()
+    found = []
+    if (
+        second.returncode != 2
+        or "another run is writing" not in second.stderr
+        or "Traceback" in second.stderr
+    ):
+        found.append(f"the second run: exit {second.returncode}, {second.stderr[-300:]}")
+    for cell in right.cells:
+        if not np.array_equal(Store(root).samples(cell.key), right.samples(cell)):
+            found.append(f"{cell.label}: differs")
+    return found
+
+
+CHECKS = {f.__name__: f for f in (full_disk, read_only_disk, corrupt_database, two_runs)}
+
+
+def main() -> int:
+    """The number of problems."""
+    count = 0
+    for name, check in CHECKS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                found = check(Path(folder))
+            except NoMountError as error:
+                print(f"{name}: not run ({error})")
+                continue
+        count += len(found)
+        print(f"{name}: {len(found)} problems", *found, sep="\n  ")
+    return count
+
+
+if __name__ == "__main__":
+    raise SystemExit(min(main(), 1))

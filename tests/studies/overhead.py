@@ -1,0 +1,96 @@
+"""What the harness costs: the bare loop of an algorithm and a whole run of one cell, side by side.
+
+``python tests/studies/overhead.py`` runs each cell in turns of the bare loop and the harness and compares the
+processor time of the loop, and the wall-clock time of the whole run in a worker without its start and metrics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parvibench.core.errors import BudgetExhausted
+from parvibench.harness.cells import Cell, expand
+from parvibench.harness.keeping import Keeper
+from parvibench.harness.runner import run_chunk
+from parvibench.harness.suite import Suite
+
+CASES = [("banana", "sgld"), ("multimodal", "svgd"), ("banana", "ada-sifg"), ("bnn-diabetes-sklearn", "sgld")]
+
+
+def make_cell(task: str, method: str, iterations: int) -> Cell:
+    """One chunk, in one process."""
+    suite = {
+        "name": "overhead", "tasks": [task], "algorithms": [method], "replicates": 1,
+        "budget": {"iterations": iterations}, "metrics": ["score_evaluations"],
+    }  # fmt: skip
+    return expand(Suite.model_validate(suite))[0]
+
+
+def bare(cell: Cell) -> float:
+    """Processor seconds of the plain loop: init, then step after step, nothing else."""
+    task, algorithm = cell.load()
+    settings: Any = algorithm.make_settings(dict(cell.settings))
+    problem = task.problem(
+        cell.replicates, cell.seed, cell.device, cell.torch_dtype,
+        particles=cell.particles, full_batch="full-batch" in algorithm.needs,
+    )  # fmt: skip
+    start = time.process_time()
+    with torch.inference_mode(not algorithm.differentiates):
+        state = algorithm.init(problem, settings, problem.streams, cell.budget.iterations or 1)
+        for step in range(cell.budget.iterations or 0):
+            problem.streams.step = step
+            try:
+                state = algorithm.step(problem, settings, state, problem.streams)
+            except BudgetExhausted:
+                break
+    return time.process_time() - start
+
+
+def harnessed(cell: Cell, folder: Path) -> float:
+    """Processor seconds of the same chunk through the harness: warm-up, recorder, checkpoints and one snapshot a minute included."""
+    start = time.process_time()
+    run_chunk(cell, cell.chunks[0], keeper=Keeper(folder / "s.npz"))
+    return time.process_time() - start
+
+
+def measure(task: str, method: str, seconds: float, rounds: int) -> tuple[float, float, int]:
+    """Median bare seconds, median overhead as a share of them, iterations."""
+    pilot = make_cell(task, method, 50)
+    bare(pilot)
+    iterations = max(20, int(50 * seconds / bare(pilot)))
+    cell = make_cell(task, method, iterations)
+    plain, whole = [], []
+    with tempfile.TemporaryDirectory() as name:
+        for _ in range(rounds):
+            plain.append(bare(cell))
+            whole.append(harnessed(cell, Path(name)))
+    return statistics.median(plain), statistics.median(whole) / statistics.median(plain) - 1, iterations
+
+
+def main(seconds: float, rounds: int) -> float:
+    """The largest overhead."""
+    torch.set_num_threads(1)
+    shares = []
+    for task, method in CASES:
+        base, share, iterations = measure(task, method, seconds, rounds)
+        shares.append(share)
+        print(
+            f"{task:22} {method:9} {iterations:7} iterations  bare {base:6.2f} s  overhead {100 * share:+.1f}%",
+            flush=True,
+        )
+    return max(shares)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=6.0, help="length of the bare loop")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    raise SystemExit(main(given.seconds, given.rounds) > 0.05)

@@ -1,0 +1,141 @@
+"""An MLflow server on loopback, killed half-way: the run goes on, ``sync`` delivers the rest, nothing is doubled.
+
+``python tests/studies/tracking_outage.py``
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parvibench.core.result import Status
+from parvibench.harness.cells import expand
+from parvibench.harness.executors import InProcess
+from parvibench.harness.mirroring import MirrorObserver, rebuild, sync
+from parvibench.harness.session import run_cells
+from parvibench.harness.store import Store
+from parvibench.harness.suite import Suite
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """``mlflow server`` on a database in ``folder``; killed at the end, if it is not already."""
+    command = [
+        *(sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{folder}/server.db"),
+        *("--artifacts-destination", str(folder / "artifacts"), "--host", "127.0.0.1", "--port", str(port)),
+        *("--workers", "1"),
+    ]
+    quiet = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    process = subprocess.Popen(
+        command, env=quiet, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(240):
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2)
+                break
+            time.sleep(0.5)
+        yield process
+    finally:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """The server and all its workers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+class KillsTheServer:
+    """An observer that waits for some deliveries and kills the server when half of the cells are done."""
+
+    def __init__(self, process: subprocess.Popen[bytes], mirror: MirrorObserver, at: int) -> None:
+        self._process, self._mirror, self._at, self._seen = process, mirror, at, 0
+
+    def started(self, *_: object) -> None: ...
+    def progress(self, *_: object) -> None: ...
+    def ended(self, *_: object) -> None: ...
+    def finished(self, *_: object) -> None:
+        self._seen += 1
+        if self._seen == self._at:
+            queue: Any = self._mirror._mirror
+            deadline = time.monotonic() + 120
+            while queue._done < self._at - 1 and time.monotonic() < deadline:
+                time.sleep(0.1)
+            kill(self._process)
+
+
+def study(folder: Path) -> list[str]:
+    """What is wrong at the end."""
+    port = free_port()
+    uri = f"http://127.0.0.1:{port}"
+    os.environ |= {"MLFLOW_TRACKING_URI": uri, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
+    suite = Suite.model_validate(
+        {
+            "name": "outage", "tasks": ["banana", "multimodal"], "algorithms": ["svgd", "sgld", "initial", "exact"],
+            "replicates": 2, "particles": 20, "budget": {"iterations": 30}, "metrics": ["ksd", "mean_error"],
+        }
+    )  # fmt: skip
+    cells = expand(suite)
+    store = Store(folder / "store")
+    found = []
+    with server(folder, port) as process:
+        mirror = MirrorObserver(store.root)
+        observers = [mirror, KillsTheServer(process, mirror, len(cells) // 2)]
+        results = run_cells(cells, store, InProcess(), suite=suite.resolved(), observers=observers)
+        warning = mirror.close()
+    if any(c.status is not Status.OK for c in results.cells):
+        found.append("cells failed when the server died")
+    if "parvibench sync" not in warning:
+        found.append(f"told: {warning!r}")
+    print(f"after the kill: {warning.splitlines()[0][:160] if warning else 'everything delivered'}")
+    with server(folder, port):
+        for _ in range(2):
+            if warning := sync(store):
+                found.append(warning)
+        from mlflow import MlflowClient
+
+        client = MlflowClient(tracking_uri=uri)
+        experiment = client.get_experiment_by_name("parvibench/outage")
+        runs = client.search_runs([experiment.experiment_id])
+        keys = sorted(
+            r.data.tags["parvibench.cell_key"] for r in runs if "parvibench.cell_key" in r.data.tags
+        )
+        if keys != sorted(c.key for c in cells) or len(runs) != len(cells) + 1:
+            found.append(f"{len(runs)} MLflow runs for {len(cells)} cells, {len(set(keys))} of them distinct")
+        if {r.info.status for r in runs} != {"FINISHED"}:
+            found.append(f"statuses {[r.info.status for r in runs]}")
+        there = Store(folder / "there")
+        rebuild(uri, there)
+        for cell in cells:
+            if not np.array_equal(there.samples(cell.key), store.samples(cell.key)):
+                found.append(f"{cell.label}: rebuilt samples differ")
+        print(f"after sync: {len(runs)} MLflow runs for {len(cells)} cells and their parent")
+    return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        problems = study(Path(name))
+        print(f"{len(problems)} problems", *problems, sep="\n")
+        raise SystemExit(bool(problems))
