@@ -40,6 +40,7 @@ NAMES = [
     "diffusion-100-ksivi-code",
     "blr-breast-cancer",
     "ica-synthetic",
+    "bnn-diabetes-sklearn",
 ]
 
 
