@@ -73,7 +73,7 @@ def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
     note = f"replicates without a value: {lost[0]} and {lost[1]}" if any(lost) else ""
     if paired:
         n = min(len(u), len(v))
-        d = paired_difference(v[:n], u[:n], overlap=overlap(x.task))
+        d = paired_difference(v[:n], u[:n], overlap=overlap(x.task), signed_rank=False)
         found = (d.n, d.mean, d.low, d.high, d.p_t)
     else:
         found = _unpaired(u[np.isfinite(u)], v[np.isfinite(v)])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,8 @@ from parvibench.statistics import median_interval
 from .judgement import floor_of, judge
 
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED)
+#: A row of ``table``.
+Row = pd.Series | dict[Any, Any]
 #: The first of these tags names a task's group, the planar ones apart.
 GROUPS = (
     "regression", "classification", "unmixing", "path", "bandit", "multimodal", "curved", "heavy-tailed", "correlated",
@@ -200,7 +203,7 @@ def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArr
     return found
 
 
-def shown(row: pd.Series) -> float:
+def shown(row: Row) -> float:
     """What a leaderboard shows of a row: the ratio to the floor where there is one, else the median."""
     return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
 

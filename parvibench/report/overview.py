@@ -73,7 +73,7 @@ def winners(findings: Findings, anchors: Mapping[str, str]) -> Table:
     rows = []
     for group, found in tasks.items():
         if group in groups:
-            rows.append(_winner_row(groups[group], group, f"{group} ({len(found)} tasks)", ""))
+            rows.append(_winner_row(groups[group], group, f"{group} ({len(groups[group].tasks)} tasks)", ""))
         rows += [_winner_row(w, group, w.where, anchors.get(w.where, "")) for w in found]
     return Table("best method by target", _WINNER_COLUMNS, tuple(rows))
 
@@ -220,9 +220,9 @@ def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
     if row is None:
         return None
     how = _UNRANKED if math.isnan(row["rank"]) else _RANKED if row["status"] == Status.OK else _FAILED
-    value = lb.shown(pd.Series(row)) if row["status"] == Status.OK else math.nan
+    value = lb.shown(row) if row["status"] == Status.OK else math.nan
     return [
-        entry(pd.Series(row)),
+        entry(row),
         value if math.isfinite(value) else None,
         how if math.isfinite(value) or how else _FAILED,
     ]

@@ -111,6 +111,8 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     lb.values(results).to_parquet(out / "results.parquet", index=False)
     document = json.dumps(results.document(str(page)), indent=1, allow_nan=False)
     (out / "results.json").write_text(document, encoding="utf-8")
+    schema = files("parvibench.report") / "templates" / "results.schema.json"
+    (out / "results.schema.json").write_bytes(schema.read_bytes())
     if report.published:
         pd.DataFrame(report.published).to_csv(out / "published.csv", index=False)
     for _, drawing in report.drawings():

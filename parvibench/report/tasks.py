@@ -28,7 +28,7 @@ from .verdicts import Findings, Winner
 from .view import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
 
 #: Tasks of one report that get figures; the others' are drawn by ``parvibench report --task NAME``.
-MAX_DRAWN = 16
+MAX_DRAWN = 12
 _RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
 _VERDICT_HELP = "can the samples be told from exact draws? 5%, all metrics with a floor combined by Holm"
 _WORTH_HELP = "equivalent sample size: how many exact draws do as well [95% interval], replicates pooled"

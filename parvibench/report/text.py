@@ -11,7 +11,7 @@ import pandas as pd
 from parvibench.core.result import Status
 from parvibench.harness.results import Results
 
-from .leaderboard import average_ranks, groups, shown, table
+from .leaderboard import Row, average_ranks, groups, shown, table
 from .numbers import number
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MARKS = {
 }
 
 
-def entry(row: pd.Series) -> str:
+def entry(row: Row) -> str:
     """A row's place in a matrix: its number with its marks (see ``MARKS``); else its status."""
     if row["status"] != Status.OK:
         return str(row["status"])

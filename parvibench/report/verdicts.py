@@ -304,7 +304,7 @@ def differences(board: pd.DataFrame, scores: Scores, tasks: Sequence[str], leade
     ].to_numpy():
         if label != leader and (task, leader) in scores:
             pair = _aligned([scores[task, label], scores[task, leader]])
-            d = paired_difference(*pair, overlap=overlap(task))
+            d = paired_difference(*pair, overlap=overlap(task), signed_rank=False)
             rows.append((label, task, d.n, d.mean, d.low, d.high, d.p_t))
     frame = pd.DataFrame(rows, columns=["label", "task", "n", "mean", "low", "high", "p_value"])
     known = frame["p_value"].notna()

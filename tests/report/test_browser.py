@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
 from made_stores import EVIL, make_curve, make_record, with_values, write_store
 
+from parvibench.core import registry
 from parvibench.report.page import write_report
 
 pytestmark = pytest.mark.browser
@@ -204,4 +206,46 @@ def test_hostile_names_are_shown_and_not_executed(browser, tmp_path):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     loaded = json.loads(page.locator("#numbers").text_content())
     assert EVIL in [m["name"] for m in loaded["metrics"]]
+    page.close()
+
+
+@pytest.mark.slow
+def test_five_thousand_cells(browser, tmp_path):
+    """Written in a minute of computing; opened and filtered within seconds."""
+    generator = np.random.default_rng(0)
+    tasks = [*list(registry.tasks())[:25], *(f"task-{i}" for i in range(25))]
+    cells = []
+    for task in tasks:
+        for m in range(100):
+            key, label = f"{task}-{m}", "exact" if m == 0 else f"method-{m}"
+            if m % 17 == 5:
+                cells.append(
+                    (make_record(key, task, "svgd", label=label, status="crashed", reason="lost"), None, None)
+                )
+                continue
+            curve = make_curve(
+                generator, ["sliced_w2", "ksd", "mmd2", "mean_error"], generator.lognormal(0, 0.5)
+            )
+            record = make_record(key, task, "exact" if m == 0 else "svgd", label=label)
+            cells.append((with_values(record, curve), curve, generator.normal(size=(7, 100, 2))))
+    results = write_store(tmp_path, cells)
+    began = time.process_time()
+    path = write_report(results, tmp_path / "report")
+    assert time.process_time() - began < 60
+    page, seen = open_page(browser, path)
+    assert page.evaluate("performance.getEntriesByType('navigation')[0].domComplete") < 15_000
+    for control, option in (("group", 1), ("metric", 2), ("axis", 1)):
+        took = page.evaluate(
+            """([id, option]) => {
+              const began = performance.now(), select = document.getElementById(id);
+              select.selectedIndex = option;
+              select.dispatchEvent(new Event("change"));
+              document.body.offsetHeight;
+              return performance.now() - began;
+            }""",
+            [control, option],
+        )
+        assert took < 3000
+    assert seen.trouble == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     page.close()

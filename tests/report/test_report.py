@@ -6,6 +6,7 @@ import json
 import math
 import re
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ from rich.console import Console
 from scipy import stats
 
 from parvibench.core.errors import InputError
+from parvibench.core.result import Status
 from parvibench.harness.results import Results
 from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store
 from parvibench.report import curves, densities, drawing, leaderboard, numbers, page
@@ -163,6 +165,12 @@ def test_machine_files_hold_every_value(results, out):
         raise AssertionError(name)
 
     document = json.loads((out / "results.json").read_text(), parse_constant=refuse)
+    schema = json.loads((out / "results.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(document, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document | {"cells": [{"task": "banana"}]}, schema)
+    assert schema["$defs"]["cell"]["properties"]["status"]["enum"] == [str(s) for s in Status]
     assert len(document["cells"]) == len(results.cells)
     rows = pd.read_parquet(out / "results.parquet")
     half = rows[(rows["task"] == "banana") & (rows["label"] == "half") & (rows["metric"] == "ksd")]
