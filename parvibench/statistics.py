@@ -152,8 +152,8 @@ class Contest(NamedTuple):
 
     Attributes:
         best: index of the one that leads.
-        p_values: one per algorithm: one-sided p-value that the leader is no better, times the number of others
-            (Bonferroni), at most 1; NaN for the leader itself.
+        p_values: one per algorithm: two-sided p-value of its difference from the leader, times the number of others
+            (Bonferroni), at most 1; NaN for the leader itself. Two-sided, for either of two could have led.
     """
 
     best: int
@@ -183,7 +183,7 @@ def contest(values: ArrayLike, best: int, *, overlap: float = 0.0) -> Contest:
     x = np.asarray(values, dtype=float)
     x = np.where(np.isnan(x), math.inf, x)
     adjusted = [
-        math.nan if i == best else min(1.0, (len(x) - 1) * _p_no_better(x[best], other, overlap))
+        math.nan if i == best else min(1.0, 2 * (len(x) - 1) * _p_no_better(x[best], other, overlap))
         for i, other in enumerate(x)
     ]
     return Contest(best, adjusted)
@@ -282,7 +282,7 @@ def interquartile_means(values: Sequence[Sequence[ArrayLike]]) -> tuple[list[Agg
         else:
             t = math.log(found[best].value / found[i].value) / d.std(ddof=1)
             p = float(stats.t.cdf(t * math.sqrt(_shrinkage([np.size(x) for x in values[best]])), freedom))
-        p_values.append(math.nan if i == best else min(1.0, (len(found) - 1) * p))
+        p_values.append(math.nan if i == best else min(1.0, 2 * (len(found) - 1) * p))
     return found, Contest(best, p_values)
 
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parvibench.statistics import BOOTSTRAP_PAIRS, average_ranks, holm, median_interval, paired_difference
+from parvibench.statistics import (
+    BOOTSTRAP_PAIRS,
+    average_ranks,
+    contest,
+    holm,
+    median_interval,
+    paired_difference,
+)
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 1), (5, 1), (6, 1), (9, 2), (10, 2), (20, 6), (25, 8)])
@@ -86,3 +93,51 @@ def test_average_ranks_put_failures_last_and_share_ties() -> None:
 def test_friedman_needs_three_algorithms_and_is_one_when_all_tie() -> None:
     assert math.isnan(average_ranks([[1.0, 2.0], [2.0, 1.0]]).p_value)
     assert average_ranks([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]).p_value == 1.0
+
+
+def test_the_leaders_rivals_hold_the_best_one() -> None:
+    """Four algorithms, two of them truly best: the set holds a given best one in 95% of 1,000 cases at least."""
+    generator = np.random.default_rng(0)
+    kept = 0
+    for _ in range(1000):
+        values = generator.normal(0, 1, (4, 6)) + np.array([[0.0], [0.0], [0.2], [3.0]])
+        best = int(np.argmin(values.mean(1)))
+        kept += 0 in {best, *contest(values, best).rivals()}
+    assert kept / 1000 >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 1000)
+
+
+def test_of_two_equal_algorithms_neither_is_called_better() -> None:
+    """Whoever leads is called significantly better in 5% of 2,000 cases; one-sided tests would do so in 10%."""
+    generator = np.random.default_rng(4)
+    alarms = 0
+    for _ in range(2000):
+        values = generator.normal(0, 1, (2, 6))
+        alarms += not contest(values, int(np.argmin(values.mean(1)))).rivals()
+    assert alarms / 2000 == pytest.approx(0.05, abs=5 * math.sqrt(0.05 * 0.95 / 2000))
+
+
+def test_a_contest_is_a_paired_t_test_with_bonferroni() -> None:
+    x = np.random.default_rng(1).normal([[0.0], [0.3], [1.0]], 0.2, (3, 8))
+    found = contest(x, 0)
+    expected = [2 * stats.ttest_rel(x[0], x[i]).pvalue for i in (1, 2)]
+    assert found.p_values[1:] == pytest.approx(np.minimum(1, expected))
+    assert math.isnan(found.p_values[0])
+
+
+def test_failures_lose_a_contest_by_rank() -> None:
+    generator = np.random.default_rng(2)
+    x = generator.normal([[0.0], [1.0]], 0.1, (2, 10))
+    x[1, :3] = math.inf
+    # All ten pairs won: the least that the signed-rank test can give.
+    assert contest(x, 0).p_values[1] == pytest.approx(2.0**-9)
+    x[1, 3:] = -1.0  # now seven of ten are lost
+    assert contest(x, 0).rivals() == [1]
+
+
+def test_overlapping_splits_widen_the_interval() -> None:
+    a, b = np.random.default_rng(3).normal(0, 1, (2, 20))
+    plain, corrected = paired_difference(a, b), paired_difference(a, b, overlap=1 / 9)
+    ratio = (corrected.high - corrected.low) / (plain.high - plain.low)
+    assert ratio == pytest.approx(math.sqrt((1 / 20 + 1 / 9) / (1 / 20)))
+    assert corrected.p_t > plain.p_t
+    assert math.isnan(paired_difference(a, b, signed_rank=False).p_wilcoxon)

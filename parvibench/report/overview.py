@@ -33,7 +33,7 @@ _WINNER_COLUMNS = (
     Column("margin", "against the second best", numeric=False),
     Column(
         "how sure",
-        "paired tests against every other method at 5%, Bonferroni; with the methods named, the leader is in a set that "
+        "two-sided paired tests against every other method at 5%, Bonferroni; with the methods named, the leader is in a set that "
         "holds the truly best one in 95 of 100 cases",
         numeric=False,
     ),

@@ -33,7 +33,7 @@ _RATIO_HELP = "median over the median of independent exact draws: 1 is as good a
 _VERDICT_HELP = "can the samples be told from exact draws? 5%, all metrics with a floor combined by Holm"
 _WORTH_HELP = "equivalent sample size: how many exact draws do as well [95% interval], replicates pooled"
 _RIVAL_HELP = (
-    "p-value that the leader is no better, paired by replicate, Bonferroni; below 0.05 the leader is better"
+    "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
 )
 #: Metrics that a paper's own figure shows, by the tag of its tasks.
 _PAPER_CURVES = {

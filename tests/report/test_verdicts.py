@@ -1,0 +1,139 @@
+"""Winners, aggregates and sentences follow from tests that an independent script repeats from the Parquet files."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_stores import make_curve, make_record, only_reference, with_values, write_store
+from scipy import stats
+
+from parvibench.core.reference import Reference
+from parvibench.report import overview, verdicts
+from parvibench.report.verdicts import Findings
+
+TASKS = ("banana", "correlated-2d", "gmm5-2d")
+METHODS = {"svgd": 1.0, "ula": 1.02, "mala": 2.0, "lapd": 2.1}
+FLOOR = 0.05
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    generator = np.random.default_rng(3)
+    cells = []
+    for task in TASKS:
+        for label, scale in METHODS.items():
+            curve = make_curve(generator, ["sliced_w2"], scale)
+            cells.append((with_values(make_record(f"{task}-{label}", task, label), curve), curve, None))
+    return write_store(tmp_path_factory.mktemp("verdicts"), cells)
+
+
+@pytest.fixture(scope="module")
+def findings(store):
+    table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
+    with pytest.MonkeyPatch.context() as patch, only_reference(None, None):
+        from parvibench.report import judgement
+
+        for load in ("load_reference", "load_floored"):
+            patch.setattr(judgement, load, lambda name: Reference(np.zeros((9, 2)), True, {}, table))
+        judgement.floored_of.cache_clear()
+        yield Findings.of(store)
+
+
+@pytest.fixture(scope="module")
+def final(store):
+    """Ratios to the floor of the last checkpoint, straight from the files: (task, label) -> by replicate."""
+    found = {}
+    run = json.loads(next((store.store.root / "runs").glob("*.json")).read_text())
+    for cell in run["cells"]:
+        curve = pd.read_parquet(store.store.root / "cells" / cell["key"] / "curve.parquet")
+        last = curve[curve["checkpoint"] == curve["checkpoint"].max()].sort_values("replicate")
+        found[cell["task"], cell["label"]] = last["value"].to_numpy() / FLOOR
+    return found
+
+
+def test_winners_are_those_of_paired_tests(findings, final):
+    for winner in findings.tasks:
+        rows = {m: final[winner.where, m] for m in METHODS}
+        medians = pd.Series({m: np.median(v) for m, v in rows.items()}).sort_values()
+        assert (winner.label, winner.next) == tuple(medians.index[:2])
+        assert winner.value.value == pytest.approx(medians.iloc[0])
+        assert winner.margin == f"{100 * (1 - medians.iloc[0] / medians.iloc[1]):.0f}% below"
+        p = {
+            m: stats.ttest_rel(np.log(rows[winner.label]), np.log(v)).pvalue
+            for m, v in rows.items()
+            if m != winner.label
+        }
+        assert set(winner.rivals) == {m for m, value in p.items() if 3 * value > 0.05}
+        assert winner.beaten == 3 - len(winner.rivals) >= 2
+
+
+def test_aggregates_are_interquartile_means(findings, final):
+    found = verdicts.aggregates(findings.board, findings.scores, TASKS)
+    for label in METHODS:
+        pooled = np.concatenate([final[task, label] for task in TASKS])
+        assert found.loc[label, "value"] == pytest.approx(stats.trim_mean(pooled, 0.25))
+        assert found.loc[label, "low"] <= found.loc[label, "value"] <= found.loc[label, "high"]
+    assert found["value"].is_monotonic_increasing
+    assert (found.loc[["mala", "lapd"], "p_value"] < 0.001).all()
+    assert found["p_value"].dropna()[lambda p: p > 0.05].index.tolist() == [
+        found.index[1]
+    ]  # 2% apart, 7 replicates
+
+
+def test_friedman_is_scipys(findings, final):
+    medians = pd.DataFrame({m: [np.median(final[t, m]) for t in TASKS] for m in METHODS})
+    found = verdicts.friedman(findings.board, TASKS)
+    assert found.p_value == pytest.approx(stats.friedmanchisquare(*medians.to_numpy().T).pvalue)
+    assert found.table["average_rank"].to_dict() == medians.rank(axis=1).mean().to_dict()
+    assert "cannot tell" in found.sentence if found.p_value > 0.05 else "not alike" in found.sentence
+
+
+def test_paired_differences_are_adjusted_over_the_table(findings, final):
+    found = verdicts.differences(findings.board, findings.scores, TASKS, "svgd")
+    raw = [
+        stats.ttest_rel(final[r["task"], r["label"]], final[r["task"], "svgd"]).pvalue
+        for r in found.to_dict("records")
+    ]
+    np.testing.assert_allclose(found["p_value"], _holm(raw))
+
+
+def _holm(p):
+    order = np.argsort(p)
+    found = np.empty(len(p))
+    worst = 0.0
+    for place, i in enumerate(order):
+        worst = max(worst, min(1.0, p[i] * (len(p) - place)))
+        found[i] = worst
+    return found
+
+
+def test_sentences_say_what_the_tests_say(findings):
+    for winner in [*findings.tasks, *findings.groups]:
+        if winner.rivals:
+            assert f"best, but not significantly better than {winner.rivals[0]}" in winner.sentence
+        else:
+            assert "significantly better than all others" in winner.sentence
+        assert f"{winner.where} {winner.label} leads" in winner.sentence
+    assert [g.where for g in findings.groups] == ["curved, 2-D"]
+    assert findings.groups[0].tasks == ("banana", "correlated-2d")
+
+
+def test_the_winners_table_shows_margin_and_cost(findings):
+    table = overview.winners(findings, {})
+    rows = {row.entries[0].text: [e.text for e in row.entries] for row in table.rows}
+    assert list(rows) == ["curved, 2-D (2 tasks)", "banana", "correlated-2d", "gmm5-2d"]
+    for winner in findings.tasks:
+        _, best, _, margin, sure, evaluations, seconds = rows[winner.where]
+        assert best == winner.label
+        assert re.fullmatch(r"\d+% below \w+", margin)
+        assert sure == winner.confidence
+        assert (evaluations, float(seconds)) == ("40,000", pytest.approx(0.1))
+
+
+def test_overlapping_splits_are_corrected():
+    assert verdicts.overlap("bnn-boston") == pytest.approx(1 / 9)
+    assert verdicts.overlap("bnn-boston-srld") == pytest.approx(1 / 9)
+    assert verdicts.overlap("bnn-boston-sifg") == 0  # all replicates on one split
+    assert verdicts.overlap("banana") == verdicts.overlap("unknown") == 0
