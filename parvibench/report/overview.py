@@ -104,23 +104,32 @@ def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
 
 
 def headline(board: pd.DataFrame) -> str:
-    """Which method leads over all, and what Friedman's test says of that; empty when nothing is ranked."""
+    """Which method leads over all, and what Friedman's test says of that; empty when nothing is ranked.
+
+    Average ranks over different tasks are no fair contest: methods with a rank on every task come first.
+    """
     ranks = lb.average_ranks(board) if len(board) else pd.DataFrame(columns=["anchor", "average_rank"])
     ranked = ranks[~ranks["anchor"].astype(bool) & ranks["average_rank"].notna()]
     if not len(ranked):
         return ""
-    leaders = [str(v) for v in ranked.index[ranked["average_rank"] == ranked["average_rank"].iloc[0]]]
-    rank, n_tasks = ranked.iloc[0][["average_rank", "n_tasks"]]
-    n_all = board["task"].nunique()
     if len(ranked) == 1:
-        return f"{name(leaders[0])} is the only method with a rank."
+        return f"{name(str(ranked.index[0]))} is the only method with a rank."
+    found = verdicts.friedman(board, [str(t) for t in board["task"].unique()])
+    places = found.table["average_rank"] if len(found.table) else ranked["average_rank"]
+    leaders = [str(v) for v in places.index[places == places.iloc[0]]]
+    n_tasks = int((board["rank"].notna() & (board["label"] == leaders[0])).sum())
+    over = f"{number(float(places.iloc[0]))} over {n_tasks} task{'s' * (n_tasks > 1)}"
     if len(leaders) > 1:
-        lead = f"{name(leaders[0])} and {len(leaders) - 1} more share the best average rank, {number(rank)}"
+        lead = f"{name(leaders[0])} and {len(leaders) - 1} more share the best average rank, {over}"
     else:
-        lead = f"{name(leaders[0])} has the best average rank, {number(rank)} over {n_tasks} of {n_all} tasks"
-    if n_all < 2:
-        return f"{lead}."
-    return f"{lead}. {verdicts.friedman(board, [str(t) for t in board['task'].unique()]).sentence}"
+        lead = f"{name(leaders[0])} has the best average rank, {over}"
+    partly = len(ranked) - len(found.table)
+    note = (
+        f" ({partly} methods that have no rank on some tasks are left out.)"
+        if partly and len(found.table)
+        else ""
+    )
+    return f"{lead}. {found.sentence}{note}" if board["task"].nunique() > 1 else f"{lead}."
 
 
 def matrix(results: Results, board: pd.DataFrame) -> Table:
@@ -141,7 +150,7 @@ def matrix(results: Results, board: pd.DataFrame) -> Table:
             for t in tasks
         ],
     ]
-    kinds = {c.label: "anchor" if lb.is_anchor(c) else c.kind or "not run" for c in results.cells}
+    kinds = {c.label: _kind(c) for c in sorted(results.cells, key=lambda c: c.kind != "")}
     body = []
     for label, rank in lb.average_ranks(board).iterrows():
         mine = [rows.get((task, str(label))) for task in tasks]
@@ -156,6 +165,14 @@ def matrix(results: Results, board: pd.DataFrame) -> Table:
         )
         body.append(Row(entries, kind=kinds[str(label)]))
     return Table("leaderboard", tuple(columns), tuple(body))
+
+
+def _kind(cell: CellRecord) -> str:
+    """Of the method: as it ran, else as it is registered."""
+    if lb.is_anchor(cell):
+        return "anchor"
+    row = registry.algorithms().get(cell.algorithm)
+    return cell.kind or (row.kind if row is not None else "") or "not run"
 
 
 def _sub(row: pd.Series) -> str:

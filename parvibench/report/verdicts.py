@@ -279,7 +279,9 @@ class Ranks:
 
 
 def friedman(board: pd.DataFrame, tasks: Sequence[str]) -> Ranks:
-    """Average ranks of the methods that are ranked on all of these tasks."""
+    """Average ranks of the methods that are ranked on all of these tasks, tasks that rank nobody apart."""
+    some = set(board.loc[board["rank"].notna(), "task"])
+    tasks = [t for t in tasks if t in some]
     labels = complete_labels(board, tasks)
     ranks = board[board["label"].isin(labels)].pivot_table(
         index="task", columns="label", values="rank", dropna=False

@@ -100,7 +100,7 @@ def p_value(p: float) -> Entry:
     """A p-value; small ones as a bound."""
     if math.isnan(p):
         return Entry("")
-    return Entry("< 0.001" if p < 0.001 else f"{p:.3f}", sortable(p), "best" if p <= 0.05 else "")
+    return Entry("< 0.001" if p < 0.001 else f"{p:.3f}", sortable(p), "strong" if p <= 0.05 else "")
 
 
 def sortable(value: float) -> str:

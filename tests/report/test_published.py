@@ -66,7 +66,7 @@ def test_numbers_stand_beside_ours_in_our_sign(tmp_path):
     assert srld.sd == pytest.approx(BOSTON.std(ddof=1))
     assert ours["sifg", "Table 1", "SVGD", "rmse"].published == 2.944
     assert ours["ksivi", "Table 1", "KSIVI", "rmse"].published == 2.555
-    assert "one fixed split" in ours["sifg", "Table 1", "SVGD", "rmse"].remarks
+    assert "standard protocol" in ours["sifg", "Table 1", "SVGD", "rmse"].remarks
 
 
 def test_a_mean_over_seeds_on_one_split_counts_as_one_draw(tmp_path):
