@@ -251,7 +251,7 @@ BOSTON_SIFG = _sifg(
     "bostonHousing",
     506,
     13,
-    "the code's permutation is lost: that of the other sets' recipe stands in",
+    "the code's permutation is lost: that of the other sets' recipe stands in, and tests on harder rows than theirs",
 )
 CONCRETE_SIFG = _sifg("concrete", "concrete", 1030, 8)
 DIABETES_SIFG = _sifg("diabetes", "sifg-diabetes", 768, 8, _BINARY)
