@@ -94,7 +94,11 @@ def run(
         str | None, typer.Option(metavar="failed", help="Run again the cells that failed.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the cells and what is cached; run nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Show the cells, what is cached and how long the rest will take (two steps of each).",
+        ),
     ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
@@ -117,7 +121,7 @@ def run(
     }
     settings = _parse_settings(setting or [])
     if dry_run:
-        _dry_run(api.select(suite, **selection), settings, device, out, as_json)
+        _dry_run(api.select(suite, **selection), settings, device, out, as_json, workers)
         return
     mirror = MirrorObserver(out)
     results = api.run(
@@ -247,13 +251,23 @@ def merge(
     _finish(results, out / "report", as_json=as_json, quiet=False)
 
 
-def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], device: str, out: Path, as_json: bool) -> None:
+def _dry_run(
+    suite: Any,
+    settings: dict[str, dict[str, Any]],
+    device: str,
+    out: Path,
+    as_json: bool,
+    workers: int | None,
+) -> None:
     from parvibench.harness.cells import expand
+    from parvibench.harness.forecast import predict
+    from parvibench.harness.progress import duration
     from parvibench.harness.session import resolve_device
     from parvibench.harness.store import Store, is_final
 
     store = Store(out)
     rows: list[dict[str, Any]] = []
+    waiting: list[tuple[Any, dict[str, Any]]] = []
     for cell in expand(suite, device=resolve_device(device), settings=settings):
         record = store.find(cell.key)
         lacking = cell.missing_needs()
@@ -269,18 +283,27 @@ def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], device: str, out: 
                 "chunks": len(cell.chunks),
                 "budget": limits,
                 "state": state,
+                "predicted_seconds": None,
             }
         )
+        if state == "to run":
+            waiting.append((cell, rows[-1]))
+    for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
+        row["predicted_seconds"] = seconds
     if as_json:
         print_json(rows)
         return
-    table = new_table("task", "label", "replicates", "budget", "state")
+    table = new_table("task", "label", "replicates", "budget", "state", "time")
     for row in rows:
         limits_text = ", ".join(f"{k} {v:g}" for k, v in row["budget"].items())
-        table.add_row(row["task"], row["label"], str(row["replicates"]), limits_text, row["state"])
+        seconds = row["predicted_seconds"]
+        time = "" if seconds is None else duration(seconds)
+        table.add_row(row["task"], row["label"], str(row["replicates"]), limits_text, row["state"], time)
     out_console.print(table)
-    count = sum(r["state"] == "to run" for r in rows)
-    out_console.print(f"{len(rows)} cells, {count} to run")
+    together = sum(row["predicted_seconds"] or 0.0 for _, row in waiting)
+    processes = max(1, (os.cpu_count() or 1) if workers is None else workers)
+    predicted = f", about {duration(together / processes)} on {processes} workers" if waiting else ""
+    out_console.print(f"{len(rows)} cells, {len(waiting)} to run{predicted}", highlight=False)
 
 
 def _finish(

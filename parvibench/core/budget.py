@@ -91,20 +91,14 @@ class Meter:
             BudgetExhausted: the call would overrun the limit; nothing is booked.
             BudgetIgnored: so would the hundred calls before it.
         """
-        after = Meter(
-            self.limit,
-            self.scores + scores,
-            self.hessian_vector_products + hvps,
-            self.log_densities + log_densities,
-        )
+        scores += self.scores
+        hvps += self.hessian_vector_products
+        log_densities += self.log_densities
+        charged = scores + hvps + max(0.0, log_densities - scores)
         # Mini-batch shares do not add up exactly in binary: allow a rounding error.
-        if self.limit is not None and after.charged > self.limit * (1 + 1e-9):
+        if self.limit is not None and charged > self.limit * (1 + 1e-9):
             self.refusals += 1
             if self.refusals > MAX_REFUSALS:
                 raise BudgetIgnored(f"asked {MAX_REFUSALS} times for more than its budget of {self.limit:g}")
-            raise BudgetExhausted(
-                f"{after.charged:g} score evaluations would overrun the budget of {self.limit:g}"
-            )
-        self.scores = after.scores
-        self.hessian_vector_products = after.hessian_vector_products
-        self.log_densities = after.log_densities
+            raise BudgetExhausted(f"{charged:g} score evaluations would overrun the budget of {self.limit:g}")
+        self.scores, self.hessian_vector_products, self.log_densities = scores, hvps, log_densities

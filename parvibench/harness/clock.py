@@ -5,8 +5,6 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -29,34 +27,37 @@ class Clock:
     def __init__(self, device: torch.device, seconds: float = 0.0) -> None:
         self._cuda = device.type == "cuda"
         self._seconds = seconds
-        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._began = 0.0
+        self._events: list[torch.cuda.Event] = []
 
     @property
     def seconds(self) -> float:
-        """Time spent inside ``running`` so far, s."""
+        """Time between starts and stops so far, s."""
         if self._events:
             torch.cuda.synchronize()
-            self._seconds += sum(a.elapsed_time(b) for a, b in self._events) / 1000
+            pairs = zip(self._events[::2], self._events[1::2], strict=True)
+            self._seconds += sum(a.elapsed_time(b) for a, b in pairs) / 1000
             self._events.clear()
         return self._seconds
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Add the time spent inside."""
+    def start(self) -> None:
+        """Work begins."""
         if self._cuda:
-            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            first.record()
-            try:
-                yield
-            finally:
-                last.record()
-                self._events.append((first, last))
-            return
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds += time.perf_counter() - start
+            self._mark()
+        else:
+            self._began = time.perf_counter()
+
+    def stop(self) -> None:
+        """Work ends."""
+        if self._cuda:
+            self._mark()
+        else:
+            self._seconds += time.perf_counter() - self._began
+
+    def _mark(self) -> None:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        self._events.append(event)
 
 
 def reference_seconds(device: torch.device) -> float:
@@ -68,10 +69,11 @@ def reference_seconds(device: torch.device) -> float:
     times = []
     for _ in range(_REPEATS):
         clock = Clock(device)
-        with clock.running():
-            y = x
-            for _ in range(_PRODUCTS):
-                y = y @ x
+        clock.start()
+        y = x
+        for _ in range(_PRODUCTS):
+            y = y @ x
+        clock.stop()
         times.append(clock.seconds)
     return statistics.median(times)
 

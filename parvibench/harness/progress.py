@@ -25,6 +25,7 @@ from .executors import Progress as JobProgress
 from .store import RunRecord
 
 _PLAIN_EVERY_S = 10.0
+_MAX_SHOWN = 8
 
 
 class Display:
@@ -39,11 +40,12 @@ class Display:
         self._live: Live | None = None
         self._running: dict[tuple[str, int], dict[str, Any]] = {}
         self._done = self._total = self._cached = 0
-        self._last = 0.0
+        self._last = self._began = 0.0
 
     def started(self, run: RunRecord, total: int, cached: int) -> None:
         """Begin the display."""
         self._total, self._cached = total, cached
+        self._began = self._last = time.monotonic()
         told = f"{total} cells" + (f", {cached} already in the store" if cached else "")
         self._console.print(f"run {run.id}: {told}", highlight=False)
         if not self._console.is_terminal or cached == total:
@@ -60,10 +62,9 @@ class Display:
 
     def progress(self, progress: JobProgress) -> None:
         """Remember where a job stands."""
-        self._running[progress.job.cell.key, progress.job.chunk] = {
-            "cell": progress.job.cell,
-            **progress.news,
-        }
+        key = progress.job.cell.key, progress.job.chunk
+        self._running[key] = {**self._running.get(key, {}), "cell": progress.job.cell, **progress.news}
+        self._plain_line()
 
     def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
         """Count a cell; tell a failure."""
@@ -82,9 +83,9 @@ class Display:
                 markup=False,
                 soft_wrap=True,
             )
-        elif record.n_diverged:
+        elif notes := [n for n in (record.reason, *record.flags) if n]:
             self._console.print(
-                f"  {cell.task} x {cell.label}: {record.reason}",
+                f"  {cell.task} x {cell.label}: {'; '.join(notes)}",
                 highlight=False,
                 markup=False,
                 soft_wrap=True,
@@ -103,17 +104,47 @@ class Display:
             )
 
     def _plain_line(self) -> None:
+        """Every ten seconds, and at the end: cells done, rate, time left, and what runs now."""
         now = time.monotonic()
         todo = self._total - self._cached
-        if self._live is None and (now - self._last > _PLAIN_EVERY_S or self._done == todo):
-            self._last = now
-            self._console.print(f"  {self._done}/{todo} cells", highlight=False)
+        if self._live is not None or (now - self._last < _PLAIN_EVERY_S and self._done < todo):
+            return
+        self._last = now
+        running = "; ".join(_shown(state) for state in list(self._running.values())[:_MAX_SHOWN])
+        line = f"  {self._done}/{todo} cells{self._rate(now)}" + (f"  now: {running}" if running else "")
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _rate(self, now: float) -> str:
+        """Cells a minute and time left; shares of running cells count."""
+        spent = now - self._began
+        shares: dict[str, list[float]] = {}
+        for (key, _), state in self._running.items():
+            shares.setdefault(key, []).append(state["share"])
+        done = self._done + sum(sum(v) / max(len(v), 1) for v in shares.values())
+        todo = self._total - self._cached
+        if done <= 0 or spent <= 0 or self._done == todo:
+            return ""
+        left = spent * (todo - done) / done
+        return f", {60 * done / spent:.3g} a minute, about {duration(left)} left"
 
     def _render(self) -> Table:
         grid = Table.grid()
         grid.add_row(self._bar)
-        for state in list(self._running.values())[:8]:
-            cell, value = state["cell"], state.get("value")
-            shown = "" if value is None else f"  {state['metric']} {value:.3g}"
-            grid.add_row(f"  {cell.task} x {cell.label}  {100 * state['share']:.0f}%{shown}")
+        for state in list(self._running.values())[:_MAX_SHOWN]:
+            grid.add_row(f"  {_shown(state)}")
         return grid
+
+
+def _shown(state: dict[str, Any]) -> str:
+    cell, value = state["cell"], state.get("value")
+    metric = "" if value is None else f" {state['metric']} {value:.3g}"
+    return f"{cell.task} x {cell.label} {100 * state['share']:.0f}%{metric}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit a person would use."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -74,6 +74,21 @@ def run_chunk(
     return chunk.draw_anchor() if algorithm.kind == "anchor" else chunk.run()
 
 
+def foresee(cell: Cell) -> tuple[int, float]:
+    """Iterations that a cell's budget allows, and seconds of one for a chunk; from two steps of its first chunk.
+
+    Raises:
+        ParVIBenchError: as ``run_chunk``.
+    """
+    task, algorithm = cell.load()
+    if algorithm.kind == "anchor":
+        return 0, 0.0
+    settings = algorithm.make_settings(dict(cell.settings))
+    chunk = _Chunk(cell, cell.chunks[0], task, algorithm, settings, lambda _: None, None)
+    horizon, _ = chunk.probe()
+    return horizon, chunk.pace
+
+
 class _Chunk:
     """One run of a chunk: problem, state, recorder and result."""
 
@@ -94,6 +109,8 @@ class _Chunk:
         self.clock = Clock(self.device)
         self.keeper = keeper if algorithm.resumable else None
         self.memory_before = 0.0
+        self.pace = 0.0
+        self._limits = (cell.budget.iterations, cell.budget.score_evaluations, cell.budget.seconds)
         if cell.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         self.metrics_seconds = 0.0
@@ -103,7 +120,7 @@ class _Chunk:
         self._context = context_maker(task, self.replicates, cell.metrics)
 
     def run(self) -> ChunkResult:
-        horizon, first = self._probe()
+        horizon, first = self.probe()
         self._open(self.cell.budget.score_evaluations)
         before = reference_seconds(self.device)
         with torch.inference_mode(not self.algorithm.differentiates):
@@ -133,8 +150,9 @@ class _Chunk:
         return self.result
 
     def _begin(self, horizon: int) -> Place:
-        with self.clock.running():
-            state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
+        self.clock.start()
+        state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
+        self.clock.stop()
         if self.algorithm.kind == "chains":
             self.path = self._recorder(state.x, horizon)
         return Place(state, 0, list(CHECKPOINTS[:-1]))
@@ -147,36 +165,43 @@ class _Chunk:
     def _loop(self, place: Place) -> tuple[Any, int]:
         budget, streams = self.cell.budget, self.problem.streams
         state, step, pending = place.state, place.step, place.pending
-        meter, limit = self.problem.meter, self.problem.meter.limit
+        problem, settings, clock, path = self.problem, self.settings, self.clock, self.path
+        meter, limit, advance = problem.meter, problem.meter.limit, self.algorithm.step
+        moves = "displacement" in self.cell.metrics
+        last = np.inf if budget.iterations is None else budget.iterations
+        share, charged = self._share(step), meter.charged
         beat = time.monotonic() + _BEAT_S
         keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
-        while budget.iterations is None or step < budget.iterations:
-            self._decide(state, step, self._share(step))
+        while step < last:  # what is done here at every step adds up to a few microseconds
+            if self.decider is not None:
+                self._decide(state, step, share)
             streams.step = step
-            charged = meter.charged
+            clock.start()
             try:
-                with self.clock.running():
-                    after = self.algorithm.step(self.problem, self.settings, state, streams)
+                after = advance(problem, settings, state, streams)
             except BudgetExhausted:
                 break
             except BudgetIgnored:
                 self.result.flag(_IGNORED)
                 break
-            if self.problem.meter is not meter or meter.limit != limit or meter.charged < charged:
+            finally:
+                clock.stop()
+            before, charged = charged, meter.charged
+            if problem.meter is not meter or meter.limit != limit or charged < before:
                 raise BudgetIgnored("changed the meter of its budget")
             if meter.refusals:
                 self.result.flag(_IGNORED)
                 break
             state = after
             step += 1
-            if self.path is not None:
-                self.path.add(step, state.x)
-            share = self._share(step)
-            if "displacement" in self.cell.metrics and share >= _MARK and self.mark is None:
+            if path is not None:
+                path.add(step, state.x)
+            share = self._share(step, charged)
+            if moves and share >= _MARK and self.mark is None:
                 self.mark = self._positions(state, step)
             reached = share if self.decider is None else self.decider.progress
             due = bool(pending) and reached >= pending[0]
-            if (due or step % _FINITE_EVERY == 0) and self._all_diverged(state, step):
+            if (due or not step % _FINITE_EVERY) and self._all_diverged(state, step):
                 break
             if share >= 1 and budget.seconds is not None and self.clock.seconds >= budget.seconds:
                 break
@@ -245,7 +270,7 @@ class _Chunk:
             self.path.kept = kept["path"]
         return place
 
-    def _probe(self) -> tuple[int, Any]:
+    def probe(self) -> tuple[int, Any]:
         """Warm up untimed on a throw-away problem: how many iterations the budget allows, and a state."""
         start = time.perf_counter()
         problem = self._problem(None)
@@ -258,6 +283,7 @@ class _Chunk:
                 state = self.algorithm.step(problem, self.settings, state, problem.streams)
                 cost, seconds = problem.meter.charged - before, time.perf_counter() - tick
         self.result.overheads["warmup"] = time.perf_counter() - start
+        self.pace = seconds
         budget = self.cell.budget
         limits = [
             float(budget.iterations or np.inf),
@@ -283,14 +309,13 @@ class _Chunk:
             full_batch="full-batch" in self.algorithm.needs,
         )
 
-    def _share(self, step: int) -> float:
+    def _share(self, step: int, charged: float | None = None) -> float:
         """How much of the budget is used, by its scarcest limit."""
-        budget = self.cell.budget
-        return max(
-            step / budget.iterations if budget.iterations else 0.0,
-            self.problem.meter.charged / budget.score_evaluations if budget.score_evaluations else 0.0,
-            self.clock.seconds / budget.seconds if budget.seconds else 0.0,
-        )
+        iterations, scores, seconds = self._limits
+        share = step / iterations if iterations else 0.0
+        if scores:
+            share = max(share, (self.problem.meter.charged if charged is None else charged) / scores)
+        return max(share, self.clock.seconds / seconds) if seconds else share
 
     def _all_diverged(self, state: Any, step: int) -> bool:
         """Note replicates that are no longer finite; True when none is left."""

@@ -1,0 +1,127 @@
+"""Ctrl-C once ends a run when the write in hand is done; twice, at once; what the terminal shows meanwhile."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness import progress as shown
+from parvibench.harness.cells import expand
+from parvibench.harness.executors import InProcess, Job, Progress
+from parvibench.harness.forecast import predict
+from parvibench.harness.interrupts import Interrupts
+from parvibench.harness.progress import Display, duration
+from parvibench.harness.session import run_cells
+from parvibench.harness.store import Store
+from parvibench.harness.suite import Suite
+
+SUITE = Suite.model_validate(
+    {
+        "name": "t", "tasks": ["multimodal"], "algorithms": ["svgd", "sgld", "ula"], "replicates": 2, "particles": 20,
+        "budget": {"iterations": 20}, "metrics": ["ksd"],
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_waits_for_the_end_of_a_write(number: signal.Signals) -> None:
+    written = []
+    before = signal.getsignal(number)
+    with Interrupts() as interrupts, interrupts.suppressed():
+        with interrupts.held_back():
+            os.kill(os.getpid(), number)
+            written.append("all of it")
+        written.append("the next")
+    assert written == ["all of it"]
+    assert signal.getsignal(number) is before
+
+
+def test_the_second_signal_waits_for_nothing() -> None:
+    written = []
+    with Interrupts() as interrupts, interrupts.suppressed(), interrupts.held_back():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        written.append("never")
+    assert written == []
+
+
+def test_other_threads_leave_signals_alone() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def work() -> None:
+        with Interrupts():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+class SignalsWhileWriting(Store):
+    """Presses Ctrl-C in the middle of the second cell's write."""
+
+    count = 0
+
+    def write_cell(self, record: CellRecord, *rest: object) -> None:
+        self.count += 1
+        if self.count == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        super().write_cell(record, *rest)  # type: ignore[arg-type]
+
+
+def test_a_run_interrupted_while_writing_keeps_that_cell_and_resumes(tmp_path: Path) -> None:
+    cells = expand(SUITE)
+    first = run_cells(cells, SignalsWhileWriting(tmp_path), InProcess(), suite=SUITE.resolved())
+    assert [c.status for c in first.cells] == [Status.OK, Status.OK, Status.INTERRUPTED]
+    second = run_cells(cells, Store(tmp_path), InProcess(), suite=SUITE.resolved())
+    assert all(c.status is Status.OK for c in second.cells)
+    assert [c.created for c in second.cells[:2]] == [c.created for c in first.cells[:2]]
+    assert second.run.finished
+
+
+def test_plain_lines_tell_rate_time_left_and_what_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the first of three cells after 60 s: a sixth of the work, five minutes left."""
+    monkeypatch.setattr(shown, "_PLAIN_EVERY_S", 0.0)
+    now = [100.0]
+    monkeypatch.setattr(shown.time, "monotonic", lambda: now[0])
+    text = io.StringIO()
+    display = Display(Console(file=text, width=60))
+    cells = expand(SUITE)
+    run = run_cells(cells, Store(tmp_path), InProcess(), suite=SUITE.resolved()).run
+    display.started(run, 3, 0)
+    now[0] += 60
+    job = Job(cells[0], 0)
+    display.progress(Progress(job, {"iteration": 5, "share": 0.25, "metric": "ksd", "value": 0.125}))
+    display.progress(Progress(job, {"iteration": 10, "share": 0.5}))
+    last = text.getvalue().splitlines()[-1]
+    assert re.fullmatch(
+        r"  0/3 cells, 0\.5 a minute, about 5 min left  now: multimodal x svgd 50% ksd 0\.125", last
+    )
+
+
+def test_forecasts_come_from_the_store_or_from_two_steps(tmp_path: Path) -> None:
+    cells = expand(SUITE)
+    fresh = predict(cells, Store(tmp_path / "none"))
+    assert all(s is not None and 0 < s < 20 for s in fresh)
+    run_cells(cells[:1], Store(tmp_path), InProcess(), suite=SUITE.resolved())
+    record = Store(tmp_path).find(cells[0].key)
+    assert record is not None
+    whole = record.seconds + sum(record.overheads.values())
+    twice = expand(SUITE.model_copy(update={"budget": SUITE.budget.model_copy(update={"iterations": 40})}))
+    assert predict(twice[:1], Store(tmp_path)) == [pytest.approx(2 * whole)]
+
+
+def test_durations_read_well() -> None:
+    assert [duration(s) for s in (0.4, 89, 300, 8000)] == ["0 s", "89 s", "5 min", "2.2 h"]
