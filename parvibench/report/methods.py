@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from parvibench.harness.results import Results
 from . import leaderboard as lb
 from .numbers import interval, number
 from .verdicts import Findings, Winner
-from .view import Column, Entry, Row, Table, numeric, setting, sortable
+from .view import Column, Entry, Row, Table, fragment, numeric, setting, sortable
 
 _COLUMNS = (
     Column("task", numeric=False),
@@ -90,7 +89,7 @@ def _section(label: str, results: Results, board: pd.DataFrame, findings: Findin
     algorithm = next(iter(cells.values())).algorithm
     return MethodSection(
         name=label,
-        anchor=f"method-{hashlib.sha256(label.encode()).hexdigest()[:12]}",
+        anchor=fragment("method", label),
         facts=_facts(algorithm),
         sentences=tuple(_sentences(rows, leaders)),
         settings=_settings(list(cells.values())),

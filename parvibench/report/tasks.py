@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from .marginals import marginals
 from .numbers import interval, number
 from .predictions import predictions
 from .verdicts import Findings, Winner
-from .view import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
+from .view import Column, Entry, Row, Table, fragment, method, numeric, p_value, sortable, whole
 
 #: Tasks of one report that get figures; the others' are drawn by ``parvibench report --task NAME``.
 MAX_DRAWN = 12
@@ -72,11 +71,6 @@ class TaskSection:
     absent: tuple[tuple[str, str, str], ...] = ()
 
 
-def anchor(task: str) -> str:
-    """The fragment of a task's section."""
-    return f"task-{hashlib.sha256(task.encode()).hexdigest()[:12]}"
-
-
 def task_sections(findings: Findings, looks: Looks) -> list[TaskSection]:
     """One section per task, in the order of the run."""
     results, board = findings.results, findings.board
@@ -89,7 +83,7 @@ def task_sections(findings: Findings, looks: Looks) -> list[TaskSection]:
         found.append(
             TaskSection(
                 name=task,
-                anchor=anchor(task),
+                anchor=fragment("task", task),
                 group=lb.task_group(task),
                 facts=_facts(task),
                 sentence=leaders[task].sentence,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -72,6 +73,11 @@ class Table:
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+
+
+def fragment(kind: str, title: str) -> str:
+    """A link's target that any name fits."""
+    return f"{kind}-{hashlib.sha256(title.encode()).hexdigest()[:12]}"
 
 
 def method(label: str, *, anchor: bool = False) -> Entry:

@@ -5,6 +5,8 @@ import io
 import json
 import math
 import re
+import shlex
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -13,7 +15,9 @@ import pytest
 from made_stores import EVIL, REPLICATES, make_curve, make_record, write_store
 from rich.console import Console
 from scipy import stats
+from typer.testing import CliRunner
 
+from parvibench.cli import app
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.results import Results
@@ -247,6 +251,19 @@ def test_step_sizes_say_where_they_come_from(results):
     assert "1 tuned" in steps.summary
     assert "tuning cost 1,000,000 score evaluations" in steps.summary
     assert steps.at_edge == ("ula on banana",)
+
+
+def test_the_commands_on_the_page_draw_its_figures(results, out, html_page, tmp_path, monkeypatch):
+    """As a reader would paste one, beside the store."""
+    command = html.unescape(
+        re.search(r"<code>(parvibench report [^<]*curve-banana-sliced_w2-seconds)</code>", html_page)[1]
+    )
+    monkeypatch.chdir(results.store.root.parent)
+    done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--to", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    image, data = done.output.split()
+    assert Path(image).read_text().startswith("<svg")
+    assert Path(data).read_bytes() == (out / "figures" / Path(data).name).read_bytes()
 
 
 @pytest.mark.parametrize("width", [80, 120])
