@@ -17,6 +17,8 @@ MAX_POINTS = 500
 #: Probability within the contours, from the inside out.
 CONTOURS = (0.5, 0.9, 0.99)
 _GRID = 120
+#: A paper's own picture of its two-dimensional targets, by the tag of its tasks.
+_PAPER_FIGURES = {"sifg": "SIFG, Figure 1", "ksivi": "KSIVI, Figure 1", "srld": "SRLD, Figure 3"}
 
 
 def particles(results: Results, task: str, looks: Looks, labels: list[str]) -> list[Drawing]:
@@ -28,11 +30,13 @@ def particles(results: Results, task: str, looks: Looks, labels: list[str]) -> l
     Returns:
         One drawing; none without 2-D samples, or where the density cannot be loaded.
     """
-    drawn = {}
+    drawn, chains = {}, set()
     for cell in results.cells:
         points = _first_finite(results.samples(cell)) if cell.task == task and cell.label in labels else None
         if points is not None:
             drawn[cell.label] = points[:MAX_POINTS]
+            if cell.kind == "chains" and cell.particles == 1:
+                chains.add(cell.label)
     density = _density(task) if drawn else None
     if density is None:
         return []
@@ -47,12 +51,13 @@ def particles(results: Results, task: str, looks: Looks, labels: list[str]) -> l
         axes.tick_params(colors=GREY, labelsize=6, length=2)
         axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
         axes.spines[:].set_color(GREY)
-        (dots,) = axes.plot([], [], "o", markersize=2.6, markeredgewidth=0, alpha=0.85)
+        (dots,) = axes.plot([], [], "o-", markersize=2.6, markeredgewidth=0, alpha=0.85)
         pictures = []
         for label in sorted(drawn, key=labels.index):
             points = drawn[label]
             dots.set_data(points[:, 0], points[:, 1])
             dots.set_color(looks[label][0])
+            dots.set_linewidth(0.4 if label in chains else 0)
             inside = ((points >= [x[0], y[0]]) & (points <= [x[-1], y[-1]])).all(1)
             lost = f" ({(~inside).sum()} of {len(points)} outside)" if not inside.all() else ""
             alt = f"{len(points)} samples of {short(label)} over the density of {short(task)}{lost}"
@@ -63,7 +68,11 @@ def particles(results: Results, task: str, looks: Looks, labels: list[str]) -> l
         ignore_index=True,
     )
     note = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
-    return [Drawing(slug("samples", task), "samples over the target", tuple(pictures), data, note)]
+    if chains:
+        note += " Lines join the samples of single chains in their order."
+    tags = getattr(registry.tasks().get(task), "tags", ())
+    source = next((f" (as in {figure})" for tag, figure in _PAPER_FIGURES.items() if tag in tags), "")
+    return [Drawing(slug("samples", task), f"samples over the target{source}", tuple(pictures), data, note)]
 
 
 def _first_finite(samples: NDArray[np.float32] | None) -> NDArray[np.float32] | None:

@@ -29,6 +29,8 @@ from parvibench.statistics import (
 from . import leaderboard as lb
 from .numbers import interval, name, number
 
+#: Most rivals that a sentence names.
+_NAMED = 3
 Scores = Mapping[tuple[str, str], NDArray[np.float64]]
 
 
@@ -78,9 +80,10 @@ class Winner:
                 if self.beaten > 1
                 else "significantly better than the other"
             )
-        named = join([name(r) for r in self.rivals[:3]])
-        more = f" and {len(self.rivals) - 3} more" if len(self.rivals) > 3 else ""
-        return f"best, but not significantly better than {named}{more}"
+        others = [name(r) for r in self.rivals[:_NAMED]]
+        hidden = len(self.rivals) - len(others)
+        named = join([*others, f"{hidden} more"] if hidden else others)
+        return f"best, but not significantly better than {named}"
 
     @property
     def sentence(self) -> str:
