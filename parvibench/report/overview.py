@@ -1,8 +1,7 @@
-"""The page's first part: who wins where, the leaderboard with its numbers for filtering, and aggregates over tasks."""
+"""The page's first part: who wins where, and aggregates over tasks."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,22 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from parvibench.core import registry
-from parvibench.core.result import CellRecord, Status
-from parvibench.harness.results import Results, metric_values
-from parvibench.statistics import median_interval
-
 from . import leaderboard as lb
 from . import verdicts
-from .drawing import AXES, Drawing, Looks, budget_axes, slug
+from .drawing import Drawing, Looks, budget_axes, slug
 from .numbers import interval, name, number
 from .profiles import forest, quality_and_cost, runtime_profiles
-from .text import entry
 from .verdicts import Findings, Winner
 from .view import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
 
-#: How a cell of the leaderboard is ranked; the script knows these numbers.
-_RANKED, _FAILED, _UNRANKED = 0, 1, 2
 _WINNER_COLUMNS = (
     Column("target", "a task, or in bold a group of tasks", numeric=False),
     Column("best method", numeric=False),
@@ -130,136 +121,6 @@ def headline(board: pd.DataFrame) -> str:
         else ""
     )
     return f"{lead}. {found.sentence}{note}" if board["task"].nunique() > 1 else f"{lead}."
-
-
-def matrix(results: Results, board: pd.DataFrame) -> Table:
-    """Methods x tasks by each task's primary metric."""
-    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
-    tasks = lb.task_names(results)
-    first = {t: next(r for (task, _), r in rows.items() if task == t) for t in tasks}
-    columns = [
-        Column("method", numeric=False),
-        Column("kind", numeric=False),
-        Column(
-            "average rank",
-            "over the tasks and methods shown; 1 is best, ties share; failures share the last rank",
-        ),
-        Column("cost", "of a replicate, mean over the tasks shown"),
-        *[
-            Column(t, f"{first[t]['metric']}: press to sort", group=lb.task_group(t), sub=_sub(first[t]))
-            for t in tasks
-        ],
-    ]
-    kinds = {c.label: _kind(c) for c in sorted(results.cells, key=lambda c: c.kind != "")}
-    body = []
-    for label, rank in lb.average_ranks(board).iterrows():
-        mine = [rows.get((task, str(label))) for task in tasks]
-        costs = [float(r["score_evaluations"]) for r in mine if r is not None]
-        help = f"ranked on {rank['n_tasks']} of {len(tasks)} tasks, {rank['n_failed']} without a result"
-        average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=help)
-        head = (method(str(label), anchor=bool(rank["anchor"])), Entry(kinds[str(label)]), average)
-        entries = (
-            *head,
-            numeric(float(np.mean(costs)) if costs else None),
-            *[_matrix_entry(r) for r in mine],
-        )
-        body.append(Row(entries, kind=kinds[str(label)]))
-    return Table("leaderboard", tuple(columns), tuple(body))
-
-
-def _kind(cell: CellRecord) -> str:
-    """Of the method: as it ran, else as it is registered."""
-    if lb.is_anchor(cell):
-        return "anchor"
-    row = registry.algorithms().get(cell.algorithm)
-    return cell.kind or (row.kind if row is not None else "") or "not run"
-
-
-def _sub(row: pd.Series) -> str:
-    """What a task's column shows."""
-    if not math.isnan(row["floor_ratio"]) or lb.floor(
-        row["task"], row["metric"], max(1, int(row["samples"]))
-    ):
-        return "× floor"
-    return str(row["metric"])
-
-
-def _matrix_entry(row: pd.Series | None) -> Entry:
-    if row is None:
-        return Entry("")
-    if row["status"] != Status.OK:
-        return Entry(str(row["status"]), look="status", help=str(row["reason"])[:300])
-    help = (
-        f"{row['metric']}: median {number(row['median'])}, 95% interval {interval(row['low'], row['high'])}"
-    )
-    if row["n_diverged"]:
-        help += f"; {row['n_diverged']} of {row['replicates']} replicates diverged"
-    return Entry(entry(row), sortable(lb.shown(row)), "best" if row["rank"] == 1 else "", help)
-
-
-def numbers(results: Results, board: pd.DataFrame, table: Table) -> dict[str, Any]:
-    """What the script fills the leaderboard with, as JSON: every metric, every budget axis.
-
-    ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and
-    task: [text, number or null, how it is ranked] or null. ``costs``: budget axis -> by row and task, number or null.
-    """
-    tasks = lb.task_names(results)
-    labels = [row.entries[0].text for row in table.rows]
-    cells = {(c.task, c.label): c for c in results.cells}
-    rows = {(r["task"], r["label"]): r for r in board.to_dict("records")}
-    primary = [[_primary_cell(rows.get((t, label))) for t in tasks] for label in labels]
-    own = [_sign(str(next(r["metric"] for (task, _), r in rows.items() if task == t))) for t in tasks]
-    found: list[dict[str, Any]] = [
-        {"name": "", "title": "each task's own metric", "signs": own, "cells": primary}
-    ]
-    for metric in dict.fromkeys(m for c in results.cells for m in c.values):
-        row = registry.metrics().get(metric)
-        found.append(
-            {
-                "name": metric,
-                "title": name(metric) + (f" ({row.goal})" if row else ""),
-                "signs": [_sign(metric)] * len(tasks),
-                "cells": [[_metric_cell(cells.get((t, label)), metric) for t in tasks] for label in labels],
-            }
-        )
-    costs = {
-        axis: [[_cost(rows.get((t, label)), axis) for t in tasks] for label in labels]
-        for axis in budget_axes(results.timed)
-    }
-    return {"metrics": found, "costs": costs, "axes": {a: AXES[a] for a in costs}}
-
-
-def _sign(metric: str) -> int:
-    return {"higher": -1, "neutral": 0}.get(lb.direction(metric), 1)
-
-
-def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
-    if row is None:
-        return None
-    how = _UNRANKED if math.isnan(row["rank"]) else _RANKED if row["status"] == Status.OK else _FAILED
-    value = lb.shown(row) if row["status"] == Status.OK else math.nan
-    return [
-        entry(row),
-        value if math.isfinite(value) else None,
-        how if math.isfinite(value) or how else _FAILED,
-    ]
-
-
-def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
-    if cell is None:
-        return None
-    if cell.status is not Status.OK:
-        unranked = cell.status in lb.NOT_RUN or lb.is_anchor(cell)
-        return [str(cell.status), None, _UNRANKED if unranked else _FAILED]
-    if metric not in cell.values:
-        return None
-    median = median_interval(metric_values(metric, cell.values[metric]))[0]
-    how = _UNRANKED if lb.is_anchor(cell) else _RANKED if math.isfinite(median) else _FAILED
-    return [number(median), median if math.isfinite(median) else None, how]
-
-
-def _cost(row: dict[Any, Any] | None, axis: str) -> float | None:
-    return None if row is None or not math.isfinite(row[axis]) else float(f"{row[axis]:.6g}")
 
 
 def aggregated(findings: Findings, looks: Looks) -> list[Aggregates]:

@@ -18,7 +18,7 @@ from parvibench.harness.results import Results
 from parvibench.metrics.power import sees
 
 from . import leaderboard as lb
-from . import overview, provenance
+from . import matrix, overview, provenance
 from .drawing import Drawing, palette
 from .methods import MethodSection, method_sections
 from .overview import Aggregates
@@ -162,7 +162,7 @@ def render(report: Report) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
-    matrix = overview.matrix(results, board)
+    table = matrix.leaderboard(results, board)
     return template.render(
         run=results.run,
         suite=results.run.suite,
@@ -172,10 +172,10 @@ def render(report: Report) -> str:
         counts=_counts(results),
         headline=overview.headline(board),
         winners=overview.winners(findings, {t.name: t.anchor for t in report.tasks}),
-        matrix=matrix,
-        numbers=overview.numbers(results, board, matrix),
+        matrix=table,
+        numbers=matrix.numbers(results, board, table),
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
-        kinds=[k for k in dict.fromkeys(r.kind for r in matrix.rows) if k != "anchor"],
+        kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],
         aggregates=report.aggregates,
         tasks=report.tasks,
         methods=report.methods,
