@@ -5,6 +5,10 @@ import ot
 import sklearn.datasets
 import torch
 
+from parvibench.core import registry
+
 torch.set_num_threads(1)
+for _name in registry.metrics():
+    registry.load_metric(_name)
 
 __all__ = ["arviz_stats", "ot", "sklearn", "torch"]

@@ -23,32 +23,37 @@ class PathRecorder:
         size = max(1, x.numel() * x.element_size())
         self._capacity = 2 * max(2, min(MAX_POSITIONS, MAX_BYTES // size) // 2)
         self._every = 1
-        self._kept: list[Tensor] = []
+        self._count = 0
+        # One block of memory: many small ones kept for long cost the sampler's own allocations dearly.
+        self._kept = x.new_empty((self._capacity, *x.shape))
 
     @property
-    def kept(self) -> tuple[int, list[Tensor]]:
-        """k and the positions: all there is to know, to be set again on a recorder of the same shape."""
-        return self._every, self._kept
+    def kept(self) -> tuple[int, Tensor]:
+        """k and the positions, (T, R, N, D): all there is to know, to be set on a recorder of the same shape."""
+        return self._every, self._kept[: self._count].clone()
 
     @kept.setter
-    def kept(self, value: tuple[int, list[Tensor]]) -> None:
-        self._every, self._kept = value
+    def kept(self, value: tuple[int, Tensor]) -> None:
+        self._every, positions = value
+        self._count = len(positions)
+        self._kept[: self._count] = positions
 
     def add(self, step: int, x: Tensor) -> None:
         """Offer the position after iteration ``step`` (counted from 1), (R, N, D)."""
         if step % self._every:
             return
-        if len(self._kept) == self._capacity:
-            self._kept = self._kept[1::2]
+        if self._count == self._capacity:
+            self._count //= 2
+            self._kept[: self._count] = self._kept[1::2].clone()
             self._every *= 2
             if step % self._every:
                 return
-        self._kept.append(x.clone())
+        self._kept[self._count] = x
+        self._count += 1
 
     def path(self) -> Tensor:
         """The second half of the kept positions, (R, T, N, D): the first half is burn-in."""
-        half = self._kept[len(self._kept) // 2 :]
-        return torch.stack(half, dim=1)
+        return self._kept[self._count // 2 : self._count].transpose(0, 1).contiguous()
 
     def samples(self, n: int) -> Tensor:
         """n positions spread evenly over the kept times and cycling through the chains, (R, n, D).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ _FINITE_EVERY = 64
 _PROBE_STEPS = 2
 #: Seconds between two signs of life.
 _BEAT_S = 2.0
+_TAMPERED = "changed the meter of its budget"
 _IGNORED = "ignored its budget: went on after BudgetExhausted; stopped, the last complete state stands"
 
 Notify = Callable[[dict[str, Any]], None]
@@ -169,6 +171,7 @@ class _Chunk:
         meter, limit, advance = problem.meter, problem.meter.limit, self.algorithm.step
         moves = "displacement" in self.cell.metrics
         last = np.inf if budget.iterations is None else budget.iterations
+        only_steps = not (budget.score_evaluations or budget.seconds)
         share, charged = self._share(step), meter.charged
         beat = time.monotonic() + _BEAT_S
         keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
@@ -186,9 +189,6 @@ class _Chunk:
                 break
             finally:
                 clock.stop()
-            before, charged = charged, meter.charged
-            if problem.meter is not meter or meter.limit != limit or charged < before:
-                raise BudgetIgnored("changed the meter of its budget")
             if meter.refusals:
                 self.result.flag(_IGNORED)
                 break
@@ -196,12 +196,17 @@ class _Chunk:
             step += 1
             if path is not None:
                 path.add(step, state.x)
-            share = self._share(step, charged)
+            share = step / last if only_steps else self._share(step)
             if moves and share >= _MARK and self.mark is None:
                 self.mark = self._positions(state, step)
             reached = share if self.decider is None else self.decider.progress
             due = bool(pending) and reached >= pending[0]
-            if (due or not step % _FINITE_EVERY) and self._all_diverged(state, step):
+            if due or not step % _FINITE_EVERY:
+                before, charged = charged, meter.charged
+                if problem.meter is not meter or meter.limit != limit or charged < before:
+                    raise BudgetIgnored(_TAMPERED)
+            look = due or not (step % _FINITE_EVERY or _surely_finite(state))
+            if look and self._all_diverged(state, step):
                 break
             if share >= 1 and budget.seconds is not None and self.clock.seconds >= budget.seconds:
                 break
@@ -215,6 +220,8 @@ class _Chunk:
             if now >= keep:
                 self._keep(Place(state, step, pending))
                 keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
+        if problem.meter is not meter or meter.limit != limit or meter.charged < charged:
+            raise BudgetIgnored(_TAMPERED)
         self._all_diverged(state, step)
         self._decide(state, step, 1.0)
         return state, step
@@ -309,12 +316,12 @@ class _Chunk:
             full_batch="full-batch" in self.algorithm.needs,
         )
 
-    def _share(self, step: int, charged: float | None = None) -> float:
+    def _share(self, step: int) -> float:
         """How much of the budget is used, by its scarcest limit."""
         iterations, scores, seconds = self._limits
         share = step / iterations if iterations else 0.0
         if scores:
-            share = max(share, (self.problem.meter.charged if charged is None else charged) / scores)
+            share = max(share, self.problem.meter.charged / scores)
         return max(share, self.clock.seconds / seconds) if seconds else share
 
     def _all_diverged(self, state: Any, step: int) -> bool:
@@ -399,6 +406,13 @@ class _Chunk:
         for metric, per_replicate in values.items():
             for replicate, value in zip(self.replicates, per_replicate.tolist(), strict=True):
                 self.result.curve.append((replicate, *spent, metric, value))
+
+
+def _surely_finite(state: Any) -> bool:
+    """Whether every tensor of a state has a finite sum: a quick look; a sum may overflow by itself."""
+    return all(
+        math.isfinite(t.sum()) for t in state if isinstance(t, Tensor) and t.is_floating_point() and t.numel()
+    )
 
 
 def _take(samples: Tensor, n: int) -> Tensor:

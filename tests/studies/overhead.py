@@ -64,6 +64,8 @@ def measure(task: str, method: str, seconds: float, rounds: int) -> tuple[float,
     """Median bare seconds, median overhead as a share of them, iterations."""
     pilot = make_cell(task, method, 50)
     bare(pilot)
+    with tempfile.TemporaryDirectory() as name:
+        harnessed(pilot, Path(name))  # imports, which the fork server has done for a worker
     iterations = max(20, int(50 * seconds / bare(pilot)))
     cell = make_cell(task, method, iterations)
     plain, whole = [], []
