@@ -26,6 +26,8 @@ from .store import RunRecord
 
 _PLAIN_EVERY_S = 10.0
 _MAX_SHOWN = 8
+#: Cells' worth of work before a rate is told.
+_ENOUGH = 0.25
 
 
 class Display:
@@ -122,7 +124,7 @@ class Display:
             shares.setdefault(key, []).append(state["share"])
         done = self._done + sum(sum(v) / max(len(v), 1) for v in shares.values())
         todo = self._total - self._cached
-        if done <= 0 or spent <= 0 or self._done == todo:
+        if done < _ENOUGH or self._done == todo:
             return ""
         left = spent * (todo - done) / done
         return f", {60 * done / spent:.3g} a minute, about {duration(left)} left"
