@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from PIL import Image
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord
@@ -206,10 +207,12 @@ def style(salt: str = "") -> Iterator[None]:
 
 
 def png(figure: Figure) -> str:
-    """The figure as a data URI."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160, transparent=True, metadata={"Software": None})
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    """The figure as a data URI, in 128 colours: less than half the bytes of all of them, and no visible difference."""
+    drawn, packed = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=160, transparent=True)
+    with Image.open(drawn) as image:
+        image.quantize(128, method=Image.Quantize.FASTOCTREE).save(packed, format="png", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(packed.getvalue()).decode()
 
 
 def svg(figure: Figure) -> str:
