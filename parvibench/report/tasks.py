@@ -209,7 +209,7 @@ def _status(cell: CellRecord) -> Entry:
         return Entry(
             f"{cell.n_diverged} of {cell.replicates} diverged", look="status", help=cell.reason[:300]
         )
-    return Entry("ok")
+    return Entry("ok", note="flagged" if cell.flags else "", help="; ".join(cell.flags)[:300])
 
 
 def _absent(cells: list[CellRecord]) -> tuple[tuple[str, str, str], ...]:

@@ -1,5 +1,6 @@
 """The report of a synthetic store: same numbers as the Parquet files, nothing lost, nothing executed."""
 
+import html
 import html.parser
 import io
 import json
@@ -211,6 +212,14 @@ def test_a_report_of_one_task(results):
     assert {c.task for c in page.select(results, ["banana"]).cells} == {"banana"}
     with pytest.raises(InputError, match=r"--task apple: not in run .* which has banana"):
         page.select(results, ["apple"])
+
+
+def test_what_a_reader_of_the_numbers_should_know_is_on_the_page(tmp_path):
+    flag = "the machine's speed changed by 35% meanwhile: the seconds are doubtful"
+    curve = make_curve(np.random.default_rng(0), ["sliced_w2"], 1.0)
+    results = write_store(tmp_path, [(make_record("k", "banana", "ula", flags=[flag]), curve, None)])
+    shown = page.write_report(results, tmp_path / "report").read_text()
+    assert f'title="{flag}"><bdi>ok</bdi> <small>flagged</small>' in html.unescape(shown)
 
 
 def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
