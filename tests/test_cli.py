@@ -298,3 +298,14 @@ def test_help_has_examples_and_is_quick_to_import() -> None:
     )
     assert shown.returncode == 0
     assert "parvibench run --suite quick" in shown.stdout
+
+
+def test_a_task_s_reference_is_drawn(call: Run, tmp_path: Path) -> None:
+    picture = tmp_path / "deep" / "banana.png"
+    answer = call("show", "task", "banana", "--figure", str(picture))
+    assert answer.code == 0
+    assert str(picture) in answer.err.replace("\n", "")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "must end in .png or .svg" in call("show", "task", "banana", "--figure", "x.doc").err
+    refused = call("show", "task", "bnn-yacht", "--figure", str(picture))
+    assert (refused.code, "no reference samples to draw" in refused.err) == (2, True)

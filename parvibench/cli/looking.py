@@ -11,9 +11,10 @@ import typer
 from rich.table import Table
 
 from parvibench.core import registry
+from parvibench.core.errors import InputError
 from parvibench.core.shipped import judged_by
 
-from .shared import EXIT_FAILED, Json, key_value, new_table, out_console, parse_number, print_json
+from .shared import EXIT_FAILED, Json, console, key_value, new_table, out_console, parse_number, print_json
 
 app = typer.Typer()
 
@@ -126,8 +127,18 @@ _LISTS: dict[What, Callable[[], list[dict[str, Any]]]] = {
 @app.command(
     epilog="Examples:\n\n`parvibench show task banana`\n\n`parvibench show algorithm svgd`\n\n`parvibench show metric sliced_w2`"
 )
-def show(kind: Kind, name: str, as_json: Json = False) -> None:
-    """Show a task (facts, certificate), an algorithm (settings, needs, citation) or a metric (formula, power)."""
+def show(
+    kind: Kind,
+    name: str,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where a task's corner plot goes (.png, .svg). Default: parvibench-runs/tasks/NAME.png"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a task (facts, certificate, corner plot), an algorithm (settings, presets) or a metric (formula, power)."""
     from parvibench.harness import describe
 
     facts = {Kind.TASK: describe.task, Kind.ALGORITHM: describe.algorithm, Kind.METRIC: describe.metric}[
@@ -135,11 +146,28 @@ def show(kind: Kind, name: str, as_json: Json = False) -> None:
     ](name)
     if as_json:
         print_json(facts)
+    else:
+        table = Table.grid(padding=(0, 2))
+        for key, value in facts.items():
+            table.add_row(f"[bold]{key}[/]", _readable(value))
+        out_console.print(table)
+    if kind is Kind.TASK and (figure is not None or not as_json):
+        _draw(name, figure)
+
+
+def _draw(name: str, figure: Path | None) -> None:
+    """The corner plot of a task's reference, where it has one."""
+    reference = registry.load_task(name).reference()
+    if reference is None:
+        if figure is not None:
+            raise InputError(f"--figure: {name} has no reference samples to draw")
         return
-    table = Table.grid(padding=(0, 2))
-    for key, value in facts.items():
-        table.add_row(f"[bold]{key}[/]", _readable(value))
-    out_console.print(table)
+    from parvibench.report.corner import write_corner
+
+    path = figure or Path("parvibench-runs") / "tasks" / f"{name}.png"
+    if path.suffix not in (".png", ".svg"):
+        raise InputError(f"--figure {path}: the name must end in .png or .svg")
+    console.print(f"corner plot: {write_corner(reference, path)}", highlight=False, soft_wrap=True)
 
 
 def _readable(value: Any) -> str:
