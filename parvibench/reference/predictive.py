@@ -2,8 +2,8 @@
 
 The weights mix slowly and have no comparable law, since hidden units may trade places; the regression function at
 held-out points mixes well. HMC runs on every certified split, from the task's own start, and its convergence is
-judged on those predictions. MALA checks the first split: at a step that the stiffest direction allows it is
-hundreds of times slower, so that it is held to agreement, and to a looser R-hat, not to the effective size.
+judged on those predictions. MALA checks the first split, from its own start: it has to agree on all means and
+deviations. It takes three times as many evaluations per effective prediction and is held to a looser R-hat.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ FINGERPRINT = 20
 SIZES = (100, 500, 1000)
 #: Simulated values behind a floor.
 SETS = 1000
-MAX_CHECK_RHAT = 1.05
+MAX_CHECK_RHAT = 1.02
 _FLOORED = ("predictive_mean_error", "predictive_sd_error")
 #: Steps of a network of some hundred weights and rows, in its own coordinates.
 MAIN = Plan("hmc", {"step_size": 5e-5, "leapfrog_steps": 35, "jitter": 0.2}, 20, 150, 1000, 1)
-CHECK = Plan("mala", {"step_size": 2e-4}, 20, 2000, 500, 40)
+#: lambda moves slowest: a warm-up of 2000 steps left MALA 0.16 sd off.
+CHECK = Plan("mala", {"step_size": 2e-4}, 20, 20_000, 750, 40)
 
 
 @dataclass(frozen=True)
