@@ -16,6 +16,7 @@ from parvibench.harness.results import Results, metric_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
+from .autocorrelations import autocorrelations
 from .curves import MAX_LINES, anytime
 from .densities import particles
 from .drawing import Drawing, Looks
@@ -114,6 +115,7 @@ def _drawings(results: Results, rows: pd.DataFrame, task: str, looks: Looks) -> 
     ]
     found += particles(results, task, looks, labels)
     found += marginals(results, task, looks, labels)
+    found += autocorrelations(results, task, looks, labels)
     return found + predictions(results, task, looks, labels)
 
 

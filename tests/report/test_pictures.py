@@ -10,6 +10,7 @@ from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.predictive import coverage
 from parvibench.report import drawing, marginals, predictions
+from parvibench.report.autocorrelations import mean_autocorrelation
 
 NETWORK = "bnn-diabetes-sklearn"
 
@@ -84,3 +85,16 @@ def test_paths_have_a_band(tmp_path):
     spread = rows.loc["reference", "high"].to_numpy() - rows.loc["reference", "low"].to_numpy()
     gap = np.abs(rows.loc["ula", "mean"].to_numpy() - rows.loc["reference", "mean"].to_numpy())
     assert (gap < 0.15 * spread).all()  # both are exact draws: 0.15 spreads are 8 standard errors
+
+
+def test_autocorrelation_of_an_autoregression_decays_by_its_coefficient():
+    """x' = 0.6 x + noise: 0.6^lag within 0.05: five standard errors and the bias of short chains. Catches lags along replicates."""
+    rng = np.random.default_rng(3)
+    x = np.zeros((40, 400, 2))
+    for t in range(1, 400):
+        x[:, t] = 0.6 * x[:, t - 1] + rng.standard_normal((40, 2))
+    found = mean_autocorrelation(x.astype(np.float32))
+    np.testing.assert_allclose(found[:6], 0.6 ** np.arange(6), atol=0.05)
+    x[0, 7, 0] = np.nan
+    assert np.isfinite(mean_autocorrelation(x.astype(np.float32))).all()
+    assert mean_autocorrelation(np.ones((2, 50, 1), np.float32)) is None
