@@ -62,9 +62,11 @@ class ExactTask(Task):
 
     Attributes:
         start: the start distribution.
+        numerical: whether the draws rest on numerical integration: their reference needs chains that agree.
     """
 
     start: Start = Normal()
+    numerical: bool = False
     provides: frozenset[str] = frozenset({"score", "hvp", "full-batch", "exact"})
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:

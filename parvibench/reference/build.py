@@ -19,6 +19,7 @@ import torch
 from torch import Generator, Tensor
 
 from parvibench.core.errors import ParVIBenchError
+from parvibench.core.exact import ExactTask
 from parvibench.core.metric import Context
 from parvibench.core.reference import FINGERPRINT, Reference
 from parvibench.core.registry import load_task
@@ -31,7 +32,7 @@ from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
 
 from .certificates import floors_in_words, identity, origin, write
-from .long_run import ALPHA, long_run
+from .long_run import ALPHA, LongRun, confirming_run, correlations, long_run
 from .predictive import build_predictions
 
 #: Draws shipped at most, and the bytes they may take (as float32): fewer draws in high dimension.
@@ -137,7 +138,10 @@ def between_methods(task: Task, reference: Reference, others: dict[str, Tensor])
 
 
 def exact_source(task: Task) -> Source:
-    """Exact draws with a fixed seed; moments from the task's facts, or from a million further draws."""
+    """Exact draws with a fixed seed; moments from the task's facts, or from a million further draws.
+
+    Draws that rest on numerical integration are confirmed by chains.
+    """
 
     def generator(purpose: str) -> Generator:
         return Generator().manual_seed(derive_seed(SEED, task.name, purpose))
@@ -151,9 +155,17 @@ def exact_source(task: Task) -> Source:
     if mean is None or sd is None:
         x = task.exact(MOMENT_DRAWS, generator("moments"))
         mean, sd, method = x.mean(0), x.std(0), f"exact sampler; moments of {MOMENT_DRAWS} draws"
-    return Source(
-        True, task.exact(shipped_rows(task.dim), generator("rows")), sets, mean, sd, {"method": method}
-    )
+    record: dict[str, Any] = {"method": method}
+    others: dict[str, Tensor] = {}
+    if isinstance(task, ExactTask) and task.numerical:
+        run = confirming_run(task, SEED)
+        record, others = record | {"run": run.record}, compared(run)
+    return Source(True, task.exact(shipped_rows(task.dim), generator("rows")), sets, mean, sd, record, others)
+
+
+def compared(run: LongRun) -> dict[str, Tensor]:
+    """What is compared with the reference of the methods that ran beside: few times of every chain, (n, D) each."""
+    return {m: thin(x, -(-COMPARED // x.shape[1])).flatten(0, 1) for m, x in run.others.items()}
 
 
 def shipped_rows(dim: int) -> int:
@@ -174,10 +186,11 @@ def run_source(task: Task) -> Source:
         return (pool[i * n : (i + 1) * n] for i in range(min(SETS, len(pool) // n)))
 
     every = run.draws.reshape(-1, dim)
-    record = {"method": "long run of parallel chains; moments of all draws", "run": run.record}
-    # Few times of every chain rather than all of a few.
-    others = {m: thin(x, -(-COMPARED // x.shape[1])).flatten(0, 1) for m, x in run.others.items()}
-    return Source(False, rows, sets, every.mean(0), every.std(0), record, others)
+    record = {
+        "method": "long run of parallel chains; moments of all draws",
+        "run": run.record | {"correlations": correlations(run.draws)},
+    }
+    return Source(False, rows, sets, every.mean(0), every.std(0), record, compared(run))
 
 
 def default_folder() -> Path:

@@ -5,6 +5,9 @@ gives the others their covariance and starting points; the main run (HMC); a che
 (MALA), held to the same diagnostics, which has to agree on all means and standard deviations; and a biased run
 (ULA), reported beside what its bias should be, which gates nothing. Draws of different chains are independent, and
 those of one chain are thinned until nearly so.
+
+Where exact draws rest on numerical integration the same runs confirm them, started near the mode; how many chains
+stick elsewhere when they start where the algorithms do is reported beside it.
 """
 
 from __future__ import annotations
@@ -63,6 +66,12 @@ MAIN = Plan("hmc", {"step_size": 0.01, "leapfrog_steps": 11, "jitter": 0.2}, 100
 #: Fewer and longer chains: R-hat of halves that hold few effective draws exceeds one however well they mix.
 CHECK = Plan("mala", {"step_size": 0.1}, 200, 500, 700, 12)
 BIASED = Plan("ula", {"step_size": 0.05}, 200, 500, 100, 40)
+#: Coordinates diagnosed at once.
+_COORDINATES = 25
+#: Small steps in the task's own coordinates, from its own start.
+FROM_START = Plan("mala", {"step_size": 2e-4}, 400, 4000, 1, 1)
+#: A chain this many nats less probable than any of as many exact draws sticks at a mode of no weight.
+STUCK_NATS = 20
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,42 @@ def long_run(task: Task, seed: int) -> LongRun:
     record["biased"]["sd_bias_of_a_gaussian"] = float(f"{(1 - eta / 2) ** -0.5 - 1:.3g}")
     require_convergence(task.name, record)
     main = draws.pop("main")
-    return LongRun(main, draws, record | {"correlations": _correlations(main)})
+    return LongRun(main, draws, record)
+
+
+def confirming_run(task: Task, seed: int) -> LongRun:
+    """Chains that have to agree with the exact mean and standard deviation of every coordinate.
+
+    Args:
+        task: one that knows both.
+        seed: of the streams.
+
+    Raises:
+        ParVIBenchError: the chains have not converged, or they disagree.
+    """
+    run = long_run(task, seed)
+    mean, sd = task.facts.mean, task.facts.sd
+    assert mean is not None
+    assert sd is not None
+    zero = np.zeros(task.dim)
+    exact = {"mean": mean.numpy(), "sd": sd.numpy(), "mcse_mean": zero, "mcse_sd": zero}
+    against = agreement(diagnostics(run.draws), exact)
+    if max(against["largest_z_of_means"], against["largest_z_of_sds"]) > against["z_limit"]:
+        raise ParVIBenchError(f"{task.name}: the main run disagrees with the exact moments: {against}")
+    return LongRun(
+        run.draws, run.others, run.record | {"exact": against, "from_start": stuck_share(task, seed)}
+    )
+
+
+def stuck_share(task: Task, seed: int) -> dict[str, Any]:
+    """How many chains of small steps from the task's start end at a mode without weight."""
+    base = task.target([0], "cpu", torch.float64)
+    plan = FROM_START
+    start = task.initial(base, plan.chains, [Generator().manual_seed(seed)])[0].double()
+    ends, accepted = run_chains(base, plan, seed, start, lambda x: base.log_density(x[None])[0, :, None])
+    usual = base.log_density(task.exact(plan.chains, Generator().manual_seed(seed))[None])
+    stuck = (ends[-1] < usual.min() - STUCK_NATS).double().mean()
+    return asdict(plan) | {"accepted": round(accepted, 4), "stuck": round(float(stuck), 4)}
 
 
 def best_start(task: Task, base: Target, seed: int) -> Tensor:
@@ -170,8 +214,15 @@ def run_chains(
 
 
 def diagnostics(draws: Tensor) -> dict[str, NDArray[np.float64]]:
-    """Per coordinate, (D,) each: bulk and tail ESS, R-hat, mean and sd with their Monte Carlo errors."""
-    x = draws.numpy()
+    """Per coordinate, (D,) each: bulk and tail ESS, R-hat, mean and sd with their Monte Carlo errors.
+
+    A few coordinates at a time: ranks take several times the memory of the draws.
+    """
+    blocks = [_diagnostics(block.numpy()) for block in torch.split(draws, _COORDINATES, dim=2)]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def _diagnostics(x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     axes = {"chain_axis": 1, "draw_axis": 0}
     stats = array_stats()
     return {
@@ -218,6 +269,6 @@ def agreement(
     }
 
 
-def _correlations(draws: Tensor) -> list[list[float]]:
+def correlations(draws: Tensor) -> list[list[float]]:
     """Correlation matrix of (draws, chains, D), four decimals."""
     return [[round(v, 4) for v in row] for row in torch.corrcoef(draws.flatten(0, 1).T).tolist()]

@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 
 from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError
+from parvibench.core.exact import ExactTask
 from parvibench.core.reference import load_reference
 from parvibench.core.registry import load_task
 from parvibench.core.target import Target
@@ -108,6 +109,33 @@ def test_moments_come_from_further_draws_where_they_are_unknown(monkeypatch: pyt
     source = builder.exact_source(make_task(provides=frozenset({"exact"})))
     assert ((source.mean - MEAN).abs() < 5 * SD / math.sqrt(20_000)).all()
     assert source.record["method"] == "exact sampler; moments of 20000 draws"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumericalEllipse(ExactTask):
+    metrics: tuple[str, ...] = ("sliced_w2", "mmd2", "mean_error")
+    numerical: bool = True
+    target = EllipseTask.target
+    exact = EllipseTask.exact
+
+
+def make_numerical(mean: Tensor) -> NumericalEllipse:
+    return NumericalEllipse(
+        name="ellipse", summary="", dim=2, tags=frozenset(), citation="", facts=Facts(mean=mean, sd=SD)
+    )
+
+
+def test_numerical_draws_are_confirmed_by_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_run, "FROM_START", Plan("mala", {"step_size": 0.01}, 50, 500, 1, 1))
+    source = builder.exact_source(make_numerical(MEAN))
+    run = source.record["run"]
+    assert source.exact
+    assert run["exact"]["largest_z_of_means"] < run["exact"]["z_limit"]
+    assert source.others.keys() == {"check", "biased"}
+    # The ellipse has one mode: no chain can stick.
+    assert run["from_start"]["stuck"] == 0
+    with pytest.raises(ParVIBenchError, match="disagrees with the exact moments"):
+        builder.exact_source(make_numerical(MEAN + 0.05 * SD))
 
 
 def test_long_run_finds_the_law_and_keeps_its_pool_apart() -> None:
