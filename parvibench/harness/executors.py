@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -26,6 +26,17 @@ MAX_ATTEMPTS = 3
 _MAX_REASON, _MAX_TRACEBACK = 500, 20_000
 
 
+class Work(Protocol):
+    """What an executor can run, in a process of its own."""
+
+    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
+        """Run it here."""
+        ...
+
+
+W = TypeVar("W", bound=Work)
+
+
 @dataclass(frozen=True)
 class Job:
     """A chunk of a cell, and where its state is kept while it runs."""
@@ -39,12 +50,16 @@ class Job:
         """Ids of the replicates."""
         return self.cell.chunks[self.chunk]
 
+    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
+        """Run it here."""
+        return run_chunk(self.cell, self.replicates, notify, self.keeper)
+
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Generic[W]):
     """How a job ended: a result, or a status with its reason."""
 
-    job: Job
+    job: W
     result: ChunkResult | None = None
     status: Status = Status.OK
     reason: str = ""
@@ -55,7 +70,7 @@ class Outcome:
 class Progress:
     """News of a running job: iteration, share of the budget; at checkpoints a metric and its value."""
 
-    job: Job
+    job: Any
     news: dict[str, Any] = field(default_factory=dict)
 
 
@@ -65,15 +80,15 @@ OnProgress = Callable[[Progress], None]
 class Executor(Protocol):
     """Runs jobs; outcomes come in any order, one for every job."""
 
-    def run(self, jobs: Iterable[Job], on_progress: OnProgress) -> Iterator[Outcome]:
+    def run(self, jobs: Iterable[Job], on_progress: OnProgress) -> Iterator[Outcome[Job]]:
         """Outcomes as they come."""
         ...
 
 
-def attempt(job: Job, notify: Callable[[dict[str, Any]], None]) -> Outcome:
+def attempt(job: W, notify: Callable[[dict[str, Any]], None]) -> Outcome[W]:
     """Run a job here and turn whatever happens but Ctrl-C into an outcome."""
     try:
-        return Outcome(job, run_chunk(job.cell, job.replicates, notify, job.keeper))
+        return Outcome(job, job.run(notify))
     except KeyboardInterrupt:
         raise
     except DataMissingError as error:
@@ -112,7 +127,7 @@ def _trace() -> str:
 class InProcess:
     """One job after another on one thread of this process."""
 
-    def run(self, jobs: Iterable[Job], on_progress: OnProgress) -> Iterator[Outcome]:
+    def run(self, jobs: Iterable[W], on_progress: OnProgress) -> Iterator[Outcome[W]]:
         """Outcomes in the order of the jobs."""
         for job in jobs:
             with _own_torch_settings():

@@ -19,7 +19,7 @@ from typing import Any
 from parvibench.core.result import Status
 
 from . import offspring
-from .executors import MAX_ATTEMPTS, Job, OnProgress, Outcome, Progress, attempt, printable
+from .executors import MAX_ATTEMPTS, OnProgress, Outcome, Progress, W, Work, attempt, printable
 from .provenance import ALLOCATOR
 
 _PRELOAD = ["parvibench.harness.workers", "parvibench.harness.preload"]
@@ -45,7 +45,7 @@ class Workers:
         self._count, self._timeout, self._memory = count, timeout, memory
         self._machine = _MEMORY_SHARE * offspring.machine_memory_mib()
 
-    def run(self, jobs: Iterable[Job], on_progress: OnProgress) -> Iterator[Outcome]:
+    def run(self, jobs: Iterable[W], on_progress: OnProgress) -> Iterator[Outcome[W]]:
         """Outcomes as jobs end; on leaving early all workers are killed."""
         context = _start_method()
         running: list[_Worker] = []
@@ -120,7 +120,7 @@ def _start_method() -> Any:
 class _Worker:
     """One process serving one job."""
 
-    def __init__(self, context: Any, job: Job, attempt: int = 1) -> None:
+    def __init__(self, context: Any, job: Work, attempt: int = 1) -> None:
         self.job, self.attempt = job, attempt
         #: By somebody else: worth another try.
         self.killed = False
@@ -194,7 +194,7 @@ class _Worker:
         return Outcome(self.job, None, Status.CRASHED, f"the worker process died: {how}", tail)
 
 
-def _serve(job: Job, pipe: Connection, log: str) -> None:
+def _serve(job: Work, pipe: Connection, log: str) -> None:
     """Body of a worker process."""
     offspring.settle(Path(log))
     faulthandler.enable()  # a segmentation fault leaves its traceback in the log
