@@ -38,6 +38,7 @@ NAMES = [
     "funnel-10d",
     "diffusion-50",
     "diffusion-100-ksivi-code",
+    "linear-regression",
     "blr-breast-cancer",
     "ica-synthetic",
     "bnn-diabetes-sklearn",
