@@ -1,0 +1,19 @@
+"""The oracle of known truth: questions whose answers follow from theory, whatever the code said before."""
+
+from __future__ import annotations
+
+from .truth_kernels import kernel_questions
+from .truth_langevin import langevin_questions
+from .truth_meter import MeterCharges
+from .truth_posteriors import posterior_questions
+from .truth_runs import TruthQuestion
+
+
+def truth_questions() -> list[TruthQuestion]:
+    """All questions, in a fixed order; none needs a data file."""
+    return [
+        *kernel_questions(),
+        *posterior_questions(),
+        *langevin_questions(),
+        MeterCharges(),
+    ]
