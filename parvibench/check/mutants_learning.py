@@ -1,0 +1,130 @@
+"""Planted bugs in semi-implicit samplers, variational families, networks and optimisers."""
+
+from __future__ import annotations
+
+from .mutants import Mutant
+
+_SEMI_IMPLICIT, _VARIATIONAL, _NETWORKS = "semi-implicit", "variational", "networks"
+
+MUTANTS = (
+    Mutant(
+        "ksivi-diagonal",
+        _SEMI_IMPLICIT,
+        "The U-statistic keeps the pairs of a sample with itself.",
+        "baselines.ksivi",
+        "    k.diagonal(dim1=-2, dim2=-1).zero_()\n",
+        "",
+    ),
+    Mutant(
+        "ksivi-stop-gradient",
+        _SEMI_IMPLICIT,
+        "The target's score counts as a constant: no Hessian-vector product is taken.",
+        "baselines.ksivi",
+        "grad_x + torch.autograd.grad(score, leaf, grad_outputs=grad_f)[0]",
+        "grad_x + 0",
+    ),
+    Mutant(
+        "semi-implicit-noise-sign",
+        _SEMI_IMPLICIT,
+        "The gradient of sigma through the conditional's score has the wrong sign.",
+        "nn.semi_implicit",
+        "terms -= grad_noise * made.noise",
+        "terms += grad_noise * made.noise",
+    ),
+    Mutant(
+        "sivi-own-component",
+        _SEMI_IMPLICIT,
+        "The mixing draw that made a sample is left out of its own density.",
+        "baselines.sivi",
+        "return r[..., :1], r[..., 1:],",
+        "return torch.zeros_like(r[..., :1]), torch.softmax(logits[..., 1:], 2),",
+    ),
+    Mutant(
+        "sivi-normaliser",
+        _SEMI_IMPLICIT,
+        "The conditional's normaliser has no part in the gradient of sigma.",
+        "baselines.sivi",
+        "(taken * mu.square()).sum(1) - 1)",
+        "(taken * mu.square()).sum(1))",
+    ),
+    Mutant(
+        "sivi-sm-critic-sign",
+        _SEMI_IMPLICIT,
+        "The critic is fitted to the target's score plus the conditional's, not to their difference.",
+        "baselines.sivi_sm",
+        "problem.score(made.x) - made.noise",
+        "problem.score(made.x) + made.noise",
+    ),
+    Mutant(
+        "uivi-sigma",
+        _SEMI_IMPLICIT,
+        "Sigma stands for sigma^2 in the conditional's score.",
+        "baselines.uivi",
+        "score = residual / -sigma",
+        "score = -residual",
+    ),
+    Mutant(
+        "mean-field-no-entropy",
+        _VARIATIONAL,
+        "The entropy is missing from the bound's gradient.",
+        "baselines.mean_field",
+        "-(score * spread).mean(1) - 1)",
+        "-(score * spread).mean(1))",
+    ),
+    Mutant(
+        "full-rank-diagonal",
+        _VARIATIONAL,
+        "The gradient in the logarithm of the scale's diagonal lacks the diagonal as a factor.",
+        "baselines.full_rank",
+        "diagonal.mul_(scale.diagonal(dim1=1, dim2=2)).sub_(1)",
+        "diagonal.sub_(1)",
+    ),
+    Mutant(
+        "iaf-mask",
+        _VARIATIONAL,
+        "The gradient is not masked, so that training undoes the autoregressive order and the Jacobian is wrong.",
+        "baselines.iaf",
+        "net.backward(flow.network, flow.values, out).mul_(mask)",
+        "net.backward(flow.network, flow.values, out)",
+    ),
+    Mutant(
+        "iaf-jacobian",
+        _VARIATIONAL,
+        "The log determinants of the flows are missing from the bound's gradient.",
+        "baselines.iaf",
+        "scaled * flow.y - 1 / n",
+        "scaled * flow.y",
+    ),
+    Mutant(
+        "relu-gradient",
+        _NETWORKS,
+        "ReLU passes gradients of inactive units.",
+        "nn.mlp",
+        "return torch.ops.aten.threshold_backward(grad, value, 0)",
+        "return grad",
+    ),
+    Mutant(
+        "tanh-curvature",
+        _NETWORKS,
+        "The second derivative of tanh has the wrong sign in the gradient of a directional derivative.",
+        "nn.mlp",
+        "above[:, n:], value=-2)",
+        "above[:, n:], value=2)",
+    ),
+    Mutant(
+        "adam-step-counter",
+        _NETWORKS,
+        "Adam's step counter stays at its first value, and with it the bias correction and every schedule.",
+        "nn.optim",
+        "return parameters, Moments(first, second, steps)",
+        "return parameters, Moments(first, second, moments.steps)",
+    ),
+    Mutant(
+        "nesterov-decay",
+        _NETWORKS,
+        "The momentum decays by 1 - momentum instead of momentum.",
+        "nn.optim",
+        "torch.add(grad, moments.first, alpha=momentum)",
+        "torch.add(grad, moments.first, alpha=1 - momentum)",
+    ),
+)
