@@ -53,6 +53,7 @@ class HMC(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
+    steady = True
     citation = "Neal (2011), arXiv:1206.1901"
     summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
     presets: ClassVar[

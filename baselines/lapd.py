@@ -44,6 +44,7 @@ class LAPD(Algorithm[Settings, ParticleState]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
+    steady = True
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183"
     summary = "Langevin algorithm with prior diffusion"
     presets: ClassVar[Presets] = {

@@ -48,6 +48,7 @@ class MALA(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
+    steady = True
     citation = "Roberts & Tweedie (1996)"
     summary = "Metropolis-adjusted Langevin algorithm"
     presets: ClassVar[Presets] = {

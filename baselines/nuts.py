@@ -56,6 +56,7 @@ class NUTS(Algorithm[Settings, State]):
     settings_type = Settings
     differentiates = True
     resumable = False
+    host_bound = True
     n_particles = 1
     max_chunk = 1
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246"

@@ -52,6 +52,7 @@ class PSGLD(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
+    steady = True
     citation = "Li, Chen, Carlson & Carin (2016), arXiv:1512.07666"
     summary = "stochastic gradient Langevin dynamics, preconditioned by RMSprop"
 

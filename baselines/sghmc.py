@@ -52,6 +52,7 @@ class SGHMC(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
+    steady = True
     citation = "Chen, Fox & Guestrin (2014), arXiv:1402.4102"
     summary = "stochastic gradient Hamiltonian Monte Carlo"
 

@@ -37,6 +37,7 @@ class SGLD(Algorithm[Settings, ParticleState]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
+    steady = True
     citation = "Welling & Teh (2011)"
     summary = "stochastic gradient Langevin dynamics"
     presets: ClassVar[Presets] = {  # eta is half of each source's eps but for ica-meg

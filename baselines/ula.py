@@ -35,6 +35,7 @@ class ULA(Algorithm[Settings, ParticleState]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
+    steady = True
     citation = "Roberts & Tweedie (1996)"
     summary = "unadjusted Langevin algorithm on exact scores"
     presets: ClassVar[Presets] = {  # the KSIVI paper's references, eps = 1e-4

@@ -56,6 +56,7 @@ class ULD(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
+    steady = True
     citation = "Cheng, Chatterji, Bartlett & Jordan (2018), arXiv:1707.03663"
     summary = "underdamped Langevin dynamics, exact integrator"
 

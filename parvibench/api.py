@@ -16,6 +16,7 @@ from .core.algorithm import Algorithm
 from .core.errors import InputError
 from .core.task import Task
 from .harness.cells import expand
+from .harness.compiling import require_compiler
 from .harness.merging import shard
 from .harness.mirroring import MirrorObserver
 from .harness.results import Results
@@ -47,6 +48,7 @@ def run(
     memory: float | None = None,
     ray: str | None = None,
     gpus: float = 1.0,
+    compiled: bool = False,
     out: Path | str = DEFAULT_STORE,
     fresh: bool = False,
     retry_failed: bool = False,
@@ -74,6 +76,7 @@ def run(
         memory: limit of one worker with all it starts, MiB; default: all of them together 80% of the machine's.
         ray: run on a Ray cluster: ``local``, or its address.
         gpus: share of a GPU that a chunk on the cluster takes, with ``device="cuda"``.
+        compiled: steps through ``torch.compile``: worth its time in long runs, see the README.
         out: the store.
         fresh: run again what the store holds.
         retry_failed: run again what failed.
@@ -87,7 +90,7 @@ def run(
         The results, also of cells found in the store.
 
     Raises:
-        InputError: unknown names, bad settings, a negative budget; nothing has run then.
+        InputError: unknown names, bad settings, a negative budget, no compiler; nothing has run then.
     """
     objects = [a() if isinstance(a, type) else a for a in (*tasks, *algorithms) if not isinstance(a, str)]
     chosen = select(
@@ -101,7 +104,9 @@ def run(
         match=match,
     )
     where = resolve_device(device)
-    cells = expand(chosen, device=where, settings=settings, objects=objects)
+    if compiled:
+        require_compiler(where)
+    cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=compiled)
     if part is not None:
         cells = shard(cells, *part)
     processes = (os.cpu_count() or 1) if workers is None else workers

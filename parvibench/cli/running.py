@@ -88,6 +88,12 @@ def run(
     gpus: Annotated[
         float, typer.Option(help="Share of a GPU that a chunk on the cluster takes, with --device cuda.")
     ] = 1.0,
+    compiled: Annotated[
+        bool,
+        typer.Option(
+            "--compile", help="Steps through torch.compile: worth its time in long runs; other last digits."
+        ),
+    ] = False,
     out: Out = Path("parvibench-runs"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what the store already holds.")] = False,
     retry: Annotated[
@@ -121,7 +127,7 @@ def run(
     }
     settings = _parse_settings(setting or [])
     if dry_run:
-        _dry_run(api.select(suite, **selection), settings, device, out, as_json, workers)
+        _dry_run(api.select(suite, **selection), settings, device, compiled, out, as_json, workers)
         return
     mirror = MirrorObserver(out)
     results = api.run(
@@ -135,6 +141,7 @@ def run(
         memory=memory,
         ray=ray,
         gpus=gpus,
+        compiled=compiled,
         out=out,
         fresh=fresh,
         retry_failed=retry == "failed",
@@ -255,6 +262,7 @@ def _dry_run(
     suite: Any,
     settings: dict[str, dict[str, Any]],
     device: str,
+    compiled: bool,
     out: Path,
     as_json: bool,
     workers: int | None,
@@ -268,7 +276,7 @@ def _dry_run(
     store = Store(out)
     rows: list[dict[str, Any]] = []
     waiting: list[tuple[Any, dict[str, Any]]] = []
-    for cell in expand(suite, device=resolve_device(device), settings=settings):
+    for cell in expand(suite, device=resolve_device(device), settings=settings, compiled=compiled):
         record = store.find(cell.key)
         lacking = cell.missing_needs()
         state = "cached" if is_final(record) else f"unsupported: {lacking}" if lacking else "to run"

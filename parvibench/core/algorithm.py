@@ -80,6 +80,11 @@ class Algorithm(ABC, Generic[S, T]):
         n_particles: a fixed N, or None to take the suite's (SRLD is one chain by definition).
         max_chunk: most replicates in one call, or None; 1 for kernels that take one replicate at a time.
         resumable: False when the state cannot be written down.
+        host_bound: True when a step waits for numbers from the device, as trajectories of adaptive length do;
+            such steps are neither compiled nor recorded.
+        steady: True when every step but the first runs the same kernels with the same numbers, so that a few steps
+            recorded on a GPU may stand for all later ones. The ints of the state then only count: no schedule, no
+            bias correction.
         citation: author (year), arXiv id.
     """
 
@@ -93,6 +98,8 @@ class Algorithm(ABC, Generic[S, T]):
     n_particles: ClassVar[int | None] = None
     max_chunk: ClassVar[int | None] = None
     resumable: ClassVar[bool] = True
+    host_bound: ClassVar[bool] = False
+    steady: ClassVar[bool] = False
     citation: ClassVar[str] = ""
     summary: ClassVar[str] = ""
 
@@ -144,6 +151,11 @@ class Algorithm(ABC, Generic[S, T]):
             known = ", ".join(cls.presets) or "none"
             raise SettingsError(f"{cls.name}.preset: no preset named {name!r}. Known: {known}.")
         return {key: sourced.value for key, sourced in cls.presets[name].items()} | given
+
+    def is_steady(self, settings: S) -> bool:
+        """Whether steps are steady with these settings; only the class that writes ``step`` can claim it."""
+        owner = next(c for c in type(self).__mro__ if "step" in vars(c))
+        return bool(vars(owner).get("steady", False))
 
     def effective_step(self, settings: S) -> float | None:
         """The factor that really multiplies the velocity, in the units of x^2; None without one."""

@@ -42,7 +42,8 @@ class CellRecord(BaseModel):
         diverged: replicate id -> iteration at which it stopped being finite.
         seconds: steady compute time of all replicates together, s.
         score_evaluations: per replicate, as charged (the largest).
-        overheads: seconds spent apart from steady compute: ``warmup``, ``metrics``.
+        compiled: whether the steps went through ``torch.compile``.
+        overheads: seconds spent apart from steady compute: ``warmup``, ``metrics``, ``compile``.
         flags: what a reader of the numbers should know: a clock in doubt, a budget ignored.
         drift: largest relative change of a reference kernel's time over a chunk.
         process: threads and allocator of the processes that ran it.
@@ -69,6 +70,7 @@ class CellRecord(BaseModel):
     chunk: int
     device: str
     dtype: str
+    compiled: bool = False
     status: Status
     reason: str = ""
     traceback: str = ""

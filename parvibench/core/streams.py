@@ -63,6 +63,7 @@ class Streams:
         self.step = 0
         self._generator = Generator(device=self.device)
         self._blocks: dict[tuple, tuple[int, Tensor]] = {}
+        self._shuffled: dict[int, tuple[int, Tensor]] = {}
 
     def normal(self, stream: str, shape: Sequence[int], index: int = 0) -> Tensor:
         """Standard normal draws of the current step, shape (R, *shape).
@@ -91,8 +92,23 @@ class Streams:
 
     def permutation(self, stream: str, n: int, block: int) -> Tensor:
         """A random permutation of range(n) per replicate, (R, n), on the batch's device."""
-        rows = [torch.randperm(n, generator=g) for g in self.generators(stream, f"perm{n}-{block}")]
-        return torch.stack(rows).to(self.device)
+        rows = torch.stack(
+            [torch.randperm(n, generator=g) for g in self.generators(stream, f"perm{n}-{block}")]
+        )
+        if self.device.type == "cuda":
+            rows = rows.pin_memory()  # else the copy would wait for the device
+        return rows.to(self.device, non_blocking=True)
+
+    def batch(self, rows: int, size: int) -> Tensor:
+        """Row indices of the current step's mini-batch, (R, size), size < rows; read only.
+
+        Each epoch is a fresh shuffle of all rows, its remainder dropped.
+        """
+        epoch, place = divmod(self.step, rows // size)
+        held = self._shuffled.get(rows)
+        if held is None or held[0] != epoch:
+            held = self._shuffled[rows] = (epoch, self.permutation("batch", rows, epoch))
+        return held[1][:, place * size : (place + 1) * size]
 
     def _draw(self, law: str, stream: str, shape: tuple[int, ...], index: int) -> Tensor:
         numel = max(1, math.prod(shape))

@@ -247,7 +247,6 @@ class Problem:
         self._batch_size = batch_size if target.rows is not None and batch_size else None
         if self._batch_size is not None and target.rows is not None and self._batch_size >= target.rows:
             self._batch_size = None
-        self._epoch: tuple[int, Tensor] | None = None
         self.dim = target.dim
         self.particles = particles
         self.prior_precision = target.prior_precision
@@ -311,14 +310,10 @@ class Problem:
         return self.score(x) + precision * x
 
     def _batch(self) -> Tensor | None:
-        """Row indices (R, B) of the current step: each epoch is a fresh shuffle, its remainder dropped."""
+        """Row indices (R, B) of the current step's mini-batch, or None for all rows."""
         if self._batch_size is None:
             return None
-        rows = self._target.rows or 0
-        epoch, place = divmod(self.streams.step, rows // self._batch_size)
-        if self._epoch is None or self._epoch[0] != epoch:
-            self._epoch = (epoch, self.streams.permutation("batch", rows, epoch))
-        return self._epoch[1][:, place * self._batch_size : (place + 1) * self._batch_size]
+        return self.streams.batch(self._target.rows or 0, self._batch_size)
 
     def _check(self, x: Tensor) -> None:
         if torch._C._functorch.peek_interpreter_stack() is not None:

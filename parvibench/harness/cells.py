@@ -43,6 +43,7 @@ class Cell:
         chunk: replicates per kernel call.
         source: digest of the source of a plug-in, else empty.
         contexts: decisions of a sequential task, else None.
+        compiled: whether its steps go through ``torch.compile``.
         objects: task and algorithm objects that no name can load (run in this process only).
     """
 
@@ -64,6 +65,7 @@ class Cell:
     metrics: tuple[str, ...]
     source: str = ""
     contexts: int | None = None
+    compiled: bool = False
     objects: tuple[Task | None, Algorithm | None] = field(default=(None, None), compare=False, repr=False)
 
     @cached_property
@@ -84,6 +86,8 @@ class Cell:
         }
         if self.contexts is not None:
             parts["contexts"] = self.contexts
+        if self.compiled:
+            parts["compiled"] = True
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -124,6 +128,7 @@ def expand(
     device: str = "cpu",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     objects: Sequence[Task | Algorithm] = (),
+    compiled: bool = False,
 ) -> list[Cell]:
     """All cells of a suite, tasks outermost.
 
@@ -132,6 +137,7 @@ def expand(
         device: ``cpu`` or ``cuda``.
         settings: overrides per algorithm name or label (``--set``).
         objects: task and algorithm objects to use where the suite says their names.
+        compiled: steps through ``torch.compile``, but for anchors and algorithms bound to the host.
 
     Raises:
         InputError: overrides that fit nothing, invalid settings, more samples than particles.
@@ -143,7 +149,13 @@ def expand(
             raise UnknownNameError("algorithm of this suite", name, known)
     by_name = {o.name: o for o in objects}
     cells = list(_cells(suite, device, overrides, by_name))
+    if compiled:
+        cells = [replace(cell, compiled=_compilable(cell.load()[1])) for cell in cells]
     return _with_matched_steps(cells) if suite.match else cells
+
+
+def _compilable(algorithm: Algorithm) -> bool:
+    return algorithm.kind != "anchor" and not algorithm.host_bound
 
 
 def _with_matched_steps(cells: list[Cell]) -> list[Cell]:

@@ -29,7 +29,7 @@ class ChunkResult:
         absent: metric -> why it does not apply.
         diverged: replicate id -> iteration.
         seconds: steady compute time of the chunk.
-        overheads: ``warmup`` and ``metrics`` seconds.
+        overheads: ``warmup``, ``metrics`` and ``compile`` seconds.
         drift: relative change of a reference kernel's time from before the run to after it.
         flags: what a reader of the numbers should know.
         process: threads and allocator of the process that ran it.

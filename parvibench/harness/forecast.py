@@ -9,8 +9,8 @@ from parvibench.core.errors import ParVIBenchError
 from parvibench.core.result import CellRecord, Status
 
 from .cells import Cell
-from .runner import foresee
 from .store import Store
+from .trial import foresee
 
 
 def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:

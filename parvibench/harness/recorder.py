@@ -60,7 +60,7 @@ class PathRecorder:
 
         A run too short to hold n distinct positions repeats some.
         """
-        path = self.path()
+        start = self._count // 2
         order = torch.arange(n)
-        times = ((order.double() + 0.5) * path.shape[1] / n).long()
-        return path[:, times, order % path.shape[2]]
+        times = ((order.double() + 0.5) * (self._count - start) / n).long()
+        return self._kept[start + times, :, order % self._kept.shape[2]].transpose(0, 1)

@@ -13,28 +13,33 @@ from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates
 from parvibench.core.budget import MAX_CHECKPOINTS
-from parvibench.core.errors import BudgetExhausted, BudgetIgnored, StoreError
+from parvibench.core.errors import BudgetIgnored, StoreError
 from parvibench.core.metric import Cost
 from parvibench.core.sequential import GrowingProblem, SequentialTask
-from parvibench.core.task import Problem, Task
+from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
 
 from .cells import Cell
 from .chunks import ChunkResult, stamp
 from .clock import MAX_DRIFT, Clock, drift, peak_memory, reference_seconds
+from .compiling import CompiledStep
 from .keeping import Keeper
 from .measuring import Moved, context_maker
 from .provenance import process_facts
 from .recorder import PathRecorder
+from .replay import LENGTH
 from .sequential import DecisionMaker, RecentPositions
 from .snapshot import NotWritableError, named_types, pack, unpack
+from .stepping import Advance, Stepper
+from .trial import Trial, make_problem, step_mode
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
 #: Budget share from which ``displacement`` is measured.
 _MARK = 0.8
 _FINITE_EVERY = 64
-_PROBE_STEPS = 2
+#: Steps slower than this are looked after one by one, s.
+_SLOW_S = 1e-3
 #: Seconds between two signs of life.
 _BEAT_S = 2.0
 _TAMPERED = "changed the meter of its budget"
@@ -76,21 +81,6 @@ def run_chunk(
     return chunk.draw_anchor() if algorithm.kind == "anchor" else chunk.run()
 
 
-def foresee(cell: Cell) -> tuple[int, float]:
-    """Iterations that a cell's budget allows, and seconds of one for a chunk; from two steps of its first chunk.
-
-    Raises:
-        ParVIBenchError: as ``run_chunk``.
-    """
-    task, algorithm = cell.load()
-    if algorithm.kind == "anchor":
-        return 0, 0.0
-    settings = algorithm.make_settings(dict(cell.settings))
-    chunk = _Chunk(cell, cell.chunks[0], task, algorithm, settings, lambda _: None, None)
-    horizon, _ = chunk.probe()
-    return horizon, chunk.pace
-
-
 class _Chunk:
     """One run of a chunk: problem, state, recorder and result."""
 
@@ -106,12 +96,12 @@ class _Chunk:
     ) -> None:
         self.cell, self.replicates, self.task = cell, tuple(replicates), task
         self.algorithm, self.settings, self.notify = algorithm, settings, notify
+        self.compiled = CompiledStep(algorithm.step) if cell.compiled else None
         self.result = ChunkResult(effective_step=algorithm.effective_step(settings))
         self.device = torch.device(cell.device)
         self.clock = Clock(self.device)
         self.keeper = keeper if algorithm.resumable else None
         self.memory_before = 0.0
-        self.pace = 0.0
         self._limits = (cell.budget.iterations, cell.budget.score_evaluations, cell.budget.seconds)
         if cell.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -122,16 +112,28 @@ class _Chunk:
         self._context = context_maker(task, self.replicates, cell.metrics)
 
     def run(self) -> ChunkResult:
-        horizon, first = self.probe()
+        advance: Advance = self.compiled or self.algorithm.step
+        trial = Trial(self.cell, self.replicates, self.task, self.algorithm, self.settings, advance)
+        self.result.overheads["warmup"] = trial.seconds - self._compiling
+        replay, reason = trial.replay()
+        if reason:
+            self.result.flag(f"steps one by one, not from a CUDA graph: {reason}")
         self._open(self.cell.budget.score_evaluations)
         before = reference_seconds(self.device)
-        with torch.inference_mode(not self.algorithm.differentiates):
-            place = self._kept(first, horizon) or self._begin(horizon)
-            state, step = self._loop(place)
+        with step_mode(self.cell, self.algorithm):
+            place = self._kept(trial.state, trial.horizon) or self._begin(trial.horizon)
+            stepper = Stepper(
+                self.problem, self.settings, advance, self.clock, self.path, replay, place.state, place.step
+            )
+            slow = replay is None and trial.pace > _SLOW_S
+            del trial  # its problem has the data a second time
+            state, step = self._loop(stepper, place.pending, slow=slow)
             if step != self.result.iterations or not self.result.values:
                 self._measure(state, step, last=True)
         self.result.seconds = self.clock.seconds
         self.result.overheads["metrics"] = self.metrics_seconds
+        if self.compiled:
+            self.result.overheads["compile"] = self.compiled.seconds
         self.result.process = process_facts()
         self.result.drift = drift(before, reference_seconds(self.device))
         if self.result.drift > MAX_DRIFT:
@@ -164,40 +166,29 @@ class _Chunk:
             return PathRecorder(x)
         return self.decider.recorder(x, self.cell.samples, horizon)
 
-    def _loop(self, place: Place) -> tuple[Any, int]:
-        budget, streams = self.cell.budget, self.problem.streams
-        state, step, pending = place.state, place.step, place.pending
-        problem, settings, clock, path = self.problem, self.settings, self.clock, self.path
-        meter, limit, advance = problem.meter, problem.meter.limit, self.algorithm.step
-        moves = "displacement" in self.cell.metrics
+    def _loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> tuple[Any, int]:
+        """Go on until the budget is spent; ``slow`` steps are looked after one by one."""
+        budget, problem, clock = self.cell.budget, self.problem, self.clock
+        meter, limit = problem.meter, problem.meter.limit
+        step, state = stepper.step, stepper.state
+        moves = "displacement" in self.cell.metrics and self.algorithm.kind != "generator"
         last = np.inf if budget.iterations is None else budget.iterations
-        only_steps = not (budget.score_evaluations or budget.seconds)
         share, charged = self._share(step), meter.charged
         beat = time.monotonic() + _BEAT_S
         keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
-        while step < last:  # what is done here at every step adds up to a few microseconds
+        while step < last:
             if self.decider is not None:
                 self._decide(state, step, share)
-            streams.step = step
-            clock.start()
-            try:
-                after = advance(problem, settings, state, streams)
-            except BudgetExhausted:
+            marking = moves and self.mark is None
+            goal = min(pending[0] if pending else 1.0, _MARK if marking else 1.0)
+            compiling = self._compiling
+            goes_on = stepper.go(*((step + 1, math.inf) if slow else self._until(step, goal)))
+            clock.leave_out(self._compiling - compiling)
+            step, state = stepper.step, stepper.state
+            if not goes_on:
                 break
-            except BudgetIgnored:
-                self.result.flag(_IGNORED)
-                break
-            finally:
-                clock.stop()
-            if meter.refusals:
-                self.result.flag(_IGNORED)
-                break
-            state = after
-            step += 1
-            if path is not None:
-                path.add(step, state.x)
-            share = step / last if only_steps else self._share(step)
-            if moves and share >= _MARK and self.mark is None:
+            share = self._share(step)
+            if marking and share >= _MARK:
                 self.mark = self._positions(state, step)
             reached = share if self.decider is None else self.decider.progress
             due = bool(pending) and reached >= pending[0]
@@ -208,7 +199,7 @@ class _Chunk:
             look = due or not (step % _FINITE_EVERY or _surely_finite(state))
             if look and self._all_diverged(state, step):
                 break
-            if share >= 1 and budget.seconds is not None and self.clock.seconds >= budget.seconds:
+            if share >= 1 and budget.seconds is not None and clock.seconds >= budget.seconds:
                 break
             if due:
                 pending = [p for p in pending if p > reached]
@@ -220,16 +211,29 @@ class _Chunk:
             if now >= keep:
                 self._keep(Place(state, step, pending))
                 keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
+        if stepper.ignored:
+            self.result.flag(_IGNORED)
         if problem.meter is not meter or meter.limit != limit or meter.charged < charged:
             raise BudgetIgnored(_TAMPERED)
         self._all_diverged(state, step)
         self._decide(state, step, 1.0)
         return state, step
 
+    def _until(self, step: int, share: float) -> tuple[int, float]:
+        """How far to go without a look: the iteration, and the score evaluations, at which ``share`` is used."""
+        iterations, scores, seconds = self._limits
+        if seconds or self.decider is not None:
+            return step + 1, math.inf
+        stop = (step // LENGTH + 1) * LENGTH
+        if iterations:
+            due = int(share * iterations)
+            stop = min(stop, max(step + 1, due + (due / iterations < share)))
+        return stop, share * scores if scores else math.inf
+
     def _decide(self, state: Any, step: int, share: float) -> None:
         """Make the decisions that are due once ``share`` of the budget is spent."""
         while self.decider is not None and self.decider.due(share):
-            self.decider.decide(self._samples(state, step)[0])
+            self.decider.decide(self._samples(state, step))
 
     def _keep(self, place: Place) -> None:
         """Write down where the run is; one whose state cannot be written starts again when interrupted."""
@@ -277,44 +281,15 @@ class _Chunk:
             self.path.kept = kept["path"]
         return place
 
-    def probe(self) -> tuple[int, Any]:
-        """Warm up untimed on a throw-away problem: how many iterations the budget allows, and a state."""
-        start = time.perf_counter()
-        problem = self._problem(None)
-        seconds = cost = 0.0
-        with torch.inference_mode(not self.algorithm.differentiates):
-            state = self.algorithm.init(problem, self.settings, problem.streams, _PROBE_STEPS)
-            for step in range(_PROBE_STEPS):
-                before, tick = problem.meter.charged, time.perf_counter()
-                problem.streams.step = step
-                state = self.algorithm.step(problem, self.settings, state, problem.streams)
-                cost, seconds = problem.meter.charged - before, time.perf_counter() - tick
-        self.result.overheads["warmup"] = time.perf_counter() - start
-        self.pace = seconds
-        budget = self.cell.budget
-        limits = [
-            float(budget.iterations or np.inf),
-            (budget.score_evaluations or np.inf) / cost if cost else np.inf,
-            (budget.seconds or np.inf) / max(seconds, 1e-9),
-        ]
-        return max(1, int(min(limits))) if np.isfinite(min(limits)) else 1, state
+    @property
+    def _compiling(self) -> float:
+        """Time spent on compiling so far, s."""
+        return self.compiled.seconds if self.compiled else 0.0
 
     def _open(self, limit: float | None) -> None:
-        self.problem = self._problem(limit)
+        self.problem = make_problem(self.cell, self.replicates, self.task, self.algorithm, limit)
         if isinstance(self.task, SequentialTask) and isinstance(self.problem, GrowingProblem):
             self.decider = DecisionMaker(self.task, self.problem)
-
-    def _problem(self, limit: float | None) -> Problem:
-        cell = self.cell
-        return self.task.problem(
-            self.replicates,
-            cell.seed,
-            cell.device,
-            cell.torch_dtype,
-            particles=cell.particles,
-            limit=limit,
-            full_batch="full-batch" in self.algorithm.needs,
-        )
 
     def _share(self, step: int) -> float:
         """How much of the budget is used, by its scarcest limit."""
@@ -332,18 +307,19 @@ class _Chunk:
         return len(self.result.diverged) == len(self.replicates)
 
     def _measure(self, state: Any, step: int, *, last: bool) -> None:
-        samples, path = self._samples(state, step)
+        samples = self._samples(state, step)
+        path = self.path.path() if last and self.path is not None and step > 0 else None
         moved = self._moved(state, step) if last else None
         self._record(samples.double().cpu(), step, last=last, path=path, moved=moved)
 
-    def _samples(self, state: Any, step: int) -> tuple[Tensor, Tensor | None]:
-        """The samples at this step, (R, n, D), and the recorded path of chains."""
+    def _samples(self, state: Any, step: int) -> Tensor:
+        """The samples at this step, (R, n, D)."""
         streams = self.problem.streams
         streams.step = step
         if self.path is not None and step > 0:
-            return self.path.samples(self.cell.samples), self.path.path()
+            return self.path.samples(self.cell.samples)
         samples = self.algorithm.output(self.problem, self.settings, state, self.cell.samples, streams)
-        return _take(samples, self.cell.samples), None
+        return _take(samples, self.cell.samples)
 
     def _positions(self, state: Any, step: int) -> Tensor | None:
         """Where each particle or chain is now, (R, N, D); a generator has none."""

@@ -239,6 +239,7 @@ def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
         chunk=cell.chunk,
         device=cell.device,
         dtype=cell.dtype,
+        compiled=cell.compiled,
         status=Status.OK,
         seconds=sum(r.seconds for r in results),
         hardware=hardware(cell.device),

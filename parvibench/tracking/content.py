@@ -63,7 +63,7 @@ def _worst(metric: str) -> float:
 
 def cell_params(record: CellRecord) -> dict[str, str]:
     """What defines the cell, as text."""
-    plain = ("task_version", "algorithm_version", "particles", "samples", "replicates", "seed", "chunk", "device", "dtype")  # fmt: skip
+    plain = ("task_version", "algorithm_version", "particles", "samples", "replicates", "seed", "chunk", "device", "dtype", "compiled")  # fmt: skip
     values: dict[str, Any] = {
         "task": record.task,
         "algorithm": record.algorithm,

@@ -19,7 +19,7 @@ from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
-from parvibench.harness import runner
+from parvibench.harness import trial
 from parvibench.harness.cells import Cell, expand
 from parvibench.harness.executors import InProcess
 from parvibench.harness.keeping import Keeper
@@ -109,7 +109,7 @@ class Pulled(Exception):
 
 
 def run_in_two(cell: Cell, path: Path, monkeypatch: pytest.MonkeyPatch, stop: int) -> Any:
-    """Run a chunk that keeps its state after every step, pull the plug at step ``stop``, go on from the file."""
+    """Run a chunk that keeps its state after every look, pull the plug at step ``stop``, go on from the file."""
     keeper = Keeper(path, every=0.0)
     algorithm = type(cell.load()[1])
     step = algorithm.step
@@ -132,7 +132,7 @@ def run_in_two(cell: Cell, path: Path, monkeypatch: pytest.MonkeyPatch, stop: in
 
     with monkeypatch.context() as patch:
         patch.setattr(algorithm, "init", watch)
-        patch.setattr(runner, "_PROBE_STEPS", 1)
+        patch.setattr(trial, "_STEPS", 1)
         return run_chunk(cell, cell.chunks[0], keeper=Keeper(path)), len(begun)
 
 

@@ -1,0 +1,79 @@
+"""Steps through ``torch.compile``, the time of compiling kept apart."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from parvibench.core.errors import InputError
+
+
+def require_compiler(device: str) -> None:
+    """Refuse ``--compile`` where it cannot work.
+
+    Raises:
+        InputError: what is missing, and what to do.
+    """
+    if device == "cuda":
+        if importlib.util.find_spec("triton") is None:
+            raise InputError("--compile on a GPU needs Triton: pip install triton, or leave --compile out")
+        return
+    compiler = os.environ.get("CXX") or {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++")
+    if shutil.which(compiler) is None:
+        raise InputError(
+            f"--compile needs a C++ compiler, and there is no {compiler!r} on the PATH: install one, name another "
+            "in the environment variable CXX, or leave --compile out"
+        )
+
+
+class CompiledStep:
+    """An algorithm's ``step``, compiled as it is first called.
+
+    Meter, streams and whatever else is plain Python stay what they are; only tensor arithmetic is compiled.
+
+    Args:
+        step: the algorithm's bound method.
+    """
+
+    def __init__(self, step: Callable[..., Any]) -> None:
+        import torch._inductor.config
+
+        torch._dynamo.reset()  # a few versions of one function are kept, also of earlier cells
+        torch._inductor.config.compile_threads = 1  # a worker has one core
+        self._before = _stopwatch().seconds
+        self._step = torch.compile(step)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on compiling so far, s."""
+        return _stopwatch().seconds - self._before
+
+    def __call__(self, *given: Any) -> Any:
+        """A step."""
+        return self._step(*given)
+
+
+class _Stopwatch:
+    """Sums up the time that PyTorch spends on compiling in this process."""
+
+    def __init__(self) -> None:
+        from torch._dynamo.callback import callback_handler
+
+        self.seconds, self._began = 0.0, 0.0
+        callback_handler.register_start_callback(self._start)
+        callback_handler.register_end_callback(self._stop)
+
+    def _start(self, *_: Any) -> None:
+        self._began = time.perf_counter()
+
+    def _stop(self, *_: Any) -> None:
+        self.seconds += time.perf_counter() - self._began
+
+
+_stopwatch = functools.cache(_Stopwatch)
