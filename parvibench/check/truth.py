@@ -5,8 +5,11 @@ from __future__ import annotations
 from .truth_kernels import kernel_questions
 from .truth_langevin import langevin_questions
 from .truth_meter import MeterCharges
+from .truth_metrics import metric_questions
 from .truth_posteriors import posterior_questions
 from .truth_runs import TruthQuestion
+from .truth_samplers import sampler_truths
+from .truth_tasks import task_questions
 
 
 def truth_questions() -> list[TruthQuestion]:
@@ -15,5 +18,8 @@ def truth_questions() -> list[TruthQuestion]:
         *kernel_questions(),
         *posterior_questions(),
         *langevin_questions(),
+        *sampler_truths(),
+        *task_questions(),
+        *metric_questions(),
         MeterCharges(),
     ]
