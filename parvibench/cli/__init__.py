@@ -9,7 +9,7 @@ import typer
 
 from parvibench.core.errors import DataMissingError, ParVIBenchError
 
-from . import comparing, data, looking, references, running, tracking
+from . import checking, comparing, data, looking, references, running, tracking
 from .shared import EXIT_FAILED, EXIT_USAGE, console
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     epilog="First run: `parvibench run --suite quick`",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (running, comparing, looking, tracking):
+for group in (running, checking, comparing, looking, tracking):
     app.add_typer(group.app)
 app.add_typer(data.app, name="data")
 app.add_typer(references.app, name="reference")

@@ -1,0 +1,1 @@
+"""`parvibench check`: has the quality of a sampler got worse?"""

@@ -1,0 +1,140 @@
+"""The sequential check: ask every question, and go on asking where the answer is not clear.
+
+After Gandy and Scott, "Unit testing for MCMC and other Monte Carlo methods" (2020), arXiv:2001.06465: a question is
+settled as soon as one of its tests is red or none is suspicious; the others are put to more replicates, up to a
+cap. Every look at every test spends an equal share of the family-wise false-alarm rate (Bonferroni): stages share
+the stored baseline, so their p-values are not independent and no share can be handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from parvibench.core.result import Status
+from parvibench.core.streams import derive_seed
+from parvibench.harness.executors import InProcess, Outcome
+from parvibench.harness.workers import Workers
+
+from .judging import RED, Test, failed, gating, judge
+from .questions import Measurement, Question, Values
+
+Keep = Callable[[Question, Values], None]
+
+#: No question takes longer than this, s.
+_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much evidence is asked for.
+
+    Attributes:
+        alpha: probability that a check of unchanged samplers turns red, at most.
+        stages: fresh replicates of a question by the end of each stage.
+        doubt: a question is settled when none of its p-values, times their number, is below this.
+    """
+
+    alpha: float = 1e-3
+    stages: tuple[int, ...] = (20, 60, 140)
+    doubt: float = 0.05
+
+    def threshold(self, tests: int) -> float:
+        """The p-value that turns a check of that many tests red."""
+        return self.alpha / (max(1, tests) * len(self.stages))
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found.
+
+    Attributes:
+        tests: one per statistic, in the order of the questions; of the last stage asked.
+        threshold: p-value that turned a test red.
+        seed: that makes it all again.
+        incomparable: why something could not be compared, in words.
+    """
+
+    tests: list[Test]
+    threshold: float
+    seed: int
+    incomparable: list[str] = field(default_factory=list)
+
+    @property
+    def red(self) -> list[Test]:
+        """The tests that failed."""
+        return [t for t in self.tests if t.verdict in RED]
+
+    @property
+    def verdict(self) -> Literal["pass", "regression", "incomparable"]:
+        """A regression outweighs what could not be compared."""
+        if self.red:
+            return "regression"
+        return "incomparable" if self.incomparable else "pass"
+
+
+def check(
+    questions: Sequence[Question],
+    *,
+    seed: int,
+    workers: int = 0,
+    plan: Plan | None = None,
+    fail_fast: bool = False,
+    notify: Callable[[str, int, int], None] = lambda text, done, total: None,
+    keep: Keep = lambda question, values: None,
+) -> CheckResult:
+    """Ask questions until every answer is clear or the cap is reached.
+
+    Args:
+        questions: what to ask.
+        seed: of all fresh replicates.
+        workers: processes; 0 measures in this one.
+        plan: how much evidence is asked for.
+        fail_fast: stop at the first red test; the others are then missing.
+        notify: told what was answered, and how many of this stage's questions have been.
+        keep: given all fresh values of every question, in the end.
+    """
+    plan = plan or Plan()
+    threshold = plan.threshold(sum(len(gating(q.expected())) for q in questions))
+    values: dict[int, dict[str, list[float]]] = {i: {} for i in range(len(questions))}
+    tests: dict[int, list[Test]] = {}
+    pending, done = list(values), 0
+    for stage, total in enumerate(plan.stages):
+        fresh = range(done, total)
+        root = derive_seed(seed, "check", stage)
+        work = [Measurement(questions[i], fresh, root, i) for i in pending]
+        for answered, outcome in enumerate(_outcomes(work, workers), 1):
+            i, question = outcome.job.number, outcome.job.question
+            tests[i] = _answer(question, outcome, values[i], threshold)
+            notify(f"{question.task} {question.algorithm}", answered, len(work))
+            if fail_fast and any(t.verdict in RED for t in tests[i]):
+                return CheckResult(tests[i], threshold, seed)
+        pending, done = [i for i in pending if _open(tests[i], plan.doubt)], total
+    for i, question in enumerate(questions):
+        keep(question, values[i])
+    ordered = [t for i in sorted(tests) for t in tests[i]]
+    return CheckResult(ordered, threshold, seed)
+
+
+def _outcomes(work: list[Measurement], workers: int) -> Iterator[Outcome[Measurement]]:
+    executor = Workers(workers, _TIMEOUT_S) if workers else InProcess()
+    return executor.run(work, lambda progress: None)
+
+
+def _answer(
+    question: Question, outcome: Outcome[Measurement], values: dict[str, list[float]], threshold: float
+) -> list[Test]:
+    """The tests after this stage; ``values`` grows by what it measured."""
+    if outcome.status is not Status.OK or outcome.result is None:
+        return [failed(question, f"{outcome.status}: {outcome.reason}")]
+    for name, found in outcome.result.values.items():
+        values.setdefault(name, []).extend(found)
+    return judge(question, values, threshold)
+
+
+def _open(tests: Sequence[Test], doubt: float) -> bool:
+    """Whether the answer is not clear yet."""
+    if any(t.verdict in RED for t in tests):
+        return False
+    return min((t.p_value for t in tests), default=1.0) * len(tests) < doubt

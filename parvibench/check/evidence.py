@@ -1,0 +1,93 @@
+"""Tests of fresh values against what is expected of them, many statistics at a time.
+
+A law is held against its draws by two tests, Mann and Whitney's for a shift and Kolmogorov and Smirnov's for any
+change; the smaller p-value counts twice. Both depend on ranks alone, so that heavy tails and diverged replicates
+(+inf) do no harm. A bound is tested one-sidedly by Student's t.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Array = NDArray[np.float64]
+
+#: p-values below are computed exactly.
+_REFINED = 1e-3
+#: Product of sample sizes up to which Mann and Whitney's distribution is counted out.
+_EXACT_UP_TO = 10_000
+
+
+class Shift(NamedTuple):
+    """How far fresh values lie from the expected ones: Hodges and Lehmann's estimate and its 95% interval."""
+
+    effect: float
+    low: float
+    high: float
+
+
+def law_p_values(fresh: Array, law: Array) -> Array:
+    """Two-sided p-values per statistic.
+
+    Args:
+        fresh: (n, S).
+        law: (m, S), draws of what is expected.
+
+    Returns:
+        (S,), at most 1.
+    """
+    rank = _rank_p_values(fresh, law)
+    pairs = zip(fresh.T, law.T, strict=True)
+    gaps = np.array([_largest_gap(np.sort(x), np.sort(y)) for x, y in pairs])
+    n, m = len(fresh), len(law)
+    any_change = stats.kstwo.sf(gaps, round(n * m / (n + m)))
+    p = np.minimum(1.0, 2 * np.minimum(rank, any_change))
+    for i in np.flatnonzero(p < _REFINED):
+        p[i] = min(1.0, 2 * min(_refined(fresh[:, i], law[:, i], float(rank[i]))))
+    return np.asarray(p)
+
+
+def _rank_p_values(fresh: Array, law: Array) -> Array:
+    """Mann and Whitney's test by its normal approximation, (S,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rank = stats.mannwhitneyu(fresh, law, axis=0, method="asymptotic").pvalue
+    # All values equal: there is no variance, and nothing has changed.
+    return np.where(np.isnan(rank), 1.0, rank)
+
+
+def _largest_gap(fresh: Array, law: Array) -> float:
+    """Kolmogorov and Smirnov's distance of sorted samples (n,) and (m,)."""
+    joint = np.concatenate([fresh, law])
+    ours = np.searchsorted(fresh, joint, side="right") / len(fresh)
+    return float(np.abs(ours - np.searchsorted(law, joint, side="right") / len(law)).max())
+
+
+def _refined(fresh: Array, law: Array, rank: float) -> tuple[float, float]:
+    """Both p-values exactly, where that is cheap: in the far tails the approximations are off by factors."""
+    if len(fresh) * len(law) <= _EXACT_UP_TO and len(np.unique(np.r_[fresh, law])) == len(fresh) + len(law):
+        rank = float(stats.mannwhitneyu(fresh, law, method="exact").pvalue)
+    return rank, float(stats.ks_2samp(fresh, law).pvalue)
+
+
+def bound_p_value(fresh: Array, limit: float) -> float:
+    """One-sided p-value of ``|mean| <= limit``, by Student's t; 0 where a value is not finite."""
+    if not np.isfinite(fresh).all():
+        return 0.0
+    spread = fresh.std(ddof=1) / np.sqrt(len(fresh))
+    beyond = abs(fresh.mean()) - limit
+    if spread == 0:
+        return 0.0 if beyond > 0 else 1.0
+    return float(stats.t.sf(beyond / spread, len(fresh) - 1))
+
+
+def shift(fresh: Array, law: Array, level: float = 0.95) -> Shift:
+    """Hodges and Lehmann's shift of (n,) from (m,) values with its interval, by inverting Mann and Whitney's test."""
+    n, m = len(fresh), len(law)
+    with np.errstate(invalid="ignore"):
+        differences = np.sort(np.nan_to_num(np.subtract.outer(fresh, law).ravel(), nan=0.0, posinf=np.inf))
+    spread = np.sqrt(n * m * (n + m + 1) / 12)
+    low = max(0, int(np.floor(n * m / 2 - stats.norm.isf((1 - level) / 2) * spread)))
+    return Shift(float(np.median(differences)), float(differences[low]), float(differences[n * m - 1 - low]))

@@ -1,0 +1,115 @@
+"""Which questions a check asks: cells and densities against the past, everything against known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from parvibench.core import registry
+from parvibench.core.errors import UnknownNameError
+from parvibench.harness.cells import Cell
+
+from . import baseline as past
+from .questions import Question
+from .truth import truth_questions
+from .truth_algorithms import Effort, Sampler, sampler_questions
+from .truth_runs import settings_of
+
+#: Iterations of a sampler from outside, unless told.
+ITERATIONS = 500
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is asked.
+
+    Attributes:
+        cells: compared with the stored past.
+        densities: tasks whose densities are compared with the stored past.
+        truths: questions of the other oracle.
+    """
+
+    cells: list[Cell]
+    densities: list[str]
+    truths: list[Question]
+
+    def questions(self, baseline: Path | None = None) -> tuple[list[Question], list[str]]:
+        """All questions, and what cannot be compared, in words.
+
+        Args:
+            baseline: file of the stored past; default: the package's own; not read where nothing needs it.
+
+        Raises:
+            InputError: no baseline there.
+        """
+        if not self.cells and not self.densities:
+            return list(self.truths), []
+        asked, problems = past.questions(past.Baseline.load(baseline), self.cells, self.densities)
+        return [*asked, *self.truths], problems
+
+
+def select(
+    *,
+    suites: Sequence[str] | None = None,
+    algorithms: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+    oracle: Literal["both", "past", "truth"] = "both",
+    settings: dict[str, Any] | None = None,
+    iterations: int = ITERATIONS,
+) -> Selection:
+    """Choose questions.
+
+    Args:
+        suites: whose cells are compared with the past; default: those made for it.
+        algorithms: only these labels; ``module:Class`` and ``file.py:Class`` are held to known truth.
+        tasks: only these.
+        oracle: which one to ask.
+        settings: of samplers from outside.
+        iterations: of samplers from outside.
+
+    Raises:
+        InputError: a name that nothing has; a setting that does not exist.
+    """
+    outside = [a for a in algorithms if ":" in a]
+    named = [a for a in algorithms if ":" not in a]
+    cells = past.suite_cells(suites or past.SUITES) if oracle != "truth" else []
+    densities = past.plain_tasks() if oracle != "truth" else []
+    truths: list[Question] = list(truth_questions()) if oracle != "past" else []
+    if algorithms:
+        known = {c.label for c in cells} | {q.algorithm for q in truths}
+        _refuse_unknown("algorithm of the check", named, known)
+        cells = [c for c in cells if c.label in named]
+        densities = []
+        truths = [q for q in truths if q.algorithm in named]
+    truths += [q for a in outside for q in outside_questions(a, settings or {}, iterations)]
+    if tasks:
+        known = {c.task for c in cells} | set(densities) | {q.task for q in truths}
+        _refuse_unknown("task of the check", tasks, known)
+        cells = [c for c in cells if c.task in tasks]
+        densities = [t for t in densities if t in tasks]
+        truths = [q for q in truths if q.task in tasks]
+    return Selection(cells, densities, truths)
+
+
+def outside_questions(sampler: Sampler, settings: dict[str, Any], iterations: int) -> list[Question]:
+    """What a sampler from outside is asked: easy targets within a tolerance, and the contract.
+
+    Args:
+        sampler: ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only.
+        settings: that differ from its defaults.
+        iterations: enough for a bent target of unit scale.
+
+    Raises:
+        InputError: no such sampler or setting.
+    """
+    algorithm = registry.load_algorithm(sampler) if isinstance(sampler, str) else sampler
+    algorithm.make_settings(settings)
+    return list(sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations)))
+
+
+def _refuse_unknown(kind: str, names: Sequence[str], known: set[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(kind, name, known)

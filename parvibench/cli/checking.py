@@ -1,0 +1,209 @@
+"""Has a sampler got worse: ``check``."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .shared import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    Json,
+    console,
+    key_value,
+    new_table,
+    out_console,
+    print_json,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from parvibench.check.checking import CheckResult
+    from parvibench.check.selection import Selection
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench check`\n\n"
+    "`parvibench check --algorithm svgd --algorithm ula --junit check.xml`\n\n"
+    "`parvibench check --algorithm mypackage.samplers:MySampler` (held to known truth: no baseline needed)\n\n"
+    "`parvibench check --update` (after a change of results that was meant)"
+)
+def check(
+    suite: Annotated[
+        list[str] | None, typer.Option(help="Suites to run; default: ci and ci-networks.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="The stored past; default: the package's own.")
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option("--algorithm", "-a", help="Only these labels; or samplers of your own, `module:Class`."),
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option("--task", "-t", help="Only these tasks.")] = None,
+    oracle: Annotated[
+        Literal["both", "past", "truth"],
+        typer.Option(help="Compare with the stored past, with known truth, or both."),
+    ] = "both",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")
+    ] = None,
+    iterations: Annotated[int, typer.Option(min=1, help="Of a sampler of your own.")] = 500,
+    update: Annotated[bool, typer.Option(help="Make the baseline anew, after showing what changes.")] = False,
+    mutants: Annotated[
+        bool, typer.Option(help="Plant bugs one at a time and count how many are caught.")
+    ] = False,
+    workers: Annotated[int | None, typer.Option(help="Processes; 0: this one. Default: one per CPU.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Default: a fresh one, printed.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary (appended).")] = None,
+    as_json: Json = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --update writes.")] = False,
+) -> int:
+    """Run fresh replicates and tell whether any sampler got worse: exit code 0 no, 1 yes, 2 cannot compare.
+
+    Every test is sequential and all of them together raise a false alarm in at most one run in a thousand.
+    """
+    processes = (os.cpu_count() or 1) if workers is None else workers
+    root = secrets.randbelow(2**31) if seed is None else seed
+    if mutants:
+        return _mutants(processes, root, as_json, algorithm or (), markdown)
+    from parvibench.check.selection import select
+
+    chosen = select(
+        suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle,
+        settings=_settings(set_ or ()), iterations=iterations,
+    )  # fmt: skip
+    if update:
+        return _update(chosen, baseline, processes, root, yes)
+    from parvibench.check.checking import check as run
+
+    questions, problems = chosen.questions(baseline)
+    with _progress() as show:
+        result = run(questions, seed=root, workers=processes, notify=show)
+    result.incomparable.extend(problems)
+    return _tell(result, junit, markdown, as_json)
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """Settings of ``--set``; numbers as numbers."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, text = key_value(pair, "--set")
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+    return found
+
+
+def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool) -> int:
+    """Make the baseline anew; what changes is shown before anything is written."""
+    from parvibench.check import baseline
+
+    path = file or Path(str(baseline.shipped()))
+    with _progress() as show:
+        made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
+        new = baseline.make(
+            chosen.cells, chosen.densities, seed=seed, workers=workers, made=made, notify=show
+        )
+    if path.is_file():
+        old = baseline.Baseline.load(path)
+        lines = baseline.changes(old, new)
+        for line in lines:
+            out_console.print(line, highlight=False, markup=False)
+        out_console.print(f"{len(lines)} changes" if lines else "no change beyond chance", highlight=False)
+        if not yes and not typer.confirm(f"Write {path}?"):
+            return EXIT_FAILED
+    new.write(path)
+    out_console.print(f"{path}: {len(new.cells)} cells, {len(new.densities)} densities", highlight=False)
+    return 0
+
+
+def _mutants(workers: int, seed: int, as_json: bool, only: Sequence[str], to: Path | None) -> int:
+    """Plant bugs and tell which were caught: exit code 1 where fewer than 95% were."""
+    from parvibench.check.mutants_study import mutants_table, run_mutants
+
+    results = []
+    with _progress() as show:
+        for result in run_mutants(workers, seed, only):
+            results.append(result)
+            show(f"{result.name}: {'caught' if result.caught else 'MISSED'}", len(results), 0)
+    table = mutants_table(results)
+    if to is not None:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(table)
+    if as_json:
+        print_json({"seed": seed, "mutants": [asdict(r) for r in results]})
+    else:
+        print(table)
+    caught = sum(r.caught for r in results)
+    return 0 if caught >= 0.95 * len(results) else EXIT_FAILED
+
+
+def _tell(result: CheckResult, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
+    from parvibench.check import output
+
+    if junit is not None:
+        junit.write_text(output.junit(result))
+    if markdown is not None:
+        with markdown.open("a") as file:
+            file.write(output.markdown(result))
+    if as_json:
+        print_json(output.document(result))
+    else:
+        _show(result)
+    return {"pass": 0, "regression": EXIT_FAILED, "incomparable": EXIT_USAGE}[result.verdict]
+
+
+def _show(result: CheckResult) -> None:
+    from parvibench.check import output
+    from parvibench.check.judging import RED
+
+    rows = output.notable(result)
+    if rows:
+        table = new_table(
+            "task", "algorithm", "statistic", "oracle", "effect [95%]", "p", "replicates", "verdict"
+        )
+        for t in rows:
+            style = "red" if t.verdict in RED else "green"
+            table.add_row(
+                t.task, t.algorithm, t.metric, t.oracle, output.effect_text(t), f"{t.p_value:.1e}", str(t.replicates), t.verdict, style=style,
+            )  # fmt: skip
+        out_console.print(table)
+    for line in result.incomparable:
+        warn(f"not compared: {line}")
+    if result.incomparable:
+        warn("after a change that was meant: parvibench check --update")
+    out_console.print(
+        f"{result.verdict}: {output.counts(result)} (p < {result.threshold:.1e}); --seed {result.seed}",
+        highlight=False,
+    )
+
+
+class _progress:
+    """A bar on stderr that lives as long as the block."""
+
+    def __enter__(self) -> _progress:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._bar.start()
+        self._row = self._bar.add_task("", total=None)
+        return self
+
+    def __call__(self, text: str, done: int, total: int) -> None:
+        self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None)
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()

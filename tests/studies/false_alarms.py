@@ -1,0 +1,252 @@
+"""How often `parvibench check` cries wolf, and what it sees: measured on clean runs with fresh seeds.
+
+    python tests/studies/false_alarms.py runs STORE [--runs 20]    clean runs of the whole check, kept in STORE
+    python tests/studies/false_alarms.py report STORE TO           the study of what STORE holds, written to TO
+
+Four parts: how many of the real runs were red; 2,000 runs resampled from the pool of clean replicates; whether
+p-values of clean replicates are uniform, by Kolmogorov's distance over all statistics against that of the same
+replicates with baseline and fresh ones relabelled (cells share noise, so the p-values depend on each other); and the
+power against shifts of every statistic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from parvibench.check import checking
+from parvibench.check.baseline import Baseline
+from parvibench.check.checking import Plan
+from parvibench.check.evidence import bound_p_value, law_p_values
+from parvibench.check.judging import gating
+from parvibench.check.questions import Bound, Expected, Law, Question
+from parvibench.check.selection import select
+from parvibench.core.streams import derive_seed
+
+Array = NDArray[np.float64]
+RUNS, RESAMPLED, RELABELLED = 20, 2000, 200
+SHIFTS = (0.5, 1.0, 1.5, 2.0)
+
+
+def key(question: Question) -> str:
+    return (
+        f"{question.oracle} {question.task} {question.algorithm} {type(question).__name__} {question!r:.200}"
+    )
+
+
+def real_runs(store: Path, runs: int, workers: int) -> None:
+    """Clean checks; every measured value is kept, and which tests were red. Runs that are there are not repeated."""
+    store.mkdir(parents=True, exist_ok=True)
+    asked, problems = select().questions()
+    assert not problems, problems
+    for number in range(runs):
+        file = store / f"run-{number:02d}.json"
+        if file.is_file():
+            continue
+        kept: dict[str, dict[str, list[float]]] = {}
+        started = time.perf_counter()
+        result = checking.check(
+            asked, seed=derive_seed("false alarms", number), workers=workers, keep=kept_by(kept)
+        )
+        seconds = time.perf_counter() - started
+        red = [f"{t.oracle} {t.task}/{t.algorithm} {t.metric} p={t.p_value:.1e}" for t in result.red]
+        extended = sum(t.replicates > Plan().stages[0] for t in result.tests)
+        document = {
+            "seconds": seconds,
+            "red": red,
+            "tests": len(result.tests),
+            "extended": extended,
+            "values": kept,
+        }
+        file.write_text(json.dumps(document))
+        print(f"run {number}: {result.verdict}, {seconds:.0f} s, {red}", flush=True)
+
+
+def kept_by(kept: dict[str, dict[str, list[float]]]) -> checking.Keep:
+    def keep(question: Question, values: checking.Values) -> None:
+        kept[key(question)] = {name: list(found) for name, found in values.items()}
+
+    return keep
+
+
+@dataclass
+class Pool:
+    """Clean replicates of a question and what is expected of them."""
+
+    question: Question
+    expected: dict[str, Expected]
+    fresh: dict[str, Array]
+
+
+def pools(store: Path) -> tuple[list[Pool], list[dict[str, object]]]:
+    """The first stage of every run: equally many replicates of every question."""
+    documents = [json.loads(f.read_text()) for f in sorted(store.glob("run-*.json"))]
+    first = Plan().stages[0]
+    found = []
+    for question in select().questions()[0]:
+        expected = {n: e for n, e in question.expected().items() if n in gating(question.expected())}
+        rows = [d["values"][key(question)] for d in documents]
+        fresh = {n: np.array([v for row in rows for v in row[n][:first]], dtype=float) for n in expected}
+        found.append(Pool(question, expected, fresh))
+    return found, documents
+
+
+def p_values(pool: Pool, rows: NDArray[np.int64]) -> Array:
+    """p-values of resampled stages: rows (runs, n) of the pool -> (runs, S)."""
+    columns = []
+    for name, e in pool.expected.items():
+        x = pool.fresh[name]
+        if isinstance(e, Law):
+            fresh = x[rows].T
+            columns.append(
+                law_p_values(fresh, np.broadcast_to(e.values[:, None], (len(e.values), fresh.shape[1])))
+            )
+        elif isinstance(e, Bound):
+            columns.append(np.array([bound_p_value(x[r], e.limit) for r in rows]))
+        else:  # fixed: the same in every replicate, or the real runs were red
+            columns.append(np.ones(len(rows)))
+    return np.column_stack(columns)
+
+
+def red_runs(
+    pool: Pool, threshold: float, rng: np.random.Generator, runs: int, shift: float = 0.0
+) -> NDArray[np.bool_]:
+    """Which of the resampled runs find this question red."""
+    plan = Plan()
+    size = len(next(iter(pool.fresh.values())))
+    red = np.zeros(runs, dtype=bool)
+    open_ = np.arange(runs)
+    if size <= 1:  # what no seed changes is asked once
+        return red
+    order = np.argsort(rng.random((runs, size)), axis=1)
+    for total in plan.stages:
+        if not len(open_):
+            break
+        p = p_values(pool, order[open_][:, : min(total, size)])
+        red[open_] |= (p <= threshold).any(1)
+        open_ = open_[(p.min(1) * p.shape[1] < plan.doubt) & ~red[open_]]
+    return red
+
+
+def uniformity(found: Sequence[Pool], rng: np.random.Generator) -> dict[str, float]:
+    """Mann-Whitney p-values of baseline against all fresh replicates, over every statistic of the past."""
+    columns, sizes = [], None
+    for pool in found:
+        for name, e in pool.expected.items():
+            if isinstance(e, Law) and pool.question.oracle == "past":
+                both = np.concatenate([e.values, pool.fresh[name]])
+                if len(np.unique(both)) > 0.9 * len(both):  # a law without atoms
+                    columns.append(both)
+                    sizes = len(e.values)
+    assert sizes is not None
+    table = np.column_stack(columns)
+    ranks = stats.rankdata(table, axis=0)
+
+    def distance(rows: NDArray[np.int64]) -> tuple[float, Array]:
+        m, n = len(rows), len(table) - len(rows)
+        z = (ranks[rows].sum(0) - m * (m + n + 1) / 2) / np.sqrt(m * n * (m + n + 1) / 12)
+        p = 2 * stats.norm.sf(np.abs(z))
+        return float(stats.kstest(p, "uniform").statistic), p
+
+    observed, p = distance(np.arange(sizes))
+    others = [distance(rng.permutation(len(table))[:sizes])[0] for _ in range(RELABELLED)]
+    share = (1 + sum(d >= observed for d in others)) / (1 + RELABELLED)
+    return {
+        "statistics": table.shape[1],
+        "distance": observed,
+        "p_value": share,
+        "below_5_percent": float((p < 0.05).mean()),
+    }
+
+
+def power(found: Sequence[Pool], threshold: float, rng: np.random.Generator) -> list[tuple[float, float]]:
+    """Share of (cell, statistic) pairs that turn red when one statistic shifts by so many of its standard deviations."""
+    rows = []
+    for size in SHIFTS:
+        caught = []
+        for pool in found:
+            for name, e in pool.expected.items():
+                if (
+                    not isinstance(e, Law)
+                    or pool.question.oracle != "past"
+                    or not np.isfinite(e.values).all()
+                ):
+                    continue
+                spread = float(e.values.std())
+                if spread > 0:
+                    moved = Pool(pool.question, {name: e}, {name: pool.fresh[name] + size * spread})
+                    caught.append(red_runs(moved, threshold, rng, 4).mean())
+        rows.append((size, float(np.mean(caught))))
+    return rows
+
+
+def report(store: Path, to: Path) -> None:
+    found, documents = pools(store)
+    rng = np.random.default_rng(1)
+    tests = sum(len(p.expected) for p in found)
+    threshold = Plan().threshold(tests)
+    red = np.zeros(RESAMPLED, dtype=bool)
+    for pool in found:
+        red |= red_runs(pool, threshold, rng, RESAMPLED)
+    uniform = uniformity(found, rng)
+    seconds = [d["seconds"] for d in documents]
+    replicates = max(len(v) for p in found for v in p.fresh.values())
+    low, high = stats.binomtest(int(red.sum()), RESAMPLED).proportion_ci()
+    lines = [
+        "# False alarms and power of `parvibench check`",
+        "",
+        "Made by `python tests/studies/false_alarms.py`.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| questions, tests | {len(found)}, {tests} |",
+        f"| p-value that turns a test red | {threshold:.1e} |",
+        f"| real runs with fresh seeds | {len(documents)}, red: {sum(bool(d['red']) for d in documents)} |",
+        f"| seconds of a run, median (range) | {np.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f}) |",
+        f"| clean replicates per question | {replicates} |",
+        f"| runs resampled from them | {RESAMPLED}, red: {int(red.sum())} (95%: {low:.1e} to {high:.1e}) |",
+        f"| uniformity of {uniform['statistics']} p-values | distance {uniform['distance']:.3f}, p = {uniform['p_value']:.2f}; "
+        f"{100 * uniform['below_5_percent']:.1f}% below 5% |",
+        "",
+        "Power: one statistic of one cell shifts by so many of its standard deviations between replicates.",
+        "",
+        "| shift, sd | caught |",
+        "|---|---|",
+        *(f"| {size:g} | {100 * share:.0f}% |" for size, share in power(found, threshold, rng)),
+        "",
+        f"Baseline: {Baseline.load().made}",
+    ]
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text("\n".join(lines) + "\n")
+    print(to.read_text())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("runs")
+    run.add_argument("store", type=Path)
+    run.add_argument("--runs", type=int, default=RUNS)
+    run.add_argument("--workers", type=int, default=2)
+    tell = commands.add_parser("report")
+    tell.add_argument("store", type=Path)
+    tell.add_argument("to", type=Path)
+    options = parser.parse_args()
+    if options.command == "runs":
+        real_runs(options.store, options.runs, options.workers)
+    else:
+        report(options.store, options.to)
+
+
+if __name__ == "__main__":
+    main()
