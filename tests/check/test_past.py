@@ -1,0 +1,143 @@
+"""The oracle of the stored past, from suites to exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parvibench.check import baseline as past
+from parvibench.check.baseline import Baseline
+from parvibench.check.checking import check
+from parvibench.check.past import TIME, density_values
+from parvibench.core.errors import InputError
+from parvibench.harness.cells import Cell, expand
+from parvibench.harness.suite import Suite
+
+MADE = {"parvibench": "test"}
+
+
+def cells(step_size: float = 0.1, **more: object) -> list[Cell]:
+    """ULA and exact draws on a Gaussian, a few steps."""
+    suite = {
+        "name": "tiny", "tasks": ["biased-start-gaussian"], "replicates": 20, "particles": 20,
+        "algorithms": [{"name": "ula", "settings": {"step_size": step_size}}, "exact"],
+        "budget": {"iterations": 30}, "metrics": ["sliced_w2"], **more,
+    }  # fmt: skip
+    return expand(Suite.model_validate(suite))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A baseline of 40 replicates."""
+    file = tmp_path_factory.mktemp("baseline") / "b.json"
+    past.make(cells(), ["banana"], seed=1, workers=0, made=MADE, replicates=40).write(file)
+    return file
+
+
+def test_clean_replicates_pass_and_a_bug_does_not(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parvibench.core.streams import Streams
+
+    asked, problems = past.questions(Baseline.load(stored), cells(), ["banana"])
+    assert problems == []
+    assert check(asked, seed=2).verdict == "pass"
+    clean = Streams.normal
+    monkeypatch.setattr(Streams, "normal", lambda *a, **k: clean(*a, **k) * 0.5**0.5)
+    result = check(asked, seed=2)
+    assert result.verdict == "regression"
+    red = {t.metric for t in result.red if t.algorithm == "ula"}
+    assert {"log_sd[0]", "log_sd[1]"} <= red
+    assert not any(t.metric == TIME for t in result.red)
+
+
+def test_half_a_step_shows_on_the_way(stored: Path) -> None:
+    """The identity tells; even without it the distributions do."""
+    asked, problems = past.questions(Baseline.load(stored), cells(0.05), [])
+    assert [p.split(":")[0] for p in problems] == ["biased-start-gaussian/ula"]
+    assert "settings changed" in problems[0]
+    baseline = Baseline.load(stored)
+    key = "biased-start-gaussian/ula"
+    baseline.cells[key]["identity"] = json.loads(json.dumps(past.identity(cells(0.05)[0])))
+    asked, problems = past.questions(baseline, cells(0.05), [])
+    assert not problems
+    assert any(t.metric == "mean[0]" for t in check(asked, seed=3).red)
+
+
+def test_what_is_not_stored_is_told(stored: Path) -> None:
+    _, problems = past.questions(Baseline.load(stored), cells(tasks=["gmm2-2d"]), ["multimodal"])
+    assert len(problems) == 3
+    assert all("not in the baseline" in p for p in problems)
+
+
+def test_changes_are_told_before_they_are_written(stored: Path) -> None:
+    old = Baseline.load(stored)
+    again = past.make(cells(), ["banana"], seed=9, workers=0, made=MADE, replicates=40)
+    assert past.changes(old, again) == []
+    other = past.make(cells(0.8), ["banana"], seed=9, workers=0, made=MADE, replicates=40)
+    lines = past.changes(old, other)
+    assert "biased-start-gaussian/ula: settings changed" in lines
+    assert any("log_sd[1] by" in line for line in lines)
+
+
+def test_density_values_tell_a_change_in_the_last_digits() -> None:
+    """They are the same at every call, and depend on the data where there are some."""
+    assert density_values("banana") == density_values("banana")
+    names = {n.partition("[")[0] for n in density_values("bnn-diabetes-sklearn")}
+    assert names == {"log_density", "score", "batch_score", "prediction", "noise_sd", "held_out"}
+
+
+def test_rounding_is_far_below_the_spread() -> None:
+    values = np.random.default_rng(1).normal(size=100) * 3e-4 + 7
+    error = np.abs(np.array(past.rounded(values.tolist())) - values)
+    assert error.max() < 3e-6
+    assert past.rounded([2.0, 2.0, float("inf")]) == [2.0, 2.0, None]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 0}'])
+def test_a_file_that_is_no_baseline(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "b.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"--update|not a baseline"):
+        Baseline.load(file)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from parvibench.cli import main; main()", "check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_command_line(tmp_path: Path, stored: Path) -> None:
+    """One cell through worker processes; the exit code tells which verdict it was."""
+    only = ("--oracle", "past", "-a", "exact", "-t", "biased-start-gaussian", "--workers", "1", "--seed", "5")
+    file = tmp_path / "mine.json"
+    made = run(*only, "--update", "--yes", "--baseline", str(file))
+    assert made.returncode == 0, made.stderr
+    done = run(*only, "--baseline", str(file), "--json", "--junit", str(tmp_path / "j.xml"))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdict"] == "pass"
+    assert {t["algorithm"] for t in document["tests"]} == {"exact"}
+    assert (tmp_path / "j.xml").read_text().startswith("<?xml")
+    foreign = run(*only, "--baseline", str(stored), "--json")
+    assert foreign.returncode == 2
+    assert json.loads(foreign.stdout)["incomparable"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-a", "svdg"), "svdg"),
+        (("-t", "bananna"), "banana"),
+        (("--baseline", "nowhere.json"), "no baseline there"),
+        (("-a", "nomodule:Nothing"), "nomodule"),
+    ],
+)
+def test_wrong_input_is_told(arguments: tuple[str, ...], message: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
