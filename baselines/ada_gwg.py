@@ -75,6 +75,7 @@ class AdaGWG(Algorithm[Settings, State]):
     """Adaptive generalised Wasserstein gradient flow."""
 
     name = "ada-gwg"
+    version = 2
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings

@@ -90,6 +90,7 @@ class AdaSIFG(Algorithm[Settings, State]):
     """Semi-implicit functional gradient flow with adaptive noise."""
 
     name = "ada-sifg"
+    version = 2
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings

@@ -53,6 +53,7 @@ class DeepEnsemble(Algorithm[Settings, State]):
     """Deep ensembles."""
 
     name = "deep-ensemble"
+    version = 2
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings

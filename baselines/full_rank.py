@@ -32,6 +32,7 @@ class FullRank(Algorithm[Settings, VariationalState]):
     """Full-rank Gaussian variational inference."""
 
     name = "full-rank"
+    version = 2
     kind = "generator"
     needs = frozenset({"score"})
     settings_type = Settings

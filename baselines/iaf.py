@@ -50,6 +50,7 @@ class IAF(Algorithm[Settings, VariationalState]):
     """Inverse autoregressive flows."""
 
     name = "iaf"
+    version = 2
     kind = "generator"
     needs = frozenset({"score"})
     settings_type = Settings

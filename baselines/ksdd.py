@@ -60,6 +60,7 @@ class KSDD(Algorithm[Settings, State]):
     """Kernel Stein discrepancy descent."""
 
     name = "ksdd"
+    version = 2
     kind = "particles"
     needs = frozenset({"hvp", "score"})
     settings_type = Settings

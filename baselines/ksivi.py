@@ -90,6 +90,7 @@ class KSIVI(Algorithm[Settings, SamplerState]):
     """Kernel semi-implicit variational inference."""
 
     name = "ksivi"
+    version = 2
     kind = "generator"
     needs = frozenset({"hvp", "score"})
     settings_type = Settings

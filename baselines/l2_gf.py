@@ -92,6 +92,7 @@ class L2GF(Algorithm[Settings, State]):
     """L2 functional gradient flow."""
 
     name = "l2-gf"
+    version = 2
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings

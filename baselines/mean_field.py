@@ -33,6 +33,7 @@ class MeanField(Algorithm[Settings, VariationalState]):
     """Mean-field Gaussian variational inference."""
 
     name = "mean-field"
+    version = 2
     kind = "generator"
     needs = frozenset({"score"})
     settings_type = Settings

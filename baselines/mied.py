@@ -56,6 +56,7 @@ class MIED(Algorithm[Settings, State]):
     """Mollified interaction energy descent."""
 
     name = "mied"
+    version = 2
     kind = "particles"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings

@@ -74,6 +74,7 @@ class SIFG(Algorithm[Settings, State]):
     """Semi-implicit functional gradient flow."""
 
     name = "sifg"
+    version = 2
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings

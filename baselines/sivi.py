@@ -55,6 +55,7 @@ class SIVI(Algorithm[Settings, SamplerState]):
     """Semi-implicit variational inference."""
 
     name = "sivi"
+    version = 2
     kind = "generator"
     needs = frozenset({"score"})
     settings_type = Settings

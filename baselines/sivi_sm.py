@@ -85,6 +85,7 @@ class SIVISM(Algorithm[Settings, State]):
     """Semi-implicit variational inference by score matching."""
 
     name = "sivi-sm"
+    version = 2
     kind = "generator"
     needs = frozenset({"hvp", "score"})
     settings_type = Settings

@@ -27,7 +27,7 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.kernels.gram import median_bandwidth, sampled_pairs, self_distances
+from parvibench.kernels.gram import exp_, median_bandwidth, sampled_pairs, self_distances
 from parvibench.nn.optim import rms_normalised
 
 
@@ -59,6 +59,7 @@ class SVGD(Algorithm[Settings, State]):
     """Stein variational gradient descent."""
 
     name = "svgd"
+    version = 2
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings
@@ -104,7 +105,7 @@ def stein_direction(x: Tensor, score: Tensor, bandwidth: str | float) -> Tensor:
         h = median_bandwidth(d, index)
     else:
         h = x.new_full((1, 1, 1), bandwidth)
-    k = d.div_(-h).exp_()
+    k = exp_(d.div_(-h))
     spread = (2 / h) * x
     # K is symmetric. The last row of ones gives its sums; few rows times K is much faster than K times few columns.
     sums = (torch.cat((score - spread, torch.ones_like(x[..., :1])), -1).mT @ k).mT

@@ -80,6 +80,7 @@ class UIVI(Algorithm[Settings, State]):
     """Unbiased implicit variational inference."""
 
     name = "uivi"
+    version = 2
     kind = "generator"
     needs = frozenset({"score"})
     settings_type = Settings

@@ -40,7 +40,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from parvibench.core.exact import ExactTask
-from parvibench.core.target import Target
+from parvibench.core.target import Linearised, Target, score_with_product
 from parvibench.core.task import DENSITY_METRICS, Facts
 
 _NOISE_SD = 0.1
@@ -78,6 +78,12 @@ class EulerMap:
         slope = (1 - 4 * x2 - x2**2) / (1 + x2) ** 2 if self.damped else 1 - 3 * x2
         return 1 + _BETA * self.dt * slope
 
+    def curvature(self, x: Tensor) -> Tensor:
+        """m''(x), elementwise."""
+        x2 = x**2
+        curvature = (4 * x2 - 12) / (1 + x2) ** 3 if self.damped else -6.0
+        return _BETA * self.dt * curvature * x
+
 
 class DiffusionTarget(Target):
     """The path's density times the likelihood.
@@ -108,7 +114,23 @@ class DiffusionTarget(Target):
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Gradient: (R, N, D) -> (R, N, D)."""
+        if x.requires_grad and torch.is_grad_enabled():
+            return score_with_product(x, self._linearise)
         return self._score(x, self._innovations(x))
+
+    def _linearise(self, x: Tensor) -> Linearised:
+        """The score and the product with its tridiagonal Hessian."""
+        innovations, slope = self._innovations(x), self._euler.slope(x[..., :-1])
+        bend = innovations[..., 1:] * self._euler.curvature(x[..., :-1])
+
+        def product(v: Tensor) -> Tensor:
+            change = v.clone()  # of the innovations
+            change[..., 1:] -= slope * v[..., :-1]
+            result = change + (self._precision * self._euler.dt) * v
+            result[..., :-1] -= slope * change[..., 1:] + bend * v[..., :-1]
+            return result.div_(-self._euler.dt)
+
+        return self._score(x, innovations), product
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both from one pass."""

@@ -24,7 +24,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import logsigmoid
 
-from parvibench.core.target import Target
+from parvibench.core.target import Linearised, Target, score_with_product
 from parvibench.core.task import Task
 from parvibench.data.loaders import load
 from parvibench.data.splits import moments
@@ -32,6 +32,8 @@ from parvibench.data.splits import moments
 
 class LogisticTarget(Target):
     """The unnormalised posterior of the coefficients, intercept first.
+
+    Arrays end in the points, since products with few columns are slow.
 
     Args:
         signed: (n, D) rows x_i, negated where y_i = 0: the log likelihood is sum_i log sigmoid(b . row_i).
@@ -46,18 +48,35 @@ class LogisticTarget(Target):
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Unnormalised log density in nats: (R, N, D) -> (R, N)."""
         signed, scale = self._data(batch)
-        return self._log_density(x, x @ signed.mT, scale)
+        logits = signed @ x.mT
+        if x.requires_grad and torch.is_grad_enabled():
+            return self._log_density(x, logsigmoid(logits).sum(-2), scale)
+        return self._log_density(x, sum_of_logsigmoids(logits, logits.sigmoid()), scale)
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Gradient: (R, N, D) -> (R, N, D)."""
         signed, scale = self._data(batch)
-        return self._score(x, x @ signed.mT, signed, scale)
+        if x.requires_grad and torch.is_grad_enabled():
+            return score_with_product(x, lambda at: self._linearise(at, signed, scale))
+        return self._score(x, (-signed @ x.mT).sigmoid_(), signed, scale)
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both from one product with the data."""
+        """Both from one product with the data and one sigmoid."""
         signed, scale = self._data(batch)
-        logits = x @ signed.mT
-        return self._log_density(x, logits, scale), self._score(x, logits, signed, scale)
+        logits = signed @ x.mT
+        p = logits.sigmoid()
+        log_density = self._log_density(x, sum_of_logsigmoids(logits, p), scale)
+        return log_density, self._score(x, 1 - p, signed, scale)
+
+    def _linearise(self, x: Tensor, signed: Tensor, scale: float) -> Linearised:
+        """The score and the product with its Hessian, -scale A' diag(p (1 - p)) A - m I."""
+        misses = (-signed @ x.mT).sigmoid_()
+
+        def product(v: Tensor) -> Tensor:
+            weights = torch.addcmul(misses, misses, misses, value=-1)
+            return self._score(v, weights.mul_(signed @ v.mT), signed, -scale)
+
+        return self._score(x, misses, signed, scale), product
 
     def _data(self, batch: Tensor | None) -> tuple[Tensor, float]:
         """Rows (n, D) or (R, B, D), and the factor n/B on their likelihood."""
@@ -65,11 +84,26 @@ class LogisticTarget(Target):
             return self._signed, 1.0
         return self._signed[batch], len(self._signed) / batch.shape[-1]
 
-    def _log_density(self, x: Tensor, logits: Tensor, scale: float) -> Tensor:
-        return scale * logsigmoid(logits).sum(-1) - 0.5 * self.prior_precision * (x**2).sum(-1)
+    def _log_density(self, x: Tensor, likelihood: Tensor, scale: float) -> Tensor:
+        return scale * likelihood - 0.5 * self.prior_precision * x.square().sum(-1)
 
-    def _score(self, x: Tensor, logits: Tensor, signed: Tensor, scale: float) -> Tensor:
-        return scale * (torch.sigmoid(-logits) @ signed) - self.prior_precision * x
+    def _score(self, x: Tensor, misses: Tensor, signed: Tensor, scale: float) -> Tensor:
+        """Scale A' u - m x, for u the probabilities (R, n, N) of the other response."""
+        pull = (signed.mT @ misses).mT
+        return torch.add(pull if scale == 1 else scale * pull, x, alpha=-self.prior_precision)
+
+
+def sum_of_logsigmoids(logits: Tensor, p: Tensor) -> Tensor:
+    """Sum of log sigmoid over the rows, (R, n, N) -> (R, N), given p = sigmoid(logits) and without a logarithm each.
+
+    log sigmoid(l) = min(l, 0) + log sigmoid(|l|), and sigmoid(|l|) = 1/2 + |p - 1/2| is at least 1/2: the product of
+    a hundred of them is far from underflow, and its logarithm is their sum. Exact to rounding; the derivatives
+    at l = 0 are not.
+    """
+    total = logits.clamp(max=0).sum(-2)
+    for factors in torch.split((p - 0.5).abs_().add_(0.5), 100, -2):
+        total += factors.prod(-2).log_()
+    return total
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,13 +136,16 @@ class SphericalMixture(Mixture):
 
 
 class FullMixtureTarget(Target):
-    """The normalised density of a mixture; responsibilities are shared by density and score."""
+    """The normalised density of a mixture; responsibilities are shared by density and score.
+
+    Arrays end in the points, since products with small matrices are fast that way round.
+    """
 
     def __init__(self, mixture: FullMixture, device: torch.device | str, dtype: torch.dtype) -> None:
         precisions = torch.linalg.inv(mixture.covariances)
         self.dim = mixture.means.shape[1]
         constants = mixture.weights.log() + 0.5 * (precisions / (2 * math.pi)).logdet()
-        self._means = mixture.means.unsqueeze(-2).to(device, dtype)
+        self._means = mixture.means.unsqueeze(-1).to(device, dtype)
         self._precisions = precisions.to(device, dtype)
         self._constants = constants.unsqueeze(-1).to(device, dtype)
 
@@ -152,18 +155,22 @@ class FullMixtureTarget(Target):
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Gradient: (R, N, D) -> (R, N, D)."""
-        return self.log_density_and_score(x)[1]
+        return self._score(*self._components(x))
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both from one pass: grad log p = -sum_k r_k(x) P_k (x - m_k), r the responsibilities."""
         log_p, pulls = self._components(x)
-        return log_p.logsumexp(-2), -(log_p.softmax(-2).unsqueeze(-1) * pulls).sum(-3)
+        return log_p.logsumexp(-2), self._score(log_p, pulls)
+
+    @staticmethod
+    def _score(log_p: Tensor, pulls: Tensor) -> Tensor:
+        return -(log_p.softmax(-2).unsqueeze(-2) * pulls).sum(-3).mT
 
     def _components(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Log of w_k N(x; m_k, C_k), (R, K, N), and P_k (x - m_k), (R, K, N, D)."""
-        apart = x.unsqueeze(-3) - self._means
-        pulls = apart @ self._precisions  # symmetric
-        return self._constants - 0.5 * (apart * pulls).sum(-1), pulls
+        """Log of w_k N(x; m_k, C_k), (R, K, N), and P_k (x - m_k), (R, K, D, N)."""
+        apart = x.mT.unsqueeze(-3) - self._means
+        pulls = self._precisions @ apart
+        return self._constants - 0.5 * (apart * pulls).sum(-2), pulls
 
 
 class SphericalMixtureTarget(Target):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 class Target(ABC):
@@ -44,3 +47,30 @@ class Target(ABC):
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once; override where they share work."""
         return self.log_density(x, batch), self.score(x, batch)
+
+
+#: The score at a point, (R, N, D), and the product of its Hessian there with a vector, (R, N, D) -> (R, N, D).
+Linearised = tuple[Tensor, Callable[[Tensor], Tensor]]
+
+
+def score_with_product(x: Tensor, linearise: Callable[[Tensor], Linearised]) -> Tensor:
+    """A score that autograd differentiates, once, by a Hessian-vector product written by hand.
+
+    Args:
+        x: states, (R, N, D).
+        linearise: maps them to the score and the product, which may share what the score has computed.
+    """
+    return _ScoreWithProduct.apply(x, linearise)  # type: ignore[no-untyped-call]
+
+
+class _ScoreWithProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, linearise: Callable[[Tensor], Linearised]) -> Tensor:
+        score, ctx.product = linearise(x)
+        return score
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, vector: Tensor) -> tuple[Tensor, None]:
+        """The Hessian is symmetric: its transpose times a vector is its product."""
+        return ctx.product(vector), None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from .gram import median_bandwidth, squared_distances
+from .gram import exp_, median_bandwidth, squared_distances
 
 #: (D, h) -> (k, dk/dD), all (R, n, m) but for the bandwidth h (R, 1, 1) in units of x^2.
 Profile = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -14,7 +14,7 @@ Profile = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 def gaussian(d: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """Values and slopes of k = exp(-D / h)."""
-    k = (d / -h).exp_()
+    k = exp_(d / -h)
     return k, k / -h
 
 
@@ -44,7 +44,7 @@ def pull_back(
     """
     d = squared_distances(x, y)
     k, slope = profile(d, median_bandwidth(d) if bandwidth is None else x.new_full((1, 1, 1), bandwidth))
-    c = 2 * weights * slope
+    c = slope.mul_(weights).mul_(2)
     grad_x = c.sum(-1).unsqueeze(-1) * x - c @ y
     grad_y = c.sum(-2).unsqueeze(-1) * y - c.mT @ x
     return k, grad_x, grad_y

@@ -48,11 +48,16 @@ class RefitSettings(SteppedSettings):
         """Memory of f's optimiser before its first step."""
         return Moments.start(network, second=self.net_optimiser == "adam")
 
-    def descend(self, network: Tensor, grad: Tensor, moments: Moments) -> tuple[Tensor, Moments]:
-        """One optimiser step of f: (R, P) parameters and gradient to new parameters and moments."""
+    def descend(
+        self, network: Tensor, grad: Tensor, moments: Moments, inplace: bool = False
+    ) -> tuple[Tensor, Moments]:
+        """One optimiser step of f: (R, P) parameters and gradient to new parameters and moments.
+
+        ``inplace`` allows to overwrite those that an earlier step has returned.
+        """
         rate = self.net_learning_rate * step_decay(moments.steps, self.net_decay, 1000)
         if self.net_optimiser == "adam":
-            return adam(network, grad, moments, rate)
+            return adam(network, grad, moments, rate, inplace=inplace)
         return sgd_nesterov(
             network, grad, moments, rate, momentum=0.9 if self.net_optimiser != "sgd" else 0.0
         )
@@ -70,10 +75,10 @@ class RefitSettings(SteppedSettings):
             steps: optimiser steps.
         """
         net = self.network(x.shape[2])
-        for _ in range(steps):
+        for i in range(steps):
             values = net.forward(network, x)
             residual = (values[-1] + noise_score).mul_(2 / x.shape[1])
-            network, moments = self.descend(network, net.backward(network, values, residual), moments)
+            network, moments = self.descend(network, net.backward(network, values, residual), moments, i > 0)
         return network, moments
 
     def memory(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parvibench.kernels import laplace, radial, riesz
+from parvibench.kernels import gram, laplace, radial, riesz
 from parvibench.kernels.gram import median, median_bandwidth, sampled_pairs, self_distances, squared_distances
 
 
@@ -41,6 +41,30 @@ def test_self_distances_are_symmetric_with_zero_diagonal() -> None:
 def test_median_is_numpys(m: int) -> None:
     values = points(4, m)
     torch.testing.assert_close(median(values), torch.from_numpy(np.median(values.numpy(), axis=1)))
+
+
+@pytest.mark.parametrize("m", [2**17, 2**17 + 1])
+def test_median_of_long_rows_is_numpys(m: int) -> None:
+    """Also where a sample misleads: nearly all entries alike, or the sampled ones apart from the others."""
+    trap = np.arange(m, dtype=np.float64)
+    trap[gram._positions(m)] += m
+    rows = [
+        points(m),
+        torch.full((m,), 3.0).double(),
+        torch.from_numpy(trap),
+        points(m).square().exp() * 1e200,
+    ]
+    values = torch.stack(rows)
+    values[3, : m // 3] = torch.inf
+    assert median(values).tolist() == np.median(values.numpy(), axis=1).tolist()
+
+
+def test_kernel_values_are_exponentials_and_never_denormal() -> None:
+    for dtype in (torch.float32, torch.float64):
+        exponent = torch.tensor([0.0, -1.0, -50.0, -1e5], dtype=dtype)
+        k = gram.exp_(exponent.clone())
+        torch.testing.assert_close(k, exponent.exp())
+        assert (k > torch.finfo(dtype).tiny).all()
 
 
 @pytest.mark.gpu

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from parvibench.nn.mlp import LEAK, MLP, Activation
+from parvibench.nn.mlp import LEAK, MLP, NARROW, Activation, tanh
 from parvibench.nn.optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
 from parvibench.nn.refit import RefitSettings
 
@@ -55,6 +55,30 @@ def test_backward_equals_autograd(activation: Activation) -> None:
     torch.testing.assert_close(flat, expected, rtol=1e-12, atol=1e-13)
 
 
+def test_wide_and_narrow_layers_agree_with_pytorch() -> None:
+    """Products are taken the other way round below a width: both sides of it, forward and backward."""
+    net = MLP((2, NARROW, NARROW - 1, NARROW + 1), "tanh")
+    parameters = net.initialise(random(2, net.n_parameters))
+    x, upstream = random(2, 9, 2, seed=1) - 0.5, random(2, 9, NARROW + 1, seed=2) - 0.5
+    values = net.forward(parameters, x)
+    flat = net.backward(parameters, values, upstream)
+    for r in range(2):
+        modules = twin(net, parameters[r])
+        output = modules(x[r])
+        torch.testing.assert_close(values[-1][r], output.detach(), rtol=1e-12, atol=1e-12)
+        output.backward(upstream[r])
+        expected = [g for m in modules if isinstance(m, nn.Linear) for g in (m.weight.grad.T, m.bias.grad)]
+        torch.testing.assert_close(
+            flat[r], torch.cat([g.flatten() for g in expected]), rtol=1e-12, atol=1e-13
+        )
+
+
+def test_tanh_is_torchs_to_rounding() -> None:
+    x = torch.linspace(-30, 30, 10_001)
+    assert (tanh(x.clone()) - x.tanh()).abs().max() <= 2 * torch.finfo(x.dtype).eps
+    torch.testing.assert_close(tanh(x.double()), x.double().tanh(), rtol=0, atol=1e-15)
+
+
 def test_initial_parameters_fill_pytorchs_default_range() -> None:
     net = MLP((16, 50, 1), "tanh")
     parameters = net.initialise(random(3, net.n_parameters))
@@ -76,6 +100,19 @@ def test_adam_equals_torch_optim() -> None:
         parameters, moments = adam(parameters, grad, moments, 0.05, (0.9, 0.99))
     torch.testing.assert_close(parameters, leaf.detach(), rtol=1e-12, atol=1e-13)
     assert moments.steps == 5
+
+
+def test_adam_overwrites_only_what_it_may() -> None:
+    start, grad = random(2, 9), random(2, 9, seed=1) - 0.5
+    kept, moments = start.clone(), Moments.start(start)
+    first, own = adam(start, grad, moments, 0.05)
+    assert torch.equal(start, kept)
+    assert not moments.first.any()
+    expected, _ = adam(first, grad, own, 0.05)
+    second, after = adam(first, grad, own, 0.05, inplace=True)
+    assert second is first
+    assert after.first is own.first
+    assert torch.equal(second, expected)
 
 
 def test_nesterov_equals_torch_optim() -> None:

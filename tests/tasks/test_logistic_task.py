@@ -63,6 +63,15 @@ def test_batches_of_an_epoch_average_to_the_full_score(target) -> None:
     torch.testing.assert_close(target.log_density(x, everything), target.log_density(x))
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 50.0])
+def test_density_without_logarithms_equals_the_plain_one(target, scale: float) -> None:
+    """With a gradient asked for, the density is the plain sum of log sigmoids: from logits of 0 to thousands."""
+    x = scale * points()
+    torch.testing.assert_close(
+        target.log_density(x), target.log_density(x.requires_grad_()).detach(), rtol=1e-12, atol=1e-9
+    )
+
+
 def test_minibatch_score_is_the_gradient(target) -> None:
     batch = torch.randint(569, (2, 20), generator=torch.Generator().manual_seed(4))
     leaf = points().requires_grad_()
