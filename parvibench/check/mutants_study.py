@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
+from .judging import gating
 from .mutants import Mutant, catalogue, select
+from .selection import select as select_questions
 
 #: Wall-clock limit of one bug, s.
 TIMEOUT_S = 300.0
@@ -26,10 +28,10 @@ class MutantResult:
         name: of the bug.
         family: of the bug.
         caught: whether the check failed, as it should.
-        by: the first test that failed: oracle, task, algorithm and statistic.
+        by: the test that failed: oracle, task, algorithm and statistic.
         replicates: that were drawn for that test until it failed.
         seconds: wall-clock time of the check, s.
-        reason: why it was not caught, or empty.
+        reason: why it was not caught; of what was caught, what is to be added.
     """
 
     name: str
@@ -51,24 +53,28 @@ def run_mutants(workers: int, seed: int, only: Sequence[str] = ()) -> Iterator[M
 
     Raises:
         UnknownNameError: no planted bug of that name.
+        InputError: there is no stored past to compare with.
     """
-    mutants = select(only)  # before anything is started
-    return _results(mutants, max(1, workers), seed)
+    mutants = select(only)  # wrong names are refused before anything is started
+    tests = sum(len(gating(question.expected())) for question in select_questions().questions()[0])
+    return _results(mutants, max(1, workers), seed, tests)
 
 
-def _results(mutants: Sequence[Mutant], workers: int, seed: int) -> Iterator[MutantResult]:
+def _results(mutants: Sequence[Mutant], workers: int, seed: int, tests: int) -> Iterator[MutantResult]:
     pool = ThreadPoolExecutor(workers)
     try:
-        futures = [pool.submit(_check, mutant, seed) for mutant in mutants]
+        futures = [pool.submit(_check, mutant, seed, tests) for mutant in mutants]
         for future in as_completed(futures):
             yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _check(mutant: Mutant, seed: int) -> MutantResult:
+def _check(mutant: Mutant, seed: int, tests: int) -> MutantResult:
     """Plant one bug in a child process and read what it says last."""
-    command = [sys.executable, "-m", "parvibench.check.planting", mutant.name, "--seed", str(seed)]
+    command = [
+        sys.executable, "-m", "parvibench.check.planting", mutant.name, "--seed", str(seed), "--tests", str(tests),
+    ]  # fmt: skip
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, **_ONE_THREAD}

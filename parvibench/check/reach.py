@@ -11,22 +11,29 @@ from pathlib import Path
 
 from parvibench.core import registry
 
-#: Where a run and its measurement begin; names of metrics are resolved at run time, so these are told.
+from .past import CellQuestion
+from .questions import Question
+
+#: Where a run and its measurement begin.
 _RUN = "parvibench.harness.runner"
 
 
-def reaches(module: str, task: str, algorithm: str) -> bool:
-    """Whether running an algorithm on a task, and measuring it, can execute code of a module.
+def reaches(module: str, question: Question) -> bool:
+    """Whether measuring a question can execute code of a module.
 
     Args:
         module: full name.
-        task: name; one that is not registered may use anything.
-        algorithm: name; likewise.
+        question: what is asked; a task that is not registered may use anything.
     """
-    rows = (registry.tasks().get(task), registry.algorithms().get(algorithm))
-    if module in _everywhere() or None in rows:
+    task = registry.tasks().get(question.task)
+    label = question.cell.algorithm if isinstance(question, CellQuestion) else question.algorithm
+    algorithm = registry.algorithms().get(label)
+    if task is None:
         return True
-    return any(module in modules_behind(_home(row.target)) for row in rows if row is not None)
+    homes = {type(question).__module__, _home(task.target)}
+    if algorithm is not None:
+        homes.add(_home(algorithm.target))
+    return module in _everywhere() or any(module in modules_behind(home) for home in homes)
 
 
 @cache
@@ -48,7 +55,7 @@ def modules_behind(module: str) -> frozenset[str]:
 
 @cache
 def _everywhere() -> frozenset[str]:
-    """Modules behind every run: the harness's and the metrics'."""
+    """Modules behind every run: the harness's and the metrics', which are resolved by name."""
     homes = {_RUN, *(_home(row.target) for row in registry.metrics().values())}
     return frozenset[str]().union(*map(modules_behind, homes))
 

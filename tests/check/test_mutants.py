@@ -4,6 +4,8 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from parvibench.check.mutants import Mutant, catalogue, select
 from parvibench.check.mutants_study import MutantResult, mutants_table, run_mutants
 from parvibench.check.planting import plant
+from parvibench.check.questions import Expected, Oracle, Question, Values
 from parvibench.check.reach import modules_behind, reaches
 from parvibench.core.errors import InputError, UnknownNameError
 
@@ -110,19 +113,39 @@ def test_a_planted_process_runs_the_bug_and_leaves_the_files_alone() -> None:
     assert loaded <= modules_behind("parvibench.tasks.banana") | packages
 
 
+@dataclass(frozen=True)
+class Asked(Question):
+    """A question that measures nothing."""
+
+    task: str
+    algorithm: str
+    oracle: Oracle = "truth"
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        raise NotImplementedError
+
+    def expected(self) -> Mapping[str, Expected]:
+        raise NotImplementedError
+
+
 def test_a_bug_is_seen_by_what_imports_its_module() -> None:
     behind = modules_behind("parvibench.baselines.sr_uld")
     assert {"parvibench.baselines.srld", "parvibench.baselines.uld", "parvibench.core.streams"} <= behind
     assert "parvibench.baselines.svgd" not in behind
-    assert reaches("parvibench.baselines.uld", "banana", "sr-uld")
-    assert not reaches("parvibench.baselines.uld", "banana", "sgld")
-    assert reaches("parvibench.kernels.radial", "banana", "ksivi")
-    assert not reaches("parvibench.kernels.radial", "banana", "svgd")
-    assert reaches("parvibench.tasks.banana", "banana", "svgd")
-    assert not reaches("parvibench.tasks.banana", "linear-regression", "svgd")
+
+    def seen(module: str, task: str, algorithm: str) -> bool:
+        return reaches(f"parvibench.{module}", Asked(task, algorithm))
+
+    assert seen("baselines.uld", "banana", "sr-uld")
+    assert not seen("baselines.uld", "banana", "sgld")
+    assert seen("kernels.radial", "banana", "ksivi")
+    assert not seen("kernels.radial", "banana", "svgd")
+    assert seen("tasks.banana", "banana", "svgd")
+    assert not seen("tasks.banana", "linear-regression", "svgd")
+    assert not seen("baselines.uld", "banana", "density")  # a question about the task alone
+    assert seen("tasks.ica", "something of its own", "sgld")
     for house in ("core.streams", "harness.recorder", "metrics.mmd", "kernels.gram"):
-        assert reaches(f"parvibench.{house}", "banana", "sgld")
-    assert reaches("parvibench.tasks.ica", "something of its own", "sgld")
+        assert seen(house, "banana", "sgld")
 
 
 def test_the_table_counts_what_was_caught() -> None:
