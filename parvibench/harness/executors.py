@@ -137,14 +137,17 @@ class InProcess:
 
 @contextmanager
 def _own_torch_settings() -> Iterator[None]:
-    """One thread; what a job changes of PyTorch's global settings is put back."""
+    """One thread, products in full precision; what a job changes of PyTorch's global settings is put back."""
     threads, dtype, grad = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
     deterministic, state = torch.are_deterministic_algorithms_enabled(), torch.get_rng_state()
+    precision = torch.get_float32_matmul_precision()
     torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("highest")  # no TF32 on a GPU
     try:
         yield
     finally:
         torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
         torch.set_default_dtype(dtype)
         torch.set_default_device(None)
         torch.set_grad_enabled(grad)

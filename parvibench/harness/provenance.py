@@ -31,9 +31,10 @@ _PACKAGES = (
 
 
 def process_facts() -> dict[str, str]:
-    """Threads and allocator of this process."""
+    """Threads, allocator and arithmetic of this process."""
     allocator = {k: os.environ[k] for k in ALLOCATOR if k in os.environ}
-    return {"threads": str(torch.get_num_threads()), **allocator}
+    products = torch.get_float32_matmul_precision()
+    return {"threads": str(torch.get_num_threads()), "float32 products": products, **allocator}
 
 
 @functools.cache
@@ -76,6 +77,7 @@ def provenance(command: str, device: str, tasks: Iterable[str] = ()) -> dict[str
             "cudnn deterministic": torch.backends.cudnn.deterministic,
             "cudnn benchmark": torch.backends.cudnn.benchmark,
             "float32 matmul precision": torch.get_float32_matmul_precision(),
+            "TF32": torch.get_float32_matmul_precision() != "highest",
         },
         "data": _data_hashes(tasks),
     }

@@ -1,0 +1,141 @@
+"""No step of an algorithm, and no score of a task, makes the host wait for the device."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from device_guard import DeviceGuard, ShapeStreams, WouldWaitError
+from sampler_toys import BRISK
+from torch import Tensor
+
+from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.errors import DataMissingError
+from parvibench.core.sequential import SequentialTask
+from parvibench.core.task import Problem, Task
+from parvibench.data import fetch
+
+FREE = [
+    name
+    for name, row in registry.algorithms().items()
+    if row.kind != "anchor" and not registry.load_algorithm(name).host_bound
+]
+#: Settings that lead through other kernels than the defaults do.
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("svgd", {"rule": "adagrad"}),
+    ("svgd", {"bandwidth": 0.5}),
+    ("sifg", {"score": "exact"}),
+    ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),
+    ("ada-sifg", {"sigma_rule": "dsm-code"}),
+    ("ada-sifg", {"activation": "leaky-relu", "particle_rule": "adam"}),
+    ("ada-gwg", {"p": 3.0, "p_clip": 0.01}),
+    ("mied", {"mollifier": "gaussian"}),
+    ("mied", {"mollifier": "laplace"}),
+    ("ksdd", {"kernel": "imq", "bandwidth": "median"}),
+    ("hmc", {"jitter": 0.2}),
+    ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
+    ("ksivi", {"kernel": "riesz", "annealing": 2.0, "ema": 0.9}),
+    ("ksivi", {"kernel": "laplace", "regularisation": 0.5}),
+    ("sivi", {"annealing": 2.0, "clip_norm": 0.1, "ema": 0.9}),
+    ("uivi", {"clip_norm": 0.1}),
+]
+x = torch.empty(3, 4, 2, device="meta")
+mask = torch.empty(3, 4, dtype=torch.bool, device="meta")
+square = torch.empty(2, 2, device="meta")
+HAZARDS: dict[str, Callable[[], Any]] = {
+    "item": lambda: x.sum().item(),
+    "float": lambda: float(x.sum()),
+    "branch": lambda: 1 if mask.any() else 2,
+    "tolist": lambda: x.tolist(),
+    "nonzero": lambda: mask.nonzero(),
+    "mask": lambda: x[mask],
+    "mask set": lambda: x.__setitem__(mask, 0.0),
+    "where": lambda: torch.where(mask),
+    "unique": lambda: x.unique(),
+    "to host": lambda: x.cpu(),
+    "from host": lambda: torch.ones(2).to(x.device),
+    "host index": lambda: x[:, torch.arange(2)],
+    "constant": lambda: torch.tensor([1.0, 2.0], device="meta"),
+    "new_tensor": lambda: x.new_tensor([1.0, 2.0]),
+    "equal": lambda: torch.equal(x, x),
+    "cholesky": lambda: torch.linalg.cholesky(square),
+    "inverse": lambda: square.inverse(),
+}
+
+
+def shapes_of(task: Task, batch_size: int | None) -> Problem:
+    """A problem that has shapes and no numbers."""
+    replicates = (0, 1)
+    target = task.target(replicates, "meta", torch.float32)
+    return Problem(target, ShapeStreams(replicates), start=task.initial, particles=6, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_the_guard_finds(hazard: str) -> None:
+    with pytest.raises((WouldWaitError, RuntimeError, NotImplementedError)), DeviceGuard():
+        HAZARDS[hazard]()
+
+
+def test_the_guard_lets_pass_what_needs_no_number() -> None:
+    with DeviceGuard():
+        y = torch.where(mask.unsqueeze(-1), x + 2.0, x.new_full((1,), 0.5)).clamp_(min=0)
+        index = torch.arange(2, device=x.device)
+        assert (y[:, index] @ square).shape == (3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [(n, {}) for n in FREE] + VARIANTS,
+    ids=lambda v: v if isinstance(v, str) else str(v),
+)
+@pytest.mark.parametrize("task_name", ["gmm5-2d", "bnn-diabetes-sklearn"])
+def test_a_step_never_waits_for_the_device(name: str, settings: dict[str, Any], task_name: str) -> None:
+    task, algorithm = registry.load_task(task_name), registry.load_algorithm(name)
+    if algorithm.needs - task.provides:
+        pytest.skip(f"{task_name} lacks what {name} needs")
+    chosen = algorithm.make_settings(BRISK.get(name, {}) | settings)
+    problem = shapes_of(task, None if "full-batch" in algorithm.needs else task.batch_size)
+    problem.streams.batch(task.rows or 7, 3)  # an epoch's shuffle comes from the host, once an epoch
+    with _mode(algorithm):
+        state = algorithm.init(problem, chosen, problem.streams, 1000)
+        for problem.streams.step in range(3):
+            guard = DeviceGuard() if problem.streams.step else contextlib.nullcontext()
+            with guard:  # the first step may set up what later ones use
+                state = algorithm.step(problem, chosen, state, problem.streams)
+    assert all(field.device.type == "meta" for field in state if isinstance(field, Tensor))
+
+
+def _mode(algorithm: Algorithm) -> contextlib.AbstractContextManager[Any]:
+    return contextlib.nullcontext() if algorithm.differentiates else torch.inference_mode()
+
+
+@pytest.mark.parametrize("name", registry.tasks())
+def test_no_density_waits_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of mini-batches and of all data, densities, and Hessian-vector products where they are offered."""
+    task = registry.load_task(name)
+    if isinstance(task, SequentialTask):
+        pytest.skip("it grows on the host between steps")
+    monkeypatch.setattr(fetch, "_download", _refuse, raising=False)
+    for batch_size in {None, task.batch_size}:
+        try:
+            problem = shapes_of(task, batch_size)
+        except DataMissingError as missing:
+            pytest.skip(str(missing).splitlines()[0])
+        x = torch.empty(2, 3, task.dim, device="meta")
+        if batch_size is not None:
+            problem.score(x)  # the epoch's shuffle
+        with torch.inference_mode(), DeviceGuard():
+            assert problem.score(x).shape == x.shape
+            assert problem.log_density_and_score(x)[0].shape == x.shape[:2]
+        if "hvp" in task.provides:
+            leaf = x.clone().requires_grad_()
+            with DeviceGuard():
+                assert torch.autograd.grad(problem.score(leaf).sum(), leaf)[0].shape == x.shape
+
+
+def _refuse(*_: Any) -> None:
+    raise DataMissingError("not fetched by a test")

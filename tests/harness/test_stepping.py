@@ -1,0 +1,164 @@
+"""Looking every sixteen steps changes nothing but the time it takes; compiled steps and their cost."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from parvibench.cli import main
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.errors import InputError
+from parvibench.harness import runner
+from parvibench.harness.cells import Cell, expand
+from parvibench.harness.compiling import require_compiler
+from parvibench.harness.executors import InProcess, Job
+from parvibench.harness.provenance import provenance
+from parvibench.harness.runner import CHECKPOINTS, run_chunk
+from parvibench.harness.suite import Suite
+from parvibench.harness.trial import foresee
+
+
+def make_cell(method: str, budget: dict[str, float], **more: Any) -> Cell:
+    suite = {
+        "name": "stepping", "tasks": ["multimodal"], "algorithms": [method], "replicates": 2, "particles": 10,
+        "budget": budget, "metrics": ["mean_error", "displacement", "score_evaluations"],
+    }  # fmt: skip
+    return expand(Suite.model_validate(suite), **more)[0]
+
+
+class FourthIsDear(Algorithm):
+    """Scores twice at every fourth step, as methods of changing cost do."""
+
+    name = "fourth-is-dear"
+    kind = "chains"
+    settings_type = SteppedSettings
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState.start(problem)
+
+    def step(self, problem, settings, state, streams):
+        for _ in range(1 + (streams.step % 4 == 0)):
+            score = problem.score(state.x)
+        return ParticleState(state.x + 0.1 * score + streams.normal("noise", state.x.shape[1:]))
+
+    def output(self, problem, settings, state, n, streams):
+        return state.x
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"iterations": 1},
+        {"iterations": 333},
+        {"score_evaluations": 5001},
+        {"iterations": 400, "score_evaluations": 3000},
+        {"iterations": 100, "score_evaluations": 3000},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["svgd", "ksivi", "fourth-is-dear"])
+def test_many_steps_between_looks_are_single_steps(
+    method: str, budget: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samples, paths, checkpoints, costs and marks are the same, whatever the steps cost."""
+    objects = [FourthIsDear()] if method == "fourth-is-dear" else []
+    cell = make_cell(
+        method, budget, objects=objects, settings={"ksivi": {"batch": 4}} if method == "ksivi" else {}
+    )
+    results = []
+    for slow in (-1.0, 1e9):  # every step looked after, then none
+        monkeypatch.setattr(runner, "_SLOW_S", slow)
+        results.append(run_chunk(cell, cell.chunks[0]))
+    one_by_one, together = results
+    assert (one_by_one.samples == together.samples).all()
+    assert one_by_one.values == together.values
+    rows = [[(*row[:4], *row[5:]) for row in r.curve] for r in results]
+    assert rows[0] == rows[1]
+
+
+def test_checkpoints_are_at_the_first_step_that_reaches_their_share() -> None:
+    result = run_chunk(cell := make_cell("svgd", {"iterations": 700}), cell.chunks[0])
+    steps = sorted({row[2] for row in result.curve})
+    assert steps == [min(s for s in range(701) if s / 700 >= share) for share in CHECKPOINTS]
+
+
+def test_compiled_cells_have_keys_of_their_own_where_anything_is_compiled() -> None:
+    suite = Suite.model_validate(
+        {
+            "name": "s",
+            "tasks": ["banana"],
+            "algorithms": ["svgd", "nuts", "exact"],
+            "budget": {"iterations": 9},
+        }
+    )
+    plain, compiled = (expand(suite, compiled=c) for c in (False, True))
+    assert [c.compiled for c in compiled] == [True, False, False]
+    assert [a.key == b.key for a, b in zip(plain, compiled, strict=True)] == [False, True, True]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_the_time_of_compiling_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a compiler that traces and leaves the arithmetic to PyTorch: the same samples, and seconds of steps only."""
+    plain = run_chunk(cell := make_cell("sgld", {"iterations": 200}), cell.chunks[0])
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    cell = make_cell("sgld", {"iterations": 200}, compiled=True)
+    result = run_chunk(cell, cell.chunks[0])
+    assert (result.samples == plain.samples).all()
+    assert result.overheads["compile"] > 0.1
+    assert result.overheads["warmup"] >= 0
+    assert 0 < result.seconds < result.overheads["compile"]
+    assert "compile" not in plain.overheads
+    assert foresee(cell)[1] < 0.1  # nothing is compiled for a forecast
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_compiled_steps_agree_with_plain_ones() -> None:
+    """A compiler may contract and reorder: the last digits differ, not the sample."""
+    plain, compiled = (
+        run_chunk(cell := make_cell("svgd", {"iterations": 50}, compiled=c), cell.chunks[0])
+        for c in (False, True)
+    )
+    assert compiled.overheads["compile"] > 0.5
+    torch.testing.assert_close(
+        torch.as_tensor(compiled.samples), torch.as_tensor(plain.samples), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_a_missing_compiler_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    out = str(tmp_path / "store")
+    monkeypatch.setattr(sys, "argv", ["parvibench", "run", "--suite", "quick", "--compile", "--out", out])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert "C++ compiler" in (told := capsys.readouterr().err)
+    assert "CXX" in told
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_gpu_needs_triton_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(InputError, match="Triton"):
+        require_compiler("cuda")
+
+
+def test_products_are_in_full_precision_and_said_to_be() -> None:
+    """Whatever the caller has chosen for itself, and keeps."""
+    assert provenance("", "cpu")["determinism"]["TF32"] is False
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert provenance("", "cpu")["determinism"]["TF32"] is True
+        (outcome,) = InProcess().run([Job(make_cell("svgd", {"iterations": 3}), 0)], lambda _: None)
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert outcome.result.process["float32 products"] == "highest"
