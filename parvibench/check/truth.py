@@ -9,6 +9,7 @@ from .truth_metrics import metric_questions
 from .truth_posteriors import posterior_questions
 from .truth_runs import TruthQuestion
 from .truth_samplers import sampler_truths
+from .truth_streams import Independence
 from .truth_tasks import task_questions
 
 
@@ -22,4 +23,5 @@ def truth_questions() -> list[TruthQuestion]:
         *task_questions(),
         *metric_questions(),
         MeterCharges(),
+        Independence(),
     ]

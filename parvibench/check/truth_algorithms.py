@@ -20,18 +20,18 @@ from parvibench.core.task import Problem
 
 from .questions import Bound, Expected, Fixed, Values
 from .truth_meter import Counted
-from .truth_runs import Settings, TruthQuestion, per_replicate, run, summaries
+from .truth_runs import Settings, TruthQuestion, as_values, per_replicate, run
 
 #: A registered name, ``module:Class``, ``file.py:Class``, or the sampler itself where nothing is sent elsewhere.
 Sampler = str | Algorithm
 
 #: Positions kept of the path of many chains.
 _KEPT = 20
-#: Task -> how far means may be from the exact ones, in sd, and the logarithm of the ratio of standard deviations.
+#: Task -> how far means may be from the exact ones, in sd, and the ratio of mean squares about them from 1.
 LIMITS = {
-    "biased-start-gaussian": (0.25, 0.22),
-    "multimodal": (0.5, 0.45),
-    "banana": (0.5, 0.75),
+    "biased-start-gaussian": (0.25, 0.4),
+    "multimodal": (0.5, 0.6),
+    "banana": (0.5, 0.8),
 }
 
 
@@ -78,7 +78,10 @@ class _OfSampler(TruthQuestion):
 
 @dataclass(frozen=True)
 class Tolerance(_OfSampler):
-    """Whether means and standard deviations come within a stated distance of the exact ones."""
+    """Whether means and variances come within a stated distance of the exact ones.
+
+    Squares are taken about the exact mean: that a short chain's points are dependent is then no bias.
+    """
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Both errors, for each coordinate."""
@@ -87,14 +90,15 @@ class Tolerance(_OfSampler):
         assert mean is not None
         assert sd is not None
         x = torch.cat([self._judged(chunk, seed) for chunk in chunks]).double()
-        found = summaries((x - mean) / sd)
-        return {name: found[name] for name in self.expected()}
+        z = (x - mean) / sd
+        found = {f"mean[{d}]": as_values(z[..., d].mean(1)) for d in range(task.dim)}
+        return found | {f"variance[{d}]": as_values(z[..., d].square().mean(1) - 1) for d in range(task.dim)}
 
     def expected(self) -> Mapping[str, Expected]:
         """Bounds on their averages."""
         found: dict[str, Expected] = {}
         for d in range(load_task(self.task).dim):
-            for name, limit in zip(("mean", "log_sd"), LIMITS[self.task], strict=True):
+            for name, limit in zip(("mean", "variance"), LIMITS[self.task], strict=True):
                 found[f"{name}[{d}]"] = Bound(limit)
         return found
 

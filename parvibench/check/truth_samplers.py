@@ -36,7 +36,7 @@ EFFORTS = {
     "uld": _effort(150, **_UNDERDAMPED),
     "sr-uld": _effort(1500, **_UNDERDAMPED, alpha=1.0),
     "sr-sghmc": _effort(1500, **_MOMENTUM, alpha=1.0),
-    "nuts": _effort(25, max_tree_depth=5),
+    "nuts": _effort(30, max_tree_depth=4),
     "ada-sifg": _effort(100, **_NOISY),
     "l2-gf": _effort(100, **_REFITTED, net_learning_rate=0.01),
     "ada-gwg": _effort(100, **_REFITTED, net_learning_rate=0.01),

@@ -1,0 +1,309 @@
+"""The truth oracle's questions: green on the code as it is, red on bugs planted here.
+
+A test is red at p <= 1e-6; 20 replicates and fixed seeds.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from parvibench.check.judging import judge
+from parvibench.check.questions import Bound, Law, Question
+from parvibench.check.truth import truth_questions
+from parvibench.check.truth_algorithms import Contract, Effort, Tolerance, sampler_questions
+from parvibench.check.truth_kernels import Invariance, Ranks, uniform_ranks
+from parvibench.check.truth_langevin import LangevinLaw
+from parvibench.check.truth_meter import MeterCharges
+from parvibench.check.truth_metrics import Floors, Scores, Unbiased, scores_by_quadrature
+from parvibench.check.truth_posteriors import PosteriorRanks, PosteriorStein
+from parvibench.check.truth_runs import summaries
+from parvibench.check.truth_samplers import EFFORTS
+from parvibench.check.truth_streams import Independence
+from parvibench.check.truth_tasks import DensityTruth
+from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.registry import load_task
+from parvibench.core.streams import Streams
+
+THRESHOLD = 1e-6
+
+
+def red(question: Question, seed: int = 5, replicates: int = 20) -> set[str]:
+    """Statistics whose test is red."""
+    tests = judge(question, question.measure(range(replicates), seed), THRESHOLD)
+    return {t.metric for t in tests if t.verdict != "ok"}
+
+
+def asked(kind: type, algorithm: str, task: str | None = None) -> Question:
+    """The first of the oracle's questions of that kind."""
+    return next(
+        q
+        for q in truth_questions()
+        if isinstance(q, kind) and q.algorithm == algorithm and task in (None, q.task)
+    )
+
+
+def test_every_test_has_a_name_of_its_own_and_every_sampler_is_asked() -> None:
+    questions = truth_questions()
+    # Their laws take seconds; names begin with the kind of batches.
+    langevin = [q for q in questions if isinstance(q, LangevinLaw)]
+    assert max(Counter((q.algorithm, q.batch is None) for q in langevin).values()) == 1
+    others = [q for q in questions if q not in langevin]
+    names = Counter((q.task, q.algorithm, name) for q in others for name in q.expected())
+    assert max(names.values()) == 1
+    exempt = {"exact", "initial", "map", "deep-ensemble"}
+    samplers = set(registry.algorithms()) - exempt
+    for kind in (Tolerance, Contract):
+        assert {q.algorithm for q in questions if isinstance(q, kind)} == samplers
+    assert all(q.oracle == "truth" for q in questions)
+
+
+def test_questions_travel_to_other_processes_and_stay_the_same() -> None:
+    sent = [pickle.dumps(q) for q in truth_questions()]
+    assert sent == [pickle.dumps(q) for q in truth_questions()]
+    assert [pickle.loads(s) for s in sent] == truth_questions()  # our own bytes
+
+
+SAMPLE = [
+    *((kind, name, "banana") for kind in (Invariance, Ranks) for name in ("mala", "hmc")),
+    (PosteriorStein, "density", "linear-regression"),
+    (PosteriorStein, "density", "blr-breast-cancer"),
+    (PosteriorStein, "density", "bnn-diabetes-sklearn"),
+    (PosteriorRanks, "mala", "linear-regression"),
+    *((Tolerance, name, "biased-start-gaussian") for name in ("svgd", "psgld", "mean-field", "lapd-decay")),
+    *((Contract, name, None) for name in ("svgd", "hmc", "srld", "mied", "full-rank")),
+    *(
+        (DensityTruth, "density", name)
+        for name in ("gmm5-2d", "student-t", "funnel-10d", "linear-regression")
+    ),
+    (Scores, "metrics", None),
+    (MeterCharges, "meter", None),
+    (Independence, "streams", None),
+]
+
+
+@pytest.mark.parametrize(("kind", "algorithm", "task"), SAMPLE)
+def test_clean_code_is_green(kind: type, algorithm: str, task: str | None) -> None:
+    """About 150 tests at 1e-6: a false alarm in 7000 seeds."""
+    assert not red(asked(kind, algorithm, task))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [q for q in truth_questions() if isinstance(q, LangevinLaw)],
+    ids=lambda q: f"{q.algorithm}-{q.batch}",
+)
+def test_langevin_methods_have_their_laws(question: LangevinLaw) -> None:
+    """About 100 tests at 1e-6; fewer chains than the oracle's."""
+    assert not red(replace(question, chains=60))
+
+
+def test_metrics_of_exact_draws_have_their_floors() -> None:
+    assert not red(Floors("banana", ("mmd2", "ksd", "kl_knn", "ks_marginal", "sd_error")))
+    assert not red(Unbiased(sets=10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_all_questions_are_green_and_their_p_values_uniform(seed: int) -> None:
+    """A Kolmogorov test of about 900 p-values, not independent: rejected at 1e-4 only."""
+    found = []
+    for question in truth_questions():
+        expected = question.expected()
+        for test in judge(question, question.measure(range(20), seed), THRESHOLD):
+            assert test.verdict == "ok", (test.task, test.algorithm, test.metric, test.p_value)
+            if isinstance(expected[test.metric], Law):
+                found.append(test.p_value)
+    assert np.mean(np.array(found) < 0.01) < 0.03
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
+
+
+# -- planted bugs ------------------------------------------------------------------------------------------------
+
+
+def swap(monkeypatch: pytest.MonkeyPatch, module: str, name: str, made: Callable[[Any], Any]) -> None:
+    """Replace ``Class.method`` or a function of a module by what is made of it."""
+    owner: Any = import_module(f"parvibench.{module}")
+    *path, last = name.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    monkeypatch.setattr(owner, last, made(getattr(owner, last)))
+
+
+def quieter(normal: Any) -> Any:
+    """Noise of half the variance."""
+    return lambda self, stream, shape, index=0: normal(self, stream, shape, index) * 0.5**0.5
+
+
+def certain(uniform: Any) -> Any:
+    """Uniform draws of nothing: every move is accepted."""
+    return lambda self, stream, shape, index=0: uniform(self, stream, shape, index) * 0
+
+
+def prior_twice(score: Any) -> Any:
+    return lambda self, x, batch=None: score(self, x, batch) - self.prior_precision * x
+
+
+def without_jacobian(score: Any) -> Any:
+    """The log precisions' scores lack the derivative of the change of variables."""
+
+    def wrong(self: Any, x: torch.Tensor, batch: torch.Tensor | None = None) -> torch.Tensor:
+        found = score(self, x, batch).clone()
+        found[..., -2:] -= 1
+        return found
+
+    return wrong
+
+
+def one_stream(generator: Any) -> Any:
+    """Every replicate has the noise of the first."""
+
+    def wrong(
+        self: Any, law: str, stream: str, shape: tuple[int, ...], index: int, number: int
+    ) -> torch.Tensor:
+        first = Streams(self.seed, [0], self.device, self.dtype)
+        return generator(first, law, stream, shape, index, number).expand(
+            -1, len(self.replicates), *shape[1:]
+        )
+
+    return wrong
+
+
+def cheaper(charge: Any) -> Any:
+    return lambda self, scores=0.0, hvps=0.0, log_densities=0.0: charge(self, scores / 2, hvps, log_densities)
+
+
+def attracted(repulsion: Any) -> Any:
+    return lambda x, past, scores: -repulsion(x, past, scores)
+
+
+PLANTED = [
+    ("core.streams", "Streams.normal", quieter, "LangevinLaw", "ula", None, "law.log_sd[0]"),
+    ("core.streams", "Streams.normal", quieter, "LangevinLaw", "sghmc", None, "law.log_sd[0]"),
+    ("core.streams", "Streams.normal", quieter, "Invariance", "mala", None, "kept.log_sd[0]"),
+    ("core.streams", "Streams.uniform", certain, "Invariance", "mala", None, "kept.log_sd[0]"),
+    ("core.streams", "Streams.uniform", certain, "Ranks", "hmc", "linear-regression", "rank[0]"),
+    ("core.streams", "Streams._fill", one_stream, "Independence", "streams", None, "normal.corr[replicate]"),
+    ("core.budget", "Meter.charge", cheaper, "MeterCharges", "meter", None, "score[batch]"),
+    ("core.budget", "Meter.charge", cheaper, "Contract", "sghmc", None, "contract.metered"),
+    ("tasks.logistic", "LogisticTarget.score", prior_twice, "PosteriorStein", "density", "blr-breast-cancer",
+     "simulated.stein[0]"),
+    ("tasks.linear", "LinearTarget.score", prior_twice, "PosteriorStein", "density", "linear-regression",
+     "simulated.stein[0]"),
+    ("tasks.linear", "LinearTarget.score", prior_twice, "DensityTruth", "density", "linear-regression", "gradient"),
+    ("tasks.bnn_posterior", "BNNTarget.score", without_jacobian, "PosteriorStein", "density",
+     "bnn-diabetes-sklearn", "simulated.score[lambda]"),
+    ("baselines.srld", "repulsion", attracted, "LangevinLaw", "srld", None, "law.mean[2]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "name", "bug", "kind", "algorithm", "task", "statistic"), PLANTED)
+def test_a_planted_bug_is_red(
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    name: str,
+    bug: Callable[[Any], Any],
+    kind: str,
+    algorithm: str,
+    task: str | None,
+    statistic: str,
+) -> None:
+    question = next(
+        q for q in truth_questions()
+        if type(q).__name__ == kind and q.algorithm == algorithm and task in (None, q.task)
+    )  # fmt: skip
+    question.expected()
+    swap(monkeypatch, module, name, bug)
+    assert statistic in red(question)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------
+
+
+class Stuck(Algorithm[SteppedSettings, ParticleState]):
+    """A sampler that stays at its start, whatever it is asked."""
+
+    name = "stuck"
+    kind = "chains"
+    settings_type = SteppedSettings
+
+    def init(self, problem: Any, settings: Any, streams: Any, horizon: int) -> ParticleState:
+        return ParticleState.start(problem)
+
+    def step(self, problem: Any, settings: Any, state: ParticleState, streams: Any) -> ParticleState:
+        return state
+
+    def output(self, problem: Any, settings: Any, state: ParticleState, n: int, streams: Any) -> torch.Tensor:
+        return state.x
+
+
+class Mixed(Stuck):
+    """A sampler whose replicates see one another."""
+
+    def step(self, problem: Any, settings: Any, state: ParticleState, streams: Any) -> ParticleState:
+        return ParticleState(state.x - 0.1 * state.x.mean())
+
+
+def test_samplers_from_outside_are_asked() -> None:
+    questions = sampler_questions(Stuck(), Effort(steps=10))
+    assert {q.algorithm for q in questions} == {"stuck"}
+    by_task = {q.task: red(q) for q in questions if isinstance(q, Tolerance)}
+    assert {"mean[0]", "variance[1]"} & by_task["biased-start-gaussian"]
+    contract = next(q for q in questions if isinstance(q, Contract))
+    assert not red(contract)
+    assert red(replace(contract, sampler=Mixed())) == {"contract.alone"}
+
+
+def test_a_sampler_may_be_given_by_its_class(tmp_path: Any) -> None:
+    effort = EFFORTS["ula"]
+    question = Tolerance("biased-start-gaussian", "parvibench.baselines.ula:ULA", effort)
+    assert question.measure(range(3), 1) == Tolerance("biased-start-gaussian", "ula", effort).measure(
+        range(3), 1
+    )
+
+
+def test_summaries_of_points() -> None:
+    x = torch.tensor([[[0.0, 1.0], [2.0, 3.0]], [[0.0, 0.0], [torch.inf, 1.0]]])
+    found = summaries(x, torch.tensor([[1.0, 3.0], [0.0, 0.0]]), "p.")
+    assert found["p.mean[0]"] == [1.0, np.inf]
+    assert found["p.log_sd[1]"] == pytest.approx([0.0, np.log(0.5)])
+    assert found["p.corr[0]"] == [1.0, np.inf]
+    assert found["p.energy"] == [2.0, 0.0]
+
+
+def test_uniform_ranks_have_their_moments() -> None:
+    """Mean 0 with variance (L + 2) / (12 L n), five standard errors of 1000 draws."""
+    L, n = 9, 50
+    laws = uniform_ranks(L, n, 2)
+    law = laws["rank[1]"]
+    assert isinstance(law, Law)
+    sd = np.sqrt((L + 2) / (12 * L * n))
+    assert abs(law.values.mean()) < 5 * sd / np.sqrt(1000)
+    assert law.values.std() == pytest.approx(sd, rel=0.12)
+
+
+def test_scores_by_quadrature_of_one_normal() -> None:
+    """Closed forms of Gneiting and Raftery (2007): one standard normal, response 1."""
+    found = scores_by_quadrature(np.array([1.0]), np.zeros((1, 1)), np.ones(1))
+    crps = 2 * stats.norm.pdf(1) + (2 * stats.norm.cdf(1) - 1) - 1 / np.sqrt(np.pi)
+    assert found["crps"] == pytest.approx(crps, abs=1e-10)
+    assert found["nll"] == pytest.approx(0.5 + 0.5 * np.log(2 * np.pi))
+    assert (found["rmse"], found["coverage"]) == (1.0, 1.0)
+
+
+def test_bounds_are_what_a_method_is_allowed() -> None:
+    expected = asked(Tolerance, "svgd").expected()
+    assert set(expected) == {
+        f"{s}[{d}]" for s in ("mean", "variance") for d in range(load_task("banana").dim)
+    }
+    assert all(isinstance(e, Bound) and e.limit > 0 for e in expected.values())
