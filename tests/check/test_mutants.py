@@ -2,10 +2,12 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,9 +15,11 @@ import pytest
 
 from parvibench.check.mutants import Mutant, catalogue, select
 from parvibench.check.mutants_study import MutantResult, mutants_table, run_mutants
+from parvibench.check.past import TIME, CellQuestion, DensityQuestion
 from parvibench.check.planting import plant
 from parvibench.check.questions import Expected, Oracle, Question, Values
 from parvibench.check.reach import modules_behind, reaches
+from parvibench.check.selection import select as select_questions
 from parvibench.core.errors import InputError, UnknownNameError
 
 TOY = Mutant("toy", "toys", "Nothing.", "core.errors", "a + b", "a - b")
@@ -161,3 +165,55 @@ def test_the_table_counts_what_was_caught() -> None:
     assert [row.split("`")[1] for row in rows] == [result.name for result in results]  # the catalogue's order
     assert rows[0].endswith("| truth banana/ula mean \\| sd | 40 | 12 |")
     assert "**missed**: all tests passed |  | 70 |" in rows[1]
+
+
+@cache
+def everything() -> list[Question]:
+    """All that a check can measure, cheap things first; no stored past is needed for that."""
+    chosen = select_questions()
+    densities = [DensityQuestion(task, {}) for task in chosen.densities]
+    return [*densities, *(CellQuestion(cell, {}) for cell in chosen.cells), *chosen.truths]
+
+
+@cache
+def measured(number: int) -> dict[str, list[float]]:
+    """What two replicates of a question give; times left out."""
+    values = everything()[number].measure(range(2), 3)
+    return {name: [float(v) for v in found] for name, found in values.items() if name != TIME}
+
+
+MEASURED_WITH_A_BUG = """
+import json, sys
+from parvibench.check.mutants import select
+from parvibench.check.planting import plant
+
+folder, name = sys.argv[1:]
+(mutant,) = select([name])
+plant(mutant)
+sys.path.insert(0, folder)
+from test_mutants import everything, measured
+from parvibench.check.reach import reaches
+
+for number, question in enumerate(everything()):
+    if reaches(mutant.place, question):
+        try:
+            found = measured(number)
+        except Exception as error:
+            found = {"error": repr(error)}
+        print(json.dumps([number, found]), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", catalogue(), ids=lambda mutant: mutant.name)
+def test_no_bug_is_without_consequences(mutant: Mutant) -> None:
+    command = [sys.executable, "-c", MEASURED_WITH_A_BUG, str(Path(__file__).parent), mutant.name]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            number, found = json.loads(line)
+            if repr(found) != repr(measured(number)):
+                child.kill()
+                return
+    pytest.fail("nothing that a check measures has changed by a bit")
