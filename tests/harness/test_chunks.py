@@ -1,0 +1,29 @@
+"""How many replicates go through one call."""
+
+from __future__ import annotations
+
+import pytest
+
+from parvibench.core import registry
+from parvibench.harness.cells import chunk_width
+
+
+@pytest.mark.parametrize(
+    ("task", "method", "particles", "cpu"),
+    [
+        ("banana", "sgld", 100, 20),
+        ("banana", "sgld", 1000, 2),
+        ("banana", "sgld", 5000, 1),
+        ("lapd-mixture-512", "sgld", 100, 4),
+        ("lapd-mixture-2048", "sgld", 100, 1),
+        ("bnn-diabetes-sklearn", "svgd", 20, 1),  # particles times data rows
+        ("bnn-diabetes-sklearn", "srld", 1, 30),
+        ("banana", "nuts", 100, 1),
+    ],
+)
+def test_a_chunk_is_as_wide_as_the_cache_and_a_whole_cell_on_a_gpu(
+    task: str, method: str, particles: int, cpu: int
+) -> None:
+    algorithm = registry.load_algorithm(method)
+    found = [chunk_width(registry.load_task(task), algorithm, particles, 30, d) for d in ("cpu", "cuda")]
+    assert found == [cpu, algorithm.max_chunk or 30]
