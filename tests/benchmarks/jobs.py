@@ -1,0 +1,149 @@
+"""The jobs that are timed: ours, and the rivals each is held against."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import metric_jobs
+from pairing import Run
+from stepping import Stepper, chunks, looped, one_after_another
+from twinning import twin_of
+
+from parvibench.core import registry
+from parvibench.data.fetch import FOLDER_VARIABLE
+from parvibench.data.fetch import registry as data_sets
+
+
+@dataclass(frozen=True)
+class Job:
+    """One algorithm on one task, and what it is compared with.
+
+    Attributes:
+        name: of the row.
+        task: name.
+        algorithm: name.
+        settings: ours.
+        particles: N.
+        replicates: ours go in the harness's chunks; rivals take one after another.
+        rivals: name of the rival -> ratio that ours must reach, or None.
+        watched: a member of the small part that every change is held to.
+    """
+
+    name: str
+    task: str
+    algorithm: str
+    settings: Mapping[str, Any]
+    particles: int
+    replicates: int = 1
+    rivals: Mapping[str, float | None] = field(default_factory=dict)
+    watched: bool = False
+
+    @property
+    def missing(self) -> str:
+        """Why this job cannot run here, or empty."""
+        needed = [data_sets()[d].file for d in registry.tasks()[self.task].data]
+        folder = Path(os.environ.get(FOLDER_VARIABLE, "nowhere"))
+        absent = [file for file in needed if not (folder / file).is_file()]
+        return f"needs {', '.join(absent)} on disk: set {FOLDER_VARIABLE}" if absent else ""
+
+    def fresh(self, replicate: int = 0) -> Stepper:
+        """Ours for one replicate."""
+        return Stepper(self.task, self.algorithm, self.settings, self.particles, (replicate,))
+
+    def ours(self) -> Run:
+        """As the harness runs it."""
+        parts = chunks(self.task, self.algorithm, self.settings, self.particles, self.replicates)
+        return one_after_another([part.run for part in parts])
+
+    def rival(self, name: str) -> Run:
+        """The other side of a comparison, all replicates."""
+        if name == "blackjax":
+            import peers
+
+            return getattr(peers, self.algorithm)(self.fresh())
+        make = {
+            "twin": lambda r: looped(twin_of(self.fresh(r)).step),
+            "twin, one score": lambda r: looped(twin_of(self.fresh(r), inner_scores=False).step),
+            "loop": lambda r: self.fresh(r).run,
+        }[name]
+        return one_after_another([make(r) for r in range(self.replicates)])
+
+
+def absent(rival: str) -> str:
+    """Why a rival cannot run here, or empty."""
+    return (
+        "needs BlackJAX: pip install 'parvibench[jax]'"
+        if rival == "blackjax" and not find_spec("blackjax")
+        else ""
+    )
+
+
+_BLR, _BNN = "blr-waveform", "bnn-boston"
+JOBS = (
+    Job("SIFG on gmm5-2d, 1000 particles, 10 replicates", "gmm5-2d", "sifg", {"preset": "gmm5-2d"}, 1000, 10,
+        {"twin": 3.8, "twin, one score": None}),
+    Job("SIFG on gmm5-2d, 1000 particles", "gmm5-2d", "sifg", {"preset": "gmm5-2d"}, 1000, 1, {"twin": None}, True),
+    Job("Ada-SIFG on bnn-boston, 100 particles", _BNN, "ada-sifg", {"preset": "bnn-boston"}, 100, 1,
+        {"twin": 2.0, "twin, one score": None}),
+    Job("SVGD on bnn-boston, 100 particles", _BNN, "svgd", {"preset": "bnn-sifg"}, 100, 1,
+        {"twin": 4.2, "blackjax": 2.5}),
+    Job("SVGD on gmm5-2d, 1000 particles, exact median", "gmm5-2d", "svgd", {"step_size": 0.01}, 1000, 1,
+        {"twin": None, "blackjax": 8.5}, True),
+    Job("SVGD on gmm5-2d, 1000 particles, sampled median", "gmm5-2d", "svgd",
+        {"step_size": 0.01, "bandwidth": "median-sampled"}, 1000, 1, {"twin": None, "blackjax": 34.0}),
+    Job("KSIVI on diffusion-100, batch 128", "diffusion-100", "ksivi", {"preset": "diffusion"}, 100, 1,
+        {"twin": 3.4}, True),
+    Job("KSIVI on diffusion-100, batch 128, 10 replicates", "diffusion-100", "ksivi", {"preset": "diffusion"},
+        100, 10, {"twin": None}),
+    Job("KSIVI on blr-waveform", _BLR, "ksivi", {"preset": "blr-waveform"}, 100, 1, {"twin": 3.4}),
+    Job("KSIVI on banana, batch 500", "banana", "ksivi", {"preset": "banana"}, 100, 1, {"twin": None}),
+    Job("MALA on blr-waveform, 1000 chains", _BLR, "mala", {"preset": "blr-waveform"}, 1000, 1,
+        {"twin": None, "blackjax": 1.1}),
+    Job("MALA on blr-breast-cancer, 100 chains", "blr-breast-cancer", "mala", {"step_size": 1e-4}, 100, 1,
+        {"twin": None}, True),
+    Job("HMC on blr-waveform, 100 chains, 10 leapfrog steps", _BLR, "hmc", {"step_size": 5e-5}, 100, 1,
+        {"twin": None, "blackjax": None}),
+    Job("NUTS on blr-waveform, one chain, per leapfrog step", _BLR, "nuts", {"warmup_steps": 200}, 1, 1,
+        {"blackjax": None}),
+    Job("SGLD on bnn-boston, 100 chains", _BNN, "sgld", {"preset": "bnn-sifg"}, 100, 1,
+        {"twin": None, "blackjax": None}),
+    Job("SGLD on bnn-diabetes-sklearn, 20 chains", "bnn-diabetes-sklearn", "sgld", {"preset": "bnn-sifg"}, 20, 1,
+        {"twin": None}, True),
+    Job("ULA on gmm5-2d, 1 chain, 20 replicates", "gmm5-2d", "ula", {"step_size": 1e-3}, 1, 20,
+        {"twin": None, "loop": None}, True),
+    Job("SRLD on banana, 1 chain, 20 replicates", "banana", "srld", {"step_size": 0.01, "thinning": 10}, 1, 20,
+        {"loop": 4.0, "twin": None}, True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MetricJob:
+    """A metric and the same number by broadcasting or another library."""
+
+    name: str
+    metric: str
+    watched: bool = False
+    rivals: Mapping[str, float | None] = field(default_factory=lambda: {"twin": None})
+    missing: str = ""
+
+    def ours(self) -> Run:
+        """The metric on one replicate."""
+        return looped(partial(metric_jobs.ours, self.metric))
+
+    def rival(self, name: str) -> Run:
+        """Its twin."""
+        return looped(partial(metric_jobs.twin, self.metric))
+
+
+METRIC_JOBS = tuple(
+    MetricJob(
+        f"{name}, n = {metric_jobs.SAMPLES}, D = {metric_jobs.DIM}", name, watched=name in ("mmd2", "ksd")
+    )
+    for name in metric_jobs.TWINS
+)

@@ -1,0 +1,105 @@
+"""Timing two programs beside each other: interleaved, in one process on one thread, by paired ratios.
+
+The two sides take turns of equal length, so that whatever else the machine does meets both. Times are processor
+seconds of the process, all its threads together: time in which others hold the core does not count. The ratio of
+a round is taken within the round; the median over rounds and its interval from order statistics say the rest.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from parvibench.harness.provenance import ALLOCATOR
+from parvibench.statistics import median_interval
+
+#: Makes a number of steps; returns how much work that was, in the unit in which sides are compared.
+Run = Callable[[int], float]
+
+#: One thread for every library, the allocator of the harness's workers.
+ENVIRONMENT = {
+    **ALLOCATOR,
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "JAX_PLATFORMS": "cpu",
+}
+
+
+def restart_in_environment() -> None:
+    """Start this command anew under ``ENVIRONMENT``, unless it runs there already.
+
+    The C library reads its allocator's settings at start, JAX its flags.
+    """
+    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
+        os.execve(sys.executable, sys.orig_argv, os.environ | ENVIRONMENT)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times longer the other side takes, and both sides' processor seconds per unit of work.
+
+    Attributes:
+        value: median over rounds of other / ours.
+        low: lower end of the 95% interval of the median.
+        high: its upper end.
+        ours: median seconds.
+        other: median seconds.
+        rounds: paired measurements.
+    """
+
+    value: float
+    low: float
+    high: float
+    ours: float
+    other: float
+    rounds: int
+
+
+def seconds_per_unit(run: Run, steps: int) -> float:
+    """Processor seconds of a unit of work."""
+    start = time.process_time()
+    work = run(steps)
+    return (time.process_time() - start) / work
+
+
+def steps_for(run: Run, seconds: float) -> int:
+    """About how many steps take that long; warms the program up.
+
+    The number is a power of two: few sizes for a compiler, and the same ones again next time.
+    """
+    run(1)
+    steps = 1
+    while True:
+        start = time.process_time()
+        run(steps)
+        took = time.process_time() - start
+        if took >= seconds / 2:
+            return steps
+        steps *= 2
+
+
+def paired_ratio(ours: Run, other: Run, seconds: float, rounds: int) -> Ratio:
+    """Turns of about ``seconds`` each; who goes first changes from round to round."""
+    steps = (steps_for(ours, seconds), steps_for(other, seconds))
+    times: list[tuple[float, float]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(rounds):
+            if number % 2:
+                second = seconds_per_unit(other, steps[1])
+                times.append((seconds_per_unit(ours, steps[0]), second))
+            else:
+                first = seconds_per_unit(ours, steps[0])
+                times.append((first, seconds_per_unit(other, steps[1])))
+    finally:
+        gc.enable()
+    value, low, high = median_interval([b / a for a, b in times])
+    medians = [median_interval(side)[0] for side in zip(*times, strict=True)]
+    return Ratio(value, low, high, *medians, rounds)

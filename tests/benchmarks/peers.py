@@ -1,0 +1,159 @@
+"""BlackJAX on the same jobs: its own samplers, compiled, many steps in one ``lax.scan``; float32, one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from pairing import Run
+from stepping import Stepper
+
+from parvibench.data.loaders import load
+from parvibench.data.splits import regression_split
+
+#: One particle (D,) -> its log density; a row index array for mini-batches.
+LogDensity = Callable[..., Any]
+
+
+def mixture(task: Any) -> LogDensity:
+    """Isotropic Gaussians of equal weight."""
+    means, sds = (
+        jnp.asarray(np.asarray(a, np.float32)) for a in (task.facts.modes.means, task.facts.modes.sds)
+    )
+
+    def log_density(x: Any) -> Any:
+        z = (x - means) / sds[:, None]
+        return jax.nn.logsumexp(-0.5 * (z**2).sum(1) - means.shape[1] * jnp.log(sds))
+
+    return log_density
+
+
+def logistic(task: Any) -> LogDensity:
+    """Logistic regression with a Gaussian prior."""
+    table = load(task.table)
+    X = jnp.asarray(np.column_stack([np.ones(len(table.y)), table.X]).astype(np.float32))
+    signed = jnp.asarray((2 * table.y - 1).astype(np.float32))[:, None] * X
+
+    def log_density(b: Any) -> Any:
+        return jax.nn.log_sigmoid(signed @ b).sum() - 0.5 * task.prior_precision * (b**2).sum()
+
+    return log_density
+
+
+def network_regression(task: Any, hidden: int = 50) -> LogDensity:
+    """A ReLU network of one hidden layer on a mini-batch of rows."""
+    split = regression_split(load(task.table), 0)
+    X, y = jnp.asarray(split.X_train, jnp.float32), jnp.asarray(split.y_train, jnp.float32)
+    n, p = X.shape
+    ends = np.cumsum([p * hidden, hidden, hidden, 1])
+
+    def log_density(x: Any, rows: Any) -> Any:
+        W1, b1, W2, b2, rest = jnp.split(x, ends)
+        f = jax.nn.relu(X[rows] @ W1.reshape(p, hidden) + b1) @ W2 + b2
+        gamma, lam = jnp.exp(rest)
+        squares = ((y[rows] - f) ** 2).mean() * n
+        weights = x[:-2]
+        fit = 0.5 * n * rest[0] - 0.5 * gamma * squares
+        prior = 0.5 * len(weights) * rest[1] - 0.5 * lam * (weights**2).sum()
+        return fit + prior + rest[0] - 0.1 * gamma + rest[1] - 0.1 * lam
+
+    return log_density
+
+
+def scanned(step: Callable[[Any, Any], Any], state: Any, work: Callable[[Any], float] | None = None) -> Run:
+    """A program of many steps: ``step(key, state)``, compiled once per number of steps.
+
+    Args:
+        step: one step.
+        state: the first state.
+        work: total work of the extras that the steps return, if the unit is not the step.
+    """
+
+    def steps_of(key: Any, first: Any, count: int) -> Any:
+        return jax.lax.scan(lambda s, k: step(k, s), first, jax.random.split(key, count))
+
+    program = jax.jit(steps_of, static_argnums=2)
+    held = {"key": jax.random.key(0), "state": state}
+
+    def run(count: int) -> float:
+        held["key"], key = jax.random.split(held["key"])
+        held["state"], extras = jax.block_until_ready(program(key, held["state"], count))
+        return count if work is None else work(extras)
+
+    return run
+
+
+def svgd(stepper: Stepper) -> Run:
+    """BlackJAX's SVGD with its median heuristic, updated at every step, plain steps."""
+    task, x = stepper.task, jnp.asarray(stepper.state.x[0].numpy())
+    if "network" in task.tags:
+        log_density, rows = network_regression(task), task.rows
+        batch = lambda key: {"rows": jax.random.choice(key, rows, (task.batch_size,), replace=False)}  # noqa: E731
+    else:
+        log_density, batch = mixture(task), lambda key: {}
+    sampler = blackjax.svgd(jax.grad(log_density), optax.sgd(stepper.settings.step_size))
+    return scanned(lambda key, state: (sampler.step(state, **batch(key)), None), sampler.init(x))
+
+
+def chains(sampler: Any, stepper: Stepper, work: Callable[[Any], Any] | None = None) -> Run:
+    """Independent chains by ``vmap``."""
+    x = jnp.asarray(stepper.state.x[0].numpy())
+
+    def step(key: Any, states: Any) -> Any:
+        states, info = jax.vmap(sampler.step)(jax.random.split(key, len(x)), states)
+        return states, None if work is None else work(info)
+
+    total = None if work is None else lambda extras: float(extras.sum())
+    return scanned(step, jax.vmap(sampler.init)(x), total)
+
+
+def mala(stepper: Stepper) -> Run:
+    """BlackJAX's MALA: its step size is our eta."""
+    return chains(blackjax.mala(logistic(stepper.task), stepper.settings.step_size), stepper)
+
+
+def hmc(stepper: Stepper) -> Run:
+    """BlackJAX's HMC with the identity as mass: leapfrog length sqrt(2 eta)."""
+    s = stepper.settings
+    sampler = blackjax.hmc(
+        logistic(stepper.task),
+        float(np.sqrt(2 * s.step_size)),
+        jnp.ones(stepper.problem.dim),
+        s.leapfrog_steps,
+    )
+    return chains(sampler, stepper)
+
+
+def sgld(stepper: Stepper) -> Run:
+    """BlackJAX's SGLD on mini-batches: its step size is our eta."""
+    log_density = network_regression(stepper.task)
+    sampler = blackjax.sgld(jax.grad(log_density))
+    x = jnp.asarray(stepper.state.x[0].numpy())
+    eta, task = stepper.settings.step_size, stepper.task
+
+    def step(key: Any, positions: Any) -> Any:
+        key, choose = jax.random.split(key)
+        rows = jax.random.choice(choose, task.rows, (task.batch_size,), replace=False)
+        keys = jax.random.split(key, len(x))
+        return jax.vmap(lambda k, p: sampler.step(k, p, rows, eta))(keys, positions), None
+
+    return scanned(step, x)
+
+
+def nuts(stepper: Stepper) -> Run:
+    """BlackJAX's NUTS at the step length and masses that Pyro's warm-up has found; work is leapfrog steps."""
+    kernel = stepper.state.kernel
+    mass = next(iter(kernel.inverse_mass_matrix.values())).numpy()
+    sampler = blackjax.nuts(logistic(stepper.task), float(kernel.step_size), jnp.asarray(mass))
+    x = jnp.asarray(stepper.state.x[0, 0].numpy())
+
+    def step(key: Any, state: Any) -> Any:
+        state, info = sampler.step(key, state)
+        return state, info.num_integration_steps
+
+    return scanned(step, sampler.init(x), lambda extras: float(extras.sum()))

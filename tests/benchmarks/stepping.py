@@ -1,0 +1,95 @@
+"""Our algorithms and metrics as programs that make a number of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from pairing import Run
+
+from parvibench.core import registry
+from parvibench.harness.cells import chunk_width
+
+
+class Stepper:
+    """An algorithm on a task, one chunk of replicates, stepped as the harness does.
+
+    Args:
+        task: name.
+        algorithm: name.
+        settings: by name, ``preset`` among them.
+        particles: N; default the protocol's.
+        replicates: their ids.
+        dtype: of the states.
+        horizon: iterations that schedules reckon with.
+    """
+
+    def __init__(
+        self, task: str, algorithm: str, settings: Mapping[str, Any], particles: int | None = None,
+        replicates: tuple[int, ...] = (0,), dtype: torch.dtype = torch.float32, horizon: int = 2000,
+    ) -> None:  # fmt: skip
+        self.task, self.algorithm = registry.load_task(task), registry.load_algorithm(algorithm)
+        self.settings: Any = self.algorithm.make_settings(dict(settings))
+        self.problem = self.task.problem(
+            replicates, 0, "cpu", dtype,
+            particles=particles, full_batch="full-batch" in self.algorithm.needs,
+        )  # fmt: skip
+        self.steps = 0
+        with self._mode():
+            self.state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
+
+    def _mode(self) -> torch.inference_mode:
+        return torch.inference_mode(not self.algorithm.differentiates)
+
+    def step(self) -> None:
+        self.problem.streams.step = self.steps
+        with self._mode():
+            self.state = self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
+        self.steps += 1
+
+    def run(self, steps: int) -> float:
+        """That many steps; one unit of work each."""
+        with self._mode():
+            for _ in range(steps):
+                self.problem.streams.step = self.steps
+                self.state = self.algorithm.step(
+                    self.problem, self.settings, self.state, self.problem.streams
+                )
+                self.steps += 1
+        return steps
+
+
+def chunks(
+    task: str, algorithm: str, settings: Mapping[str, Any], particles: int, replicates: int
+) -> list[Stepper]:
+    """The chunks into which the harness cuts a cell on a CPU."""
+    width = chunk_width(
+        registry.load_task(task), registry.load_algorithm(algorithm), particles, replicates, "cpu"
+    )
+    ids = range(replicates)
+    return [
+        Stepper(task, algorithm, settings, particles, tuple(ids[i : i + width]))
+        for i in range(0, replicates, width)
+    ]
+
+
+def one_after_another(parts: list[Run]) -> Run:
+    """All parts, each with all its steps; the work of one part."""
+
+    def run(steps: int) -> float:
+        work = [part(steps) for part in parts]
+        return work[0]
+
+    return run
+
+
+def looped(step: Callable[[], object]) -> Run:
+    """A step, many times over."""
+
+    def run(steps: int) -> float:
+        for _ in range(steps):
+            step()
+        return steps
+
+    return run

@@ -1,0 +1,123 @@
+"""The textbook twin of one replicate of one of our samplers: same data, same start, same settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, Protocol
+
+import torch
+import twin_densities
+import twin_samplers as samplers
+from stepping import Stepper
+from torch import Tensor, nn
+from twin_densities import LogDensity
+
+from parvibench.data.loaders import load
+from parvibench.data.splits import regression_split
+from parvibench.nn.mlp import LEAK, MLP
+
+
+class Twin(Protocol):
+    def step(self) -> None: ...
+
+
+def cycled_rows(rows: int, size: int) -> Callable[[], Tensor]:
+    """Mini-batches without replacement, epoch after epoch."""
+
+    def batches() -> Iterator[Tensor]:
+        while True:
+            shuffled = torch.randperm(rows)
+            yield from (shuffled[i : i + size] for i in range(0, rows - size + 1, size))
+
+    return batches().__next__
+
+
+def log_density_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None) -> LogDensity:
+    """The task's density, from its definition and its raw data."""
+    task: Any = stepper.task
+    dtype, replicate = stepper.problem.dtype, stepper.problem.streams.replicates[0]
+    if task.name.startswith(("gmm", "multimodal")):
+        modes = task.facts.modes
+        return twin_densities.mixture(modes.means.to(dtype), modes.sds.to(dtype))
+    if task.name == "banana":
+        return twin_densities.banana()
+    if task.name.startswith("diffusion"):
+        return twin_densities.diffusion(torch.tensor(task.y, dtype=dtype))
+    table = load(task.table)
+    if task.name.startswith("blr"):
+        X = torch.from_numpy(table.X.copy())
+        if task.standardise:
+            X = (X - X.mean(0)) / X.std(0, correction=0)
+        X = torch.cat([torch.ones(len(X), 1), X], dim=1)
+        return twin_densities.logistic(X.to(dtype), torch.from_numpy(table.y.copy()).to(dtype))
+    split = regression_split(table, replicate)
+    X, y = (torch.from_numpy(a.copy()).to(dtype) for a in (split.X_train, split.y_train))
+    return twin_densities.network_regression(X, y, next_rows or cycled_rows(len(X), task.batch_size))
+
+
+def sequential(shape: MLP, flat: Tensor) -> nn.Sequential:
+    """The network as modules, with the parameters of one row (P,)."""
+    activation = {"tanh": nn.Tanh, "relu": nn.ReLU, "leaky-relu": lambda: nn.LeakyReLU(LEAK)}[
+        shape.activation
+    ]
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(shape.sizes):
+        linear = nn.Linear(n_in, n_out, dtype=flat.dtype)
+        weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
+        linear.weight.data, linear.bias.data = weight.view(n_in, n_out).T.clone(), bias.clone()
+        layers += [linear, activation()]
+    return nn.Sequential(*layers[:-1])
+
+
+def twin_of(
+    stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **options: samplers.Draw
+) -> Twin:
+    """A twin at the stepper's start.
+
+    Args:
+        stepper: fresh, of one replicate; its algorithm must have a twin.
+        next_rows: mini-batches; default the twin's own.
+        options: further arguments of the twin; its sources of noise among them.
+    """
+    s, problem = stepper.settings, stepper.problem
+    density = log_density_of(stepper, next_rows)
+    x = problem.init(stepper.algorithm.n_particles)[0].clone()
+    match stepper.algorithm.name:
+        case "sgld" | "ula":
+            return samplers.Langevin(density, x, s.step_size, **options)
+        case "mala":
+            return samplers.MALA(density, x, s.step_size, **options)
+        case "hmc":
+            return samplers.HMC(density, x, s.step_size, s.leapfrog_steps, **options)
+        case "srld":
+            return samplers.SRLD(density, x, s.step_size, s.alpha, s.memory, s.thinning, **options)
+        case "svgd":
+            return samplers.SVGD(density, x, s.step_size)
+        case "sifg" | "ada-sifg":
+            shape = s.network(problem.dim)
+            flat = shape.initialise(problem.streams.uniform("init", (shape.n_parameters,)))[0]
+            network = sequential(shape, flat)
+            return samplers.SIFG(
+                density, x, s.sigma, network, _refit_optimiser(s, network),
+                samplers.Mover(s.step_size, s.particle_rule), s.inner_steps, s.warmup_inner_steps,
+                getattr(s, "sigma_step_size", 0.0), **options,
+            )  # fmt: skip
+        case "ksivi":
+            shape = s.network(problem.dim)
+            flat = shape.initialise(problem.streams.uniform("init", (shape.n_parameters,)))[0]
+            network = sequential(shape, flat)
+            log_var = torch.full((problem.dim,), s.log_var_init, dtype=problem.dtype, requires_grad=True)
+            optimiser = torch.optim.Adam(
+                [*network.parameters(), log_var], lr=s.step_size, betas=(s.beta1, s.beta2)
+            )
+            return samplers.KSIVI(density, network, log_var, s.batch, s.latent_dim, optimiser, **options)
+    raise ValueError(f"{stepper.algorithm.name} has no twin")
+
+
+def _refit_optimiser(settings: Any, network: nn.Module) -> torch.optim.Optimizer:
+    rate = settings.net_learning_rate
+    if settings.net_optimiser == "adam":
+        return torch.optim.Adam(network.parameters(), lr=rate)
+    momentum = 0.9 if settings.net_optimiser == "sgd-nesterov" else 0.0
+    return torch.optim.SGD(network.parameters(), lr=rate, momentum=momentum, nesterov=momentum > 0)

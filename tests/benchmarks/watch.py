@@ -1,0 +1,97 @@
+"""The small part that every change is held to: ``python tests/benchmarks/watch.py``; exit code 1 on a regression.
+
+The ratio of a few jobs over their twins against ``baseline.json``. A job fails when its ratio is more than 30% below
+the baseline in all of three attempts, a fresh process's first warm-up included in none: noise of a busy machine
+rarely strikes thrice, a slower program always does. ``--update`` writes the baseline anew; ``--repeat K`` counts how
+often a sound program would have failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    from pairing import restart_in_environment
+
+    restart_in_environment()
+
+import torch
+from jobs import JOBS, METRIC_JOBS
+from pairing import paired_ratio
+
+from parvibench.harness.provenance import hardware
+
+BASELINE = Path(__file__).with_name("baseline.json")
+WORST = 1 / 1.3
+SECONDS, ROUNDS, ATTEMPTS = 0.06, 9, 3
+
+
+def watched() -> list[Any]:
+    """The jobs, all runnable without downloads."""
+    return [job for job in (*JOBS, *METRIC_JOBS) if job.watched]
+
+
+def attempt(job: Any) -> float:
+    """Median ratio of the twin over ours."""
+    return paired_ratio(job.ours(), job.rival("twin"), SECONDS, ROUNDS).value
+
+
+def judge(job: Any, baseline: float) -> tuple[bool, list[float]]:
+    """Whether the job holds its baseline, and the ratios of the attempts it took."""
+    ratios: list[float] = []
+    while len(ratios) < ATTEMPTS:
+        ratios.append(attempt(job))
+        if ratios[-1] >= WORST * baseline:
+            return True, ratios
+    return False, ratios
+
+
+def update() -> None:
+    """Write the median of five attempts of each job."""
+    ratios = {job.name: sorted(attempt(job) for _ in range(5))[2] for job in watched()}
+    BASELINE.write_text(json.dumps({"hardware": hardware("cpu"), "ratios": ratios}, indent=1) + "\n")
+    print(BASELINE.read_text())
+
+
+def check(repeat: int) -> int:
+    """Judge all jobs, ``repeat`` times over; how many verdicts were failures."""
+    held = json.loads(BASELINE.read_text())
+    failures = first = 0
+    for _ in range(repeat):
+        start = time.perf_counter()
+        for job in watched():
+            baseline = held["ratios"][job.name]
+            fine, ratios = judge(job, baseline)
+            failures += not fine
+            first += len(ratios) > 1
+            shown = ", ".join(f"{r:.2f}" for r in ratios)
+            print(f"{'ok  ' if fine else 'FAIL'} {job.name}: {shown} against {baseline:.2f}", flush=True)
+        print(f"{time.perf_counter() - start:.0f} s", flush=True)
+    if repeat > 1:
+        print(f"{failures} failures and {first} second attempts in {repeat} x {len(watched())} verdicts")
+    elif failures:
+        print(
+            f"Ours have become more than 30% slower relative to their twins. Baseline from: {held['hardware']}. "
+            "If that is meant, or the hardware is another: python tests/benchmarks/watch.py --update",
+            file=sys.stderr,
+        )
+    return failures
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--update", action="store_true", help="write the baseline anew")
+    parser.add_argument(
+        "--repeat", type=int, default=1, help="measure the false-alarm rate by that many runs"
+    )
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.update:
+        update()
+    else:
+        raise SystemExit(check(given.repeat) > 0)
