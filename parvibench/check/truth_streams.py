@@ -16,8 +16,8 @@ from .questions import Expected, Fixed, Values
 from .truth_runs import SETS, TruthQuestion, as_values, generator_of, laws
 
 _SIZE = 200
-#: The next step, and one in another block of steps.
-_NEXT, _FAR = 1, 1000
+#: The next step, and one at the same place of another block of steps.
+_NEXT, _FAR = 1, 1024
 _ROWS, _BATCH = 40, 8
 
 

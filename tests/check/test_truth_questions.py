@@ -179,6 +179,11 @@ def one_stream(generator: Any) -> Any:
     return wrong
 
 
+def one_block(fill: Any) -> Any:
+    """Every block of steps repeats the first."""
+    return lambda self, law, stream, shape, index, number: fill(self, law, stream, shape, index, 0)
+
+
 def cheaper(charge: Any) -> Any:
     return lambda self, scores=0.0, hvps=0.0, log_densities=0.0: charge(self, scores / 2, hvps, log_densities)
 
@@ -194,6 +199,7 @@ PLANTED = [
     ("core.streams", "Streams.uniform", certain, "Invariance", "mala", None, "kept.log_sd[0]"),
     ("core.streams", "Streams.uniform", certain, "Ranks", "hmc", "linear-regression", "rank[0]"),
     ("core.streams", "Streams._fill", one_stream, "Independence", "streams", None, "normal.corr[replicate]"),
+    ("core.streams", "Streams._fill", one_block, "Independence", "streams", None, "normal.corr[block]"),
     ("core.budget", "Meter.charge", cheaper, "MeterCharges", "meter", None, "score[batch]"),
     ("core.budget", "Meter.charge", cheaper, "Contract", "sghmc", None, "contract.metered"),
     ("tasks.logistic", "LogisticTarget.score", prior_twice, "PosteriorStein", "density", "blr-breast-cancer",
