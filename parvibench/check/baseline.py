@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -92,6 +92,10 @@ class Baseline:
                 f"{path}: not a baseline of format {FORMAT}; make it again: parvibench check --update"
             )
         return cls(found["cells"], found["densities"], str(path), found["made"])
+
+    def with_part(self, part: Baseline) -> Baseline:
+        """This one with the cells and densities of another in place of its own."""
+        return replace(self, cells=self.cells | part.cells, densities=self.densities | part.densities)
 
     def write(self, file: Path) -> None:
         """Write the file aside, then put it in place."""

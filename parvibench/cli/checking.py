@@ -86,7 +86,7 @@ def check(
         settings=_settings(set_ or ()), iterations=iterations,
     )  # fmt: skip
     if update:
-        return _update(chosen, baseline, processes, root, yes)
+        return _update(chosen, baseline, processes, root, yes, partly=bool(algorithm or task))
     from parvibench.check.checking import check as run
 
     questions, problems = chosen.questions(baseline)
@@ -108,8 +108,10 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool) -> int:
-    """Make the baseline anew; what changes is shown before anything is written."""
+def _update(
+    chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool
+) -> int:
+    """Make the baseline anew, or the chosen part of it; what changes is shown before anything is written."""
     from parvibench.check import baseline
 
     path = file or Path(str(baseline.shipped()))
@@ -120,6 +122,7 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
         )
     if path.is_file():
         old = baseline.Baseline.load(path)
+        new = old.with_part(new) if partly else new
         lines = baseline.changes(old, new)
         for line in lines:
             out_console.print(line, highlight=False, markup=False)

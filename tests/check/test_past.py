@@ -83,6 +83,15 @@ def test_changes_are_told_before_they_are_written(stored: Path) -> None:
     assert any("log_sd[1] by" in line for line in lines)
 
 
+def test_a_part_leaves_the_rest(stored: Path) -> None:
+    old = Baseline.load(stored)
+    part = past.make(cells(0.3)[:1], ["multimodal"], seed=9, workers=0, made=MADE, replicates=20)
+    both = old.with_part(part)
+    assert both.cells["biased-start-gaussian/exact"] == old.cells["biased-start-gaussian/exact"]
+    assert both.cells["biased-start-gaussian/ula"] != old.cells["biased-start-gaussian/ula"]
+    assert set(both.densities) == {"banana", "multimodal"}
+
+
 def test_density_values_tell_a_change_in_the_last_digits() -> None:
     """They are the same at every call, and depend on the data where there are some."""
     assert density_values("banana") == density_values("banana")
