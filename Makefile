@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installs again when the requirements or the tested versions change.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: quickstart test test-slow lint benchmark clean
+.PHONY: quickstart test test-slow lint benchmark benchmark-table benchmark-watch clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -16,8 +16,15 @@ test: $(STAMP)  ## The default tests.
 test-slow: $(STAMP)  ## The tests that take minutes.
 	$(BIN)/python -m pytest -m slow
 
-benchmark: $(STAMP)  ## Timings of single steps.
-	$(BIN)/python -m pytest tests/benchmarks --benchmark-only -m ''
+benchmark: $(STAMP)  ## Times of single steps and metrics.
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-timer=time.process_time -m ''
+
+benchmark-table: $(STAMP)  ## Against textbook programs and BlackJAX, and how cost grows: reports/benchmarks.
+	$(BIN)/python tests/benchmarks/table.py
+	$(BIN)/python tests/benchmarks/growth.py
+
+benchmark-watch: $(STAMP)  ## Fails when a fast path has become slow.
+	$(BIN)/python tests/benchmarks/watch.py
 
 lint: $(STAMP)  ## Style and types.
 	$(BIN)/ruff check .
