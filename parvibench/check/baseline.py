@@ -30,7 +30,7 @@ from parvibench.harness.executors import InProcess, Outcome
 from parvibench.harness.suite import load_suite
 from parvibench.harness.workers import Workers
 
-from .evidence import law_p_values, shift
+from .evidence import Array, law_p_values, shift
 from .past import (
     TIME,
     CellQuestion,
@@ -51,6 +51,8 @@ _BATCH = 20
 _TIMEOUT_S = 900.0
 #: What rounding and other processors may change of a density's fixed values.
 _TOLERANCE = 1e-7
+#: Relative spread of a statistic that is the same in all replicates but for rounding.
+_CONSTANT = 1e-5
 #: p-value below which a statistic of a new baseline is said to have changed.
 _CHANGED = 1e-6
 
@@ -181,12 +183,17 @@ def _expected(baseline: Baseline, cell: Cell, stored: Mapping[str, list[float]])
     found: dict[str, Expected] = {}
     for name, values in stored.items():
         x = as_array(values)
-        if name == "score_evaluations" and np.ptp(x) == 0:
-            found[name] = Fixed(float(x[0]), "lower")
+        if _is_constant(x):
+            found[name] = Fixed(float(x[0]), better[name], _CONSTANT)
         else:
             best = as_array(exact[name]) if name in exact and better[name] != "same" else None
             found[name] = Law(x, better[name], best, gates=name != TIME)
     return found
+
+
+def _is_constant(x: Array) -> bool:
+    """Whether all values are one up to rounding."""
+    return bool((x == x[0]).all() or np.ptp(x) <= _CONSTANT * np.abs(x).max())
 
 
 def make(
@@ -229,11 +236,15 @@ def make(
 
 
 def rounded(values: Sequence[float]) -> list[float | None]:
-    """Values to a hundredth of their quartiles' distance, a shift no test can see; null where not finite."""
+    """Values to four digits, and to a hundredth of their quartiles' distance: no test can see it. Null where not finite."""
     finite = [v for v in values if math.isfinite(v)]
     spread = float(stats.iqr(finite)) if finite else 0.0
-    digits = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
-    return [round(v, digits) if math.isfinite(v) else None for v in values]
+    by_spread = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
+    return [_rounded(v, by_spread) if math.isfinite(v) else None for v in values]
+
+
+def _rounded(value: float, digits: int) -> float:
+    return round(value, max(digits, 3 - math.floor(math.log10(abs(value))))) if value else value
 
 
 def _run(work: list[Measurement], workers: int) -> Iterator[Outcome[Measurement]]:

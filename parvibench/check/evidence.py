@@ -2,7 +2,7 @@
 
 A law is held against its draws by two tests, Mann and Whitney's for a shift and Kolmogorov and Smirnov's for any
 change; the smaller p-value counts twice. Both depend on ranks alone, so that heavy tails and diverged replicates
-(+inf) do no harm. A bound is tested one-sidedly by Student's t.
+(+inf) do no harm. A bound is tested by Student's t.
 """
 
 from __future__ import annotations
@@ -73,14 +73,15 @@ def _refined(fresh: Array, law: Array, rank: float) -> tuple[float, float]:
 
 
 def bound_p_value(fresh: Array, limit: float) -> float:
-    """One-sided p-value of ``|mean| <= limit``, by Student's t; 0 where a value is not finite."""
+    """p-value of ``|mean| <= limit`` by Student's t, two-sided at limit 0; 0 where a value is not finite."""
     if not np.isfinite(fresh).all():
         return 0.0
+    centre = abs(fresh.mean())
     spread = fresh.std(ddof=1) / np.sqrt(len(fresh))
-    beyond = abs(fresh.mean()) - limit
     if spread == 0:
-        return 0.0 if beyond > 0 else 1.0
-    return float(stats.t.sf(beyond / spread, len(fresh) - 1))
+        return 0.0 if centre > limit else 1.0
+    beyond = np.array([centre - limit, centre + limit]) / spread
+    return float(min(1.0, stats.t.sf(beyond, len(fresh) - 1).sum()))
 
 
 def shift(fresh: Array, law: Array, level: float = 0.95) -> Shift:

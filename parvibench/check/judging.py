@@ -29,7 +29,7 @@ class Test:
         oracle: ``past`` or ``truth``.
         effect: how far the fresh values lie from the expected ones, in the statistic's unit.
         interval: 95% interval of the effect.
-        p_value: two-sided; one-sided for a bound.
+        p_value: of what was expected.
         verdict: what follows.
         replicates: fresh ones it took.
         reason: in words, where a number does not say it.

@@ -77,6 +77,8 @@ def directions_of_change(names: list[str], task: Task) -> dict[str, Better]:
         metric = rows.get(name.removeprefix("early "))
         if metric is not None:
             found[name] = {"lower": "lower", "higher": "higher"}.get(metric.direction, "same")  # type: ignore[assignment]
+        elif name == "score_evaluations":
+            found[name] = "lower"
         else:
             centred = (
                 name.startswith(("mean[", "log_sd["))

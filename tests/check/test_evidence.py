@@ -41,13 +41,15 @@ def test_constants_and_divergence() -> None:
     assert law_p_values(np.full((20, 1), math.inf), np.random.default_rng(3).normal(size=(120, 1)))[0] < 1e-12
 
 
-def test_bound_is_one_sided() -> None:
+def test_bounds() -> None:
     rng = np.random.default_rng(4)
     inside, outside = 0.2 + 0.05 * rng.normal(size=20), 0.4 + 0.05 * rng.normal(size=20)
     assert bound_p_value(inside, 0.25) > 0.5
     assert bound_p_value(outside, 0.25) < 1e-8
     assert bound_p_value(-outside, 0.25) < 1e-8
     assert bound_p_value(np.array([0.0, math.inf]), 0.25) == 0
+    # At limit 0 it is the usual test.
+    assert bound_p_value(inside, 0.0) == pytest.approx(stats.ttest_1samp(inside, 0.0).pvalue)
 
 
 def test_interval_of_the_shift_covers() -> None:

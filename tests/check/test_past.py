@@ -14,6 +14,7 @@ from parvibench.check import baseline as past
 from parvibench.check.baseline import Baseline
 from parvibench.check.checking import check
 from parvibench.check.past import TIME, density_values
+from parvibench.check.questions import Fixed
 from parvibench.core.errors import InputError
 from parvibench.harness.cells import Cell, expand
 from parvibench.harness.suite import Suite
@@ -104,6 +105,16 @@ def test_rounding_is_far_below_the_spread() -> None:
     error = np.abs(np.array(past.rounded(values.tolist())) - values)
     assert error.max() < 3e-6
     assert past.rounded([2.0, 2.0, float("inf")]) == [2.0, 2.0, None]
+    # Heavy tails do not blot out the small values.
+    assert past.rounded([1.23456e-3, 1.0, 1e20, 1e30]) == [1.235e-3, 1.0, 1e20, 1e30]
+
+
+def test_constants_may_differ_in_their_last_digits(stored: Path) -> None:
+    baseline = Baseline.load(stored)
+    statistics = baseline.cells["biased-start-gaussian/ula"]["statistics"]
+    statistics["ess_bulk"] = [100.0 + 1e-10 * i for i in range(40)]
+    asked, _ = past.questions(baseline, cells()[:1], [])
+    assert isinstance(asked[0].expected()["ess_bulk"], Fixed)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 0}'])
