@@ -16,7 +16,7 @@ from .mutants import Mutant, catalogue, select
 from .selection import select as select_questions
 
 #: Wall-clock limit of one bug, s.
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
