@@ -32,12 +32,12 @@ MUTANTS = (
         "sigma, xi, -xi / sigma, values)",
     ),
     Mutant(
-        "sivi-exponent",
+        "sivi-stop-gradient",
         _SEMI_IMPLICIT,
-        "The conditionals' exponents have lost their factor 1/2.",
+        "The sampler's log density is not differentiated through the samples.",
         "baselines.sivi",
-        "logits), 2).mul_(-0.5)",
-        "logits), 2).mul_(-1.0)",
+        "grad_x = pull / -made.sigma - ",
+        "grad_x = -",
     ),
     Mutant(
         "sivi-normaliser",

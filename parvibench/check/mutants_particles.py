@@ -32,12 +32,12 @@ MUTANTS = (
         "grad.sub_(settings.alpha * share * score)",
     ),
     Mutant(
-        "mied-own-distance",
+        "mied-exponent",
         _PARTICLES,
-        "The stand-in for a particle's distance to itself lacks the power 2/d, and so depends on the dimension.",
+        "The Riesz exponent has lost a factor 2 and lies below the dimension, where the energy's minimum is another.",
         "baselines.mied",
-        "(1.3 * dim) ** (2 / dim)",
-        "(1.3 * dim)",
+        "s = 2 * settings.alpha * dim + 1e-4",
+        "s = settings.alpha * dim + 1e-4",
     ),
     Mutant(
         "ksdd-stop-gradient",
