@@ -153,6 +153,12 @@ def questions(
     """
     asked: list[Question] = []
     problems: list[str] = []
+    for task in tasks:
+        if task not in baseline.densities:
+            problems.append(f"{task}: its density is not in the baseline")
+            continue
+        values = baseline.densities[task]
+        asked.append(DensityQuestion(task, {n: Fixed(v, tolerance=_TOLERANCE) for n, v in values.items()}))
     for cell in cells:
         stored = baseline.cells.get(f"{cell.task}/{cell.label}")
         if stored is None:
@@ -165,12 +171,6 @@ def questions(
             )
             continue
         asked.append(CellQuestion(cell, _expected(baseline, cell, stored["statistics"])))
-    for task in tasks:
-        if task not in baseline.densities:
-            problems.append(f"{task}: its density is not in the baseline")
-            continue
-        values = baseline.densities[task]
-        asked.append(DensityQuestion(task, {n: Fixed(v, tolerance=_TOLERANCE) for n, v in values.items()}))
     return asked, problems
 
 
@@ -193,7 +193,9 @@ def _expected(baseline: Baseline, cell: Cell, stored: Mapping[str, list[float]])
 
 def _is_constant(x: Array) -> bool:
     """Whether all values are one up to rounding."""
-    return bool((x == x[0]).all() or np.ptp(x) <= _CONSTANT * np.abs(x).max())
+    if not np.isfinite(x).all():
+        return bool((x == x[0]).all())
+    return bool(np.ptp(x) <= _CONSTANT * np.abs(x).max())
 
 
 def make(

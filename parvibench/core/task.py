@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -159,8 +160,8 @@ class Task(ABC):
         return x
 
     def reference(self) -> Reference | None:
-        """The shipped reference, or None."""
-        return load_reference(self.name)
+        """The shipped reference, or None; read once in a process."""
+        return _shipped(self.name)
 
     def floored(self) -> Floored | None:
         """What metrics have floors against: the shipped reference, or certified predictions, or None."""
@@ -207,6 +208,11 @@ class Task(ABC):
 
     def _problem_type(self) -> type[Problem]:
         return Problem
+
+
+@lru_cache(maxsize=4)
+def _shipped(name: str) -> Reference | None:
+    return load_reference(name)
 
 
 class Problem:
