@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -22,13 +22,10 @@ from scipy import stats
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.core.result import Status
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.streams import derive_seed
 from parvibench.harness.cells import Cell, expand
-from parvibench.harness.executors import InProcess, Outcome
 from parvibench.harness.suite import load_suite
-from parvibench.harness.workers import Workers
 
 from .evidence import Array, law_p_values, shift
 from .past import (
@@ -39,7 +36,7 @@ from .past import (
     density_values,
     directions_of_change,
 )
-from .questions import Expected, Fixed, Law, Measurement, Question
+from .questions import Expected, Fixed, Law, Measurement, Question, measure
 
 FORMAT = 1
 #: Suites whose cells are checked.
@@ -216,21 +213,23 @@ def make(
     found: dict[str, dict[str, Any]] = {
         f"{c.task}/{c.label}": {"identity": identity(c), "statistics": {}} for c in cells
     }
-    batches: dict[str, dict[int, Mapping[str, list[float]]]] = {name: {} for name in found}
+    parts: dict[int, Mapping[str, list[float]]] = {}
+    starts = range(0, replicates, _BATCH)
+    root = derive_seed(seed, "baseline")
     work = [
-        Measurement(CellQuestion(c, {}), range(first, min(first + _BATCH, replicates)), derive_seed(seed, "baseline"))
-        for c in cells
-        for first in range(0, replicates, _BATCH)
+        Measurement({number * len(starts) + k: CellQuestion(cell, {})}, range(first, min(first + _BATCH, replicates)), root)
+        for number, cell in enumerate(cells)
+        for k, first in enumerate(starts)
     ]  # fmt: skip
-    for done, outcome in enumerate(_run(work, workers), 1):
-        name = f"{outcome.job.question.task}/{outcome.job.question.algorithm}"
-        if outcome.result is None or outcome.status is not Status.OK:
-            raise InputError(f"{name}: {outcome.status}: {outcome.reason}\n{outcome.traceback}")
-        batches[name][outcome.job.replicates.start] = outcome.result.values
+    for done, (number, values) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
+        name = list(found)[number // len(starts)]
+        if isinstance(values, str):
+            raise InputError(f"{name}: {values}")
+        parts[number] = values
         notify(name, done, len(work))
-    for name, parts in batches.items():
-        ordered = [parts[first] for first in sorted(parts)]
-        found[name]["statistics"] = {
+    for number, cell in enumerate(found.values()):
+        ordered = [parts[number * len(starts) + k] for k in range(len(starts))]
+        cell["statistics"] = {
             statistic: rounded([v for part in ordered for v in part[statistic]]) for statistic in ordered[0]
         }
     densities = {task: {n: float(f"{v:.10g}") for n, v in density_values(task).items()} for task in tasks}
@@ -247,11 +246,6 @@ def rounded(values: Sequence[float]) -> list[float | None]:
 
 def _rounded(value: float, digits: int) -> float:
     return round(value, max(digits, 3 - math.floor(math.log10(abs(value))))) if value else value
-
-
-def _run(work: list[Measurement], workers: int) -> Iterator[Outcome[Measurement]]:
-    executor = Workers(workers, _TIMEOUT_S) if workers else InProcess()
-    return executor.run(work, lambda progress: None)
 
 
 def provenance(seed: int, date: str) -> dict[str, str]:

@@ -8,22 +8,19 @@ the stored baseline, so their p-values are not independent and no share can be h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from parvibench.core.result import Status
 from parvibench.core.streams import derive_seed
-from parvibench.harness.executors import InProcess, Outcome
-from parvibench.harness.workers import Workers
 
 from .judging import RED, Test, failed, gating, judge
-from .questions import Measurement, Question, Values
+from .questions import Measurement, Question, Values, batches, measure
 
 Keep = Callable[[Question, Values], None]
 
-#: No question takes longer than this, s.
-_TIMEOUT_S = 300.0
+#: Questions measured by one process, and how long they may take, s.
+_BATCH, _TIMEOUT_S = 8, 300.0
 
 
 @dataclass(frozen=True)
@@ -103,11 +100,12 @@ def check(
     for stage, total in enumerate(plan.stages):
         fresh = range(done, total)
         root = derive_seed(seed, "check", stage)
-        work = [Measurement(questions[i], fresh, root, i) for i in pending]
-        for answered, outcome in enumerate(_outcomes(work, workers), 1):
-            i, question = outcome.job.number, outcome.job.question
-            tests[i] = _answer(question, outcome, values[i], threshold)
-            notify(f"{question.task} {question.algorithm}", answered, len(work))
+        asked = batches({i: questions[i] for i in pending}, _BATCH if workers else 1)
+        work = [Measurement(batch, fresh, root) for batch in asked]
+        for answered, (i, found) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
+            question = questions[i]
+            tests[i] = _answer(question, found, values[i], threshold)
+            notify(f"{question.task} {question.algorithm}", answered, len(pending))
             if fail_fast and any(t.verdict in RED for t in tests[i]):
                 return CheckResult(tests[i], threshold, seed)
         pending, done = [i for i in pending if _open(tests[i], plan.doubt)], total
@@ -117,19 +115,14 @@ def check(
     return CheckResult(ordered, threshold, seed)
 
 
-def _outcomes(work: list[Measurement], workers: int) -> Iterator[Outcome[Measurement]]:
-    executor = Workers(workers, _TIMEOUT_S) if workers else InProcess()
-    return executor.run(work, lambda progress: None)
-
-
 def _answer(
-    question: Question, outcome: Outcome[Measurement], values: dict[str, list[float]], threshold: float
+    question: Question, found: Values | str, values: dict[str, list[float]], threshold: float
 ) -> list[Test]:
     """The tests after this stage; ``values`` grows by what it measured."""
-    if outcome.status is not Status.OK or outcome.result is None:
-        return [failed(question, f"{outcome.status}: {outcome.reason}")]
-    for name, found in outcome.result.values.items():
-        values.setdefault(name, []).extend(found)
+    if isinstance(found, str):
+        return [failed(question, found)]
+    for name, more in found.items():
+        values.setdefault(name, []).extend(more)
     return judge(question, values, threshold)
 
 

@@ -6,14 +6,16 @@ Two oracles stand behind the expectations: the stored past, and known truth. Bot
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parvibench.harness.chunks import ChunkResult
+from parvibench.harness.executors import InProcess
+from parvibench.harness.workers import Workers
 
 Oracle = Literal["past", "truth"]
 #: Which way a statistic gets better; ``zero``: towards zero, ``same``: any change is for the worse.
@@ -97,22 +99,66 @@ class Question(ABC):
 
 @dataclass(frozen=True)
 class Measurement:
-    """A question put to fresh replicates: what an executor runs.
+    """Questions put to fresh replicates, one after another in one process: what an executor runs.
 
     Attributes:
-        question: what is asked.
+        questions: what is asked, by its number in the check.
         replicates: ids of the fresh replicates.
         seed: root seed.
-        number: of the question in its list.
     """
 
-    question: Question
+    questions: Mapping[int, Question]
     replicates: range
     seed: int
-    number: int = 0
 
     def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
-        """The statistics, where a cell's result has its metrics."""
+        """The statistics, named ``number/statistic``, where a cell's result has its metrics."""
         return ChunkResult(
-            values={k: list(v) for k, v in self.question.measure(self.replicates, self.seed).items()}
+            values={
+                f"{number}/{name}": list(values)
+                for number, question in self.questions.items()
+                for name, values in question.measure(self.replicates, self.seed).items()
+            }
         )
+
+
+#: Number of a question -> its statistics, or the status and reason of a measurement that failed.
+Answers = Iterator[tuple[int, Values | str]]
+
+
+def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answers:
+    """Answers as they come; questions whose process ended badly are asked again, each in its own.
+
+    Args:
+        work: what to measure.
+        workers: processes; 0 measures in this one.
+        timeout: of a process, s.
+    """
+    executor = Workers(workers, timeout) if workers else InProcess()
+    again: list[Measurement] = []
+    for outcome in executor.run(work, lambda progress: None):
+        asked = outcome.job.questions
+        if outcome.result is not None:
+            found: dict[int, dict[str, list[float]]] = {number: {} for number in asked}
+            for key, values in outcome.result.values.items():
+                number, _, name = key.partition("/")
+                found[int(number)][name] = values
+            yield from found.items()
+        elif len(asked) > 1:
+            again += [replace(outcome.job, questions={n: q}) for n, q in asked.items()]
+        else:
+            yield from ((number, f"{outcome.status}: {outcome.reason}") for number in asked)
+    if again:
+        yield from measure(again, workers, timeout)
+
+
+def batches(numbered: Mapping[int, Question], size: int) -> list[dict[int, Question]]:
+    """Questions of one task together, so that what a task needs is read once in a process."""
+    by_task: dict[str, list[int]] = {}
+    for number, question in numbered.items():
+        by_task.setdefault(question.task, []).append(number)
+    return [
+        {n: numbered[n] for n in numbers[i : i + size]}
+        for numbers in by_task.values()
+        for i in range(0, len(numbers), size)
+    ]
