@@ -108,7 +108,7 @@ def check(
             notify(f"{question.task} {question.algorithm}", answered, len(pending))
             if fail_fast and any(t.verdict in RED for t in tests[i]):
                 return CheckResult(tests[i], threshold, seed)
-        pending, done = [i for i in pending if _open(tests[i], plan.doubt)], total
+        pending, done = [i for i in pending if _open(questions[i], tests[i], plan.doubt)], total
     for i, question in enumerate(questions):
         keep(question, values[i])
     ordered = [t for i in sorted(tests) for t in tests[i]]
@@ -126,8 +126,9 @@ def _answer(
     return judge(question, values, threshold)
 
 
-def _open(tests: Sequence[Test], doubt: float) -> bool:
+def _open(question: Question, tests: Sequence[Test], doubt: float) -> bool:
     """Whether the answer is not clear yet."""
     if any(t.verdict in RED for t in tests):
         return False
-    return min((t.p_value for t in tests), default=1.0) * len(tests) < doubt
+    gates = gating(question.expected())
+    return min((t.p_value for t in tests if t.metric in gates), default=1.0) * len(gates) < doubt

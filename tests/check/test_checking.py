@@ -71,6 +71,17 @@ def test_clear_answers_take_one_stage_and_doubtful_ones_more() -> None:
     assert [t.replicates for t in result.tests] == [20, 140, 20]
 
 
+def test_what_is_only_shown_neither_turns_red_nor_takes_more_replicates() -> None:
+    @dataclass
+    class Shown(Normal):
+        def expected(self) -> Mapping[str, Expected]:
+            return {"x": Law(LAW, gates=False)}
+
+    question = Shown(3.0)
+    assert check([question], seed=1).verdict == "pass"
+    assert question.drawn == [20]
+
+
 def test_false_alarms_stay_below_alpha() -> None:
     """300 clean checks at alpha = 5%: more than 27 red ones has probability 0.3%."""
     plan = Plan(alpha=0.05)
