@@ -131,4 +131,4 @@ def _open(question: Question, tests: Sequence[Test], doubt: float) -> bool:
     if any(t.verdict in RED for t in tests):
         return False
     gates = gating(question.expected())
-    return min((t.p_value for t in tests if t.metric in gates), default=1.0) * len(gates) < doubt
+    return any(t.p_value * len(gates) < doubt for t in tests if t.metric in gates)
