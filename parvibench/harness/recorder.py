@@ -63,4 +63,4 @@ class PathRecorder:
         start = self._count // 2
         order = torch.arange(n)
         times = ((order.double() + 0.5) * (self._count - start) / n).long()
-        return self._kept[start + times, :, order % self._kept.shape[2]].transpose(0, 1)
+        return self._kept[start + times, :, order % self._kept.shape[2]].transpose(0, 1).contiguous()
