@@ -33,6 +33,8 @@ class Job:
         replicates: ours go in the harness's chunks; rivals take one after another.
         rivals: name of the rival -> ratio that ours must reach, or None.
         watched: a member of the small part that every change is held to.
+        per_evaluation: steps differ in length, so the unit is a score evaluation of a chain.
+        warmup: steps that both sides have behind them.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Job:
     replicates: int = 1
     rivals: Mapping[str, float | None] = field(default_factory=dict)
     watched: bool = False
+    per_evaluation: bool = False
+    warmup: int = 0
 
     @property
     def missing(self) -> str:
@@ -54,10 +58,14 @@ class Job:
 
     def fresh(self, replicate: int = 0) -> Stepper:
         """Ours for one replicate."""
-        return Stepper(self.task, self.algorithm, self.settings, self.particles, (replicate,))
+        stepper = Stepper(self.task, self.algorithm, self.settings, self.particles, (replicate,))
+        stepper.run(self.warmup)
+        return stepper
 
     def ours(self) -> Run:
         """As the harness runs it."""
+        if self.per_evaluation:
+            return self.fresh().run_evaluations
         parts = chunks(self.task, self.algorithm, self.settings, self.particles, self.replicates)
         return one_after_another([part.run for part in parts])
 
@@ -109,15 +117,15 @@ JOBS = (
         {"twin": None}, True),
     Job("HMC on blr-waveform, 100 chains, 10 leapfrog steps", _BLR, "hmc", {"step_size": 5e-5}, 100, 1,
         {"twin": None, "blackjax": None}),
-    Job("NUTS on blr-waveform, one chain, per leapfrog step", _BLR, "nuts", {"warmup_steps": 200}, 1, 1,
-        {"blackjax": None}),
+    Job("NUTS on blr-waveform, one chain, per leapfrog step", _BLR, "nuts", {"warmup_steps": 50}, 1, 1,
+        {"blackjax": None}, per_evaluation=True, warmup=50),
     Job("SGLD on bnn-boston, 100 chains", _BNN, "sgld", {"preset": "bnn-sifg"}, 100, 1,
         {"twin": None, "blackjax": None}),
     Job("SGLD on bnn-diabetes-sklearn, 20 chains", "bnn-diabetes-sklearn", "sgld", {"preset": "bnn-sifg"}, 20, 1,
         {"twin": None}, True),
     Job("ULA on gmm5-2d, 1 chain, 20 replicates", "gmm5-2d", "ula", {"step_size": 1e-3}, 1, 20,
         {"twin": None, "loop": None}, True),
-    Job("SRLD on banana, 1 chain, 20 replicates", "banana", "srld", {"step_size": 0.01, "thinning": 10}, 1, 20,
+    Job("SRLD on banana, 1 chain, 20 replicates", "banana", "srld", {"step_size": 0.01, "thinning": 2}, 1, 20,
         {"loop": 4.0, "twin": None}, True),
 )  # fmt: skip
 

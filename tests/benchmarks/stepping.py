@@ -59,6 +59,12 @@ class Stepper:
                 self.steps += 1
         return steps
 
+    def run_evaluations(self, steps: int) -> float:
+        """That many steps; one unit of work for each evaluation of the score."""
+        before = self.problem.meter.charged
+        self.run(steps)
+        return self.problem.meter.charged - before
+
 
 def chunks(
     task: str, algorithm: str, settings: Mapping[str, Any], particles: int, replicates: int

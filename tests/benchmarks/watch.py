@@ -1,9 +1,8 @@
 """The small part that every change is held to: ``python tests/benchmarks/watch.py``; exit code 1 on a regression.
 
 The ratio of a few jobs over their twins against ``baseline.json``. A job fails when its ratio is more than 30% below
-the baseline in all of three attempts, a fresh process's first warm-up included in none: noise of a busy machine
-rarely strikes thrice, a slower program always does. ``--update`` writes the baseline anew; ``--repeat K`` counts how
-often a sound program would have failed.
+the baseline in all of three attempts: noise of a busy machine rarely strikes thrice, a slower program always does.
+``--update`` writes the baseline anew; ``--repeat K`` counts how often a sound program would have failed.
 """
 
 from __future__ import annotations
@@ -52,10 +51,12 @@ def judge(job: Any, baseline: float) -> tuple[bool, list[float]]:
 
 
 def update() -> None:
-    """Write the median of five attempts of each job."""
-    ratios = {job.name: sorted(attempt(job) for _ in range(5))[2] for job in watched()}
+    """Write the median of three attempts of each job."""
+    ratios = {}
+    for job in watched():
+        ratios[job.name] = round(sorted(attempt(job) for _ in range(3))[1], 2)
+        print(job.name, ratios[job.name], flush=True)
     BASELINE.write_text(json.dumps({"hardware": hardware("cpu"), "ratios": ratios}, indent=1) + "\n")
-    print(BASELINE.read_text())
 
 
 def check(repeat: int) -> int:
