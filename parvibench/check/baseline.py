@@ -237,8 +237,13 @@ def make(
 
 
 def rounded(values: Sequence[float]) -> list[float | None]:
-    """Values to four digits, and to a hundredth of their quartiles' distance: no test can see it. Null where not finite."""
+    """Values to four digits, and to a hundredth of their quartiles' distance: no test can see it. Null where not finite.
+
+    Values that repeat themselves stay as they are: rounded, they would no longer be equal to fresh ones.
+    """
     finite = [v for v in values if math.isfinite(v)]
+    if len(set(finite)) < 0.9 * len(finite):
+        return [v if math.isfinite(v) else None for v in values]
     spread = float(stats.iqr(finite)) if finite else 0.0
     by_spread = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
     return [_rounded(v, by_spread) if math.isfinite(v) else None for v in values]

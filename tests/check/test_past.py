@@ -105,6 +105,8 @@ def test_rounding_is_far_below_the_spread() -> None:
     error = np.abs(np.array(past.rounded(values.tolist())) - values)
     assert error.max() < 3e-6
     assert past.rounded([2.0, 2.0, float("inf")]) == [2.0, 2.0, None]
+    shares = [k / 44 for k in (40, 41, 42, 43, 44)] * 8
+    assert past.rounded(shares) == shares
     # Heavy tails do not blot out the small values.
     assert past.rounded([1.23456e-3, 1.0, 1e20, 1e30]) == [1.235e-3, 1.0, 1e20, 1e30]
 
