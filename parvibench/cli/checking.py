@@ -108,9 +108,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _update(
-    chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool
-) -> int:
+def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:
     """Make the baseline anew, or the chosen part of it; what changes is shown before anything is written."""
     from parvibench.check import baseline
 
