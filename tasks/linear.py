@@ -132,7 +132,7 @@ def _linear_regression() -> LinearTask:
         name="linear-regression",
         summary="Bayesian linear regression, 60 rows in batches of 12, in closed form",
         dim=model.X.shape[1],
-        tags=frozenset({"regression", "gaussian", "log-concave", "exact"}),
+        tags=frozenset({"gaussian", "log-concave", "exact"}),
         citation="ours",
         batch_size=_BATCH,
         rows=_ROWS,

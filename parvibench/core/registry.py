@@ -107,7 +107,7 @@ _TASKS = (
     _task("diffusion-100", "diffusion:DIFFUSION_100", 100, "a double-well diffusion of 100 steps given 20 observations", "path correlated exact ksivi"),
     _task("diffusion-200", "diffusion:DIFFUSION_200", 200, "a double-well diffusion of 200 steps given 40 observations", "path correlated exact ksivi"),
     _task("diffusion-100-ksivi-code", "diffusion:DIFFUSION_100_KSIVI_CODE", 100, "a double-well diffusion of 100 steps given 20 observations, the authors' drift", "path correlated exact ksivi"),
-    _task("linear-regression", "linear:LINEAR_REGRESSION", 3, "Bayesian linear regression, 60 rows in batches of 12, in closed form", "regression gaussian log-concave exact"),
+    _task("linear-regression", "linear:LINEAR_REGRESSION", 3, "Bayesian linear regression, 60 rows in batches of 12, in closed form", "gaussian log-concave exact"),
     _task("blr-breast-cancer", "logistic:BREAST_CANCER", 31, "Bayesian logistic regression, 569 rows", "classification log-concave bundled"),
     _task("blr-waveform", "logistic:WAVEFORM", 22, "Bayesian logistic regression, 400 rows", "classification log-concave ksivi", "waveform"),
     _task("ica-synthetic", "ica:ICA_SYNTHETIC", 25, "unmixing of five generated signals, 1000 rows", "unmixing multimodal sifg"),
