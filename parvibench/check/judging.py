@@ -129,7 +129,8 @@ def _lost(fresh: Array) -> str:
 def _effect(expected: Expected, fresh: Array) -> Shift:
     if isinstance(expected, Law):
         return shift(fresh, expected.values)
-    centre = fresh.mean() - (expected.value if isinstance(expected, Fixed) else 0.0)
+    with np.errstate(invalid="ignore"):  # +inf where +inf is expected
+        centre = fresh.mean() - (expected.value if isinstance(expected, Fixed) else 0.0)
     half = 0.0
     if len(fresh) > 1 and np.isfinite(fresh).all():
         half = float(stats.t.isf(0.025, len(fresh) - 1) * fresh.std(ddof=1) / math.sqrt(len(fresh)))
