@@ -104,6 +104,9 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
         axes.plot(row["value"], y, "o", color=colours[row["rival"]], markersize=5)
         if row["bar"] is not None:
             axes.plot(row["bar"], y, "|", color="black", markersize=10)
+    for rival in dict.fromkeys(row["rival"] for row in rows[::-1]):
+        axes.plot([], [], "o", color=colours[rival], markersize=5, label=rival)
+    axes.legend(fontsize=7)
     axes.axvline(1, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [f"{row['job']}: {row['rival']}" for row in rows], fontsize=7)
     axes.set_xscale("log")
