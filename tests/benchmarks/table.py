@@ -90,6 +90,8 @@ as far as it takes the caches. Compiling and warming up are left out.
 {chr(10).join(line(row) for row in found["rows"])}
 
 ![ratios](ratios.svg)
+
+How time and memory grow: [growth.md](growth.md).
 """
 
 
