@@ -59,6 +59,11 @@ class Results:
         """Whether any cell ended in a way that makes the command exit 1."""
         return any(c.status.failed for c in self.cells)
 
+    def of_task(self, task: str, labels: Sequence[str]) -> list[CellRecord]:
+        """Cells of a task with these labels, in the labels' order."""
+        found = [c for c in self.cells if c.task == task and c.label in labels]
+        return sorted(found, key=lambda c: labels.index(c.label))
+
     @cached_property
     def summary(self) -> pd.DataFrame:
         """Long table: task, label, algorithm, status, metric, median, low, high, values.

@@ -30,10 +30,7 @@ def autocorrelations(results: Results, task: str, looks: Looks, labels: Sequence
         One drawing; none without single chains.
     """
     lines = {}
-    for cell in sorted(
-        (c for c in results.cells if c.task == task and c.label in labels),
-        key=lambda c: labels.index(c.label),
-    ):
+    for cell in results.of_task(task, labels):
         samples = results.samples(cell) if cell.kind == "chains" and cell.particles == 1 else None
         found = None if samples is None else mean_autocorrelation(samples)
         if found is not None:

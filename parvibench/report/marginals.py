@@ -46,10 +46,7 @@ def marginals(results: Results, task: str, looks: Looks, labels: Sequence[str]) 
     anchors = {c.label for c in results.cells if c.task == task and is_anchor(c)}
     clouds = {
         c.label: points
-        for c in sorted(
-            (c for c in results.cells if c.task == task and c.label in labels),
-            key=lambda c: labels.index(c.label),
-        )
+        for c in results.of_task(task, labels)
         if (points := _pooled(results.samples(c), exact.shape[1])) is not None
     }
     leader = next((k for k in clouds if k not in anchors), None)

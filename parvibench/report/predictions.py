@@ -38,12 +38,8 @@ def predictions(results: Results, task: str, looks: Looks, labels: Sequence[str]
     held_out = _held_out(task)
     if held_out is None:
         return []
-    cells = sorted(
-        (c for c in results.cells if c.task == task and c.label in labels),
-        key=lambda c: labels.index(c.label),
-    )
     levels, leader = {}, None
-    for cell in cells:
+    for cell in results.of_task(task, labels):
         stored = results.samples(cell)
         if stored is None or not np.isfinite(stored[:SPLITS]).all():
             continue
