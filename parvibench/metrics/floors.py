@@ -23,7 +23,7 @@ from parvibench.statistics import holm
 
 from .compute import compute
 
-#: Simulated values behind a floor: of the cheap metrics, and of all others.
+#: Simulated values behind a floor: of the cheap metrics up to the largest of SIZES, and of all others.
 SETS = 1000
 COSTLY_SETS = 300
 CHEAP = (
@@ -51,9 +51,9 @@ def floor_sizes(metric: str) -> tuple[int, ...]:
     return CURVE_SIZES if metric == "sliced_w2" else SIZES
 
 
-def floor_sets(metric: str) -> int:
-    """How many values make a metric's floor."""
-    return SETS if metric in CHEAP else COSTLY_SETS
+def floor_sets(metric: str, n: int) -> int:
+    """How many values make a metric's floor at most, at that sample size."""
+    return SETS if metric in CHEAP and n <= SIZES[-1] else COSTLY_SETS
 
 
 def simulate_floors(
@@ -76,7 +76,9 @@ def simulate_floors(
     for n in sorted({n for name in names for n in floor_sizes(name)}):
         found: dict[str, list[float]] = {name: [] for name in names if n in floor_sizes(name)}
         for i, x in enumerate(sets(n)):
-            due = [name for name in found if i < floor_sets(name)]
+            due = [name for name in found if i < floor_sets(name, n)]
+            if not due:
+                break
             for name, value in compute(due, x[None], context)[0].items():
                 found[name].append(float(value[0]))
         for name, values in found.items():

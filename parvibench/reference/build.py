@@ -146,10 +146,15 @@ def exact_source(task: Task) -> Source:
     def generator(purpose: str) -> Generator:
         return Generator().manual_seed(derive_seed(SEED, task.name, purpose))
 
-    def sets(n: int) -> Iterator[Tensor]:
+    def fresh(n: int) -> Iterator[Tensor]:
         g = generator(f"floor-{n}")
         return (task.exact(n, g) for _ in range(SETS))
 
+    sets: Sets = fresh
+    numerical = isinstance(task, ExactTask) and task.numerical
+    if numerical:  # a draw takes as long as all metrics of it
+        g = generator("floor")
+        sets = slices(torch.cat([task.exact(POOL_SIZE, g) for _ in range(POOLS)]))
     mean, sd = task.facts.mean, task.facts.sd
     method = "exact sampler; exact moments"
     if mean is None or sd is None:
@@ -157,7 +162,7 @@ def exact_source(task: Task) -> Source:
         mean, sd, method = x.mean(0), x.std(0), f"exact sampler; moments of {MOMENT_DRAWS} draws"
     record: dict[str, Any] = {"method": method}
     others: dict[str, Tensor] = {}
-    if isinstance(task, ExactTask) and task.numerical:
+    if numerical:
         run = confirming_run(task, SEED)
         record, others = record | {"run": run.record}, compared(run)
     return Source(True, task.exact(shipped_rows(task.dim), generator("rows")), sets, mean, sd, record, others)
@@ -181,16 +186,17 @@ def run_source(task: Task) -> Source:
     # Time-major: neighbouring rows are of different chains, hence independent.
     pool = run.draws[: draws - shipped].reshape(-1, dim)
     rows = run.draws[draws - shipped :].reshape(-1, dim)
-
-    def sets(n: int) -> Iterator[Tensor]:
-        return (pool[i * n : (i + 1) * n] for i in range(min(SETS, len(pool) // n)))
-
     every = run.draws.reshape(-1, dim)
     record = {
         "method": "long run of parallel chains; moments of all draws",
         "run": run.record | {"correlations": correlations(run.draws)},
     }
-    return Source(False, rows, sets, every.mean(0), every.std(0), record, compared(run))
+    return Source(False, rows, slices(pool), every.mean(0), every.std(0), record, compared(run))
+
+
+def slices(pool: Tensor) -> Sets:
+    """Sets of rows of (m, D), disjoint at every size, as many as there are."""
+    return lambda n: (pool[i * n : (i + 1) * n] for i in range(min(SETS, len(pool) // n)))
 
 
 def default_folder() -> Path:
