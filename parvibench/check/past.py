@@ -143,11 +143,13 @@ def moments(task: Task, x: Tensor) -> dict[str, Tensor]:
 
 
 def known_moments(task: Task) -> tuple[Tensor, Tensor] | None:
-    """Mean and sd of the target, (D,) each, or None."""
+    """Mean and sd of the target, (D,) each, or None where they are not known or infinite."""
     if task.facts.mean is not None and task.facts.sd is not None:
         return task.facts.mean, task.facts.sd
     reference = task.reference()
-    return None if reference is None else (reference.mean, reference.sd)
+    if reference is None or task.facts.infinite_moments:
+        return None
+    return reference.mean, reference.sd
 
 
 def _worst_if_nan(values: Tensor) -> list[float]:

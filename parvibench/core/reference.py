@@ -109,9 +109,11 @@ class Reference(Floored):
 
     @cached_property
     def sd(self) -> Tensor:
-        """Standard deviation per coordinate, (D,)."""
+        """Standard deviation per coordinate, (D,); infinite where null is recorded."""
         recorded = self.certificate.get("sd")
-        return self.draws.std(0) if recorded is None else torch.tensor(recorded, dtype=torch.float64)
+        if recorded is None:
+            return self.draws.std(0)
+        return torch.tensor([math.inf if sd is None else sd for sd in recorded], dtype=torch.float64)
 
     @cached_property
     def bandwidth(self) -> float:

@@ -8,6 +8,7 @@ convergence. Takes ten minutes or so a task.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -87,7 +88,7 @@ def build(task: Task, folder: Path | None = None) -> Path:
     certificate = _identity(task, source) | {
         "rows": len(stored),
         "mean": source.mean.tolist(),
-        "sd": source.sd.tolist(),
+        "sd": [sd if math.isfinite(sd) else None for sd in source.sd.tolist()],
         "bandwidth": median_distance(stored.double()),
     }
     reference = calibrated(task, Reference(stored.double(), source.exact, certificate), source.sets)
@@ -156,6 +157,8 @@ def exact_source(task: Task) -> Source:
         g = generator("floor")
         sets = slices(torch.cat([task.exact(POOL_SIZE, g) for _ in range(POOLS)]))
     mean, sd = task.facts.mean, task.facts.sd
+    if mean is not None and task.facts.infinite_moments:
+        sd = torch.full_like(mean, math.inf)
     method = "exact sampler; exact moments"
     if mean is None or sd is None:
         x = task.exact(MOMENT_DRAWS, generator("moments"))

@@ -90,7 +90,9 @@ def test_simulated_floors_have_the_laws_of_theory(make_context, monkeypatch: pyt
     }
     assert set(found) == {m for m in known if not m.startswith("w2sq_window")}
     assert set(found["sliced_w2"]) == {50}
-    assert {m: len(table[50]) for m, table in found.items()} == {m: min(200, floor_sets(m, 50)) for m in found}
+    assert {m: len(table[50]) for m, table in found.items()} == {
+        m: min(200, floor_sets(m, 50)) for m in found
+    }
     assert stats.kstest(200 * np.square(found["mean_error"][100]), stats.chi2(2).cdf).pvalue > 1e-3
 
 
