@@ -253,8 +253,10 @@ def test_pickles_are_not_opened(call: Run, tmp_path: Path) -> None:
     assert (answer.code, "cannot be read as .npy numbers" in answer.err) == (2, True)
 
 
-def test_shows(call: Run) -> None:
+def test_shows(call: Run, tmp_path: Path) -> None:
     assert "Table 4" in call("show", "task", "banana").out
+    certificate = call("show", "task", "blr-breast-cancer", "--figure", str(tmp_path / "corner.png")).out
+    assert "correlations: 961 numbers from -0." in certificate
     about = call("show", "metric", "w2sq_window_5", "--json").json
     assert "half_width" in about["about"]
     assert about["power"] == "not studied"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
@@ -170,16 +171,38 @@ def _draw(name: str, figure: Path | None) -> None:
     console.print(f"corner plot: {write_corner(reference, path)}", highlight=False, soft_wrap=True)
 
 
+#: Longer arrays of numbers are summed up.
+_LONG = 32
+
+
 def _readable(value: Any) -> str:
     from rich.markup import escape
 
     if isinstance(value, dict):
-        return "\n".join(f"{k}: {_readable(v)}" for k, v in value.items())
+        return "\n".join(f"{k}:{_nested(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
+        leaves = list(_flat(value))
+        if len(leaves) > _LONG and all(isinstance(v, int | float) for v in leaves):
+            return f"{len(leaves)} numbers from {min(leaves):.4g} to {max(leaves):.4g}"
         return ", ".join(_readable(v) for v in value)
     if isinstance(value, float):
         return f"{value:.4g}"
     return escape(str(value))
+
+
+def _nested(value: Any) -> str:
+    """What stands after a key: on the same line, or on indented lines of its own."""
+    text = _readable(value)
+    return indent(f"\n{text}", "  ") if isinstance(value, dict) else f" {text}"
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """The leaves of nested lists."""
+    if isinstance(value, list | tuple):
+        for v in value:
+            yield from _flat(v)
+    else:
+        yield value
 
 
 @app.command(epilog="Example: `parvibench evaluate --task banana samples.npy`")
