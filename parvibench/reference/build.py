@@ -42,6 +42,8 @@ SHIPPED_BYTES = 1_250_000
 SEED = 20241105
 #: Draws of another method that are compared with the reference.
 COMPARED = 1000
+#: Draws behind the floors of numerical tasks: two hundred sets of the largest size.
+NUMERICAL_DRAWS = 800_000
 #: Draws behind recorded moments where a task with an exact sampler does not know them.
 MOMENT_DRAWS = 1_000_000
 
@@ -155,7 +157,7 @@ def exact_source(task: Task) -> Source:
     numerical = isinstance(task, ExactTask) and task.numerical
     if numerical:  # a draw takes as long as all metrics of it
         g = generator("floor")
-        sets = slices(torch.cat([task.exact(POOL_SIZE, g) for _ in range(POOLS)]))
+        sets = slices(torch.cat([task.exact(POOL_SIZE, g) for _ in range(NUMERICAL_DRAWS // POOL_SIZE)]))
     mean, sd = task.facts.mean, task.facts.sd
     if mean is not None and task.facts.infinite_moments:
         sd = torch.full_like(mean, math.inf)

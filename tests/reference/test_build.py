@@ -68,6 +68,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         floors, "judged_metrics", lambda: ["sliced_w2", "mmd2", "mean_error", "w2sq_window_5"]
     )
     monkeypatch.setattr(builder, "POOLS", 5)
+    monkeypatch.setattr(builder, "NUMERICAL_DRAWS", 15_000)
     monkeypatch.setattr(builder, "POOL_SIZE", 500)
     monkeypatch.setattr(builder, "SETS", 30)
     monkeypatch.setattr(builder, "ROWS", 400)
