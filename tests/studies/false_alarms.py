@@ -222,7 +222,7 @@ def report(store: Path, to: Path) -> None:
         "|---|---|",
         *(f"| {size:g} | {100 * share:.0f}% |" for size, share in power(found, threshold, rng)),
         "",
-        f"Baseline: {Baseline.load().made}",
+        f"Baseline: {', '.join(f'{k} {v}' for k, v in Baseline.load().made.items())}.",
     ]
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text("\n".join(lines) + "\n")
