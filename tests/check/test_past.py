@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from parvibench.check import baseline as past
 from parvibench.check.baseline import Baseline
 from parvibench.check.checking import check
-from parvibench.check.past import TIME, density_values
+from parvibench.check.past import TIME, density_values, moments
 from parvibench.check.questions import Fixed
 from parvibench.core.errors import InputError
+from parvibench.core.registry import load_task
 from parvibench.harness.cells import Cell, expand
 from parvibench.harness.suite import Suite
 
@@ -163,3 +166,13 @@ def test_wrong_input_is_told(arguments: tuple[str, ...], message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_points_that_are_all_the_same_have_no_spread() -> None:
+    """The mean of equal numbers may miss them by rounding, which must not look like a spread of its own."""
+    points = torch.full((3, 7, 2), 0.1, dtype=torch.float64) * torch.tensor([1.0, 3.0], dtype=torch.float64)
+    points[1, 0, 1] += 1e-3
+    points[2] += 1e-16 * torch.randn(7, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = moments(load_task("banana"), points)
+    assert found["log_sd[0]"].tolist() == [-math.inf] * 3
+    assert found["log_sd[1]"].isfinite().tolist() == [False, True, False]
