@@ -67,9 +67,29 @@ def _largest_gap(fresh: Array, law: Array) -> float:
 
 def _refined(fresh: Array, law: Array, rank: float) -> tuple[float, float]:
     """Both p-values exactly, where that is cheap: in the far tails the approximations are off by factors."""
-    if len(fresh) * len(law) <= _EXACT_UP_TO and len(np.unique(np.r_[fresh, law])) == len(fresh) + len(law):
-        rank = float(stats.mannwhitneyu(fresh, law, method="exact").pvalue)
+    if len(fresh) * len(law) <= _EXACT_UP_TO:
+        rank = _exact_rank_p_value(fresh, law)
     return rank, float(stats.ks_2samp(fresh, law).pvalue)
+
+
+def _exact_rank_p_value(fresh: Array, law: Array) -> float:
+    """Mann and Whitney's test by its permutation distribution.
+
+    With ties too, where the normal approximation is far off: 5 of 20 values that differ from 120 equal ones have
+    p = 4e-5, not 3e-8.
+    """
+    n, joint = len(fresh), np.concatenate([fresh, law])
+    if len(np.unique(joint)) == len(joint):
+        return float(stats.mannwhitneyu(fresh, law, method="exact").pvalue)
+    ranks = np.rint(2 * stats.rankdata(joint)).astype(int)  # midranks are halves
+    ways = np.zeros((n + 1, n * ranks.max() + 1))  # of k values with a sum of ranks
+    ways[0, 0] = 1
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, :-rank]
+    sums = np.arange(ways.shape[1])
+    centre = n * ranks.mean()
+    beyond = np.abs(sums - centre) >= abs(ranks[:n].sum() - centre) - 1e-6
+    return float(ways[n, beyond].sum() / ways[n].sum())
 
 
 def bound_p_value(fresh: Array, limit: float) -> float:

@@ -57,6 +57,7 @@ def judge(question: Question, values: Mapping[str, list[float]], threshold: floa
     """
     expected = question.expected()
     fresh = {name: np.asarray(values.get(name, []), dtype=np.float64) for name in expected}
+    fresh = {n: e.snapped(fresh[n]) if isinstance(e := expected[n], Law) else fresh[n] for n in fresh}
     missing = [name for name, x in fresh.items() if not len(x)]
     p = _p_values({n: e for n, e in expected.items() if n not in missing}, fresh)
     tests = [_missing(question, name) for name in missing]

@@ -28,6 +28,8 @@ _EARLY = 3
 _COSTS = frozenset({"seconds", "peak_memory", "score_evaluations"})
 #: The time is shown and never turns a check red.
 TIME = "seconds_over_kernel"
+#: What a run is charged: compared exactly.
+EVALUATIONS = "score_evaluations"
 #: Smaller spreads of samples are rounding.
 _SAME = 1e-9
 
@@ -79,7 +81,7 @@ def directions_of_change(names: list[str], task: Task) -> dict[str, Better]:
         metric = rows.get(name.removeprefix("early "))
         if metric is not None:
             found[name] = {"lower": "lower", "higher": "higher"}.get(metric.direction, "same")  # type: ignore[assignment]
-        elif name == "score_evaluations":
+        elif name == EVALUATIONS:
             found[name] = "lower"
         else:
             centred = (
@@ -118,7 +120,7 @@ def statistics(cell: Cell, result: ChunkResult, kernel: float) -> dict[str, list
     early = [row[-1] for row in result.curve if row[1] == _EARLY and row[-2] == task.primary]
     if len(early) == width:
         found[f"early {task.primary}"] = _worst_if_nan(torch.tensor(early, dtype=torch.float64))
-    found["score_evaluations"] = [result.score_evaluations] * width
+    found[EVALUATIONS] = [result.score_evaluations] * width
     found[TIME] = [result.seconds / kernel / width] * width
     return found
 

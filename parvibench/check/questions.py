@@ -33,12 +33,21 @@ class Law:
         better: which way is better.
         exact: what independent exact draws reach, if a method that beats them is not to be believed.
         gates: False for what is shown and never turns a check red.
+        tolerance: relative, for what rounding may change where all draws are the same.
     """
 
     values: NDArray[np.float64]
     better: Better = "same"
     exact: NDArray[np.float64] | None = None
     gates: bool = True
+    tolerance: float = 0.0
+
+    def snapped(self, fresh: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Fresh values (n,), those that only rounding tells from the one value of all draws replaced by it."""
+        if not self.tolerance:
+            return fresh
+        value = self.values[0]
+        return np.where(np.isclose(fresh, value, rtol=self.tolerance, atol=self.tolerance), value, fresh)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -26,6 +27,24 @@ def test_small_p_values_are_exact() -> None:
     fresh = stats.norm.ppf((np.arange(20) + 0.5) / 20) + 1.601
     exact = stats.mannwhitneyu(fresh, law, method="exact").pvalue
     assert law_p_values(fresh[:, None], law[:, None])[0] == pytest.approx(2 * exact)
+
+
+@pytest.mark.parametrize("k", [3, 5, 8])
+def test_few_values_off_a_constant_are_counted_out(k: int) -> None:
+    """All k in the fresh sample: hypergeometric. The normal approximation is off by a factor of 1,000 at k = 5."""
+    fresh = np.r_[np.zeros(k), np.ones(20 - k)][:, None]
+    expected = stats.hypergeom(140, k, 20).pmf(k)
+    assert law_p_values(fresh, np.ones((120, 1)))[0] == pytest.approx(2 * expected)
+
+
+def test_ties_have_their_permutation_distribution() -> None:
+    fresh, law = np.array([0.0, 0, 1, 1, 1, 2, 2, 3]), np.array([3.0, 3, 4, 4, 4, 5, 5, 6])
+    ranks = stats.rankdata(np.r_[fresh, law])
+    sums = np.array([sum(chosen) for chosen in itertools.combinations(ranks, 8)])
+    off = np.abs(sums - sums.mean())
+    expected = (off >= off[0] - 1e-9).mean()
+    assert expected < 1e-3  # or it would not be counted out
+    assert law_p_values(fresh[:, None], law[:, None])[0] == pytest.approx(2 * expected)
 
 
 def test_a_change_of_spread_alone_is_seen() -> None:

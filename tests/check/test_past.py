@@ -15,7 +15,8 @@ import torch
 from parvibench.check import baseline as past
 from parvibench.check.baseline import Baseline
 from parvibench.check.checking import check
-from parvibench.check.past import TIME, density_values, moments
+from parvibench.check.judging import RED, judge
+from parvibench.check.past import TIME, as_array, density_values, moments
 from parvibench.check.questions import Fixed
 from parvibench.core.errors import InputError
 from parvibench.core.registry import load_task
@@ -114,12 +115,26 @@ def test_rounding_is_far_below_the_spread() -> None:
     assert past.rounded([1.23456e-3, 1.0, 1e20, 1e30]) == [1.235e-3, 1.0, 1e20, 1e30]
 
 
-def test_constants_may_differ_in_their_last_digits(stored: Path) -> None:
+@pytest.mark.parametrize(
+    ("found", "red"),
+    [
+        ([1.0] * 20, False),
+        ([1.0 + 1e-9] * 20, False),  # rounding
+        ([1.0] * 19 + [1.1], False),  # what comes up once in a hundred may not have come up in forty
+        ([1.1] * 20, True),
+        ([1.0] * 5 + [math.inf] * 15, True),
+    ],
+    ids=["same", "last digits", "one off", "all off", "diverged"],
+)
+def test_statistics_that_never_varied_are_laws_too(stored: Path, found: list[float], red: bool) -> None:
     baseline = Baseline.load(stored)
     statistics = baseline.cells["biased-start-gaussian/ula"]["statistics"]
-    statistics["ess_bulk"] = [100.0 + 1e-10 * i for i in range(40)]
+    statistics["sliced_w2"] = [1.0 + 1e-10 * i for i in range(40)]
     asked, _ = past.questions(baseline, cells()[:1], [])
-    assert isinstance(asked[0].expected()["ess_bulk"], Fixed)
+    values = {name: as_array(x).tolist() for name, x in statistics.items()} | {"sliced_w2": found}
+    tests = {t.metric: t for t in judge(asked[0], values, 1e-7)}
+    assert (tests["sliced_w2"].verdict in RED) == red
+    assert isinstance(asked[0].expected()["score_evaluations"], Fixed)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 0}'])

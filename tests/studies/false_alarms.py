@@ -105,7 +105,7 @@ def p_values(pool: Pool, rows: NDArray[np.int64]) -> Array:
     for name, e in pool.expected.items():
         x = pool.fresh[name]
         if isinstance(e, Law):
-            fresh = x[rows].T
+            fresh = e.snapped(x)[rows].T
             columns.append(
                 law_p_values(fresh, np.broadcast_to(e.values[:, None], (len(e.values), fresh.shape[1])))
             )
