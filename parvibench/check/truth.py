@@ -9,6 +9,7 @@ from .truth_metrics import metric_questions
 from .truth_posteriors import posterior_questions
 from .truth_runs import TruthQuestion
 from .truth_samplers import sampler_truths
+from .truth_semi_implicit import semi_implicit_questions
 from .truth_streams import Independence
 from .truth_tasks import task_questions
 
@@ -20,6 +21,7 @@ def truth_questions() -> list[TruthQuestion]:
         *posterior_questions(),
         *langevin_questions(),
         *sampler_truths(),
+        *semi_implicit_questions(),
         *task_questions(),
         *metric_questions(),
         MeterCharges(),

@@ -1,9 +1,11 @@
-"""The metrics themselves: on exact draws, on what has no bias, and on predictions scored by quadrature."""
+"""The metrics themselves: on exact draws, without bias, on chains that are known, on predictions by quadrature."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import get_args
 
 import numpy as np
@@ -103,6 +105,76 @@ class Unbiased(TruthQuestion):
     def expected(self) -> Mapping[str, Expected]:
         """Zero on average."""
         return {"unbiased.ksd_u": Bound(0.0), "unbiased.mmd2_u": Bound(0.0)}
+
+
+@dataclass(frozen=True)
+class Mixing(TruthQuestion):
+    """Whether diagnostics of chains are right where the answer is known.
+
+    Autoregressive coordinates x_t = phi x_{t-1} + sqrt(1 - phi^2) e_t have T N (1 - phi) / (1 + phi) effective draws,
+    the slowest of them the fewest. Chains of independent draws around centres of variance s^2 have
+    R-hat^2 = 1 - 1/T + s^2, and where the centres are normal as well, ranks change nothing in it.
+
+    Attributes:
+        phi: a coordinate each.
+        chains: N.
+        times: T.
+        spread: s, of the centres, in one coordinate of as many.
+        task: label.
+        algorithm: label.
+    """
+
+    phi: tuple[float, ...] = (0.0, 0.9, 0.6)
+    chains: int = 20
+    times: int = 500
+    spread: float = 0.5
+    task: str = "chains"
+    algorithm: str = "metrics"
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Errors, that of the effective sample size on the logarithmic scale."""
+        values: dict[str, list[float]] = {name: [] for name in self.expected()}
+        ess = self.chains * self.times * min((1 - phi) / (1 + phi) for phi in self.phi)
+        centres = self._centres()
+        halves = torch.cat((centres, centres))
+        rhat = math.sqrt(1 - 2 / self.times + float(halves.var()))
+        for r in replicates:
+            g = generator_of("paths", seed, r)
+            slow = self._path(g)
+            found = _diagnose(slow, "ess_bulk", "autocorrelation")
+            values["mixing.ess_bulk"].append(math.log(found["ess_bulk"] / ess))
+            values["mixing.autocorrelation"].append(found["autocorrelation"] - float(np.mean(self.phi)))
+            apart = torch.randn(slow.shape, generator=g, dtype=torch.float64)
+            apart[..., 1] += centres
+            values["mixing.rhat"].append(_diagnose(apart, "rhat")["rhat"] - rhat)
+        return values
+
+    def expected(self) -> Mapping[str, Expected]:
+        """No error to speak of."""
+        return {
+            "mixing.ess_bulk": Bound(0.05),
+            "mixing.autocorrelation": Bound(0.005),
+            "mixing.rhat": Bound(0.005),
+        }
+
+    def _centres(self) -> Tensor:
+        """Of the chains, (N,): as far apart as normal draws are on average."""
+        shares = (np.arange(self.chains) + 0.5) / self.chains
+        return self.spread * torch.from_numpy(stats.norm.ppf(shares))
+
+    def _path(self, generator: torch.Generator) -> Tensor:
+        """Stationary chains, (T, N, D)."""
+        phi = torch.tensor(self.phi, dtype=torch.float64)
+        path = torch.randn(self.times, self.chains, len(phi), generator=generator, dtype=torch.float64)
+        for before, at in pairwise(path):
+            at.mul_((1 - phi.square()).sqrt()).addcmul_(phi, before)
+        return path
+
+
+def _diagnose(path: Tensor, *metrics: str) -> dict[str, float]:
+    """Metrics of one replicate's recorded positions, (T, N, D)."""
+    context = Context(load_task("banana"), path=path[None])
+    return {name: float(load_metric(name).compute(path[:1], context)) for name in metrics}
 
 
 @dataclass(frozen=True)
@@ -215,5 +287,6 @@ def metric_questions() -> list[TruthQuestion]:
         Floors("gmm2-20d", (*_CHEAP, "w1", "modes_found", "mode_weight_tv")),
         Floors("gmm2-20d", ("c2st",)),
         Unbiased(),
+        Mixing(),
         Scores(),
     ]

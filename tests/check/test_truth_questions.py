@@ -24,10 +24,11 @@ from parvibench.check.truth_algorithms import Contract, Effort, Tolerance, sampl
 from parvibench.check.truth_kernels import Invariance, Ranks, uniform_ranks
 from parvibench.check.truth_langevin import LangevinLaw
 from parvibench.check.truth_meter import MeterCharges
-from parvibench.check.truth_metrics import Floors, Scores, Unbiased, scores_by_quadrature
+from parvibench.check.truth_metrics import Floors, Mixing, Scores, Unbiased, scores_by_quadrature
 from parvibench.check.truth_posteriors import PosteriorRanks, PosteriorStein
 from parvibench.check.truth_runs import summaries
 from parvibench.check.truth_samplers import EFFORTS
+from parvibench.check.truth_semi_implicit import AtRest
 from parvibench.check.truth_streams import Independence
 from parvibench.check.truth_tasks import DensityTruth
 from parvibench.core import registry
@@ -87,6 +88,8 @@ SAMPLE = [
         for name in ("gmm5-2d", "student-t", "funnel-10d", "linear-regression")
     ),
     (Scores, "metrics", None),
+    (Mixing, "metrics", None),
+    *((AtRest, name, None) for name in ("ksivi", "ksivi-ustat", "uivi", "sivi")),
     (MeterCharges, "meter", None),
     (Independence, "streams", None),
 ]
@@ -192,6 +195,21 @@ def attracted(repulsion: Any) -> Any:
     return lambda x, past, scores: -repulsion(x, past, scores)
 
 
+def of_first(smallest: Any) -> Any:
+    """The effective size of one coordinate only."""
+    return lambda path, **asked: smallest(path[..., :1], **asked)
+
+
+def by_sigma(mixture_score: Any) -> Any:
+    """Residuals over sigma, not over its square."""
+
+    def score(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        found, step = mixture_score(*given)
+        return found * given[4], step
+
+    return score
+
+
 PLANTED = [
     ("core.streams", "Streams.normal", quieter, "LangevinLaw", "ula", None, "law.log_sd[0]"),
     ("core.streams", "Streams.normal", quieter, "LangevinLaw", "sghmc", None, "law.log_sd[0]"),
@@ -210,6 +228,9 @@ PLANTED = [
     ("tasks.bnn_posterior", "BNNTarget.score", without_jacobian, "PosteriorStein", "density",
      "bnn-diabetes-sklearn", "simulated.score[lambda]"),
     ("baselines.srld", "repulsion", attracted, "LangevinLaw", "srld", None, "law.mean[2]"),
+    # all that the past sees in it is progress
+    ("metrics.chains", "_smallest_ess", of_first, "Mixing", "metrics", None, "mixing.ess_bulk"),
+    ("baselines.uivi", "mixture_score", by_sigma, "AtRest", "uivi", None, "gradient.log_var[0]"),
 ]  # fmt: skip
 
 
