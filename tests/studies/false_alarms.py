@@ -42,12 +42,12 @@ def key(question: Question) -> str:
     )
 
 
-def real_runs(store: Path, runs: int, workers: int) -> None:
+def real_runs(store: Path, numbers: range, workers: int) -> None:
     """Clean checks; every measured value is kept, and which tests were red. Runs that are there are not repeated."""
     store.mkdir(parents=True, exist_ok=True)
     asked, problems = select().questions()
     assert not problems, problems
-    for number in range(runs):
+    for number in numbers:
         file = store / f"run-{number:02d}.json"
         if file.is_file():
             continue
@@ -237,13 +237,15 @@ def main() -> None:
     run = commands.add_parser("runs")
     run.add_argument("store", type=Path)
     run.add_argument("--runs", type=int, default=RUNS)
+    run.add_argument("--first", type=int, default=0, help="number of the first; the number gives the seed")
     run.add_argument("--workers", type=int, default=2)
     tell = commands.add_parser("report")
     tell.add_argument("store", type=Path)
     tell.add_argument("to", type=Path)
     options = parser.parse_args()
     if options.command == "runs":
-        real_runs(options.store, options.runs, options.workers)
+        numbers = range(options.first, options.first + options.runs)
+        real_runs(options.store, numbers, options.workers)
     else:
         report(options.store, options.to)
 
