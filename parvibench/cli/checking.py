@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from parvibench.check.selection import Selection
 
 app = typer.Typer()
+#: Between two plain lines, s.
+_PLAIN_EVERY_S = 10.0
 
 
 @app.command(
@@ -194,17 +197,23 @@ def _show(result: CheckResult) -> None:
 
 
 class _progress:
-    """A bar on stderr that lives as long as the block."""
+    """A bar on stderr that lives as long as the block; plain lines now and then where nobody looks."""
 
     def __enter__(self) -> _progress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=console, transient=True)
+        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._bar.start()
         self._row = self._bar.add_task("", total=None)
+        self._last = time.monotonic()
         return self
 
     def __call__(self, text: str, done: int, total: int) -> None:
         self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None)
+        now = time.monotonic()
+        if not console.is_terminal and now - self._last >= _PLAIN_EVERY_S:
+            self._last = now
+            of = f"/{total}" if total else ""
+            console.print(f"  {done}{of}  {text}", highlight=False, markup=False, soft_wrap=True)
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()

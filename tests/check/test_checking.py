@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
+from rich.console import Console
 
 from parvibench.check import output
 from parvibench.check.checking import CheckResult, Plan, check
 from parvibench.check.judging import judge
 from parvibench.check.questions import Better, Bound, Expected, Fixed, Law, Question
+from parvibench.cli import checking as command
 
 LAW = np.random.default_rng(0).normal(size=120)
 
@@ -136,3 +140,13 @@ def test_documents_for_machines() -> None:
 def test_what_cannot_be_compared_is_no_pass() -> None:
     assert CheckResult([], 1e-6, 1, ["x"]).verdict == "incomparable"
     assert CheckResult([], 1e-6, 1).verdict == "pass"
+
+
+def test_a_check_that_nobody_watches_tells_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = io.StringIO()
+    monkeypatch.setattr(command, "console", Console(file=seen, force_terminal=False))
+    monkeypatch.setattr(command, "_PLAIN_EVERY_S", 0.0)
+    with command._progress() as show:
+        show("banana/ula", 3, 40)
+        show("caught", 4, 0)
+    assert seen.getvalue() == "  3/40  banana/ula\n  4  caught\n"
