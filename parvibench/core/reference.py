@@ -25,8 +25,13 @@ Floors = Mapping[str, Mapping[int, Values]]
 
 #: Metrics that meet other reference rows at every n: their floors cannot be interpolated.
 STORED_SIZES_ONLY = ("c2st",)
-#: Draws at which the score is recorded.
-FINGERPRINT = 100
+#: Draws at which the score is recorded, and the most numbers that makes.
+_FINGERPRINT, _FINGERPRINT_NUMBERS = 100, 100_000
+
+
+def fingerprint_rows(dim: int) -> int:
+    """How many draws' scores a reference in that many dimensions records."""
+    return min(_FINGERPRINT, _FINGERPRINT_NUMBERS // dim)
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class Reference(Floored):
         exact: True for independent exact draws, False for a certified long run.
         certificate: the JSON beside the draws.
         floors: metric -> sample size -> simulated values, sorted.
-        scores: the target's score at the first 100 draws, (100, D) float64: the density's fingerprint.
+        scores: the target's score at the first draws, (100, D) or fewer, float64: the density's fingerprint.
     """
 
     draws: Tensor

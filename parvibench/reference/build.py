@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.exact import ExactTask
 from parvibench.core.metric import Context
-from parvibench.core.reference import FINGERPRINT, Reference
+from parvibench.core.reference import Reference, fingerprint_rows
 from parvibench.core.registry import load_task
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
@@ -97,7 +97,7 @@ def build(task: Task, folder: Path | None = None) -> Path:
     if source.others:
         reference.certificate["run"] |= between_methods(task, reference, source.others)
     target = task.target([0], "cpu", torch.float64)
-    scores = target.score(reference.draws[None, :FINGERPRINT])[0].numpy()
+    scores = target.score(reference.draws[None, : fingerprint_rows(task.dim)])[0].numpy()
     arrays = {"draws": stored.numpy(), "scores": scores}
     return write(folder, task.name, reference.certificate, arrays, reference.floors)
 

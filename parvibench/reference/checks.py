@@ -13,7 +13,7 @@ from torch import Tensor
 
 from parvibench.core.errors import DataMissingError, InputError
 from parvibench.core.predictions import load_predictions
-from parvibench.core.reference import FINGERPRINT, Reference, load_reference
+from parvibench.core.reference import Reference, load_reference
 from parvibench.core.task import Task
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance
@@ -61,7 +61,7 @@ def verify(task: Task, folder: Traversable | None = None) -> list[Check]:
     scores = target.score(reference.draws[None])[0]
     return [
         *checks,
-        density_check(scores[:FINGERPRINT], reference.scores),
+        density_check(scores, reference.scores),
         *stein_checks(reference.draws, scores),
     ]
 
