@@ -112,8 +112,8 @@ class Mixing(TruthQuestion):
     """Whether diagnostics of chains are right where the answer is known.
 
     Autoregressive coordinates x_t = phi x_{t-1} + sqrt(1 - phi^2) e_t have T N (1 - phi) / (1 + phi) effective draws,
-    the slowest of them the fewest. Chains of independent draws around centres of variance s^2 have
-    R-hat^2 = 1 - 1/T + s^2, and where the centres are normal as well, ranks change nothing in it.
+    the slowest of them the fewest. Chains of independent draws around centres of variance s^2, cut into halves, have
+    R-hat^2 = 1 - 2/T + s^2, and where the centres are normal as well, ranks change nothing in it.
 
     Attributes:
         phi: a coordinate each.
