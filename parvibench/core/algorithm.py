@@ -37,7 +37,10 @@ class Sourced(NamedTuple):
     source: Source
 
 
-#: Preset name -> setting -> value.
+#: What a preset may hold beside settings: how long, with how many points, and which of a chain's states are judged.
+PROTOCOL_KEYS = ("iterations", "particles", "samples", "burn_in", "thinning")
+
+#: Preset name (the exact name of its task, with a suffix where one task has several) -> setting or protocol key -> value.
 Presets = Mapping[str, Mapping[str, Sourced]]
 
 
@@ -150,7 +153,13 @@ class Algorithm(ABC, Generic[S, T]):
         if not isinstance(name, str) or name not in cls.presets:
             known = ", ".join(cls.presets) or "none"
             raise SettingsError(f"{cls.name}.preset: no preset named {name!r}. Known: {known}.")
-        return {key: sourced.value for key, sourced in cls.presets[name].items()} | given
+        values = {key: sourced.value for key, sourced in cls.presets[name].items() if key not in PROTOCOL_KEYS}
+        return values | given
+
+    @classmethod
+    def protocol(cls, preset: str) -> dict[str, Any]:
+        """What a preset holds beside settings: a subset of ``PROTOCOL_KEYS`` with values."""
+        return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in PROTOCOL_KEYS}
 
     def is_steady(self, settings: S) -> bool:
         """Whether steps are steady with these settings; only the class that writes ``step`` can claim it."""
