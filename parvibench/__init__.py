@@ -13,6 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from parvibench.harness.store.results import Results
+
     from .api import evaluate, run
     from .core.algorithm import Algorithm, AlgorithmSettings, SteppedSettings
     from .core.budget import Budget
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from .core.streams import Streams
     from .core.target import Target
     from .core.task import Facts, Modes, Problem, Task
-    from .harness.results import Results
 
 _HOMES = {
     "run": "api",
@@ -39,7 +40,7 @@ _HOMES = {
     "Modes": "core.task",
     "Problem": "core.task",
     "Task": "core.task",
-    "Results": "harness.results",
+    "Results": "harness.store.results",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of use

@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from parvibench.harness.run.compiling import require_compiler
+from parvibench.harness.store.merging import shard
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.tracking.observer import MirrorObserver
+
 from .core import registry
 from .core.algorithm import Algorithm
 from .core.errors import InputError
 from .core.task import Task
-from .harness.cells import expand
-from .harness.compiling import require_compiler
-from .harness.merging import shard
-from .harness.mirroring import MirrorObserver
-from .harness.results import Results
 from .harness.session import Observer, make_executor, resolve_device, run_cells
-from .harness.store import Store
-from .harness.suite import Suite, load_suite
 from .metrics.evaluate import evaluate_samples
 
 DEFAULT_STORE = Path("parvibench-runs")
@@ -69,7 +70,7 @@ def run(
         settings: overrides per algorithm name or label, e.g. ``{"svgd": {"step_size": 0.05}}``.
         profile: of the suite.
         match: ``effective-step`` scales step sizes so that a task's methods move alike, see the README.
-        part: (I, K) runs every K-th cell from the I-th on; ``harness.merging.merge`` puts the parts together.
+        part: (I, K) runs every K-th cell from the I-th on; ``parvibench.harness.store.merging.merge`` puts the parts together.
         workers: processes; 0 runs in this process; default one per CPU. Objects always run in this process.
         device: ``auto``, ``cpu`` or ``cuda``.
         timeout: wall-clock limit of one chunk of replicates, s.

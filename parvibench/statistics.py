@@ -3,7 +3,7 @@
 Aggregates over tasks come with percentile bootstrap intervals that resample the replicates of every task among
 themselves (Agarwal et al. 2021, arXiv:2108.13264): they speak of these tasks, not of others. Percentile intervals of
 few replicates are too short, and are expanded (Hesterberg 2015, The American Statistician 69:371-386, Section 3.3).
-``parvibench.reference.coverage`` measures how often all these intervals hold the truth.
+``coverage`` measures how often all these intervals hold the truth.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import pytest
 import typer.main
 
 from parvibench.cli import app
-from parvibench.harness.cells import expand
-from parvibench.harness.suite import parse_suite
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import parse_suite
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -6,8 +6,8 @@ import math
 from typing import Any
 from xml.etree import ElementTree
 
-from .checking import CheckResult
 from .judging import RED, Test
+from .rounds import CheckResult
 
 
 def document(result: CheckResult) -> dict[str, Any]:

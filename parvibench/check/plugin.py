@@ -32,8 +32,8 @@ def _parvibench_check() -> Callable[..., None]:
         """
         import secrets
 
-        from .checking import check as run
         from .output import markdown
+        from .rounds import check as run
         from .selection import outside_questions
 
         root = secrets.randbelow(2**31) if seed is None else seed

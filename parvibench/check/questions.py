@@ -13,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from parvibench.harness.chunks import ChunkResult
-from parvibench.harness.executors import InProcess
-from parvibench.harness.workers import Workers
+from parvibench.harness.run.chunks import ChunkResult
+from parvibench.harness.workers.executors import InProcess
+from parvibench.harness.workers.processes import Workers
 
 Oracle = Literal["past", "truth"]
 #: Which way a statistic gets better; ``zero``: towards zero, ``same``: any change is for the worse.

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from parvibench.check.truth.contract import Effort, Sampler, sampler_questions
+from parvibench.check.truth.steps import settings_of
 from parvibench.core import registry
 from parvibench.core.errors import UnknownNameError
-from parvibench.harness.cells import Cell
+from parvibench.harness.suite.cells import Cell
 
-from . import baseline as past
+from .past import baseline as past
 from .questions import Question
 from .truth import truth_questions
-from .truth_algorithms import Effort, Sampler, sampler_questions
-from .truth_runs import settings_of
 
 #: Iterations of a sampler from outside, unless told.
 ITERATIONS = 500

@@ -9,7 +9,8 @@ import typer
 
 from parvibench.core.errors import DataMissingError, ParVIBenchError
 
-from . import checking, comparing, data, looking, references, running, tracking
+from . import checking, data, looking, references, running, tracking
+from . import compare as comparing
 from .shared import EXIT_FAILED, EXIT_USAGE, console
 
 app = typer.Typer(

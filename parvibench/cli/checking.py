@@ -8,7 +8,6 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,7 +27,7 @@ from .shared import (
 )
 
 if TYPE_CHECKING:
-    from parvibench.check.checking import CheckResult
+    from parvibench.check.rounds import CheckResult
     from parvibench.check.selection import Selection
 
 app = typer.Typer()
@@ -64,9 +63,6 @@ def check(
     ] = None,
     iterations: Annotated[int, typer.Option(min=1, help="Of a sampler of your own.")] = 500,
     update: Annotated[bool, typer.Option(help="Make the baseline anew, after showing what changes.")] = False,
-    mutants: Annotated[
-        bool, typer.Option(help="Plant bugs one at a time and count how many are caught.")
-    ] = False,
     workers: Annotated[int | None, typer.Option(help="Processes; 0: this one. Default: one per CPU.")] = None,
     seed: Annotated[int | None, typer.Option(help="Default: a fresh one, printed.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
@@ -80,8 +76,6 @@ def check(
     """
     processes = (os.cpu_count() or 1) if workers is None else workers
     root = secrets.randbelow(2**31) if seed is None else seed
-    if mutants:
-        return _mutants(processes, root, as_json, algorithm or (), markdown)
     from parvibench.check.selection import select
 
     chosen = select(
@@ -90,7 +84,7 @@ def check(
     )  # fmt: skip
     if update:
         return _update(chosen, baseline, processes, root, yes, partly=bool(algorithm or task))
-    from parvibench.check.checking import check as run
+    from parvibench.check.rounds import check as run
 
     questions, problems = chosen.questions(baseline)
     with _progress() as show:
@@ -113,7 +107,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:
     """Make the baseline anew, or the chosen part of it; what changes is shown before anything is written."""
-    from parvibench.check import baseline
+    from parvibench.check.past import baseline
 
     path = file or Path(str(baseline.shipped()))
     with _progress() as show:
@@ -133,27 +127,6 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     new.write(path)
     out_console.print(f"{path}: {len(new.cells)} cells, {len(new.densities)} densities", highlight=False)
     return 0
-
-
-def _mutants(workers: int, seed: int, as_json: bool, only: Sequence[str], to: Path | None) -> int:
-    """Plant bugs and tell which were caught: exit code 1 where fewer than 95% were."""
-    from parvibench.check.mutants_study import mutants_table, run_mutants
-
-    results = []
-    with _progress() as show:
-        for result in run_mutants(workers, seed, only):
-            results.append(result)
-            show(f"{result.name}: {'caught' if result.caught else 'MISSED'}", len(results), 0)
-    table = mutants_table(results)
-    if to is not None:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_text(table)
-    if as_json:
-        print_json({"seed": seed, "mutants": [asdict(r) for r in results]})
-    else:
-        print(table)
-    caught = sum(r.caught for r in results)
-    return 0 if caught >= 0.95 * len(results) else EXIT_FAILED
 
 
 def _tell(result: CheckResult, junit: Path | None, markdown: Path | None, as_json: bool) -> int:

@@ -100,7 +100,7 @@ def _metric_rows() -> list[dict[str, Any]]:
 
 
 def _suite_rows() -> list[dict[str, Any]]:
-    from parvibench.harness.suite import load_suite, shipped
+    from parvibench.harness.suite.suite import load_suite, shipped
 
     rows = []
     for name in shipped():
@@ -140,7 +140,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a task (facts, certificate, corner plot), an algorithm (settings, presets) or a metric (formula, power)."""
-    from parvibench.harness import describe
+    from . import describe
 
     facts = {Kind.TASK: describe.task, Kind.ALGORITHM: describe.algorithm, Kind.METRIC: describe.metric}[
         kind
@@ -279,7 +279,7 @@ def _evaluation_cells(row: dict[str, Any]) -> list[str]:
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """Check the installation: versions, devices, data, store, tracking."""
-    from parvibench.harness import describe
+    from . import describe
 
     checks = describe.doctor()
     if as_json:

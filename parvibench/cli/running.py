@@ -26,8 +26,8 @@ from .shared import (
 )
 
 if TYPE_CHECKING:
-    from parvibench.harness.mirroring import MirrorObserver
-    from parvibench.harness.results import Results
+    from parvibench.harness.store.results import Results
+    from parvibench.tracking.observer import MirrorObserver
 
 app = typer.Typer()
 
@@ -111,8 +111,9 @@ def run(
 ) -> None:
     """Run a suite (or tasks x algorithms), then write the leaderboard. Finished cells are kept: the same command resumes."""
     from parvibench import api
-    from parvibench.harness.mirroring import MirrorObserver
-    from parvibench.harness.progress import Display
+    from parvibench.tracking.observer import MirrorObserver
+
+    from .progress import Display
 
     if retry not in (None, "failed"):
         raise InputError(f"--retry takes 'failed', got {retry!r}")
@@ -163,11 +164,12 @@ def tune(
     ] = None,
 ) -> None:
     """Choose every step size on the suite's log grid and store the choice in the suite file."""
-    from parvibench.harness import tuning
-    from parvibench.harness.progress import Display
     from parvibench.harness.session import make_executor, run_cells
-    from parvibench.harness.store import Store
-    from parvibench.harness.suite import load_suite, shipped
+    from parvibench.harness.store.store import Store
+    from parvibench.harness.suite import tuning
+    from parvibench.harness.suite.suite import load_suite, shipped
+
+    from .progress import Display
 
     whole = load_suite(suite)
     chosen = whole.with_profile(profile)
@@ -218,12 +220,12 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the leaderboard of a run again: HTML page, Markdown, CSV, Parquet, JSON, figures' data."""
-    from parvibench.harness.results import Results
-    from parvibench.harness.store import Store
+    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.store import Store
     from parvibench.report import page
 
     if tracking_uri is not None:
-        from parvibench.harness.mirroring import rebuild
+        from parvibench.tracking.observer import rebuild
 
         run_id = rebuild(tracking_uri, Store(out), run_id).id
     results = Results.load(Store(out), run_id)
@@ -246,9 +248,9 @@ def merge(
     as_json: Json = False,
 ) -> None:
     """Put the parts of a run together, as one run with its leaderboard."""
-    from parvibench.harness import merging
-    from parvibench.harness.results import Results
-    from parvibench.harness.store import Store
+    from parvibench.harness.store import merging
+    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.store import Store
 
     into = Store(out)
     run, notes = merging.merge([Store(path) for path in stores], into)
@@ -267,11 +269,12 @@ def _dry_run(
     as_json: bool,
     workers: int | None,
 ) -> None:
-    from parvibench.harness.cells import expand
-    from parvibench.harness.forecast import predict
-    from parvibench.harness.progress import duration
+    from parvibench.harness.run.forecast import predict
     from parvibench.harness.session import resolve_device
-    from parvibench.harness.store import Store, is_final
+    from parvibench.harness.store.store import Store, is_final
+    from parvibench.harness.suite.cells import expand
+
+    from .progress import duration
 
     store = Store(out)
     rows: list[dict[str, Any]] = []

@@ -16,8 +16,8 @@ app = typer.Typer()
 @app.command(epilog="Example: `MLFLOW_TRACKING_URI=http://127.0.0.1:5000 parvibench sync`")
 def sync(out: Out = Path("parvibench-runs")) -> None:
     """Mirror to MLflow whatever of the store it does not hold yet."""
-    from parvibench.harness import mirroring
-    from parvibench.harness.store import Store
+    from parvibench.harness.store.store import Store
+    from parvibench.tracking import observer as mirroring
 
     store = Store(out)
     store.run()
@@ -36,7 +36,7 @@ def ui(
     """Serve MLflow's pages on the store's mirror: one run per suite run, a child per cell, tagged by task and method."""
     import subprocess
 
-    from parvibench.harness.store import Store
+    from parvibench.harness.store.store import Store
     from parvibench.tracking import ui_command
 
     Store(out).run()

@@ -16,17 +16,16 @@ import torch
 
 from parvibench.core.errors import DataMissingError, InputError, ParVIBenchError
 from parvibench.core.result import CellRecord, Status, to_json_number
-
-from .cells import Cell
-from .chunks import ChunkResult, pack_result, unpack_result
-from .executors import Executor, InProcess, Job, Outcome, Progress
-from .interrupts import Interrupts
-from .measuring import can_remeasure, metrics_key, remeasure
-from .provenance import hardware, provenance
-from .results import Results
-from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
-from .system import SystemMonitor
-from .workers import Workers
+from parvibench.harness.run.chunks import ChunkResult, pack_result, unpack_result
+from parvibench.harness.run.measuring import can_remeasure, metrics_key, remeasure
+from parvibench.harness.store.environment import hardware, provenance
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
+from parvibench.harness.suite.cells import Cell
+from parvibench.harness.workers.executors import Executor, InProcess, Job, Outcome, Progress
+from parvibench.harness.workers.interrupts import Interrupts
+from parvibench.harness.workers.processes import Workers
+from parvibench.harness.workers.system import SystemMonitor
 
 
 class Observer(Protocol):
@@ -335,7 +334,7 @@ def make_executor(
     if memory is not None and memory <= 0:
         raise InputError(f"--memory must be positive, got {memory:g} MiB")
     if ray is not None:
-        from .cluster import Cluster
+        from parvibench.harness.workers.cluster import Cluster
 
         return Cluster(ray, workers, timeout, memory, gpus if device == "cuda" else 0.0)
     return InProcess() if device == "cuda" or workers == 0 else Workers(workers, timeout, memory)

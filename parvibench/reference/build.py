@@ -34,7 +34,7 @@ from parvibench.metrics.pairwise import median_distance, thin
 
 from .certificates import floors_in_words, identity, origin, write
 from .long_run import ALPHA, LongRun, confirming_run, correlations, long_run
-from .predictive import build_predictions
+from .predictive_run import build_predictions
 
 #: Draws shipped at most, and the bytes they may take (as float32): fewer draws in high dimension.
 ROWS = 10_000

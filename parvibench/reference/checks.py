@@ -19,7 +19,7 @@ from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance
 
 from .predictive_checks import verify_predictions
-from .verdicts import Check, density_check, floors_check, largest_z, stein_checks, version_check
+from .shared_checks import Check, density_check, floors_check, largest_z, stein_checks, version_check
 
 #: Largest share of one draw in the squares behind a z-value.
 _FEW = 0.2

@@ -8,7 +8,7 @@ from parvibench.core.errors import DataMissingError
 from parvibench.core.predictions import Predictions
 from parvibench.core.task import Task
 
-from .verdicts import Check, density_check, floors_check, largest_z, stein_checks, version_check
+from .shared_checks import Check, density_check, floors_check, largest_z, stein_checks, version_check
 
 
 def verify_predictions(task: Task, reference: Predictions) -> list[Check]:

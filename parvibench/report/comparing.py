@@ -13,7 +13,7 @@ from scipy import stats
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status, to_json_number
-from parvibench.harness.results import Results, metric_values
+from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import holm, paired_difference
 
 from . import leaderboard as lb

@@ -12,7 +12,7 @@ import pandas as pd
 
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
-from parvibench.harness.results import Results
+from parvibench.harness.store.results import Results
 
 from .drawing import (
     AXES,
@@ -31,7 +31,7 @@ from .drawing import (
     slug,
     style,
     svg,
-)  # fmt: skip
+)
 from .leaderboard import higher_is_better, is_anchor
 
 if TYPE_CHECKING:

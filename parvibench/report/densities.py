@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core import registry
-from parvibench.harness.results import Results
+from parvibench.harness.store.results import Results
 
 from .drawing import GREY, Drawing, Looks, Picture, png, short, slug, style
 

@@ -12,7 +12,7 @@ import numpy as np
 from parvibench.core.predictions import load_floored
 from parvibench.core.reference import Floor, Floored, Reference, load_reference
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.results import metric_values
+from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import p_value, verdict
 from parvibench.statistics import holm

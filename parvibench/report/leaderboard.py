@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from parvibench.core import registry
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.results import Results, metric_values
+from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 
 from .judgement import floor_of, judge

@@ -10,7 +10,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.results import Results, metric_values
+from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb

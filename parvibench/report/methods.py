@@ -11,7 +11,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.results import Results
+from parvibench.harness.store.results import Results
 
 from . import leaderboard as lb
 from .numbers import interval, number

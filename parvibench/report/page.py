@@ -14,11 +14,12 @@ from pathlib import Path
 import pandas as pd
 
 from parvibench.core.errors import InputError
-from parvibench.harness.results import Results
+from parvibench.harness.store.results import Results
 from parvibench.metrics.power import sees
 
 from . import leaderboard as lb
-from . import matrix, overview, provenance
+from . import matrix, overview
+from . import origins as provenance
 from .drawing import Drawing, palette
 from .methods import MethodSection, method_sections
 from .overview import Aggregates

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parvibench.harness.results import Results
+from parvibench.harness.store.results import Results
 from parvibench.statistics import hitting_times, runtime_profile
 
 from .curves import MAX_LINES
@@ -29,7 +29,7 @@ from .drawing import (
     slug,
     style,
     svg,
-)  # fmt: skip
+)
 from .leaderboard import floor
 from .numbers import number
 

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy import stats
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.results import Results, metric_values
+from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import holm
 
 from .numbers import number

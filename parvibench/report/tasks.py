@@ -12,7 +12,7 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.results import Results, metric_values
+from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
@@ -21,9 +21,9 @@ from .curves import MAX_LINES, anytime
 from .densities import particles
 from .drawing import Drawing, Looks
 from .judgement import floor_of, floored_of
-from .marginals import marginals
+from .marginal_plots import marginals
 from .numbers import interval, number
-from .predictions import predictions
+from .prediction_plots import predictions
 from .verdicts import Findings, Winner
 from .view import Column, Entry, Row, Table, fragment, method, numeric, p_value, sortable, whole
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from parvibench.core.result import Status
-from parvibench.harness.results import Results
+from parvibench.harness.store.results import Results
 
 from .leaderboard import Row, average_ranks, groups, shown, table
 from .numbers import number

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from parvibench.core import registry
 from parvibench.core.result import Status
 from parvibench.data.splits import training_rows
-from parvibench.harness.results import Results
+from parvibench.harness.store.results import Results
 from parvibench.statistics import (
     Aggregate,
     average_ranks,

@@ -34,7 +34,7 @@ from pairing import seconds_per_unit, steps_for
 from stepping import Stepper
 from torch.profiler import ProfilerActivity, profile
 
-from parvibench.harness.provenance import hardware
+from parvibench.harness.store.environment import hardware
 from parvibench.nn.mlp import MLP
 from parvibench.tasks.logistic import LogisticTarget
 

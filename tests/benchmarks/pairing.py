@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from parvibench.harness.provenance import ALLOCATOR
+from parvibench.harness.store.environment import ALLOCATOR
 from parvibench.statistics import median_interval
 
 #: Makes a number of steps; returns how much work that was, in the unit in which sides are compared.

@@ -9,7 +9,7 @@ import torch
 from pairing import Run
 
 from parvibench.core import registry
-from parvibench.harness.cells import chunk_width
+from parvibench.harness.suite.cells import chunk_width
 
 
 class Stepper:

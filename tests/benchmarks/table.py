@@ -25,7 +25,7 @@ from jobs import JOBS, METRIC_JOBS, absent
 from matplotlib import pyplot
 from pairing import paired_ratio
 
-from parvibench.harness.provenance import provenance
+from parvibench.harness.store.environment import provenance
 
 FOLDER = Path(__file__).resolve().parents[2] / "reports" / "benchmarks"
 COMMAND = "python tests/benchmarks/table.py"

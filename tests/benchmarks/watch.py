@@ -24,7 +24,7 @@ import torch
 from jobs import JOBS, METRIC_JOBS
 from pairing import paired_ratio
 
-from parvibench.harness.provenance import hardware
+from parvibench.harness.store.environment import hardware
 
 BASELINE = Path(__file__).with_name("baseline.json")
 WORST = 1 / 1.3

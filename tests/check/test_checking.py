@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from parvibench.check import output
-from parvibench.check.checking import CheckResult, Plan, check
 from parvibench.check.judging import judge
 from parvibench.check.questions import Better, Bound, Expected, Fixed, Law, Question
+from parvibench.check.rounds import CheckResult, Plan, check
 from parvibench.cli import checking as command
 
 LAW = np.random.default_rng(0).normal(size=120)

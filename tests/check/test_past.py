@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from parvibench.check import baseline as past
-from parvibench.check.baseline import Baseline
-from parvibench.check.checking import check
 from parvibench.check.judging import RED, judge
-from parvibench.check.past import TIME, as_array, density_values, moments
+from parvibench.check.past import baseline as past
+from parvibench.check.past.baseline import Baseline
+from parvibench.check.past.replicates import TIME, as_array, density_values, moments
 from parvibench.check.questions import Fixed
+from parvibench.check.rounds import check
 from parvibench.core.errors import InputError
 from parvibench.core.registry import load_task
-from parvibench.harness.cells import Cell, expand
-from parvibench.harness.suite import Suite
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite
 
 MADE = {"parvibench": "test"}
 

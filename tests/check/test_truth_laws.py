@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parvibench.check.laws_affine import METHODS, Gaussian, held_force, langevin, prior_diffusion
-from parvibench.check.laws_twins import TWINS
+from parvibench.check.truth.laws_affine import METHODS, Gaussian, held_force, langevin, prior_diffusion
+from parvibench.check.truth.laws_twins import TWINS
 
 
 def stationary(step, dim):

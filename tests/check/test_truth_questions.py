@@ -20,17 +20,17 @@ from scipy import stats
 from parvibench.check.judging import judge
 from parvibench.check.questions import Bound, Law, Question
 from parvibench.check.truth import truth_questions
-from parvibench.check.truth_algorithms import Contract, Effort, Tolerance, sampler_questions
-from parvibench.check.truth_kernels import Invariance, Ranks, uniform_ranks
-from parvibench.check.truth_langevin import LangevinLaw
-from parvibench.check.truth_meter import MeterCharges
-from parvibench.check.truth_metrics import Floors, Mixing, Scores, Unbiased, scores_by_quadrature
-from parvibench.check.truth_posteriors import PosteriorRanks, PosteriorStein
-from parvibench.check.truth_runs import summaries
-from parvibench.check.truth_samplers import EFFORTS
-from parvibench.check.truth_semi_implicit import AtRest
-from parvibench.check.truth_streams import Independence
-from parvibench.check.truth_tasks import DensityTruth
+from parvibench.check.truth.at_rest import AtRest
+from parvibench.check.truth.contract import Contract, Effort, Tolerance, sampler_questions
+from parvibench.check.truth.easy_targets import EFFORTS
+from parvibench.check.truth.estimators import Floors, Mixing, Scores, Unbiased, scores_by_quadrature
+from parvibench.check.truth.invariance import Invariance, Ranks, uniform_ranks
+from parvibench.check.truth.langevin_laws import LangevinLaw
+from parvibench.check.truth.metering import MeterCharges
+from parvibench.check.truth.randomness import Independence
+from parvibench.check.truth.simulated_posteriors import PosteriorRanks, PosteriorStein
+from parvibench.check.truth.steps import summaries
+from parvibench.check.truth.task_facts import DensityTruth
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.registry import load_task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parvibench.core import registry
-from parvibench.harness.cells import chunk_width
+from parvibench.harness.suite.cells import chunk_width
 
 
 @pytest.mark.parametrize(

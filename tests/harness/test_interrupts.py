@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from parvibench.cli import progress as shown
+from parvibench.cli.progress import Display, duration
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness import progress as shown
-from parvibench.harness.cells import expand
-from parvibench.harness.executors import InProcess, Job, Progress
-from parvibench.harness.forecast import predict
-from parvibench.harness.interrupts import Interrupts
-from parvibench.harness.progress import Display, duration
+from parvibench.harness.run.forecast import predict
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.executors import InProcess, Job, Progress
+from parvibench.harness.workers.interrupts import Interrupts
 
 SUITE = Suite.model_validate(
     {

@@ -7,9 +7,9 @@ import pytest
 
 import parvibench as pb
 from parvibench.core.errors import StoreError
-from parvibench.harness.merging import merge
-from parvibench.harness.results import Results
-from parvibench.harness.store import Store
+from parvibench.harness.store.merging import merge
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import Store
 
 WANTED = {"tasks": ["banana", "multimodal"], "algorithms": ["sgld", "exact", "initial"]}
 
@@ -96,7 +96,7 @@ def test_a_bomb_is_not_unpacked(parts: list[Path], tmp_path: Path, monkeypatch: 
     with zipfile.ZipFile(bomb.folder(key) / "samples.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("samples.npy", b"\0" * 100_000)
     bomb.write_run(run_.model_copy(update={"cells": run_.cells[:1]}))
-    monkeypatch.setattr("parvibench.harness.reading.MAX_BYTES", 50_000)
+    monkeypatch.setattr("parvibench.harness.store.reading.MAX_BYTES", 50_000)
     with pytest.raises(StoreError, match="would unpack to"):
         merge([bomb], Store(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from parvibench.cli import describe
 from parvibench.core import registry
 from parvibench.core.errors import SettingsError, SuiteError
-from parvibench.harness import describe
-from parvibench.harness.cells import Cell, expand
-from parvibench.harness.suite import parse_suite
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import parse_suite
 
 PRESETS = [
     (name, preset) for name in registry.algorithms() for preset in registry.load_algorithm(name).presets

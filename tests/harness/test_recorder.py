@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from parvibench.harness.recorder import MAX_POSITIONS, PathRecorder
+from parvibench.harness.run.recorder import MAX_POSITIONS, PathRecorder
 
 
 def record(steps: int, chains: int = 3) -> PathRecorder:

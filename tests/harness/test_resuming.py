@@ -19,15 +19,15 @@ from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
-from parvibench.harness import trial
-from parvibench.harness.cells import Cell, expand
-from parvibench.harness.executors import InProcess
-from parvibench.harness.keeping import Keeper
-from parvibench.harness.runner import run_chunk
+from parvibench.harness.run import trial
+from parvibench.harness.run.loop import run_chunk
+from parvibench.harness.run.snapshot import NotWritableError, named_types, pack, unpack
 from parvibench.harness.session import run_cells
-from parvibench.harness.snapshot import NotWritableError, named_types, pack, unpack
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
+from parvibench.harness.store.keeping import Keeper
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.executors import InProcess
 
 
 class Inner(NamedTuple):
@@ -239,7 +239,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from parvibench.harness import keeping
-from parvibench.harness.cells import expand
+from parvibench.harness.suite.cells import expand
 from parvibench.harness.session import run_cells
 from parvibench.harness.store import Store
 from parvibench.harness.suite import Suite

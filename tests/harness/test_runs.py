@@ -12,14 +12,14 @@ import torch
 import parvibench as pb
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.result import Status
-from parvibench.harness.cells import expand
-from parvibench.harness.executors import InProcess
-from parvibench.harness.results import Results
-from parvibench.harness.runner import run_chunk
+from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
-from parvibench.harness.workers import Workers
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.executors import InProcess
+from parvibench.harness.workers.processes import Workers
 
 QUICK = {"replicates": 2, "budget": {"scores_per_particle": 20}, "tracking": False, "workers": 0}
 
@@ -144,7 +144,7 @@ def test_the_second_time_nothing_runs_and_the_numbers_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run_here(tmp_path, "svgd", "sgld")
-    monkeypatch.setattr("parvibench.harness.executors.run_chunk", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr("parvibench.harness.workers.executors.run_chunk", lambda *_: pytest.fail("ran again"))
     second = run_here(tmp_path, "sgld", "svgd")
     assert [c.status for c in second.cells] == [Status.OK] * 2
     assert first.cells[0].values == second.cells[1].values
@@ -331,7 +331,7 @@ def test_stored_samples_are_measured_anew_when_metrics_change(
     store = Store(tmp_path)
     before = run_cells(expand(old), store, InProcess(), suite=old.resolved()).cells[0]
     direct = run_cells(expand(new), Store(tmp_path / "b"), InProcess(), suite=new.resolved()).cells[0]
-    monkeypatch.setattr("parvibench.harness.executors.run_chunk", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr("parvibench.harness.workers.executors.run_chunk", lambda *_: pytest.fail("ran again"))
     results = run_cells(expand(new), store, InProcess(), suite=new.resolved())
     after = results.cells[0]
     assert list(after.values) == ["ksd", "mean_error", "ess_bulk", "seconds"]

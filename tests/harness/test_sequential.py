@@ -15,9 +15,9 @@ from parvibench.core.errors import InputError
 from parvibench.core.metric import Decisions
 from parvibench.core.result import Status
 from parvibench.core.sequential import GrowingTarget, SequentialTask
-from parvibench.harness.cells import expand
-from parvibench.harness.sequential import DecisionMaker, RecentPositions
-from parvibench.harness.suite import Suite
+from parvibench.harness.run.thompson import DecisionMaker, RecentPositions
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite
 
 MEANS = torch.tensor([0.0, 0.5, 1.0])
 

@@ -15,14 +15,14 @@ import torch
 from parvibench.cli import main
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.errors import InputError
-from parvibench.harness import runner
-from parvibench.harness.cells import Cell, expand
-from parvibench.harness.compiling import require_compiler
-from parvibench.harness.executors import InProcess, Job
-from parvibench.harness.provenance import provenance
-from parvibench.harness.runner import CHECKPOINTS, run_chunk
-from parvibench.harness.suite import Suite
-from parvibench.harness.trial import foresee
+from parvibench.harness.run import loop as runner
+from parvibench.harness.run.compiling import require_compiler
+from parvibench.harness.run.loop import CHECKPOINTS, run_chunk
+from parvibench.harness.run.trial import foresee
+from parvibench.harness.store.environment import provenance
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.executors import InProcess, Job
 
 
 def make_cell(method: str, budget: dict[str, float], **more: Any) -> Cell:

@@ -12,7 +12,7 @@ import pytest
 from parvibench.core.budget import Budget
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
+from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
 
 
 def make_record(key: str = "k1", status: Status = Status.OK, **values: object) -> CellRecord:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parvibench.core.errors import InputError, SuiteError, UnknownNameError
-from parvibench.harness.cells import expand
-from parvibench.harness.suite import Suite, load_suite, parse_suite, shipped
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite, load_suite, parse_suite, shipped
 
 GOOD = """\
 name: mine

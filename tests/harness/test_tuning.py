@@ -8,12 +8,12 @@ import pytest
 
 from parvibench.core.errors import InputError
 from parvibench.core.task import TUNING_REPLICATES
-from parvibench.harness import tuning
-from parvibench.harness.cells import expand
-from parvibench.harness.executors import InProcess
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import load_suite
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite import tuning
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import load_suite
+from parvibench.harness.workers.executors import InProcess
 
 SUITE = """\
 name: mine  # a comment that stays

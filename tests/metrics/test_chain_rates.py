@@ -8,7 +8,7 @@ import torch
 from torch import Generator
 
 from parvibench.core.metric import Cost, NotApplicable
-from parvibench.harness.clock import peak_memory as process_peak
+from parvibench.harness.run.clock import peak_memory as process_peak
 from parvibench.metrics.chains import autocorrelation, ess_bulk, ess_per_evaluation, ess_per_second, ess_tail
 from parvibench.metrics.cost import peak_memory
 

@@ -12,7 +12,7 @@ from parvibench.core.reference import Reference
 from parvibench.metrics.compute import compute
 from parvibench.metrics.floors import judged_metrics
 from parvibench.metrics.pairwise import median_distance
-from parvibench.reference.calibration import make_task
+from calibration import make_task
 
 torch.set_num_threads(1)
 task, g = make_task(22), torch.Generator().manual_seed(0)

@@ -17,7 +17,7 @@ from parvibench.core.registry import load_task
 from parvibench.core.shipped import has_reference
 from parvibench.reference.build import default_folder
 from parvibench.reference.checks import verify
-from parvibench.reference.verdicts import largest_z, z_limit
+from parvibench.reference.shared_checks import largest_z, z_limit
 
 SHIPPED = [name for name in registry.tasks() if has_reference(name)]
 

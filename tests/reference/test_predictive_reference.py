@@ -21,11 +21,11 @@ from parvibench.core.metric import Context, NotApplicable
 from parvibench.core.predictions import load_predictions
 from parvibench.core.registry import load_task
 from parvibench.metrics.predictive import predictive_mean_error, predictive_sd_error
-from parvibench.reference import predictive as builder
+from parvibench.reference import predictive_run as builder
 from parvibench.reference.build import build, default_folder
 from parvibench.reference.checks import verify
 from parvibench.reference.long_run import MAX_RHAT, MIN_ESS, Plan
-from parvibench.reference.predictive import MAX_CHECK_RHAT, predictive_floors, require_agreement
+from parvibench.reference.predictive_run import MAX_CHECK_RHAT, predictive_floors, require_agreement
 
 TASK = load_task("bnn-diabetes-sklearn")
 

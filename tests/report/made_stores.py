@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from parvibench.core.result import CellRecord, Status, to_json_number
-from parvibench.harness.results import Results
-from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
 from parvibench.report import judgement
 
 EVIL = '<script>alert("x")</script>'

@@ -9,7 +9,9 @@ from parvibench.core import registry
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.predictive import coverage
-from parvibench.report import drawing, marginals, predictions
+from parvibench.report import drawing
+from parvibench.report import marginal_plots as marginals
+from parvibench.report import prediction_plots as predictions
 from parvibench.report.autocorrelations import mean_autocorrelation
 
 NETWORK = "bnn-diabetes-sklearn"

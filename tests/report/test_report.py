@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 from parvibench.cli import app
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
-from parvibench.harness.results import Results
-from parvibench.harness.store import CURVE_COLUMNS, RunCell, RunRecord, Store
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
 from parvibench.report import curves, densities, drawing, leaderboard, numbers, page
+from parvibench.report.origins import step_sizes
 from parvibench.report.page import Report, write_report
-from parvibench.report.provenance import step_sizes
 from parvibench.report.text import print_leaderboard
 
 

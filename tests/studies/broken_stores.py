@@ -19,12 +19,12 @@ import numpy as np
 import parvibench as pb
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
-from parvibench.harness.cells import expand
-from parvibench.harness.executors import InProcess
-from parvibench.harness.results import Results
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.executors import InProcess
 
 
 class NoMountError(RuntimeError):

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from parvibench.check import checking
-from parvibench.check.baseline import Baseline
-from parvibench.check.checking import Plan
+from parvibench.check import rounds as checking
 from parvibench.check.evidence import bound_p_value, law_p_values
 from parvibench.check.judging import gating
+from parvibench.check.past.baseline import Baseline
 from parvibench.check.questions import Bound, Expected, Law, Question
+from parvibench.check.rounds import Plan
 from parvibench.check.selection import select
 from parvibench.core.streams import derive_seed
 

@@ -19,13 +19,13 @@ import numpy as np
 import psutil
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.cells import expand
-from parvibench.harness.executors import InProcess
-from parvibench.harness.results import Results
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
-from parvibench.harness.workers import Workers
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.executors import InProcess
+from parvibench.harness.workers.processes import Workers
 
 #: Names the variable by which the study's processes are told from others.
 MARK = "PARVIBENCH_STUDY"

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from parvibench.harness.cells import expand
-from parvibench.harness.keeping import Keeper
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
-from parvibench.harness.workers import Workers
+from parvibench.harness.store.keeping import Keeper
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.processes import Workers
 
 TASKS = [
     "banana",

@@ -20,10 +20,10 @@ from throughput import is_here
 
 from parvibench.core.budget import Budget
 from parvibench.core.errors import ParVIBenchError
-from parvibench.harness.cells import Cell, expand
-from parvibench.harness.provenance import ALLOCATOR
-from parvibench.harness.runner import run_chunk
-from parvibench.harness.suite import load_suite
+from parvibench.harness.run.loop import run_chunk
+from parvibench.harness.store.environment import ALLOCATOR
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import load_suite
 
 SUITES = {"quick": None, "toy": None, "uci": "fast"}
 LIMIT_MIB = 2048.0
@@ -43,7 +43,7 @@ def peak_mib(cell: Cell) -> float:
         ParVIBenchError: the chunk did not end well.
     """
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["parvibench.harness.preload"])
+    context.set_forkserver_preload(["parvibench.harness.workers.preload"])
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(cell, theirs))
     process.start()

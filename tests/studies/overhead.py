@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from parvibench.core.errors import BudgetExhausted
-from parvibench.harness.cells import Cell, expand
-from parvibench.harness.keeping import Keeper
-from parvibench.harness.runner import run_chunk
-from parvibench.harness.suite import Suite
+from parvibench.harness.run.loop import run_chunk
+from parvibench.harness.store.keeping import Keeper
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite
 
 CASES = [("banana", "sgld"), ("multimodal", "svgd"), ("banana", "ada-sifg"), ("bnn-diabetes-sklearn", "sgld")]
 

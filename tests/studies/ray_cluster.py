@@ -17,13 +17,13 @@ import psutil
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
-from parvibench.harness.cells import expand
-from parvibench.harness.cluster import Cluster
-from parvibench.harness.executors import InProcess
-from parvibench.harness.results import Results
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.cluster import Cluster
+from parvibench.harness.workers.executors import InProcess
 
 PLUGIN = Path(__file__).with_name("hostile_plugins.py")
 

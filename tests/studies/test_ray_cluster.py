@@ -34,9 +34,9 @@ def test_a_plugin_travels_as_its_source(tmp_path: Path) -> None:
     """The other side of the wire, without Ray: the file is not there, the job runs, the driver's job comes back."""
     import ray_cluster
 
-    from parvibench.harness.cells import expand
-    from parvibench.harness.cluster import Cluster, serve
-    from parvibench.harness.executors import Job, Outcome
+    from parvibench.harness.suite.cells import expand
+    from parvibench.harness.workers.cluster import Cluster, serve
+    from parvibench.harness.workers.executors import Job, Outcome
 
     pytest.importorskip("ray", reason="Ray is not installed (pip install 'parvibench[ray]')")
     plugin = tmp_path / "mine.py"

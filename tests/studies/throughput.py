@@ -18,11 +18,11 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.errors import DataMissingError
-from parvibench.harness.cells import Cell, expand
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite, load_suite
-from parvibench.harness.workers import Workers
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.harness.workers.processes import Workers
 
 METHODS = ("sgld", "svgd", "sifg", "mala")
 

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from parvibench.core.result import Status
-from parvibench.harness.cells import expand
-from parvibench.harness.executors import InProcess
-from parvibench.harness.mirroring import MirrorObserver, rebuild, sync
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.executors import InProcess
+from parvibench.tracking.observer import MirrorObserver, rebuild, sync
 
 
 def free_port() -> int:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.distributions import Gamma, Normal
 
 import parvibench.tasks.bnn as module
+from parvibench.cli import describe
 from parvibench.core import registry
 from parvibench.core.errors import DataMissingError
 from parvibench.core.registry import load_task
@@ -25,7 +26,6 @@ from parvibench.core.task import TUNING_REPLICATES
 from parvibench.data import fetch, loaders
 from parvibench.data.fetch import registry as data_sets
 from parvibench.data.loaders import Table
-from parvibench.harness import describe
 
 SETS = {
     "sifg": ["boston", "concrete", "diabetes", "power", "protein", "wine-binary"],

@@ -1,0 +1,187 @@
+"""Kernels that leave their target exactly invariant: chains that start at exact draws must stay there.
+
+Whatever the number of steps, the points reached are exact draws again; a Metropolis ratio that is dropped, turned
+round or lacks the proposal's part moves them. And since these kernels are reversible, an exact draw hides in the
+chain that runs on from it forwards and backwards: its rank among the chain's points is uniform (Gandy & Scott 2020,
+arXiv:2001.06465).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parvibench.check.questions import Expected, Values
+from parvibench.core.registry import load_algorithm, load_task
+from parvibench.core.target import Target
+
+from .steps import (
+    SETS,
+    Settings,
+    TruthQuestion,
+    as_values,
+    exact_draws,
+    generator_of,
+    laws,
+    problem_at,
+    run,
+    settings_of,
+    summaries,
+)
+
+
+@dataclass(frozen=True)
+class Invariance(TruthQuestion):
+    """Whether chains that start at exact draws end at exact draws.
+
+    Attributes:
+        task: its exact draws and density.
+        algorithm: a registered kernel.
+        settings: of the kernel; steps so long that about a third of the moves are refused.
+        steps: taken.
+        chains: in a replicate.
+    """
+
+    task: str
+    algorithm: str
+    settings: Settings
+    steps: int = 12
+    chains: int = 400
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Summaries of the last positions."""
+        task = load_task(self.task)
+        target = task.target(tuple(replicates), "cpu", torch.float64)
+        start = torch.stack(
+            [task.exact(self.chains, generator_of(self.task, "start", seed, r)) for r in replicates]
+        )
+        x = self._ends(target, start, replicates, seed)
+        return summaries(x, target.log_density(x), "kept.")
+
+    def expected(self) -> Mapping[str, Expected]:
+        """The same of fresh exact draws."""
+        return _exact_summaries(self.task, self.chains)
+
+    def _ends(self, target: Target, start: Tensor, replicates: range, seed: int) -> Tensor:
+        algorithm = load_algorithm(self.algorithm)
+        problem = problem_at(target, start, replicates, seed)
+        return run(algorithm, algorithm.make_settings(dict(self.settings)), problem, self.steps).path[-1]
+
+
+@cache
+def _exact_summaries(task_name: str, chains: int) -> Mapping[str, Expected]:
+    task = load_task(task_name)
+    x = exact_draws(task, SETS, chains, generator_of(task_name, "law"))
+    return laws(summaries(x, task.target([0], "cpu", torch.float64).log_density(x), "kept."))
+
+
+@dataclass(frozen=True)
+class Ranks(TruthQuestion):
+    """Whether an exact draw can be told from the chain that runs through it.
+
+    Attributes:
+        task: its exact draws and density.
+        algorithm: a registered reversible kernel.
+        settings: of the kernel.
+        length: of the chain, without the exact draw.
+        chains: in a replicate.
+    """
+
+    task: str
+    algorithm: str
+    settings: Settings
+    length: int = 9
+    chains: int = 300
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Mean rank, and mean distance of ranks from the middle, for each function of the points."""
+        task = load_task(self.task)
+        target = task.target(tuple(replicates), "cpu", torch.float64)
+        start = torch.stack(
+            [task.exact(self.chains, generator_of(self.task, "ranks", seed, r)) for r in replicates]
+        )
+        ranks = ranks_along(target, start, replicates, seed, self.algorithm, self.settings, self.length)
+        return rank_statistics(ranks, self.length)
+
+    def expected(self) -> Mapping[str, Expected]:
+        """Uniform ranks."""
+        functions = len(rank_functions(torch.zeros(1, 1, load_task(self.task).dim), torch.zeros(1, 1)))
+        return uniform_ranks(self.length, self.chains, functions)
+
+
+def ranks_along(
+    target: Target,
+    start: Tensor,
+    replicates: range,
+    seed: int,
+    algorithm_name: str,
+    settings: Settings,
+    length: int,
+) -> Tensor:
+    """Ranks of exact draws in the chains through them, ties broken at random.
+
+    Args:
+        target: the density, bound to the rows of ``start``.
+        start: exact draws, (R, N, D).
+        replicates: ids of the rows.
+        seed: of the streams.
+        algorithm_name: a registered reversible kernel.
+        settings: of the kernel.
+        length: L, steps forwards and backwards together.
+
+    Returns:
+        (F, R, N) in 0 to L, for each of the functions of ``rank_functions``.
+    """
+    algorithm = load_algorithm(algorithm_name)
+    made = algorithm.make_settings(dict(settings))
+    # Backwards is forwards again, for a reversible kernel, with noise of its own.
+    paths = [
+        torch.stack(run(algorithm, made, problem_at(target, start, replicates, way), length).path)
+        for way in (2 * seed, 2 * seed + 1)
+    ]
+    generator = generator_of("place", seed)
+    place = torch.randint(0, length + 1, start.shape[:2], generator=generator)
+    step = torch.arange(length)[:, None, None]
+    used = torch.cat([step < place, step < length - place])  # (2L, R, N)
+    own = rank_functions(start, target.log_density(start))[:, None]
+    found = torch.stack([rank_functions(x, target.log_density(x)) for x in torch.cat(paths)], 1)
+    below = ((found < own) & used).sum(1)
+    ties = ((found == own) & used).sum(1)
+    broken = torch.rand(ties.shape, generator=generator, dtype=torch.float64) * (ties + 1)
+    return below + broken.long()
+
+
+def rank_functions(x: Tensor, log_density: Tensor) -> Tensor:
+    """The log density, every coordinate, and the product of the first two: (R, N, D) -> (F, R, N)."""
+    return torch.stack([log_density, *x.unbind(-1), x[..., 0] * x[..., 1]])
+
+
+def rank_statistics(ranks: Tensor, length: int) -> Values:
+    """Mean and spread of ranks (F, R, N), as shares of L."""
+    shares = ranks.double() / length - 0.5
+    found = {f"rank[{i}]": as_values(share.mean(1)) for i, share in enumerate(shares)}
+    return found | {f"rank_spread[{i}]": as_values(share.abs().mean(1)) for i, share in enumerate(shares)}
+
+
+@cache
+def uniform_ranks(length: int, chains: int, functions: int) -> Mapping[str, Expected]:
+    """What ``rank_statistics`` gives for uniform ranks."""
+    drawn = np.random.default_rng(length).integers(0, length + 1, (SETS, chains))
+    one = rank_statistics(torch.from_numpy(drawn)[None], length)
+    return laws({f"{name[:-3]}[{i}]": values for name, values in one.items() for i in range(functions)})
+
+
+def kernel_questions() -> list[TruthQuestion]:
+    """All questions about invariance."""
+    kernels = [
+        ("linear-regression", "mala", settings_of(step_size=0.003)),
+        ("banana", "mala", settings_of(step_size=0.05)),
+        ("linear-regression", "hmc", settings_of(step_size=0.003, leapfrog_steps=4, jitter=0.3)),
+        ("banana", "hmc", settings_of(step_size=0.04, leapfrog_steps=4, jitter=0.3)),
+    ]
+    return [question(*kernel) for kernel in kernels for question in (Invariance, Ranks)]

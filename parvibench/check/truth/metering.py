@@ -1,0 +1,134 @@
+"""The meter: what it charges must be what is evaluated beneath the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from parvibench.check.questions import Expected, Fixed, Values
+from parvibench.core.registry import load_task
+from parvibench.core.streams import Streams
+from parvibench.core.target import Target
+from parvibench.core.task import Problem
+
+from .steps import TruthQuestion
+
+_ROWS = 7
+#: Rounding of sums of shares of a batch.
+_TOLERANCE = 1e-9
+
+
+class Counted(Target):
+    """A density that counts what is asked of it, by rows of data.
+
+    Args:
+        target: the density.
+
+    Attributes:
+        scores: rows scored, a mini-batch of B out of n data rows counting B/n.
+        products: rows of scores differentiated, likewise.
+        log_densities: rows whose log density was taken.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.dim, self.rows, self.prior_precision = target.dim, target.rows, target.prior_precision
+        self.scores = self.products = self.log_densities = 0.0
+
+    @property
+    def charged(self) -> float:
+        """What this should cost: log densities are free as far as scores were taken too."""
+        return self.scores + self.products + max(0.0, self.log_densities - self.scores)
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Counted; so is the score that differentiating it takes."""
+        self.log_densities += x.shape[1]
+        value = self._target.log_density(x, batch)
+        return self._when_differentiated(value, "scores", x.shape[1])
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Counted; so is the product with the Hessian that differentiating it takes."""
+        rows = x.shape[1] * (1.0 if batch is None else batch.shape[1] / (self.rows or 1))
+        self.scores += rows
+        value = self._target.score(x, batch)
+        return self._when_differentiated(value, "products", rows)
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both counted."""
+        self.scores += x.shape[1]
+        self.log_densities += x.shape[1]
+        return self._target.log_density_and_score(x, batch)
+
+    def _when_differentiated(self, value: Tensor, what: str, rows: float) -> Tensor:
+        def book(_: Tensor) -> None:
+            setattr(self, what, getattr(self, what) + rows)
+
+        if value.requires_grad:
+            value.register_hook(book)  # type: ignore[no-untyped-call]
+        return value
+
+
+@dataclass(frozen=True)
+class MeterCharges(TruthQuestion):
+    """What known calls cost.
+
+    Attributes:
+        task: one with data.
+        batch: rows in a mini-batch.
+        algorithm: label.
+    """
+
+    task: str = "linear-regression"
+    batch: int = 12
+    algorithm: str = "meter"
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Charges of each kind of call on a fresh problem, the same for all replicates."""
+        found = {}
+        for name, size in (("full", None), ("batch", self.batch)):
+            problem = self._problem(replicates, seed, size)
+            problem.score(problem.init())
+            found[f"score[{name}]"] = problem.meter.charged
+
+            problem = self._problem(replicates, seed, size)
+            x = problem.init().requires_grad_()
+            torch.autograd.grad(problem.score(x).sum(), x)
+            found[f"hessian_product[{name}]"] = problem.meter.charged
+
+        problem = self._problem(replicates, seed, None)
+        x = problem.init()
+        problem.log_density_and_score(x)
+        found["both"] = problem.meter.charged
+
+        problem = self._problem(replicates, seed, None)
+        problem.log_density(x)
+        found["log_density"] = problem.meter.charged
+
+        problem = self._problem(replicates, seed, None)
+        leaf = x.clone().requires_grad_()
+        torch.autograd.grad(problem.log_density(leaf).sum(), leaf)
+        found["differentiated"] = problem.meter.charged
+        return {name: [value] * len(replicates) for name, value in found.items()}
+
+    def expected(self) -> Mapping[str, Expected]:
+        """By the rules: rows, shares of the data, twice for a product with the Hessian."""
+        share = self.batch / (load_task(self.task).rows or 1)
+        charges = {
+            "score[full]": 1.0,
+            "score[batch]": share,
+            "hessian_product[full]": 2.0,
+            "hessian_product[batch]": 2 * share,
+            "both": 1.0,
+            "log_density": 1.0,
+            "differentiated": 1.0,
+        }
+        return {name: Fixed(_ROWS * charge, tolerance=_TOLERANCE) for name, charge in charges.items()}
+
+    def _problem(self, replicates: range, seed: int, batch: int | None) -> Problem:
+        task = load_task(self.task)
+        streams = Streams(seed, replicates, "cpu", torch.float64)
+        target = task.target(replicates, "cpu", torch.float64)
+        return Problem(target, streams, start=task.initial, particles=_ROWS, batch_size=batch)

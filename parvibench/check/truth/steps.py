@@ -1,0 +1,121 @@
+"""Steps of an algorithm outside the harness, and what the truth oracle looks at in the points they reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from parvibench.check.questions import Expected, Law, Oracle, Question
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.streams import Streams, derive_seed
+from parvibench.core.target import Target
+from parvibench.core.task import Problem, Task
+
+#: Sets of exact draws behind the law of a statistic.
+SETS = 1000
+#: Settings as a tuple, so that questions can be compared and cached.
+Settings = tuple[tuple[str, Any], ...]
+#: Draws of one set after another: (sets, points, D).
+Draw = Callable[[int, int, Generator], Tensor]
+
+
+class TruthQuestion(Question):
+    """A question whose answer theory gives."""
+
+    oracle: Oracle = "truth"
+
+
+class Run(NamedTuple):
+    """What an algorithm has done.
+
+    Attributes:
+        state: after the last step.
+        path: positions after every step, (R, N, D) each; empty where a state has none.
+    """
+
+    state: Any
+    path: list[Tensor]
+
+
+def settings_of(**values: Any) -> Settings:
+    """Settings that a question can hold."""
+    return tuple(values.items())
+
+
+def run(algorithm: Algorithm, settings: Any, problem: Problem, steps: int) -> Run:
+    """Take steps as the harness does.
+
+    Args:
+        algorithm: what runs.
+        settings: validated ones.
+        problem: what is sampled; its streams are moved along.
+        steps: how many.
+    """
+    streams, path = problem.streams, []
+    streams.step = 0
+    with nullcontext() if algorithm.differentiates else torch.inference_mode():
+        state = algorithm.init(problem, settings, streams, steps)
+        for streams.step in range(steps):
+            state = algorithm.step(problem, settings, state, streams)
+            if hasattr(state, "x"):
+                path.append(state.x.detach().clone())
+    return Run(state, path)
+
+
+def problem_at(target: Target, start: Tensor, ids: Sequence[int], seed: int) -> Problem:
+    """The problem of a density whose chains start at given points, (R, N, D) float64."""
+    streams = Streams(seed, ids, "cpu", torch.float64)
+    return Problem(target, streams, start=lambda _, n, __: start[:, :n], particles=start.shape[1])
+
+
+def exact_draws(task: Task, sets: int, points: int, generator: Generator) -> Tensor:
+    """Independent exact draws of a task, (sets, points, D) float64."""
+    return task.exact(sets * points, generator).view(sets, points, task.dim)
+
+
+def generator_of(*parts: object) -> Generator:
+    """A generator seeded by its address."""
+    return Generator().manual_seed(derive_seed("truth", *parts))
+
+
+def per_replicate(ids: Sequence[int], width: int | None) -> Iterator[tuple[int, ...]]:
+    """The replicates in chunks of at most ``width``."""
+    step = width or len(ids)
+    return (tuple(ids[first : first + step]) for first in range(0, len(ids), step))
+
+
+def summaries(x: Tensor, log_density: Tensor | None = None, prefix: str = "") -> dict[str, list[float]]:
+    """Means, log standard deviations and correlations of neighbouring coordinates, one value a replicate.
+
+    Args:
+        x: points, (R, N, D).
+        log_density: there, (R, N), whose mean is ``energy``.
+        prefix: of the names.
+    """
+    # Accumulated in double: a replicate that overflowed is +inf below.
+    x = x.double()
+    mean, centred = x.mean(1), x - x.mean(1, keepdim=True)
+    sd = centred.square().mean(1).sqrt()
+    found = {f"mean[{d}]": mean[:, d] for d in range(x.shape[2])}
+    found |= {f"log_sd[{d}]": sd[:, d].log() for d in range(x.shape[2])}
+    for d in range(x.shape[2] - 1):
+        found[f"corr[{d}]"] = (centred[..., d] * centred[..., d + 1]).mean(1) / (sd[:, d] * sd[:, d + 1])
+    if log_density is not None:
+        found["energy"] = log_density.mean(1)
+    return {prefix + name: as_values(value) for name, value in found.items()}
+
+
+def as_values(values: Tensor) -> list[float]:
+    """One number a replicate, +inf where it is none."""
+    return torch.where(values.isfinite(), values, torch.inf).tolist()
+
+
+def laws(found: Mapping[str, Sequence[float] | NDArray[np.float64]]) -> dict[str, Expected]:
+    """Every statistic's draws as its law."""
+    return {name: Law(np.asarray(values, dtype=np.float64)) for name, values in found.items()}

@@ -1,0 +1,122 @@
+"""Densities, scores, exact draws and stated moments of the tasks, held against each other.
+
+Under exact draws ``E[phi(x) s(x).v + v . grad phi(x)] = 0`` for the score s, any direction v and smooth bounded phi
+(Stein's identity): it fails when the draws are from another law than the score's. The score itself is held to the
+log density by automatic differentiation, so that all three agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from parvibench.check.questions import Bound, Expected, Fixed, Values
+from parvibench.core import registry
+from parvibench.core.registry import load_task
+from parvibench.core.target import Target
+from parvibench.core.task import Task
+
+from .steps import TruthQuestion, as_values, generator_of
+
+_DIRECTIONS = 3
+_MAX_DIM = 100
+#: Draws that set the scale of the test functions.
+_SCALED_BY = 500
+#: How far a score may be from the derivative of the log density, in its largest entry.
+_AGREEMENT = 1e-8
+
+
+@dataclass(frozen=True)
+class DensityTruth(TruthQuestion):
+    """Whether a task's exact draws, score, log density and moments agree.
+
+    Attributes:
+        task: one with an exact sampler.
+        draws: in a replicate.
+        algorithm: label.
+    """
+
+    task: str
+    draws: int
+    algorithm: str = "density"
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Means over the draws of everything that should vanish, and whether the score is the gradient."""
+        task = load_task(self.task)
+        target = task.target([0], "cpu", torch.float64)
+        values: dict[str, list[float]] = {}
+        for r in replicates:
+            x = task.exact(self.draws, generator_of(self.task, "draws", seed, r))[None]
+            found = self._identities(x, target.score(x)) | self._moments(task, x)
+            for name, value in found.items():
+                values.setdefault(name, []).extend(as_values(value.mean()[None]))
+            values.setdefault("gradient", []).append(float(_is_gradient(target, x[:, :_SCALED_BY])))
+        return values
+
+    def expected(self) -> Mapping[str, Expected]:
+        """Zero on average; the score always."""
+        task = load_task(self.task)
+        x = task.exact(2, generator_of(self.task, "names"))[None]
+        names = self._identities(x, x) | self._moments(task, x)
+        return {name: Bound(0.0) for name in names} | {"gradient": Fixed(1.0, better="higher")}
+
+    def _identities(self, x: Tensor, score: Tensor) -> dict[str, Tensor]:
+        """E s = 0 along directions, and Stein's identity with the tanh of one direction along another."""
+        along, centre, scale = _frame(self.task)
+        s = score @ along.T
+        z = (x @ along.T - centre) / scale
+        found = {f"score[{k}]": s[..., k] for k in range(_DIRECTIONS)}
+        for k in range(_DIRECTIONS):
+            j = (k + 1) % _DIRECTIONS
+            phi, slope = torch.tanh(z[..., k]), torch.cosh(z[..., k]) ** -2 / scale[k]
+            for name, other in ((f"stein[{k}]", k), (f"stein[{k},{j}]", j)):
+                found[name] = phi * s[..., other] + slope * (along[k] @ along[other])
+        return found
+
+    def _moments(self, task: Task, x: Tensor) -> dict[str, Tensor]:
+        """Errors of stated means and variances along the first and last coordinates, where both settle."""
+        mean, sd = task.facts.mean, task.facts.sd
+        if mean is None or sd is None or "heavy-tailed" in task.tags:
+            return {}
+        z = (x - mean) / sd
+        ends = {0, task.dim - 1}
+        found = {f"mean[{d}]": z[..., d] for d in ends} | {f"variance[{d}]": z[..., d] ** 2 - 1 for d in ends}
+        return found | {"variance[all]": (z**2).mean(-1) - 1}
+
+
+@cache
+def _frame(task_name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Unit directions (K, D), and median and half the interquartile range of exact draws along them, (K,)."""
+    task, g = load_task(task_name), generator_of(task_name, "frame")
+    along = torch.randn(_DIRECTIONS, task.dim, generator=g, dtype=torch.float64)
+    along[0] = torch.eye(task.dim, dtype=torch.float64)[0]
+    along = along / along.norm(dim=1, keepdim=True)
+    low, centre, high = (task.exact(_SCALED_BY, g) @ along.T).quantile(
+        torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64), dim=0
+    )
+    return along, centre, (high - low) / 2
+
+
+def _is_gradient(target: Target, x: Tensor) -> bool:
+    """Whether the score is the derivative of the log density, by autograd."""
+    leaf = x.clone().requires_grad_()
+    gradient = torch.autograd.grad(target.log_density(leaf).sum(), leaf)[0]
+    return bool((target.score(x) - gradient).abs().max() <= _AGREEMENT * (1 + gradient.abs().max()))
+
+
+def task_questions() -> list[TruthQuestion]:
+    """One question for every task of moderate dimension with exact draws and no data on disk."""
+    rows = registry.tasks().values()
+    names = [row.name for row in rows if "exact" in row.tags and not row.data and (row.dim or 0) <= _MAX_DIM]
+    return [DensityTruth(name, _affordable(load_task(name))) for name in names]
+
+
+def _affordable(task: Task) -> int:
+    """Many draws where they are cheap."""
+    if "path" in task.tags:
+        return 100
+    return 4000 if task.dim <= 10 else 500

@@ -1,0 +1,1 @@
+"""Running one chunk of a cell: loop, clock, checkpoints and the measurements at them."""

@@ -1,0 +1,91 @@
+"""What a chunk of replicates leaves behind, as an object and as bytes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from parvibench.core.errors import StoreError
+from parvibench.harness.store.environment import hardware
+from parvibench.harness.suite.cells import Cell
+
+from .measuring import metrics_key
+from .snapshot import pack, unpack
+
+
+@dataclass
+class ChunkResult:
+    """What a chunk of replicates leaves behind, in replicate order.
+
+    Attributes:
+        curve: rows of the long curve table (see ``store.CURVE_COLUMNS``).
+        samples: of the last checkpoint, (r, n, D).
+        values: metric -> value per replicate at the last checkpoint.
+        absent: metric -> why it does not apply.
+        diverged: replicate id -> iteration.
+        seconds: steady compute time of the chunk.
+        overheads: ``warmup``, ``metrics`` and ``compile`` seconds.
+        drift: relative change of a reference kernel's time from before the run to after it.
+        flags: what a reader of the numbers should know.
+        process: threads and allocator of the process that ran it.
+    """
+
+    curve: list[tuple[Any, ...]] = field(default_factory=list)
+    samples: NDArray[np.float32] | None = None
+    values: dict[str, list[float]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    diverged: dict[int, int] = field(default_factory=dict)
+    iterations: int = 0
+    score_evaluations: float = 0.0
+    seconds: float = 0.0
+    effective_step: float | None = None
+    overheads: dict[str, float] = field(default_factory=dict)
+    drift: float = 0.0
+    flags: list[str] = field(default_factory=list)
+    process: dict[str, str] = field(default_factory=dict)
+
+    def flag(self, text: str) -> None:
+        """Tell the reader something, once."""
+        if text not in self.flags:
+            self.flags.append(text)
+
+    def plain(self) -> dict[str, Any]:
+        """Text and one array: what ``snapshot.pack`` takes."""
+        values = asdict(self)
+        samples = values.pop("samples")
+        return {"samples": samples, "text": json.dumps(values)}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """The inverse of ``plain``."""
+        values = json.loads(plain["text"])
+        values["curve"] = [tuple(row) for row in values["curve"]]
+        values["diverged"] = {int(r): step for r, step in values["diverged"].items()}
+        return cls(samples=plain["samples"], **values)
+
+
+def stamp(cell: Cell, replicates: tuple[int, ...]) -> str:
+    """What must agree for bytes of a run to go on with: the chunk, its metrics, PyTorch and the hardware."""
+    parts = (cell.key, metrics_key(cell), replicates, torch.__version__, hardware(cell.device))
+    return json.dumps([str(p) for p in parts])
+
+
+def pack_result(cell: Cell, replicates: tuple[int, ...], result: ChunkResult) -> bytes:
+    """A finished chunk as bytes."""
+    return pack({"stamp": stamp(cell, replicates), "result": result.plain()})
+
+
+def unpack_result(cell: Cell, replicates: tuple[int, ...], content: bytes) -> ChunkResult | None:
+    """The finished chunk behind the bytes, or None when they are damaged or of another run."""
+    try:
+        found = unpack(content, {})
+        if found["stamp"] != stamp(cell, replicates):
+            return None
+        return ChunkResult.from_plain(found["result"])
+    except (StoreError, KeyError, TypeError, ValueError):
+        return None

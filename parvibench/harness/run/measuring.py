@@ -1,0 +1,131 @@
+"""Metrics of a cell: the context they are computed in, and computing them anew for stored samples."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parvibench.core import registry
+from parvibench.core.metric import Context, Cost, Decisions
+from parvibench.core.result import CellRecord, to_json_number
+from parvibench.core.task import Task
+from parvibench.harness.suite.cells import Cell
+from parvibench.metrics.compute import compute
+
+#: Raised when a metric's values change for the same samples.
+METRICS_VERSION = 3
+
+#: What a metric may need besides the samples that a store does not keep.
+_NOT_STORED = ("path", "cost", "motion", "decisions")
+
+_LOST = "needs what only a run has: ask for it with --fresh"
+
+Moved = tuple[Tensor, Tensor]
+MakeContext = Callable[[Cost, Tensor | None, Tensor | None, Moved | None, Decisions | None], Context]
+
+
+def metrics_key(cell: Cell) -> str:
+    """Names the measurement: metrics, their version and the reference."""
+    reference = cell.load()[0].floored()
+    sha = reference.certificate.get("sha256", "") if reference else ""
+    return hashlib.sha256(repr((METRICS_VERSION, cell.metrics, sha)).encode()).hexdigest()[:16]
+
+
+def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str]) -> MakeContext:
+    """A function (cost, excluded rows, path, moved, decisions) -> context; what never changes is read once."""
+    needs = {registry.metrics()[m].need for m in metrics}
+    reference = task.reference()
+    target = task.target(replicates, "cpu", torch.float64) if "target" in needs else None
+    predictive = task.predictive(replicates, "cpu", torch.float64) if "predictive" in needs else None
+
+    def context(
+        cost: Cost,
+        excluded: Tensor | None,
+        path: Tensor | None,
+        moved: Moved | None,
+        decisions: Decisions | None,
+    ) -> Context:
+        return Context(
+            task=task,
+            reference=reference,
+            target=target,
+            predictive=predictive,
+            path=None if path is None else path.cpu(),
+            cost=cost,
+            excluded_rows=excluded,
+            moved=moved,
+            decisions=decisions,
+        )
+
+    return context
+
+
+def can_remeasure(record: CellRecord) -> bool:
+    """Whether stored samples suffice: an anchor's may be rows of the reference, so it is drawn again."""
+    return bool(record.values) and record.kind != "anchor"
+
+
+def remeasure(
+    cell: Cell, record: CellRecord, curve: pd.DataFrame, samples: NDArray[np.float32]
+) -> tuple[CellRecord, pd.DataFrame]:
+    """Compute the cell's metrics anew from the samples of its last checkpoint.
+
+    Metrics of the whole path or of costs keep the values they were given by the run; at earlier checkpoints the
+    curve keeps what was measured then.
+
+    Returns:
+        The record and the curve with the new values.
+    """
+    kept = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
+    anew = [m for m in cell.metrics if m not in kept]
+    values: dict[str, list[float]] = {m: [] for m in anew}
+    absent = {m: record.absent.get(m, _LOST) for m in kept if m not in record.values}
+    task = cell.load()[0]
+    cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.replicates, 1))
+    for ids, part in zip(cell.chunks, _by_chunk(samples, cell.chunk), strict=True):
+        context = context_maker(task, ids, cell.metrics)(cost, None, None, None, None)
+        found, missing = compute(anew, torch.from_numpy(part).double(), context)
+        absent |= missing
+        for metric, per_replicate in found.items():
+            values[metric] += per_replicate.tolist()
+    values = {m: v for m, v in values.items() if v}
+    stored = {m: [to_json_number(x) for x in v] for m, v in values.items()}
+    update = {
+        "values": {
+            m: stored.get(m, record.values.get(m, []))
+            for m in cell.metrics
+            if m in stored or m in record.values
+        },
+        "absent": absent,
+        "metrics_key": metrics_key(cell),
+    }
+    return record.model_copy(update=update), _replaced(curve, cell, values)
+
+
+def _by_chunk(samples: NDArray[np.float32], width: int) -> list[NDArray[np.float32]]:
+    return [samples[i : i + width] for i in range(0, len(samples), width)]
+
+
+def _replaced(curve: pd.DataFrame, cell: Cell, values: dict[str, list[float]]) -> pd.DataFrame:
+    """The curve with the last checkpoint's rows of ``values`` put in place."""
+    last = curve[curve["checkpoint"] == curve.groupby("replicate")["checkpoint"].transform("max")]
+    spent = last.drop_duplicates("replicate").set_index("replicate")
+    rows = [
+        {
+            "replicate": r,
+            **spent.loc[r, ["checkpoint", "iteration", "score_evaluations", "seconds"]],
+            "metric": m,
+            "value": v,
+        }
+        for m, per_replicate in values.items()
+        for r, v in zip(cell.replicates, per_replicate, strict=True)
+    ]
+    stale = curve.index.isin(last.index[last["metric"].isin(values)])
+    fresh = pd.DataFrame(rows, columns=curve.columns).astype(curve.dtypes.to_dict())
+    return pd.concat([curve[~stale], fresh], ignore_index=True)

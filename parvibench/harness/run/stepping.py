@@ -1,0 +1,101 @@
+"""Taking the steps of a chunk, many between two looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from parvibench.core.algorithm import AlgorithmSettings
+from parvibench.core.errors import BudgetExhausted, BudgetIgnored
+from parvibench.core.task import Problem
+
+from .clock import Clock
+
+Advance = Callable[..., Any]
+#: Most steps between two looks at the state.
+BLOCK = 16
+
+
+class Path(Protocol):
+    """What records the positions of chains."""
+
+    def add(self, step: int, x: Tensor) -> None:
+        """Offer the position after iteration ``step``."""
+        ...
+
+
+class Stepper:
+    """Takes steps until it is told to look.
+
+    Args:
+        problem: what is sampled.
+        settings: of the algorithm.
+        advance: the algorithm's ``step``, or a compiled one.
+        clock: runs while steps are taken.
+        path: is offered every position, or None.
+        state: after ``step`` iterations.
+        step: their number.
+
+    Attributes:
+        state: after the last complete step.
+        step: number of complete steps.
+        ignored: whether the algorithm went on after its budget was spent.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: AlgorithmSettings,
+        advance: Advance,
+        clock: Clock,
+        path: Path | None,
+        state: Any,
+        step: int,
+    ) -> None:
+        self._problem, self._settings, self._advance = problem, settings, advance
+        self._clock, self._path = clock, path
+        self.state, self.step, self.ignored = state, step, False
+
+    def go(self, stop: int, enough: float = math.inf) -> bool:
+        """Take steps up to iteration ``stop``, or until ``enough`` score evaluations are charged; one at least.
+
+        Returns:
+            False when the budget allows no further step.
+        """
+        # What is done here at every step adds up to a few tenths of a microsecond.
+        problem, settings, advance = self._problem, self._settings, self._advance
+        streams, meter, counting = problem.streams, problem.meter, enough < math.inf
+        positions: list[Tensor] | None = None if self._path is None else []
+        state, step, began = self.state, self.step, self.step
+        self._clock.start()
+        try:
+            while step < stop:
+                streams.step = step
+                after = advance(problem, settings, state, streams)
+                if meter.refusals:
+                    self.ignored = True
+                    return False
+                state = after
+                step += 1
+                if positions is not None:
+                    positions.append(state.x)
+                if counting and meter.charged >= enough:
+                    break
+        except BudgetExhausted:
+            return False
+        except BudgetIgnored:
+            self.ignored = True
+            return False
+        finally:
+            self._clock.stop()
+            self.state, self.step = state, step
+            self._record(began, positions)
+        return True
+
+    def _record(self, began: int, positions: list[Tensor] | None) -> None:
+        if self._path is not None:
+            for step, x in enumerate(positions or (), began + 1):
+                self._path.add(step, x)

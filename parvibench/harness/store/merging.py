@@ -1,0 +1,98 @@
+"""Putting the parts of a run together that different machines made (``run --shard I/K``, then ``merge``)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+
+from parvibench.core.errors import StoreError
+from parvibench.core.result import CellRecord
+from parvibench.harness.suite.cells import Cell
+
+from .store import RunCell, RunRecord, Store
+
+
+def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
+    """Every ``parts``-th cell from number ``part`` (counted from 1) on: a fair share of every task."""
+    return list(cells[part - 1 :: parts])
+
+
+def merge(sources: Sequence[Store], into: Store) -> tuple[RunRecord, list[str]]:
+    """Copy the latest run of every source into one store, as one run.
+
+    Args:
+        sources: stores, each with a run of the same suite name.
+        into: written; may hold cells already.
+
+    Returns:
+        The new run, and what a user should know: cells that were there twice, seconds that cannot be compared.
+
+    Raises:
+        StoreError: a source without a run, runs of different suites, or a damaged or oversized file; nothing of
+            that source has been copied then.
+    """
+    runs = [source.run() for source in sources]
+    names = {str(run.suite.get("name", "")) for run in runs}
+    if len(names) > 1:
+        raise StoreError(f"these are runs of different suites: {', '.join(sorted(names))}")
+    for source, run in zip(sources, runs, strict=True):
+        _check(source, run)
+    notes: list[str] = []
+    with into.locked():
+        for source, run in zip(sources, runs, strict=True):
+            for cell in dict.fromkeys(c.key for c in run.cells):
+                notes += _copy(source, into, cell)
+        merged = _joined(runs)
+        into.write_run(merged)
+    machines = {r.hardware for r in _records(into, merged) if r.hardware}
+    if len(machines) > 1:
+        notes.append(f"seconds are not compared: they come from {' and '.join(sorted(machines))}")
+    return merged, notes
+
+
+def _check(source: Store, run: RunRecord) -> None:
+    """Read every file once: a damaged or oversized one raises."""
+    for cell in run.cells:
+        source.find(cell.key)
+        source.samples(cell.key)
+        source.curve(cell.key)
+
+
+def _copy(source: Store, into: Store, key: str) -> list[str]:
+    """Copy one cell unless a result that is as good is there; what to tell about it."""
+    found, held = source.find(key), into.find(key)
+    if found is None:
+        return []
+    if held is not None and (found.status.failed or not held.status.failed):
+        same = held.values == found.values or held.hardware != found.hardware
+        twice = f"{found.task}/{found.label} was there already"
+        return [] if same else [f"{twice}, with other values: kept the first"]
+    into.write_cell(found, source.curve(key) if found.values else None, source.samples(key))
+    return []
+
+
+def _joined(runs: Sequence[RunRecord]) -> RunRecord:
+    """One run of all cells, in the suite's order where every part names it."""
+    cells = list({(c.task, c.label): c for run in runs for c in run.cells}.values())
+    suite = runs[0].suite
+    tasks = [t["name"] for t in suite.get("tasks", ())]
+    labels = [a.get("label") or a["name"] for a in suite.get("algorithms", ())]
+
+    def place(cell: RunCell) -> tuple[int, int]:
+        task = tasks.index(cell.task) if cell.task in tasks else len(tasks)
+        return task, labels.index(cell.label) if cell.label in labels else len(labels)
+
+    now = dt.datetime.now(dt.UTC)
+    return RunRecord(
+        id=f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}-{suite['name']}",
+        suite=suite,
+        profile=runs[0].profile,
+        cells=sorted(cells, key=place),
+        provenance=runs[0].provenance | {"merged from": [run.id for run in runs]},
+        started=min(run.started for run in runs),
+        finished=max(run.finished for run in runs),
+    )
+
+
+def _records(store: Store, run: RunRecord) -> Iterator[CellRecord]:
+    return (record for cell in run.cells if (record := store.find(cell.key)) is not None)

@@ -1,0 +1,1 @@
+"""Suites, the cells they expand to, and tuned step sizes."""

@@ -1,0 +1,1 @@
+"""Where chunks run: in this process, in worker processes, on a Ray cluster."""

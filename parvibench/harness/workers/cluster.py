@@ -1,0 +1,256 @@
+"""Chunks on a Ray cluster: many machines, GPUs in shares.
+
+A task on the cluster runs its chunk in a worker process of its own (``workers``), so a hostile sampler takes no
+Ray worker down, limits hold there as here, and the bits are those of a local run. News, snapshots and results
+are streamed to the driver, which alone writes. A task whose machine or Ray worker dies is sent again, with the
+latest snapshot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import queue
+import socket
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from parvibench.core.errors import InputError
+from parvibench.core.result import Status
+from parvibench.harness.store.keeping import EVERY_S, Keeper
+
+from .executors import MAX_ATTEMPTS, Executor, InProcess, Job, OnProgress, Outcome, Progress
+from .processes import Workers
+
+_WAIT_S = 0.5
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A job as it travels: nothing in it is a path of the driver's machine that the other side would need.
+
+    Attributes:
+        job: its keeper stays behind.
+        plugin: source of the algorithm's file, where it comes from a file.
+        snapshot: to go on from.
+        every: seconds between two snapshots.
+        version: of ParVIBench at the driver.
+    """
+
+    job: Job
+    plugin: bytes | None
+    snapshot: bytes | None
+    every: float
+    version: str
+    timeout: float
+    memory: float | None
+
+
+@dataclass
+class _Sent:
+    """A job on the cluster."""
+
+    job: Job
+    stream: Any
+    attempts: int = 1
+
+
+class Cluster:
+    """Runs jobs on Ray.
+
+    Args:
+        address: ``local`` starts Ray on this machine; else the address of a cluster, or ``auto``.
+        count: most jobs at a time; 0: as many as the cluster takes.
+        timeout: wall-clock limit of a job, s.
+        memory: limit of a job's process with all it starts, MiB.
+        gpus: share of a GPU that a job takes; 0 runs on CPUs.
+
+    Raises:
+        InputError: Ray is not installed.
+    """
+
+    def __init__(self, address: str, count: int, timeout: float, memory: float | None, gpus: float) -> None:
+        _ray()
+        if not 0 <= gpus <= 8:
+            raise InputError(f"--gpus is the share of a GPU a chunk takes, at most 8; got {gpus:g}")
+        self._address, self._count = address, count
+        self._timeout, self._memory, self._gpus = timeout, memory, gpus
+
+    def run(self, jobs: Iterable[Job], on_progress: OnProgress) -> Iterator[Outcome]:
+        """Outcomes as they come in; on leaving early everything on the cluster is cancelled.
+
+        Raises:
+            InputError: the cluster cannot be reached, or a job cannot travel.
+        """
+        ray = _ray()
+        waiting = list(jobs)
+        for job in waiting:
+            if any(job.cell.objects):
+                raise InputError(
+                    f"{job.cell.label}: objects cannot be sent to a cluster; name a file.py:Class"
+                )
+        started = self._connect()
+        task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=0)(serve)
+        limit = self._count or 4 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        running: list[_Sent] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < limit:
+                    job = waiting.pop(0)
+                    running.append(_Sent(job, task.remote(self._parcel(job))))
+                ready, _ = ray.wait(
+                    [s.stream for s in running], num_returns=1, timeout=_WAIT_S, fetch_local=False
+                )
+                for sent in [s for s in running if s.stream in ready]:
+                    outcome = self._listen(sent, task, on_progress)
+                    if outcome is not None:
+                        running.remove(sent)
+                        yield outcome
+        finally:
+            for sent in running:
+                ray.cancel(sent.stream, force=True)
+            if started:
+                ray.shutdown()
+
+    def _connect(self) -> bool:
+        """Whether Ray was started here."""
+        ray = _ray()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if ray.is_initialized():
+            return False
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if self._address == "local":
+            options |= {"include_dashboard": False, "num_cpus": self._count or None}
+        try:
+            ray.init(address=self._address, **options)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            first = str(error).split("\n")[0]
+            raise InputError(f"--ray {self._address}: no cluster there ({first:.200})") from None
+        return True
+
+    def _parcel(self, job: Job) -> Parcel:
+        place, _, _ = job.cell.algorithm.rpartition(":")
+        try:
+            plugin = Path(place).read_bytes() if place.endswith(".py") else None
+        except OSError as error:
+            raise InputError(
+                f"{place}: cannot be read to be sent to the cluster ({error.strerror})"
+            ) from None
+        keeper = job.keeper
+        return Parcel(
+            job=replace(job, keeper=None),
+            plugin=plugin,
+            snapshot=keeper.load() if keeper else None,
+            every=keeper.every if keeper else EVERY_S,
+            version=version("parvibench"),
+            timeout=self._timeout,
+            memory=self._memory,
+        )
+
+    def _listen(self, sent: _Sent, task: Any, on_progress: OnProgress) -> Outcome | None:
+        """Take one message; the outcome if the job has ended."""
+        ray = _ray()
+        try:
+            message = ray.get(next(sent.stream))
+        except StopIteration:
+            return Outcome(sent.job, None, Status.CRASHED, "the task on the cluster ended without a result")
+        except ray.exceptions.RayTaskError as error:
+            return Outcome(
+                sent.job, None, Status.CRASHED, str(error.cause or error).split("\n")[0], str(error)
+            )
+        except ray.exceptions.RayError as error:  # the worker, its machine or the object store is gone
+            if sent.attempts < MAX_ATTEMPTS:
+                sent.attempts += 1
+                sent.stream = task.remote(self._parcel(sent.job))
+                return None
+            first = str(error).split("\n")[0]
+            reason = f"lost {sent.attempts} times on the cluster: {type(error).__name__}: {first}"
+            return Outcome(sent.job, None, Status.CRASHED, reason[:500], str(error))
+        if isinstance(message, Outcome):
+            return replace(message, job=sent.job)
+        if isinstance(message, bytes):
+            if sent.job.keeper is not None:
+                sent.job.keeper.save(message)
+        else:
+            on_progress(Progress(sent.job, message))
+        return None
+
+
+def _ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise InputError("--ray needs Ray; install it with: pip install 'parvibench[ray]'") from None
+
+
+def serve(parcel: Parcel) -> Iterator[dict[str, Any] | bytes | Outcome]:
+    """Body of a task on the cluster: news, snapshots, and the outcome at last."""
+    mine = version("parvibench")
+    if mine != parcel.version:
+        raise InputError(
+            f"{socket.gethostname()} has ParVIBench {mine}, the driver {parcel.version}: install the same everywhere"
+        )
+    with tempfile.TemporaryDirectory(prefix="parvibench-ray-") as name:
+        yield from _serve_in(Path(name), parcel)
+
+
+def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes | Outcome]:
+    keeper = Keeper(folder / "snapshot.npz", parcel.every)
+    if parcel.snapshot is not None:
+        keeper.save(parcel.snapshot)
+    job = _unpacked(parcel, folder, keeper)
+    on_gpu = job.cell.device == "cuda"
+    executor: Executor = InProcess() if on_gpu else Workers(1, parcel.timeout, parcel.memory)
+    events: queue.SimpleQueue[Progress | Outcome] = queue.SimpleQueue()
+
+    def work() -> None:
+        for outcome in executor.run([job], events.put):
+            events.put(outcome)
+
+    threading.Thread(target=work, daemon=True).start()
+    seen = _written(keeper)
+    while True:
+        with contextlib.suppress(queue.Empty):
+            event = events.get(timeout=1.0)
+            if isinstance(event, Outcome):
+                yield _told_where(event)
+                return
+            yield event.news
+        if (now := _written(keeper)) != seen and (content := keeper.load()) is not None:
+            seen = now
+            yield content
+
+
+def _unpacked(parcel: Parcel, folder: Path, keeper: Keeper) -> Job:
+    """The job with its plug-in's file where it can be found."""
+    cell = parcel.job.cell
+    place, _, name = cell.algorithm.rpartition(":")
+    if parcel.plugin is not None and not (
+        Path(place).is_file() and Path(place).read_bytes() == parcel.plugin
+    ):
+        copy = folder / Path(place).name
+        copy.write_bytes(parcel.plugin)
+        # The name is part of the key, which is of no use here: the driver knows whose result it is.
+        cell = replace(cell, algorithm=f"{copy}:{name}")
+    return replace(parcel.job, cell=cell, keeper=keeper)
+
+
+def _written(keeper: Keeper) -> int:
+    try:
+        return keeper.path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _told_where(outcome: Outcome) -> Outcome:
+    """A failure with the name of the machine it happened on."""
+    if outcome.result is not None:
+        return outcome
+    return replace(outcome, reason=f"{outcome.reason} (on {socket.gethostname()})")

@@ -1,0 +1,207 @@
+"""Worker processes of one thread each: a fresh one for every job, so that nothing a sampler does outlives it."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing as mp
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Container, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from parvibench.core.result import Status
+from parvibench.harness.store.environment import ALLOCATOR
+
+from . import process_groups as offspring
+from .executors import MAX_ATTEMPTS, OnProgress, Outcome, Progress, W, Work, attempt, printable
+
+_PRELOAD = ["parvibench.harness.workers.processes", "parvibench.harness.workers.preload"]
+_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_POLL_S = 0.25
+#: Share of the machine's memory that all workers together may hold.
+_MEMORY_SHARE = 0.8
+_MAX_LOG, _TAIL = 8 * 2**20, 4000
+
+
+class Workers:
+    """Up to ``count`` processes at a time, a fresh one for every job.
+
+    A worker that is killed from outside (by the system for want of memory, say) is begun again, twice at most. When all together hold more than 80% of the machine's memory, the largest is ended.
+
+    Args:
+        count: processes.
+        timeout: wall-clock limit of a job, s.
+        memory: limit of one worker with all it starts, MiB; None: as long as the machine's memory lasts.
+    """
+
+    def __init__(self, count: int, timeout: float, memory: float | None = None) -> None:
+        self._count, self._timeout, self._memory = count, timeout, memory
+        self._machine = _MEMORY_SHARE * offspring.machine_memory_mib()
+
+    def run(self, jobs: Iterable[W], on_progress: OnProgress) -> Iterator[Outcome[W]]:
+        """Outcomes as jobs end; on leaving early all workers are killed."""
+        context = _start_method()
+        running: list[_Worker] = []
+        waiting = iter(jobs)
+        looked = 0.0
+        try:
+            while True:
+                while len(running) < self._count and (job := next(waiting, None)) is not None:
+                    running.append(_Worker(context, job))
+                if not running:
+                    return
+                ready = wait([end for w in running for end in w.ends], timeout=_POLL_S)
+                ended = {w: w.listen(ready, on_progress) for w in running if not w.ends.isdisjoint(ready)}
+                if time.monotonic() - looked > _POLL_S:
+                    looked = time.monotonic()
+                    ended |= self._look_after([w for w in running if w not in ended])
+                for worker, outcome in ended.items():
+                    if outcome is None:
+                        continue
+                    running.remove(worker)
+                    worker.end()
+                    if worker.killed and worker.attempt < MAX_ATTEMPTS:
+                        running.append(_Worker(context, worker.job, worker.attempt + 1))
+                    else:
+                        yield outcome
+        finally:
+            for worker in running:
+                worker.end()
+
+    def _look_after(self, workers: list[_Worker]) -> dict[_Worker, Outcome]:
+        """Those that take too long or too much."""
+        used = {w: offspring.resident_mib(w.pid) for w in workers}
+        together = sum(used.values())
+        largest = max(used, key=used.__getitem__, default=None)
+        outcomes = {}
+        for worker in workers:
+            worker.cut_log()
+            held = f"held {used[worker]:.0f} MiB"
+            if self._memory is not None and used[worker] > self._memory:
+                reason = f"{held}, more than {self._memory:g} (raise it with --memory)"
+                outcomes[worker] = Outcome(worker.job, None, Status.OUT_OF_MEMORY, reason)
+            elif together > self._machine and worker is largest:
+                reason = (
+                    f"{held}, the most of workers that together held {together:.0f}, more than 80% of the "
+                    "machine's memory (try fewer --workers)"
+                )
+                outcomes[worker] = Outcome(worker.job, None, Status.OUT_OF_MEMORY, reason)
+            elif worker.age > self._timeout:
+                reason = f"no result within {self._timeout:g} s of wall-clock time (raise it with --timeout); {worker.heard}"
+                outcomes[worker] = Outcome(worker.job, None, Status.TIMEOUT, reason)
+        return outcomes
+
+
+def _start_method() -> Any:
+    """Fork server with the heavy imports done where that is safe (Linux), else spawn."""
+    if sys.platform != "linux":
+        return mp.get_context("spawn")
+    from multiprocessing import forkserver
+
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOAD)
+    before = dict(os.environ)
+    os.environ.update({**ALLOCATOR, **_THREADS, **{k: before[k] for k in ALLOCATOR if k in before}})
+    try:
+        forkserver.ensure_running()  # it takes its environment with it; ours stays as it was
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return context
+
+
+class _Worker:
+    """One process serving one job."""
+
+    def __init__(self, context: Any, job: Work, attempt: int = 1) -> None:
+        self.job, self.attempt = job, attempt
+        #: By somebody else: worth another try.
+        self.killed = False
+        handle, log = tempfile.mkstemp(prefix="parvibench-worker-", suffix=".log")
+        os.close(handle)
+        self._log = Path(log)
+        self.pipe: Connection
+        self.pipe, child = context.Pipe(duplex=False)
+        self._process: BaseProcess = context.Process(target=_serve, args=(job, child, log), daemon=True)
+        self._news: dict[str, Any] = {}
+        self._process.start()
+        child.close()
+        self._started = self._heard_at = time.monotonic()
+        self.pid = self._process.pid or 0
+        #: What becomes readable when there is news: the pipe, and the notice of its end. A child of the worker
+        #: may hold the pipe open beyond that.
+        self.ends: frozenset[Any] = frozenset((self.pipe, self._process.sentinel))
+
+    @property
+    def age(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    @property
+    def heard(self) -> str:
+        """The last sign of life, in words."""
+        if not self._news:
+            return "it was never heard of"
+        ago = time.monotonic() - self._heard_at
+        return f"last heard of {ago:.0f} s before, at iteration {self._news['iteration']} ({100 * self._news['share']:.0f}% of its budget)"
+
+    def listen(self, ready: Container[Any], on_progress: OnProgress) -> Outcome | None:
+        """Read one message; the outcome if the job has ended."""
+        if self.pipe not in ready:
+            return self._death()
+        try:
+            message = self.pipe.recv()
+        except (EOFError, OSError):
+            return self._death()
+        if isinstance(message, Outcome):
+            return Outcome(self.job, message.result, message.status, message.reason, message.traceback)
+        self._news, self._heard_at = self._news | message, time.monotonic()
+        on_progress(Progress(self.job, message))
+        return None
+
+    def cut_log(self) -> None:
+        """Keep a flood of output from filling the disk."""
+        with contextlib.suppress(OSError):
+            if self._log.stat().st_size > _MAX_LOG:
+                os.truncate(self._log, 0)
+
+    def end(self) -> None:
+        """End the process and all it has started, whatever they do."""
+        offspring.end(self.pid, self._log)
+        self._process.kill()
+        self._process.join(5)
+        self.pipe.close()
+        self._log.unlink(missing_ok=True)
+
+    def _death(self) -> Outcome:
+        """The process ended without a word."""
+        self._process.join(5)
+        code = self._process.exitcode
+        how = f"exit code {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
+        if code == -signal.SIGKILL:
+            self.killed = True
+            how += f" in attempt {self.attempt}, perhaps by the system for want of memory"
+        tail = ""
+        with contextlib.suppress(OSError):
+            tail = printable(self._log.read_bytes()[-_TAIL:].decode(errors="replace"))
+        return Outcome(self.job, None, Status.CRASHED, f"the worker process died: {how}", tail)
+
+
+def _serve(job: Work, pipe: Connection, log: str) -> None:
+    """Body of a worker process."""
+    offspring.settle(Path(log))
+    faulthandler.enable()  # a segmentation fault leaves its traceback in the log
+    import torch
+
+    torch.set_num_threads(1)
+    with contextlib.suppress(BrokenPipeError):
+        pipe.send(attempt(job, pipe.send))
+    pipe.close()
+    os._exit(0)  # no clean-up of a plug-in's stands in the way

@@ -1,0 +1,114 @@
+"""Where the numbers come from: step sizes, failures, metrics, versions and commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.results import Results
+
+from .view import Column, Entry, Row, Table, method, setting, sortable
+
+_MAX_TEXT = 4000
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """Where the step sizes come from, in words and as a table, and those on the edge of the tuning grid."""
+
+    summary: str
+    at_edge: tuple[str, ...]
+    table: Table
+
+
+_STEP_COLUMNS = (
+    Column("method", numeric=False),
+    Column("task", numeric=False),
+    Column("step size", "the setting eta in x + eta score + sqrt(2 eta) noise"),
+    Column("chosen by", "default of the method, set by the suite or the user, or tuned", numeric=False),
+    Column("effective step", "the factor that really multiplies the velocity"),
+    Column("tuning cost", "score evaluations spent on choosing it"),
+)
+
+
+def step_sizes(results: Results) -> StepSizes | None:
+    """Which step sizes were used, where they come from, and what tuning them cost; None without any."""
+    tuned = results.run.suite.get("tuned") or {}
+    edges = set(tuned.get("at_edge", ()))
+    costs = tuned.get("score_evaluations", {})
+    body, origins, total = [], [], 0.0
+    cells = [c for c in results.cells if c.settings.get("step_size") is not None]
+    for c in cells:
+        origin = _origin(c)
+        cost = costs.get(c.task, {}).get(c.label) if c.tuned else None
+        at_edge = c.tuned and f"{c.task}/{c.label}" in edges
+        origins.append(origin)
+        total += cost or 0.0
+        body.append(
+            Row(
+                (
+                    method(c.label),
+                    Entry(c.task),
+                    setting(c.settings["step_size"]),
+                    Entry(
+                        f"{origin}, on the edge of the grid" if at_edge else origin,
+                        look="status" if at_edge else "",
+                    ),
+                    setting(c.effective_step),
+                    Entry("") if cost is None else Entry(f"{cost:,.0f}", sortable(cost)),
+                )
+            )
+        )
+    if not cells:
+        return None
+    counts = ", ".join(f"{origins.count(o)} {o}" for o in dict.fromkeys(origins))
+    return StepSizes(
+        summary=counts + (f"; tuning cost {total:,.0f} score evaluations in all" if total else ""),
+        at_edge=tuple(f"{c.label} on {c.task}" for c in cells if c.tuned and f"{c.task}/{c.label}" in edges),
+        table=Table("Step sizes", _STEP_COLUMNS, tuple(body)),
+    )
+
+
+def _origin(cell: CellRecord) -> str:
+    if cell.tuned:
+        return "tuned"
+    try:
+        default = registry.load_algorithm(cell.algorithm).make_settings({})
+    except Exception:  # a plug-in that is not here any more
+        return "not known"
+    return "default" if getattr(default, "step_size", None) == cell.settings["step_size"] else "set"
+
+
+def failures(results: Results) -> list[CellRecord]:
+    """Cells that failed, were not run, or lost replicates."""
+    return [c for c in results.cells if c.status is not Status.OK or c.n_diverged]
+
+
+def glossary(results: Results) -> list[registry.MetricRow]:
+    """The metrics that occur."""
+    used = {m for c in results.cells for m in (*c.values, *c.absent)}
+    return [row for name, row in registry.metrics().items() if name in used]
+
+
+def provenance(results: Results) -> list[tuple[str, str]]:
+    """Pairs of names and short texts; what is empty is left out."""
+    run = results.run
+    values: dict[str, Any] = {
+        "run": run.id,
+        "started": run.started,
+        "finished": run.finished or "not finished",
+        "profile": run.profile,
+        **run.provenance,
+        "suite": json.dumps({k: v for k, v in run.suite.items() if k != "tuned"}, default=str),
+    }
+    return [(name, text[:_MAX_TEXT]) for name, value in values.items() if (text := _in_words(value))]
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {v}" for k, v in value.items() if v not in (None, ""))
+    return "" if value is None else str(value)

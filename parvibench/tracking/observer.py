@@ -1,0 +1,110 @@
+"""The MLflow mirror as an observer of runs, and the catching up of runs that were not mirrored."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from parvibench.core.errors import StoreError
+from parvibench.core.result import CellRecord
+from parvibench.core.secrets import without_secrets
+from parvibench.harness.store.results import Results
+from parvibench.harness.store.store import RunRecord, Store
+from parvibench.harness.suite.cells import Cell
+from parvibench.harness.workers.executors import Progress
+
+from . import CELL_FILES, Archive, Mirror
+
+
+class MirrorObserver:
+    """Hands every cell to the mirror as it ends.
+
+    Args:
+        root: the store's folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._mirror = Mirror(root)
+        self._run_id = ""
+
+    def started(self, run: RunRecord, total: int, cached: int) -> None:
+        """Mirror the suite run."""
+        self._run_id = run.id
+        self._mirror.start_run(run.model_dump(mode="json"))
+
+    def progress(self, progress: Progress) -> None:
+        """Checkpoints of running jobs are mirrored with their cell."""
+
+    def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
+        """Mirror a cell (a cell found in the store is linked, not doubled)."""
+        self._mirror.cell(self._run_id, record.model_copy(update={"label": cell.label}), folder)
+
+    def ended(self, run: RunRecord) -> None:
+        """Mirror what is known at the end; the queue is drained by ``close``."""
+        self._mirror.end_run(run.model_dump(mode="json"))
+
+    def report(self, run_id: str, folder: Path) -> None:
+        """Mirror a run's report."""
+        self._mirror.report(run_id, folder)
+
+    def close(self, timeout: float = 60.0) -> str:
+        """Wait for the mirror; a warning when something was not delivered."""
+        return self._mirror.close(timeout)
+
+
+def sync(store: Store, timeout: float = 600.0) -> str:
+    """Mirror all runs of a store that MLflow does not hold yet.
+
+    Returns:
+        A warning when something was not delivered, or an empty string.
+    """
+    mirror = Mirror(store.root)
+    for run_id in store.runs():
+        results = Results.load(store, run_id)
+        mirror.start_run(results.run.model_dump(mode="json"))
+        for record in results.cells:
+            mirror.cell(run_id, record, store.folder(record.key))
+        mirror.end_run(results.run.model_dump(mode="json"))
+    return mirror.close(timeout)
+
+
+def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:
+    """Fetch a run and its cells from an MLflow server into a store; a cell the store holds is kept.
+
+    Args:
+        uri: of the server or database that holds a mirror.
+        into: made if it is not there.
+        run_id: of the run; the latest finished one by default.
+
+    Returns:
+        The run.
+
+    Raises:
+        StoreError: the server cannot be reached, or what it holds is damaged or too large.
+    """
+    archive = Archive(uri)
+    with tempfile.TemporaryDirectory(prefix="parvibench-rebuild-") as name, into.locked():
+        fetched = Store(name)
+        document, where = archive.fetch_run(run_id, fetched.root)
+        try:
+            run = RunRecord.model_validate(document)
+        except ValidationError as error:
+            raise StoreError(
+                f"{without_secrets(uri)}: no run record there ({error.error_count()} problems)"
+            ) from None
+        for cell in run.cells:
+            if into.find(cell.key) is not None or cell.key not in where:
+                continue
+            folder = fetched.folder(cell.key)
+            folder.mkdir(parents=True)
+            archive.fetch(where[cell.key], CELL_FILES, folder)
+            record = fetched.find(cell.key)
+            if record is not None and record.key == cell.key:
+                curve = fetched.curve(cell.key)
+                into.write_cell(record, curve if len(curve) else None, fetched.samples(cell.key))
+            shutil.rmtree(folder)
+        into.write_run(run)
+    return run

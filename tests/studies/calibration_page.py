@@ -1,0 +1,168 @@
+"""The calibration study as tables, a figure and a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from calibration import ALTERATIONS, EQUIVALENT_COLUMNS, LARGE, VERDICT, N, Study, limit
+
+from parvibench.metrics.floors import ALPHA
+
+
+def write(study: Study, out: Path) -> None:
+    """Write ``power.csv``, ``equivalent.csv``, ``coverage.csv``, ``power.svg`` and ``README.md``."""
+    out.mkdir(parents=True, exist_ok=True)
+    study.power.to_csv(out / "power.csv", index=False)
+    study.equivalent.to_csv(out / "equivalent.csv", index=False, float_format="%.6g")
+    study.coverage.to_csv(out / "coverage.csv", index=False, float_format="%.4g")
+    draw_power(study.power, out / "power.svg")
+    (out / "README.md").write_text(page(study))
+
+
+def read(folder: Path) -> Study:
+    """The tables that ``write`` left."""
+    return Study(*(pd.read_csv(folder / f"{name}.csv") for name in ("power", "equivalent", "coverage")))
+
+
+def page(study: Study) -> str:
+    """The study in Markdown."""
+    power = study.power
+    false = power[power["alteration"] == "exact"]
+    worst = false.iloc[int((false["found"] / false["trials"]).argmax())]
+    above = false[false["found"] > false["trials"].map(limit)]
+    lines = [
+        "# Can the verdicts be trusted?",
+        "",
+        "Made by `python -m calibration --out reports/calibration`. Targets: two Gaussians of equal",
+        "weight four sds apart, neighbouring coordinates correlated by 0.5, in 2, 22 and 100 dimensions; references of",
+        "10,000 draws and floors made as those of any task. Shifts and scales are of every coordinate.",
+        "",
+        "## False alarms",
+        "",
+        f"Share of sets of exact draws called distinguishable at {100 * ALPHA:g}%. Chance alone explains up to "
+        f"{limit(400)} of 400 (99.9%).",
+        f"Worst of all: {worst['metric']} in {worst['dim']} dimensions at n = {worst['n']}, "
+        f"{worst['found']} of {worst['trials']}. Above the limit: "
+        f"{'none' if above.empty else ', '.join(_case(row) for _, row in above.iterrows())}.",
+        "",
+        *_table(_shares(false, ["dim", "n"])),
+        "",
+        "n = 250 lies between the stored sizes: there floors are interpolated (not those of c2st, which meets other",
+        "reference rows at every n).",
+        "",
+        f"## Power at n = {N}",
+        "",
+        "![Power of every metric](power.svg)",
+        "",
+        "Share of altered sets called distinguishable, in percent, in 2 / 22 / 100 dimensions.",
+        "",
+        *_table(_triples(power[(power["n"] == N) & (power["alteration"] != "exact")])),
+        "",
+        f"At n = {LARGE:,} a shift of 0.05 sd is found by",
+        "",
+        *_table(_shares(power[(power["n"] == LARGE) & (power["alteration"] != "exact")], ["dim"])),
+        "",
+        "## Equivalent sample size of exact draws",
+        "",
+        "`size` pools all sets and should be `truth`; `error` is its standard error. `covered` is the share of sets whose",
+        "own 95% interval holds the truth. The AR(1) chain's truth is n over its integrated autocorrelation time; a Gaussian",
+        "kernel sees functions that decorrelate faster, and its truth follows from E k at every lag.",
+        "",
+        *_table(_rounded(study.equivalent[EQUIVALENT_COLUMNS])),
+        "",
+        "## Intervals and tests",
+        "",
+        "Share of simulated data sets whose interval holds the truth (or whose test rejects, for levels).",
+        "",
+        *_table(_rounded(study.coverage)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def draw_power(power: pd.DataFrame, file: Path) -> None:
+    """Heat maps, metrics by alterations, one for each dimension."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    rows = power[power["n"] == N].assign(share=lambda d: d["found"] / d["trials"])
+    dims = sorted(rows["dim"].unique())
+    order = list(dict.fromkeys(rows["metric"]))
+    with mpl.rc_context({"svg.hashsalt": "parvibench", "svg.fonttype": "none"}):
+        figure, axes = plt.subplots(
+            1,
+            len(dims),
+            figsize=(3 + 3.4 * len(dims), 1.6 + 0.28 * len(order)),
+            sharey=True,
+            layout="constrained",
+        )
+        for axis, dim in zip(axes if len(dims) > 1 else [axes], dims, strict=True):
+            table = rows[rows["dim"] == dim].pivot_table(index="metric", columns="alteration", values="share")
+            table = table.reindex(index=order, columns=list(ALTERATIONS))
+            sns.heatmap(
+                100 * table, ax=axis, vmin=0, vmax=100, cmap="cividis", annot=True, fmt=".0f",
+                annot_kws={"size": 7}, cbar=dim == dims[-1], cbar_kws={"label": "called distinguishable, %"},
+            )  # fmt: skip
+            axis.set(title=f"{dim} dimensions", xlabel="", ylabel="")
+        figure.savefig(file, metadata={"Date": None})
+        plt.close(figure)
+
+
+def _case(row: pd.Series) -> str:
+    return f"{row['metric']} ({row['dim']}-d, n = {row['n']}: {row['found']}/{row['trials']})"
+
+
+def _shares(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Percent called, metrics as rows."""
+    shares = rows.assign(share=100 * rows["found"] / rows["trials"])
+    wide = shares.pivot_table(index="metric", columns=columns, values="share").reindex(_last_verdict(rows))
+    names = ("d", "n")
+    wide.columns = [
+        ", ".join(
+            f"{name} = {v:,}" for name, v in zip(names, c if isinstance(c, tuple) else (c,), strict=False)
+        )
+        for c in wide.columns
+    ]
+    return wide.reset_index()
+
+
+def _triples(rows: pd.DataFrame) -> pd.DataFrame:
+    shares = rows.assign(share=100 * rows["found"] / rows["trials"])
+    wide = shares.pivot_table(index="metric", columns=["alteration", "dim"], values="share")
+    wide = wide.reindex(_last_verdict(rows))
+    joined = {
+        name: [" / ".join("–" if pd.isna(v) else f"{v:.0f}" for v in row) for row in wide[name].to_numpy()]
+        for name in ALTERATIONS
+        if name in wide.columns.get_level_values(0)
+    }
+    return pd.DataFrame({"metric": wide.index, **joined})
+
+
+def _last_verdict(rows: pd.DataFrame) -> list[str]:
+    names = [m for m in dict.fromkeys(rows["metric"]) if m != VERDICT]
+    return [*names, VERDICT]
+
+
+def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.map(lambda v: f"{v:.3g}" if isinstance(v, float) and abs(v) < 1000 else v)
+
+
+def _table(frame: pd.DataFrame) -> list[str]:
+    def line(cells: list[Any]) -> str:
+        return "| " + " | ".join(_text(c) for c in cells) + " |"
+
+    return [
+        line(list(frame.columns)),
+        line(["---"] * len(frame.columns)),
+        *map(line, frame.to_numpy().tolist()),
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return "–" if pd.isna(value) else f"{value:.4g}"
+    return str(value)

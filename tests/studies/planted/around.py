@@ -1,0 +1,138 @@
+"""Planted bugs in what surrounds a sampler: streams, the meter, the record of chains, metrics."""
+
+from __future__ import annotations
+
+from .catalogue import Mutant
+
+_STREAMS, _METER, _RECORD, _METRICS = "streams", "metering", "recording", "metrics"
+
+MUTANTS = (
+    Mutant(
+        "streams-shared",
+        _STREAMS,
+        "All replicates see the same noise.",
+        "core.streams",
+        "derive_seed(self.seed, *address, r, number)",
+        "derive_seed(self.seed, *address, 0, number)",
+    ),
+    Mutant(
+        "streams-repeat",
+        _STREAMS,
+        "Every block of noise repeats the first.",
+        "core.streams",
+        "derive_seed(self.seed, *address, r, number)",
+        "derive_seed(self.seed, *address, r, 0)",
+    ),
+    Mutant(
+        "streams-first-batch",
+        _STREAMS,
+        "Every step of an epoch sees the epoch's first mini-batch.",
+        "core.streams",
+        "[:, place * size : (place + 1) * size]",
+        "[:, :size]",
+    ),
+    Mutant(
+        "meter-no-hvp",
+        _METER,
+        "Hessian-vector products are free.",
+        "core.task",
+        "self.meter.charge(hvps=rows)",
+        "self.meter.charge()",
+    ),
+    Mutant(
+        "meter-full-price",
+        _METER,
+        "A mini-batch is charged like all rows.",
+        "core.task",
+        "rows = x.shape[1] * self.share",
+        "rows = x.shape[1]",
+    ),
+    Mutant(
+        "recorder-burn-in",
+        _RECORD,
+        "Samples are taken from the first half of a chain too.",
+        "harness.run.recorder",
+        "        start = self._count // 2\n",
+        "        start = 0\n",
+    ),
+    Mutant(
+        "recorder-one-chain",
+        _RECORD,
+        "All samples come from the first of the parallel chains.",
+        "harness.run.recorder",
+        "order % self._kept.shape[2]",
+        "order // len(order)",
+    ),
+    Mutant(
+        "recorder-consecutive",
+        _RECORD,
+        "Samples are neighbouring positions, not spread over the time that was recorded.",
+        "harness.run.recorder",
+        "((order.double() + 0.5) * (self._count - start) / n).long()",
+        "order % (self._count - start)",
+    ),
+    Mutant(
+        "mmd-bandwidth",
+        _METRICS,
+        "The Gaussian kernel has lost its factor 1/2: another bandwidth than the reference's own term.",
+        "metrics.mmd",
+        "q.mul_(-0.5).exp_()",
+        "q.mul_(-1.0).exp_()",
+    ),
+    Mutant(
+        "projections-not-unit",
+        _METRICS,
+        "The directions of the sliced distance are not of unit length.",
+        "metrics.transport",
+        "return directions / directions.norm(dim=1, keepdim=True)",
+        "return directions",
+    ),
+    Mutant(
+        "w2-no-root",
+        _METRICS,
+        "The 2-Wasserstein distance is reported without its root.",
+        "metrics.transport",
+        "torch.tensor(costs, dtype=samples.dtype).sqrt()",
+        "torch.tensor(costs, dtype=samples.dtype)",
+    ),
+    Mutant(
+        "kl-own-neighbour",
+        _METRICS,
+        "Every sample counts as its own nearest neighbour.",
+        "metrics.divergence",
+        "_neighbour_distance(x, x, NEIGHBOUR + 1)",
+        "_neighbour_distance(x, x, NEIGHBOUR)",
+    ),
+    Mutant(
+        "ksd-no-trace",
+        _METRICS,
+        "The Stein kernel lacks the trace term D (-2 g') / c^2.",
+        "metrics.stein",
+        "slope * (cross + dim)",
+        "slope * cross",
+    ),
+    Mutant(
+        "nll-normaliser",
+        _METRICS,
+        "The predictive components are not divided by their standard deviations.",
+        "metrics.predictive",
+        "- sds.log()[..., None] - ",
+        "- ",
+    ),
+    Mutant(
+        "crps-spread",
+        _METRICS,
+        "The mixture's own spread counts twice in the ranked probability score.",
+        "metrics.predictive",
+        "spread / (2 * n**2)",
+        "spread / n**2",
+    ),
+    Mutant(
+        "ess-one-coordinate",
+        _METRICS,
+        "The effective sample size is that of the best coordinate, not of the worst.",
+        "metrics.chains",
+        "> 0, each, 0.0).min()",
+        "> 0, each, 0.0).max()",
+    ),
+)

@@ -1,0 +1,130 @@
+"""Planted bugs in semi-implicit samplers, variational families, networks and optimisers."""
+
+from __future__ import annotations
+
+from .catalogue import Mutant
+
+_SEMI_IMPLICIT, _VARIATIONAL, _NETWORKS = "semi-implicit", "variational", "networks"
+
+MUTANTS = (
+    Mutant(
+        "ksivi-diagonal",
+        _SEMI_IMPLICIT,
+        "The U-statistic keeps the pairs of a sample with itself.",
+        "baselines.ksivi",
+        "    k.diagonal(dim1=-2, dim2=-1).zero_()\n",
+        "",
+    ),
+    Mutant(
+        "ksivi-stop-gradient",
+        _SEMI_IMPLICIT,
+        "The target's score counts as a constant: no Hessian-vector product is taken.",
+        "baselines.ksivi",
+        "grad_x + torch.autograd.grad(score, leaf, grad_outputs=grad_f)[0]",
+        "grad_x + 0",
+    ),
+    Mutant(
+        "semi-implicit-conditional-sign",
+        _SEMI_IMPLICIT,
+        "The conditional's score enters as xi / sigma, though it is -xi / sigma.",
+        "nn.semi_implicit",
+        "sigma, xi, xi / sigma, values)",
+        "sigma, xi, -xi / sigma, values)",
+    ),
+    Mutant(
+        "sivi-stop-gradient",
+        _SEMI_IMPLICIT,
+        "The sampler's log density is not differentiated through the samples.",
+        "baselines.sivi",
+        "grad_x = pull / -made.sigma - ",
+        "grad_x = -",
+    ),
+    Mutant(
+        "sivi-normaliser",
+        _SEMI_IMPLICIT,
+        "The conditional's normaliser has no part in the gradient of sigma.",
+        "baselines.sivi",
+        "(taken * mu.square()).sum(1) - 1)",
+        "(taken * mu.square()).sum(1))",
+    ),
+    Mutant(
+        "sivi-sm-critic-sign",
+        _SEMI_IMPLICIT,
+        "The critic is fitted to the negative of the difference of scores.",
+        "baselines.sivi_sm",
+        "values[-1] - temper * problem.score(made.x) - made.noise",
+        "values[-1] + temper * problem.score(made.x) + made.noise",
+    ),
+    Mutant(
+        "uivi-sigma",
+        _SEMI_IMPLICIT,
+        "Sigma stands for sigma^2 in the conditional's score.",
+        "baselines.uivi",
+        "score = residual / -sigma",
+        "score = -residual",
+    ),
+    Mutant(
+        "mean-field-no-entropy",
+        _VARIATIONAL,
+        "The entropy is missing from the bound's gradient.",
+        "baselines.mean_field",
+        "-(score * spread).mean(1) - 1)",
+        "-(score * spread).mean(1))",
+    ),
+    Mutant(
+        "full-rank-diagonal",
+        _VARIATIONAL,
+        "The gradient in the logarithm of the scale's diagonal lacks the diagonal as a factor.",
+        "baselines.full_rank",
+        "diagonal.mul_(scale.diagonal(dim1=1, dim2=2)).sub_(1)",
+        "diagonal.sub_(1)",
+    ),
+    Mutant(
+        "iaf-mask",
+        _VARIATIONAL,
+        "The gradient is not masked, so that training undoes the autoregressive order and the Jacobian is wrong.",
+        "baselines.iaf",
+        "net.backward(flow.network, flow.values, out).mul_(mask)",
+        "net.backward(flow.network, flow.values, out)",
+    ),
+    Mutant(
+        "iaf-jacobian",
+        _VARIATIONAL,
+        "The log determinants of the flows are missing from the bound's gradient.",
+        "baselines.iaf",
+        "scaled * flow.y - 1 / n",
+        "scaled * flow.y",
+    ),
+    Mutant(
+        "initial-scale",
+        _NETWORKS,
+        "Initial weights are not scaled by the number of inputs.",
+        "nn.mlp",
+        "tensor.mul_(1 / math.sqrt(n_in))",
+        "tensor.mul_(1)",
+    ),
+    Mutant(
+        "tanh-curvature",
+        _NETWORKS,
+        "The second derivative of tanh has the wrong sign in the gradient of a directional derivative.",
+        "nn.mlp",
+        "above[:, n:], value=-2)",
+        "above[:, n:], value=2)",
+    ),
+    Mutant(
+        "adam-step-counter",
+        _NETWORKS,
+        "Adam's step counter stays at its first value, and with it the bias correction and every schedule.",
+        "nn.optim",
+        "return parameters, Moments(first, second, steps)",
+        "return parameters, Moments(first, second, moments.steps)",
+    ),
+    Mutant(
+        "nesterov-decay",
+        _NETWORKS,
+        "The momentum decays by 1 - momentum instead of momentum.",
+        "nn.optim",
+        "torch.add(grad, moments.first, alpha=momentum)",
+        "torch.add(grad, moments.first, alpha=1 - momentum)",
+    ),
+)

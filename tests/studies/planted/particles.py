@@ -1,0 +1,130 @@
+"""Planted bugs in particle methods, functional flows and kernels."""
+
+from __future__ import annotations
+
+from .catalogue import Mutant
+
+_PARTICLES, _FLOWS, _KERNELS = "particles", "functional flows", "kernels"
+
+MUTANTS = (
+    Mutant(
+        "svgd-attraction",
+        _PARTICLES,
+        "The kernel is differentiated in the wrong argument, so that particles attract each other.",
+        "baselines.svgd",
+        "spread = (2 / h) * x",
+        "spread = (-2 / h) * x",
+    ),
+    Mutant(
+        "svgd-bandwidth-squared",
+        _PARTICLES,
+        "The bandwidth, a squared length already, is squared once more in the kernel.",
+        "baselines.svgd",
+        "d.div_(-h)",
+        "d.div_(-(h**2))",
+    ),
+    Mutant(
+        "mied-half-pull",
+        _PARTICLES,
+        "The score's term has lost the factor 2 of the two places where a particle stands in a pair.",
+        "baselines.mied",
+        "grad.sub_(2 * settings.alpha * share * score)",
+        "grad.sub_(settings.alpha * share * score)",
+    ),
+    Mutant(
+        "mied-exponent",
+        _PARTICLES,
+        "The Riesz exponent has lost a factor 2 and lies below the dimension, where the energy's minimum is another.",
+        "baselines.mied",
+        "s = 2 * settings.alpha * dim + 1e-4",
+        "s = settings.alpha * dim + 1e-4",
+    ),
+    Mutant(
+        "ksdd-stop-gradient",
+        _PARTICLES,
+        "The scores count as constants: the gradient does not go through them.",
+        "baselines.ksdd",
+        "grad_x.add_(torch.autograd.grad(score, leaf, grad_outputs=grad_s)[0])",
+        "grad_x",
+    ),
+    Mutant(
+        "ksdd-second-derivative",
+        _PARTICLES,
+        "The second derivative of the Gaussian kernel is divided by h instead of h^2.",
+        "baselines.ksdd",
+        "k / h**2",
+        "k / h",
+    ),
+    Mutant(
+        "dsm-printed-sign",
+        _FLOWS,
+        "Denoising score matching with the minus that the SIFG paper prints in its algorithms: f fits -grad log mu.",
+        "nn.refit",
+        "values[-1] + noise_score",
+        "values[-1] - noise_score",
+    ),
+    Mutant(
+        "sifg-carried-particles",
+        _FLOWS,
+        "The output is the carried particles, which lack the noise of scale sigma.",
+        "baselines.sifg",
+        "return state.x[:, rows] + settings.sigma * w",
+        "return state.x[:, rows]",
+    ),
+    Mutant(
+        "sifg-noise-over-variance",
+        _FLOWS,
+        "The score of the perturbation is w / sigma^2, with unit noise w.",
+        "baselines.sifg",
+        "network, moments, x, w / settings.sigma, settings.inner_steps",
+        "network, moments, x, w / settings.sigma**2, settings.inner_steps",
+    ),
+    Mutant(
+        "ada-sifg-ascent",
+        _FLOWS,
+        "Sigma climbs the divergence: the plus of the paper's Algorithm 2.",
+        "baselines.ada_sifg",
+        "sigma = sigma.sub(slope",
+        "sigma = sigma.add(slope",
+    ),
+    Mutant(
+        "l2-gf-divergence-sign",
+        _FLOWS,
+        "The divergence enters the loss with the wrong sign.",
+        "baselines.l2_gf",
+        "torch.cat((values[-1][:, :n] - score, -e), 1)",
+        "torch.cat((values[-1][:, :n] - score, e), 1)",
+    ),
+    Mutant(
+        "ada-gwg-power",
+        _FLOWS,
+        "The norm's gradient has the power p where p - 1 is due.",
+        "baselines.ada_gwg",
+        ".pow_(p - 1)",
+        ".pow_(p)",
+    ),
+    Mutant(
+        "bandwidth-no-log",
+        _KERNELS,
+        "The median heuristic without its log(n + 1), as some papers print it.",
+        "kernels.gram",
+        "median(values) / math.log(d.shape[1] + 1)",
+        "median(values)",
+    ),
+    Mutant(
+        "radial-wrong-argument",
+        _KERNELS,
+        "The gradient in the second argument of a radial kernel has the sign of that in the first.",
+        "kernels.radial",
+        "c.sum(-2).unsqueeze(-1) * y - c.mT @ x",
+        "c.mT @ x - c.sum(-2).unsqueeze(-1) * y",
+    ),
+    Mutant(
+        "radial-factor-two",
+        _KERNELS,
+        "The derivative of the squared distance has lost its factor 2.",
+        "kernels.radial",
+        "slope.mul_(weights).mul_(2)",
+        "slope.mul_(weights)",
+    ),
+)

@@ -1,0 +1,130 @@
+"""Planted bugs in targets, their data, and how these are split and scaled."""
+
+from __future__ import annotations
+
+from .catalogue import Mutant
+
+_TARGETS, _DATA = "targets", "data"
+
+MUTANTS = (
+    Mutant(
+        "banana-chain-rule",
+        _TARGETS,
+        "The derivative of the square in the bend has lost its factor 2.",
+        "tasks.banana",
+        "[2 * v1 * g2 - g1, -g2]",
+        "[v1 * g2 - g1, -g2]",
+    ),
+    Mutant(
+        "banana-exact-variance",
+        _TARGETS,
+        "The exact draws scale their second coordinate by the conditional variance, not its root.",
+        "tasks.banana",
+        "math.sqrt(_DETERMINANT) * z2",
+        "_DETERMINANT * z2",
+    ),
+    Mutant(
+        "sphere-sigma",
+        _TARGETS,
+        "The score of spherical components is divided by sigma instead of sigma^2.",
+        "tasks.mixtures",
+        "(logits.softmax(-1) @ self._means - x) / self._variance",
+        "(logits.softmax(-1) @ self._means - x) / self._variance**0.5",
+    ),
+    Mutant(
+        "mixture-determinant",
+        _TARGETS,
+        "Components of a mixture are not normalised, so that wide ones weigh too much.",
+        "tasks.mixtures",
+        "mixture.weights.log() + 0.5 * (precisions / (2 * math.pi)).logdet()",
+        "mixture.weights.log()",
+    ),
+    Mutant(
+        "linear-no-scale",
+        _TARGETS,
+        "The likelihood of a mini-batch is not scaled by n/B.",
+        "tasks.linear",
+        "self._noise_precision * len(self._X) / batch.shape[-1]",
+        "self._noise_precision",
+    ),
+    Mutant(
+        "linear-prior-per-batch",
+        _TARGETS,
+        "The prior is scaled by n/B along with the likelihood: once for every batch of an epoch.",
+        "tasks.linear",
+        "weight * (residual @ X) - self.prior_precision * x",
+        "weight * (residual @ X) - self.prior_precision * (weight / self._noise_precision) * x",
+    ),
+    Mutant(
+        "logistic-label",
+        _TARGETS,
+        "Rows of label 0 count as missing instead of negative.",
+        "tasks.logistic",
+        "(2 * y - 1)[:, None] * design",
+        "y[:, None] * design",
+    ),
+    Mutant(
+        "bnn-jacobian",
+        _TARGETS,
+        "The score of the noise's log precision lacks the Jacobian's term.",
+        "tasks.bnn_posterior",
+        "by_gamma = 0.5 * self.rows + 1 - ",
+        "by_gamma = 0.5 * self.rows - ",
+    ),
+    Mutant(
+        "bnn-no-scale",
+        _TARGETS,
+        "The likelihood of a mini-batch is not scaled by n/B.",
+        "tasks.bnn_posterior",
+        "return 1.0 if batch is None else self.rows / batch.shape[-1]",
+        "return 1.0",
+    ),
+    Mutant(
+        "diffusion-slope",
+        _TARGETS,
+        "The derivative of the cube in the drift has lost its factor 3.",
+        "tasks.diffusion",
+        "1 - 3 * x2",
+        "1 - x2",
+    ),
+    Mutant(
+        "ica-transpose",
+        _TARGETS,
+        "The inverse in the score is not transposed.",
+        "tasks.ica",
+        "torch.linalg.inv_ex(w)[0].mT",
+        "torch.linalg.inv_ex(w)[0]",
+    ),
+    Mutant(
+        "bnn-noise-unit",
+        _DATA,
+        "The predictive likelihood takes the noise in standardised units.",
+        "tasks.bnn",
+        "noise_unit=y_sd[:, None]",
+        "noise_unit=torch.ones_like(y_sd[:, None])",
+    ),
+    Mutant(
+        "standardise-by-test",
+        _DATA,
+        "Features are standardised by statistics of the test rows.",
+        "data.splits",
+        "rows, moments(table.X[rows.train]), moments",
+        "rows, moments(table.X[rows.test]), moments",
+    ),
+    Mutant(
+        "train-on-test",
+        _DATA,
+        "The test rows are trained on as well.",
+        "data.splits",
+        "return Split(rows[: training_rows(n)], rows[training_rows(n) :])",
+        "return Split(rows, rows[training_rows(n) :])",
+    ),
+    Mutant(
+        "one-split",
+        _DATA,
+        "Every replicate gets the first of the published splits.",
+        "data.splits",
+        "for _ in range(replicate):",
+        "for _ in range(0):",
+    ),
+)

@@ -1,0 +1,167 @@
+"""The calibration study: its parts on targets with known answers, the shipped tables against their bars."""
+
+import math
+from pathlib import Path
+
+import calibration
+import coverage
+import pandas as pd
+import pytest
+import torch
+from calibration import ALTERATIONS, LARGE, VERDICT, N, draw, limit, make_task
+from calibration_page import page, read, write
+from scipy import stats
+from torch import Generator
+
+from parvibench.core import registry
+from parvibench.core.task import DENSITY_METRICS
+from parvibench.metrics import floors
+from parvibench.metrics.floors import judged_metrics
+from parvibench.metrics.power import power_table, sees
+
+QUICK = ("sliced_w2", "mmd2", "mean_error", "mode_weight_tv")
+REPORT = Path(__file__).parents[2] / "reports" / "calibration"
+#: Bars hold up to the simulation's own error: 99.9% limits.
+DIMENSIONS = (2, 22, 100)
+
+
+def test_the_studys_target_has_the_law_it_claims() -> None:
+    """Draws have the stated moments, correlation and score: E[score] = 0, E[x score] = -I (4.5 errors)."""
+    task, n = make_task(3), 40_000
+    x = task.exact(n, Generator().manual_seed(1))
+    assert ((x.mean(0) - task.facts.mean) / task.facts.sd).abs().max() < 4.5 / math.sqrt(n)
+    assert (x.std(0) / task.facts.sd - 1).abs().max() < 0.03
+    assert torch.corrcoef(x.T)[1, 2].item() == pytest.approx(0.5, abs=0.03)
+    score = task.target([0], "cpu", torch.float64).score(x[None])[0]
+    stein = x[:, :, None] * score[:, None] + torch.eye(3, dtype=torch.float64)
+    for terms in (score, stein.flatten(1)):
+        assert (terms.mean(0) / terms.std(0)).abs().max() < 4.5 / math.sqrt(n)
+
+
+def test_alterations_are_what_their_names_say() -> None:
+    g, n = Generator().manual_seed(2), 20_000
+    task = make_task(2)
+    found = {name: alter(2, n, g) for name, alter in ALTERATIONS.items()}
+    assert found["shift 0.25 sd"].mean(0) / task.facts.sd == pytest.approx([0.25, 0.25], abs=0.04)
+    assert found["sd 20% small"].std(0) / task.facts.sd == pytest.approx([0.8, 0.8], abs=0.02)
+    assert (found["one mode missing"][:, 0] < 0).double().mean() == pytest.approx(stats.norm.cdf(2), abs=0.01)
+    left = (found["weights 60:40"][:, 0] < 0).double().mean()
+    assert left == pytest.approx(0.4 + 0.2 * stats.norm.cdf(2), abs=0.02)
+    within = found["correlation lost"].clone()
+    within[:, 0] -= 2 * within[:, 0].sign()
+    assert abs(torch.corrcoef(within.T)[0, 1].item()) < 0.03
+    assert torch.equal(
+        draw(2, 5, Generator().manual_seed(3)), ALTERATIONS["exact"](2, 5, Generator().manual_seed(3))
+    )
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floors, "SETS", 30)
+    monkeypatch.setattr(floors, "COSTLY_SETS", 20)
+    monkeypatch.setattr(floors, "SIZES", (20, 50))
+    monkeypatch.setattr(floors, "CURVE_SIZES", (5, 20, 50))
+    monkeypatch.setattr(calibration, "ROWS", 500)
+    monkeypatch.setattr(calibration, "LARGE", 100)
+    monkeypatch.setattr(calibration, "LARGE_SETS", 10)
+    monkeypatch.setattr(calibration, "N", 50)
+    monkeypatch.setattr(calibration, "EQUIVALENT_SETS", 40)
+    monkeypatch.setattr(calibration, "BATCH", 10)
+    monkeypatch.setattr("parvibench.reference.build.POOLS", 5)
+    monkeypatch.setattr("parvibench.reference.build.POOL_SIZE", 500)
+
+
+def test_the_parts_of_the_study(small: None, tmp_path: Path) -> None:
+    file = calibration.make_reference(2, tmp_path)
+    assert calibration.make_reference(2, tmp_path) == file
+    found = calibration.power_of(2, file, "one mode missing", 50, QUICK, 5).set_index("metric")
+    assert found.loc["mean_error", "found"] == found.loc["mode_weight_tv", "found"] == 5
+    assert VERDICT in found.index
+    exact = calibration.power_of(2, file, "exact", 50, QUICK, 20)
+    assert (exact["found"] <= stats.binom.ppf(0.9999, 20, 0.05) + 1).all()
+    sizes = calibration.equivalent_of(2, file, 50)
+    assert sizes["size"].between(25, 100).all()
+    assert set(sizes["metric"]) == set(calibration.EQUIVALENT_METRICS)
+
+
+def test_tables_become_a_page(tmp_path: Path) -> None:
+    rows = [
+        (d, n, a, m, 400, 10)
+        for d in (2, 22)
+        for n in (N, LARGE)
+        for a in ALTERATIONS
+        for m in ("w2", VERDICT)
+    ]
+    power = pd.DataFrame(rows, columns=["dim", "n", "alteration", "metric", "trials", "found"])
+    sizes = pd.DataFrame(
+        [("t", 100, "mmd2", 400, 100.0, 99.0, 2.0, 0.95)], columns=calibration.EQUIVALENT_COLUMNS
+    )
+    study = calibration.Study(power, sizes, coverage.coverage_table(2))
+    write(study, tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert text == page(read(tmp_path))
+    assert "Above the limit: none" in text
+    power.loc[0, "found"] = limit(400) + 1
+    assert "w2 (2-d, n = 1000" in page(study)
+    assert (tmp_path / "power.svg").stat().st_size > 5000
+
+
+def shipped() -> calibration.Study:
+    return read(REPORT)
+
+
+def test_exact_draws_are_rarely_called_distinguishable() -> None:
+    power = shipped().power
+    false = power[power["alteration"] == "exact"]
+    assert set(false["dim"]) == set(DIMENSIONS)
+    assert (false.loc[false["n"] == N, "trials"] == 400).all()
+    assert (false["found"] <= false["trials"].map(limit)).all()
+
+
+def test_no_judged_metric_is_without_its_power() -> None:
+    table = power_table()
+    pd.testing.assert_frame_equal(table, shipped().power)
+    everywhere = [m for m in judged_metrics() if not m.startswith("w2sq_window") and m != "amari"]
+    for dim in DIMENSIONS:
+        rows = table[(table["dim"] == dim) & (table["n"] == N)]
+        assert set(rows["metric"]) == {*everywhere, VERDICT}
+        assert set(rows["alteration"]) == set(ALTERATIONS)
+    assert all(sees(m) for m in DENSITY_METRICS if registry.metrics()[m].need in floors.JUDGED)
+
+
+def test_a_shift_of_a_twentieth_is_found_at_ten_thousand() -> None:
+    power = shipped().power
+    rows = power[
+        (power["n"] == LARGE) & (power["alteration"] == "shift 0.05 sd") & (power["metric"] == VERDICT)
+    ]
+    assert set(rows["dim"]) == set(DIMENSIONS)
+    assert (rows["found"] / rows["trials"] > 0.9).all()
+
+
+def test_exact_draws_are_worth_their_number() -> None:
+    """Within three standard errors, which are at most 3%: independent draws, and chains at their autocorrelation time."""
+    table = shipped().equivalent
+    assert {"pair-2d", "pair-22d", "pair-100d", "AR(1), 1-d"} == set(table["target"])
+    assert ((table["size"] - table["truth"]).abs() <= 3 * table["error"]).all()
+    assert (table["error"] <= 0.03 * table["truth"]).all()
+
+
+def test_the_gaussian_kernels_time_of_a_chain() -> None:
+    """A wide kernel sees the mean only, a narrow one nothing but coincidence."""
+    assert calibration.gaussian_kernel_time(0.5, 100.0) == pytest.approx(3.0, rel=1e-3)
+    assert calibration.gaussian_kernel_time(0.5, 1e-3) == pytest.approx(1.0, abs=0.01)
+    assert calibration.gaussian_kernel_time(0.0, 1.0) == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_the_study_again_in_the_plane(tmp_path: Path) -> None:
+    """Twenty minutes: the bars of the shipped tables, on fresh floors of the same seeds."""
+    study = calibration.run_study(trials=20, workers=2, cache_folder=tmp_path, dimensions=(2,))
+    false = study.power[study.power["alteration"] == "exact"]
+    assert (false["found"] <= false["trials"].map(limit)).all()
+    table = study.equivalent
+    assert ((table["size"] - table["truth"]).abs() <= 3 * table["error"]).all()
+    missing = study.power[
+        (study.power["alteration"] == "one mode missing") & (study.power["metric"] == VERDICT)
+    ]
+    assert (missing["found"] == missing["trials"]).all()
