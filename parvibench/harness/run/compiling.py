@@ -11,6 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
 from parvibench.core.errors import InputError
 
 
@@ -33,21 +37,24 @@ def require_compiler(device: str) -> None:
 
 
 class CompiledStep:
-    """An algorithm's ``step``, compiled as it is first called.
+    """An algorithm's ``step``, compiled when it is first called.
 
-    Meter, streams and whatever else is plain Python stay what they are; only tensor arithmetic is compiled.
+    Only tensor arithmetic is compiled; meter and streams stay plain Python. On CUDA the compiled step is a CUDA graph
+    (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
 
     Args:
         step: the algorithm's bound method.
+        device: ``cpu`` or ``cuda``.
     """
 
-    def __init__(self, step: Callable[..., Any]) -> None:
+    def __init__(self, step: Callable[..., Any], device: str = "cpu") -> None:
         import torch._inductor.config
 
         torch._dynamo.reset()  # a few versions of one function are kept, also of earlier cells
         torch._inductor.config.compile_threads = 1  # a worker has one core
         self._before = _stopwatch().seconds
-        self._step = torch.compile(step)
+        self._graphs = device == "cuda"
+        self._step = torch.compile(step, mode="reduce-overhead" if self._graphs else None)
 
     @property
     def seconds(self) -> float:
@@ -55,8 +62,11 @@ class CompiledStep:
         return _stopwatch().seconds - self._before
 
     def __call__(self, *given: Any) -> Any:
-        """A step."""
-        return self._step(*given)
+        """The state after one step."""
+        if not self._graphs:
+            return self._step(*given)
+        torch.compiler.cudagraph_mark_step_begin()
+        return tree_map_only(Tensor, torch.clone, self._step(*given))
 
 
 class _Stopwatch:

@@ -95,7 +95,7 @@ class _Chunk:
     ) -> None:
         self.cell, self.replicates, self.task = cell, tuple(replicates), task
         self.algorithm, self.settings, self.notify = algorithm, settings, notify
-        self.compiled = CompiledStep(algorithm.step) if cell.compiled else None
+        self.compiled = CompiledStep(algorithm.step, cell.device) if cell.compiled else None
         self.result = ChunkResult(effective_step=algorithm.effective_step(settings))
         self.device = torch.device(cell.device)
         self.clock = Clock(self.device)
