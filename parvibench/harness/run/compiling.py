@@ -65,7 +65,7 @@ class CompiledStep:
         """The state after one step."""
         if not self._graphs:
             return self._step(*given)
-        torch.compiler.cudagraph_mark_step_begin()
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return tree_map_only(Tensor, torch.clone, self._step(*given))
 
 
