@@ -57,6 +57,7 @@ class DeepEnsemble(Algorithm[Settings, State]):
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings
+    rescales = True
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
     summary = "independent Adam runs to the posterior's modes"
     presets: ClassVar[Presets] = {"networks": {"step_size": paper(0.1), "held": ours(1)}}
@@ -73,11 +74,3 @@ class DeepEnsemble(Algorithm[Settings, State]):
         betas = (settings.beta1, settings.beta2)
         x, moments = adam(state.x, grad, Moments(*state[1:]), settings.step_size, betas)
         return State(x, *moments)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """The particles themselves."""
-        return state.x
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: Adam has no common factor."""
-        return None

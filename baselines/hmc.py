@@ -53,7 +53,6 @@ class HMC(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
-    steady = True
     citation = "Neal (2011), arXiv:1206.1901"
     summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
     presets: ClassVar[
@@ -84,10 +83,6 @@ class HMC(Algorithm[Settings, State]):
             torch.where(move, score, state.score),
             acceptance,
         )
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x
 
     @staticmethod
     def _trajectory(

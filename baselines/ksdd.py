@@ -64,6 +64,7 @@ class KSDD(Algorithm[Settings, State]):
     kind = "particles"
     needs = frozenset({"hvp", "score"})
     settings_type = Settings
+    rescales = True
     differentiates = True
     citation = "Korba, Aubin-Frankowski, Majewski & Ablin (2021), arXiv:2105.09994"
     summary = "kernel Stein discrepancy descent"
@@ -85,14 +86,6 @@ class KSDD(Algorithm[Settings, State]):
         grad = grad_x.add_(torch.autograd.grad(score, leaf, grad_outputs=grad_s)[0])
         x, moments = adam(state.x, grad, Moments(*state[1:]), settings.step_size)
         return State(x, *moments)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """The particles themselves."""
-        return state.x
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: Adam has no common factor."""
-        return None
 
 
 def discrepancy(settings: Settings, x: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:

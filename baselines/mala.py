@@ -48,7 +48,6 @@ class MALA(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
-    steady = True
     citation = "Roberts & Tweedie (1996)"
     summary = "Metropolis-adjusted Langevin algorithm"
     presets: ClassVar[Presets] = {
@@ -77,7 +76,3 @@ class MALA(Algorithm[Settings, State]):
             torch.where(accept, log_density, state.log_density),
             torch.where(move, score, state.score),
         )
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x

@@ -60,6 +60,7 @@ class MIED(Algorithm[Settings, State]):
     kind = "particles"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
+    rescales = True
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
     summary = "mollified interaction energy descent"
     presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "mollifier": code("riesz")}}
@@ -75,14 +76,6 @@ class MIED(Algorithm[Settings, State]):
         _, grad = log_energy(settings, state.x, log_density, score)
         x, moments = adam(state.x, grad, Moments(*state[1:]), settings.step_size)
         return State(x, *moments)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """The particles themselves."""
-        return state.x
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: Adam has no common factor."""
-        return None
 
 
 def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:

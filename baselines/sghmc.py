@@ -52,7 +52,6 @@ class SGHMC(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
-    steady = True
     citation = "Chen, Fox & Guestrin (2014), arXiv:1402.4102"
     summary = "stochastic gradient Hamiltonian Monte Carlo"
 
@@ -65,10 +64,6 @@ class SGHMC(Algorithm[Settings, State]):
         """Turn every velocity, then follow it."""
         noise = streams.normal("noise", state.x.shape[1:])
         return State(*turn_and_move(state.x, state.v, problem.score(state.x), noise, settings))
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x
 
 
 def initial_velocity(x: Tensor, eta: float, streams: Streams) -> Tensor:

@@ -65,7 +65,3 @@ class SRSGHMC(Algorithm[Settings, State]):
         noise = streams.normal("noise", x.shape[1:])
         x, v = sghmc.turn_and_move(x, v, force, noise, settings)
         return State(x, v, *memory)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current position."""
-        return state.x

@@ -71,7 +71,3 @@ class SRULD(Algorithm[Settings, State]):
         force, memory = srld.self_repulsive(settings, srld.Memory(*state[2:]), x, problem.score(x))
         x, v = integrate(x, v, force, streams, settings.step_size, settings.friction)
         return State(x, v, *memory)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current position."""
-        return state.x

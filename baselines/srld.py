@@ -109,10 +109,6 @@ class SRLD(Algorithm[Settings, State]):
         noise = streams.normal("noise", x.shape[1:])
         return State(x.add(drift, alpha=eta).add_(noise, alpha=math.sqrt(2 * eta)), *memory)
 
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current position."""
-        return state.x
-
 
 def self_repulsive(settings: Settings, memory: Memory, x: Tensor, score: Tensor) -> tuple[Tensor, Memory]:
     """The drift s(x) + alpha g(x) once the memory is full, s(x) before; and the memory with x in its turn."""

@@ -15,7 +15,6 @@ import math
 from typing import ClassVar
 
 from pydantic import Field
-from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, paper
 from parvibench.core.streams import Streams
@@ -35,7 +34,6 @@ class ULA(Algorithm[Settings, ParticleState]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
-    steady = True
     citation = "Roberts & Tweedie (1996)"
     summary = "unadjusted Langevin algorithm on exact scores"
     presets: ClassVar[Presets] = {  # the KSIVI paper's references, eps = 1e-4
@@ -54,9 +52,3 @@ class ULA(Algorithm[Settings, ParticleState]):
         x, eta = state.x, settings.step_size
         noise = streams.normal("noise", x.shape[1:])
         return ParticleState(x.add(problem.score(x), alpha=eta).add_(noise, alpha=math.sqrt(2 * eta)))
-
-    def output(
-        self, problem: Problem, settings: Settings, state: ParticleState, n: int, streams: Streams
-    ) -> Tensor:
-        """Current positions."""
-        return state.x

@@ -56,7 +56,6 @@ class ULD(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
-    steady = True
     citation = "Cheng, Chatterji, Bartlett & Jordan (2018), arXiv:1707.03663"
     summary = "underdamped Langevin dynamics, exact integrator"
 
@@ -69,10 +68,6 @@ class ULD(Algorithm[Settings, State]):
         """One step of every chain."""
         force = problem.score(state.x)
         return State(*integrate(state.x, state.v, force, streams, settings.step_size, settings.friction))
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x
 
 
 def integrate(

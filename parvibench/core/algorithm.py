@@ -85,9 +85,7 @@ class Algorithm(ABC, Generic[S, T]):
         resumable: False when the state cannot be written down.
         host_bound: True when a step waits for numbers from the device, as trajectories of adaptive length do;
             such steps are neither compiled nor recorded.
-        steady: True when every step but the first runs the same kernels with the same numbers, so that a few steps
-            recorded on a GPU may stand for all later ones. The ints of the state then only count: no schedule, no
-            bias correction.
+        rescales: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step.
         citation: author (year), arXiv id.
     """
 
@@ -102,7 +100,7 @@ class Algorithm(ABC, Generic[S, T]):
     max_chunk: ClassVar[int | None] = None
     resumable: ClassVar[bool] = True
     host_bound: ClassVar[bool] = False
-    steady: ClassVar[bool] = False
+    rescales: ClassVar[bool] = False
     citation: ClassVar[str] = ""
     summary: ClassVar[str] = ""
 
@@ -121,9 +119,10 @@ class Algorithm(ABC, Generic[S, T]):
     def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T:
         """Next state; must not change the tensors of ``state`` that a caller may still hold."""
 
-    @abstractmethod
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
-        """Samples to judge, (R, n, D); for chains the current positions (R, N, D)."""
+        """Samples to judge, (R, n, D); for particles and chains the current positions, (R, N, D)."""
+        x: Tensor = state.x  # type: ignore[attr-defined]
+        return x
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
@@ -153,7 +152,9 @@ class Algorithm(ABC, Generic[S, T]):
         if not isinstance(name, str) or name not in cls.presets:
             known = ", ".join(cls.presets) or "none"
             raise SettingsError(f"{cls.name}.preset: no preset named {name!r}. Known: {known}.")
-        values = {key: sourced.value for key, sourced in cls.presets[name].items() if key not in PROTOCOL_KEYS}
+        values = {
+            key: sourced.value for key, sourced in cls.presets[name].items() if key not in PROTOCOL_KEYS
+        }
         return values | given
 
     @classmethod
@@ -161,13 +162,13 @@ class Algorithm(ABC, Generic[S, T]):
         """What a preset holds beside settings: a subset of ``PROTOCOL_KEYS`` with values."""
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in PROTOCOL_KEYS}
 
-    def is_steady(self, settings: S) -> bool:
-        """Whether steps are steady with these settings; only the class that writes ``step`` can claim it."""
-        owner = next(c for c in type(self).__mro__ if "step" in vars(c))
-        return bool(vars(owner).get("steady", False))
-
     def effective_step(self, settings: S) -> float | None:
-        """The factor that really multiplies the velocity, in the units of x^2; None without one."""
+        """The factor that really multiplies the velocity, in the units of x^2; None without one.
+
+        The samples of a generator have no velocity of their own.
+        """
+        if self.rescales or self.kind == "generator":
+            return None
         return getattr(settings, "step_size", None)
 
 

@@ -115,17 +115,14 @@ class _Chunk:
         advance: Advance = self.compiled or self.algorithm.step
         trial = Trial(self.cell, self.replicates, self.task, self.algorithm, self.settings, advance)
         self.result.overheads["warmup"] = trial.seconds - self._compiling
-        replay, reason = trial.replay()
-        if reason:
-            self.result.flag(f"steps one by one, not from a CUDA graph: {reason}")
         self._open(self.cell.budget.score_evaluations)
         before = reference_seconds(self.device)
         with step_mode(self.cell, self.algorithm):
             place = self._kept(trial.state, trial.horizon) or self._begin(trial.horizon)
             stepper = Stepper(
-                self.problem, self.settings, advance, self.clock, self.path, replay, place.state, place.step
+                self.problem, self.settings, advance, self.clock, self.path, None, place.state, place.step
             )
-            slow = replay is None and trial.pace > _SLOW_S
+            slow = trial.pace > _SLOW_S
             del trial  # its problem has the data a second time
             state, step = self._loop(stepper, place.pending, slow=slow)
             if step != self.result.iterations or not self.result.values:

@@ -12,12 +12,9 @@ import numpy as np
 import torch
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings
-from parvibench.core.errors import UnsupportedError
-from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Problem, Task
 
 from .cells import Cell
-from .replay import Replay, checked_replay, recorder
 from .stepping import Advance
 
 _STEPS = 2
@@ -90,21 +87,6 @@ class Trial:
         )
         self.horizon = max(1, int(allowed)) if np.isfinite(allowed) else 1
         self.seconds = time.perf_counter() - start
-
-    def replay(self) -> tuple[Replay | None, str]:
-        """Blocks of steps to replay, on a device that can and for steps that allow it; or why not, if they should."""
-        record = recorder(self._problem.device)
-        allowed = not self._cell.compiled and self._algorithm.is_steady(self._settings)
-        if record is None or not allowed or isinstance(self._task, SequentialTask):
-            return None, ""
-        try:
-            with step_mode(self._cell, self._algorithm):
-                found = checked_replay(
-                    self._problem, self._algorithm, self._settings, self.state, _STEPS, record
-                )
-        except (RuntimeError, UnsupportedError) as error:
-            return None, str(error).splitlines()[0]
-        return found, ""
 
 
 def foresee(cell: Cell) -> tuple[int, float]:
