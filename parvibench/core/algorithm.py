@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from .errors import SettingsError
 from .streams import Streams
@@ -64,7 +65,7 @@ T = TypeVar("T")
 
 
 class Algorithm(ABC, Generic[S, T]):
-    """A sampler as three pure functions of a state (a NamedTuple of tensors and ints).
+    """A sampler as three pure functions of a state (a NamedTuple of tensors, ints and further NamedTuples).
 
     The state holds all that the next step needs, optimiser moments included; its first field is
     ``x`` of shape (R, N, D) unless ``kind`` is ``generator``. Randomness comes from ``streams`` at
@@ -116,8 +117,14 @@ class Algorithm(ABC, Generic[S, T]):
         """
 
     @abstractmethod
-    def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T:
-        """Next state; must not change the tensors of ``state`` that a caller may still hold."""
+    def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T | tuple[T, Any]:
+        """Next state; must not change the tensors of ``state`` that a caller may still hold.
+
+        Returns:
+            The state alone, or with an Info: a NamedTuple of (R,) tensors that tell of this step (``acceptance``,
+            ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints
+            as metrics of the fields' names; nothing else depends on them.
+        """
 
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
         """Samples to judge, (R, n, D); for particles and chains the current positions, (R, N, D)."""
@@ -192,11 +199,20 @@ class ParticleState(NamedTuple):
         return cls(problem.init())
 
 
+def state_and_info(stepped: Any) -> tuple[Any, Any]:
+    """What ``step`` returned as (State, Info), with None for an Info that it does not give."""
+    return stepped if type(stepped) is tuple else (stepped, None)
+
+
+def floating_tensors(state: Any) -> list[Tensor]:
+    """The floating tensors of a state of any nesting, each (R, ...)."""
+    return [t for t in tree_leaves(state) if isinstance(t, Tensor) and t.is_floating_point() and t.dim() > 0]
+
+
 def finite_replicates(state: Any) -> Tensor:
     """Which replicates of a state are finite in every floating tensor: (R,) bool."""
     verdicts = [
         torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t)
-        for t in state
-        if isinstance(t, Tensor) and t.is_floating_point() and t.dim() > 0
+        for t in floating_tensors(state)
     ]
     return torch.stack(verdicts).all(0)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates, floating_tensors
 from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import BudgetIgnored, StoreError
 from parvibench.core.metric import Cost
@@ -24,13 +24,14 @@ from .chunks import ChunkResult, stamp
 from .clock import MAX_DRIFT, Clock, drift, peak_memory, reference_seconds
 from .compiling import CompiledStep
 from .keeping import Keeper
-from .measuring import Moved, context_maker
+from .measuring import Moved, context_maker, is_reported
 from .provenance import process_facts
 from .recorder import PathRecorder
 from .replay import LENGTH
 from .sequential import DecisionMaker, RecentPositions
 from .snapshot import NotWritableError, named_types, pack, unpack
 from .stepping import Advance, Stepper
+from .tally import Tally
 from .trial import Trial, make_problem, step_mode
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
@@ -109,6 +110,7 @@ class _Chunk:
         self.path: PathRecorder | RecentPositions | None = None
         self.decider: DecisionMaker | None = None
         self.mark: Tensor | None = None
+        self.tally = Tally()
         self._context = context_maker(task, self.replicates, cell.metrics)
 
     def run(self) -> ChunkResult:
@@ -120,7 +122,15 @@ class _Chunk:
         with step_mode(self.cell, self.algorithm):
             place = self._kept(trial.state, trial.horizon) or self._begin(trial.horizon)
             stepper = Stepper(
-                self.problem, self.settings, advance, self.clock, self.path, None, place.state, place.step
+                self.problem,
+                self.settings,
+                advance,
+                self.clock,
+                self.path,
+                None,
+                place.state,
+                place.step,
+                self.tally,
             )
             slow = trial.pace > _SLOW_S
             del trial  # its problem has the data a second time
@@ -247,6 +257,7 @@ class _Chunk:
             "path": self.path.kept if self.path is not None else None,
             "decided": self.decider.kept if self.decider is not None else None,
             "mark": self.mark,
+            "tally": (self.tally.sums, self.tally.steps),
         }
         try:
             self.keeper.save(pack(values))
@@ -270,6 +281,7 @@ class _Chunk:
         seconds, self.metrics_seconds = kept["seconds"]
         self.clock = Clock(self.device, seconds)
         self.memory_before, self.mark = kept["memory"] or 0.0, kept["mark"]
+        self.tally.sums, self.tally.steps = kept["tally"]
         self.result = ChunkResult.from_plain(kept["result"])
         if self.decider is not None:
             self.decider.kept = kept["decided"]
@@ -348,9 +360,11 @@ class _Chunk:
         charged = self.problem.meter.charged
         cost = Cost(step, charged, self.clock.seconds / len(self.replicates), self._memory())
         decisions = None if self.decider is None else self.decider.decisions()
-        context = self._context(cost, excluded, path, moved, decisions)
+        reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
+        context = self._context(cost, excluded, path, moved, decisions, reported)
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
+        values = reported | values
         self._add_rows(values, cost)
         self.result.values = {m: v.tolist() for m, v in values.items()} if last else self.result.values
         self.result.absent = absent
@@ -383,9 +397,7 @@ class _Chunk:
 
 def _surely_finite(state: Any) -> bool:
     """Whether every tensor of a state has a finite sum: a quick look; a sum may overflow by itself."""
-    return all(
-        math.isfinite(t.sum()) for t in state if isinstance(t, Tensor) and t.is_floating_point() and t.numel()
-    )
+    return all(math.isfinite(t.sum()) for t in floating_tensors(state) if t.numel())
 
 
 def _take(samples: Tensor, n: int) -> Tensor:
