@@ -144,8 +144,8 @@ def test_srld_remembers_every_cth_state_with_its_score() -> None:
         visited.append(run.state.x)
         run.steps(1)
     expected = torch.cat([visited[k] for k in (4, 6, 8)], 1)
-    assert torch.equal(run.state.past, expected)
-    assert torch.equal(run.state.past_scores, target.score(expected))
+    assert torch.equal(run.state.memory.past, expected)
+    assert torch.equal(run.state.memory.past_scores, target.score(expected))
 
 
 @pytest.mark.parametrize(("horizon", "thinning"), [(1, 1), (400, 10), (100_000, 100)])
