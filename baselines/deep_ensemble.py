@@ -18,15 +18,14 @@ so that each member decays its weights by its own draw from the prior.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from pydantic import Field
-from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.optim import Moments, adam
+from parvibench.nn.optim import AdamState, adam
 
 
 class Settings(SteppedSettings):
@@ -40,16 +39,7 @@ class Settings(SteppedSettings):
     beta2: float = Field(0.999, ge=0, lt=1, description="Adam's decay of its square; Kingma & Ba (2015)")
 
 
-class State(NamedTuple):
-    """Points and Adam's memory."""
-
-    x: Tensor  # (R, N, D)
-    first: Tensor  # (R, N, D)
-    second: Tensor  # (R, N, D)
-    t: int
-
-
-class DeepEnsemble(Algorithm[Settings, State]):
+class DeepEnsemble(Algorithm[Settings, AdamState]):
     """Deep ensembles."""
 
     name = "deep-ensemble"
@@ -57,27 +47,19 @@ class DeepEnsemble(Algorithm[Settings, State]):
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings
+    rescales = True
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
     summary = "independent Adam runs to the posterior's modes"
     presets: ClassVar[Presets] = {"networks": {"step_size": paper(0.1), "held": ours(1)}}
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """At the task's initial points."""
-        x = problem.init(self.n_particles)
-        return State(x, *Moments.start(x))
+        return AdamState.start(problem.init(self.n_particles))
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(self, problem: Problem, settings: Settings, state: AdamState, streams: Streams) -> AdamState:
         """One step of Adam for every particle."""
         grad = -problem.score(state.x)
         grad[..., max(0, problem.dim - settings.held) :] = 0
         betas = (settings.beta1, settings.beta2)
-        x, moments = adam(state.x, grad, Moments(*state[1:]), settings.step_size, betas)
-        return State(x, *moments)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """The particles themselves."""
-        return state.x
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: Adam has no common factor."""
-        return None
+        x, moments = adam(state.x, grad, state.moments, settings.step_size, betas)
+        return AdamState(x, moments)

@@ -59,10 +59,6 @@ class FullRank(Algorithm[Settings, VariationalState]):
         m, scale = location_and_scale(state.parameters, problem.dim)
         return m + streams.normal("output", (n, problem.dim)) @ scale.mT
 
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
-
 
 def location_and_scale(parameters: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """m (R, 1, D) and L (R, D, D) from the parameters (R, D + D^2)."""

@@ -26,6 +26,9 @@ from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code,
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
+#: Energy errors beyond this many nats are divergences, as in Stan.
+MAX_ENERGY_ERROR = 1000.0
+
 
 class Settings(SteppedSettings):
     """Settings of HMC."""
@@ -43,7 +46,13 @@ class State(NamedTuple):
     x: Tensor  # (R, N, D)
     log_density: Tensor  # (R, N)
     score: Tensor  # (R, N, D)
-    acceptance: Tensor  # (R, N) acceptance probability of the last trajectory
+
+
+class Info(NamedTuple):
+    """What a trajectory tells of itself."""
+
+    acceptance: Tensor  # (R,) mean probability over the chains
+    divergences: Tensor  # (R,) share of the chains that left the level set: energy error beyond MAX_ENERGY_ERROR or NaN
 
 
 class HMC(Algorithm[Settings, State]):
@@ -53,7 +62,6 @@ class HMC(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
-    steady = True
     citation = "Neal (2011), arXiv:1206.1901"
     summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
     presets: ClassVar[
@@ -65,10 +73,11 @@ class HMC(Algorithm[Settings, State]):
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""
         x = problem.init()
-        log_density, score = problem.log_density_and_score(x)
-        return State(x, log_density, score, torch.ones_like(log_density))
+        return State(x, *problem.log_density_and_score(x))
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(
+        self, problem: Problem, settings: Settings, state: State, streams: Streams
+    ) -> tuple[State, Info]:
         """One trajectory of every chain."""
         momentum = streams.normal("noise", state.x.shape[1:])
         y, end_momentum, log_density, score = self._trajectory(problem, settings, state, momentum, streams)
@@ -78,16 +87,13 @@ class HMC(Algorithm[Settings, State]):
         acceptance = energy_drop.clamp(max=0).exp_().nan_to_num_(nan=0.0)
         accept = streams.uniform("algorithm", acceptance.shape[1:]) < acceptance
         move = accept.unsqueeze(-1)
-        return State(
+        state = State(
             torch.where(move, y, state.x),
             torch.where(accept, log_density, state.log_density),
             torch.where(move, score, state.score),
-            acceptance,
         )
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x
+        diverged = ~(energy_drop > -MAX_ENERGY_ERROR)  # NaN compares false
+        return state, Info(acceptance.mean(1), diverged.to(acceptance.dtype).mean(1))
 
     @staticmethod
     def _trajectory(

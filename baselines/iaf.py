@@ -80,10 +80,6 @@ class IAF(Algorithm[Settings, VariationalState]):
         x, *_ = push(settings, state.parameters, noise)
         return x
 
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
-
 
 class Flow(NamedTuple):
     """One flow at work."""

@@ -21,7 +21,7 @@ comparisons.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
@@ -31,7 +31,7 @@ from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import median_bandwidth, self_distances
-from parvibench.nn.optim import Moments, adam
+from parvibench.nn.optim import AdamState, adam
 
 
 class Settings(SteppedSettings):
@@ -47,16 +47,7 @@ class Settings(SteppedSettings):
     )
 
 
-class State(NamedTuple):
-    """Particles and Adam's memory."""
-
-    x: Tensor  # (R, n, d)
-    first: Tensor  # (R, n, d)
-    second: Tensor  # (R, n, d)
-    t: int
-
-
-class KSDD(Algorithm[Settings, State]):
+class KSDD(Algorithm[Settings, AdamState]):
     """Kernel Stein discrepancy descent."""
 
     name = "ksdd"
@@ -64,35 +55,27 @@ class KSDD(Algorithm[Settings, State]):
     kind = "particles"
     needs = frozenset({"hvp", "score"})
     settings_type = Settings
+    rescales = True
     differentiates = True
     citation = "Korba, Aubin-Frankowski, Majewski & Ablin (2021), arXiv:2105.09994"
     summary = "kernel Stein discrepancy descent"
     # as MIED's authors and then KSIVI's ran it
     presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "bandwidth": code(2.0)}}
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points."""
-        x = problem.init()
-        return State(x, *Moments.start(x))
+        return AdamState.start(problem.init())
 
     @torch.no_grad()
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(self, problem: Problem, settings: Settings, state: AdamState, streams: Streams) -> AdamState:
         """One step of Adam on E."""
         with torch.enable_grad():
             leaf = state.x.detach().requires_grad_()
             score = problem.score(leaf)
         _, grad_x, grad_s = discrepancy(settings, state.x, score.detach())
         grad = grad_x.add_(torch.autograd.grad(score, leaf, grad_outputs=grad_s)[0])
-        x, moments = adam(state.x, grad, Moments(*state[1:]), settings.step_size)
-        return State(x, *moments)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """The particles themselves."""
-        return state.x
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: Adam has no common factor."""
-        return None
+        x, moments = adam(state.x, grad, state.moments, settings.step_size)
+        return AdamState(x, moments)
 
 
 def discrepancy(settings: Settings, x: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -151,10 +151,6 @@ class KSIVI(Algorithm[Settings, SamplerState]):
         """Fresh draws from the sampler."""
         return sample(settings, state, problem.dim, n, streams)
 
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
-
 
 class KSIVIUStat(KSIVI):
     """KSIVI with the U-statistic of one batch: half the scores of the vanilla estimator."""

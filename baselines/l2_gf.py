@@ -132,10 +132,6 @@ class L2GF(Algorithm[Settings, State]):
         x, moved, moved_square = settings.move(x, velocity, moved, moved_square, t)
         return State(x, moved, moved_square, network, *moments, t + 1)
 
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """The particles themselves."""
-        return state.x
-
     def effective_step(self, settings: Settings) -> float | None:
         """H, over its divisor if there is one; None with a rule that rescales the velocity."""
         return settings.effective_step()

@@ -44,7 +44,6 @@ class LAPD(Algorithm[Settings, ParticleState]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
-    steady = True
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183"
     summary = "Langevin algorithm with prior diffusion"
     presets: ClassVar[Presets] = {
@@ -60,12 +59,6 @@ class LAPD(Algorithm[Settings, ParticleState]):
     ) -> ParticleState:
         """Both stages for every chain."""
         return ParticleState(both_stages(problem, state.x, settings.step_size, settings, streams))
-
-    def output(
-        self, problem: Problem, settings: Settings, state: ParticleState, n: int, streams: Streams
-    ) -> Tensor:
-        """Current positions: the last iterate, no averaging."""
-        return state.x
 
 
 def both_stages(problem: Problem, x: Tensor, eta: float, settings: Settings, streams: Streams) -> Tensor:

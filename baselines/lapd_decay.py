@@ -51,6 +51,7 @@ class LAPDDecay(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
+    rescales = True
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Theorem 4.2"
     summary = "Langevin algorithm with prior diffusion, decaying steps"
 
@@ -62,14 +63,6 @@ class LAPDDecay(Algorithm[Settings, State]):
         """Both stages for every chain, at the length of this step."""
         eta = scheduled_step(settings, state.k)
         return State(lapd.both_stages(problem, state.x, eta, settings, streams), state.k + 1)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions: the last iterate, no averaging."""
-        return state.x
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: it falls from step to step."""
-        return None
 
 
 def scheduled_step(settings: Settings, k: int) -> float:

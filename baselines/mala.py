@@ -41,6 +41,12 @@ class State(NamedTuple):
     score: Tensor  # (R, N, D)
 
 
+class Info(NamedTuple):
+    """What a step tells of itself."""
+
+    acceptance: Tensor  # (R,) mean probability over the chains
+
+
 class MALA(Algorithm[Settings, State]):
     """Metropolis-adjusted Langevin algorithm."""
 
@@ -48,7 +54,6 @@ class MALA(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
-    steady = True
     citation = "Roberts & Tweedie (1996)"
     summary = "Metropolis-adjusted Langevin algorithm"
     presets: ClassVar[Presets] = {
@@ -60,7 +65,9 @@ class MALA(Algorithm[Settings, State]):
         x = problem.init()
         return State(x, *problem.log_density_and_score(x))
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(
+        self, problem: Problem, settings: Settings, state: State, streams: Streams
+    ) -> tuple[State, Info]:
         """Propose, then accept or reject each chain by itself."""
         x, eta = state.x, settings.step_size
         noise = streams.normal("noise", x.shape[1:])
@@ -72,12 +79,9 @@ class MALA(Algorithm[Settings, State]):
         log_ratio = log_ratio + 0.5 * (noise.square().sum(-1) - backward.square().sum(-1))
         accept = streams.uniform("algorithm", x.shape[1:2]).log() < log_ratio
         move = accept.unsqueeze(-1)
-        return State(
+        state = State(
             torch.where(move, y, x),
             torch.where(accept, log_density, state.log_density),
             torch.where(move, score, state.score),
         )
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x
+        return state, Info(log_ratio.clamp(max=0).exp_().nan_to_num_(nan=0.0).mean(1))

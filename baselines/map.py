@@ -11,8 +11,9 @@ from torch import Tensor
 
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.optim import AdamState
 
-from .deep_ensemble import DeepEnsemble, Settings, State
+from .deep_ensemble import DeepEnsemble, Settings
 
 
 class MAP(DeepEnsemble):
@@ -23,6 +24,8 @@ class MAP(DeepEnsemble):
     citation = "Kingma & Ba (2015), arXiv:1412.6980"
     summary = "one Adam run to a mode of the posterior"
 
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+    def output(
+        self, problem: Problem, settings: Settings, state: AdamState, n: int, streams: Streams
+    ) -> Tensor:
         """The point, n times."""
         return state.x.expand(-1, n, -1)

@@ -59,10 +59,6 @@ class MeanField(Algorithm[Settings, VariationalState]):
         m, log_sd = state.parameters.unsqueeze(1).chunk(2, 2)
         return m + log_sd.exp() * streams.normal("output", (n, problem.dim))
 
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
-
 
 def bound_gradient(problem: Problem, parameters: Tensor, eps: Tensor) -> Tensor:
     """Gradient of the negative bound, (R, 2 D), from noise (R, n, D)."""

@@ -19,7 +19,7 @@ distance to the nearest neighbour over (1.3 d)^(2/d), held fixed. The others are
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -29,7 +29,7 @@ from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import self_distances
-from parvibench.nn.optim import Moments, adam
+from parvibench.nn.optim import AdamState, adam
 
 
 class Settings(SteppedSettings):
@@ -43,16 +43,7 @@ class Settings(SteppedSettings):
     alpha: float = Field(0.5, gt=0, description="a, power of 1 / p; paper: 1/2 has its minimum at p")
 
 
-class State(NamedTuple):
-    """Particles and Adam's memory."""
-
-    x: Tensor  # (R, n, d)
-    first: Tensor  # (R, n, d)
-    second: Tensor  # (R, n, d)
-    t: int
-
-
-class MIED(Algorithm[Settings, State]):
+class MIED(Algorithm[Settings, AdamState]):
     """Mollified interaction energy descent."""
 
     name = "mied"
@@ -60,29 +51,21 @@ class MIED(Algorithm[Settings, State]):
     kind = "particles"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
+    rescales = True
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
     summary = "mollified interaction energy descent"
     presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "mollifier": code("riesz")}}
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points."""
-        x = problem.init()
-        return State(x, *Moments.start(x))
+        return AdamState.start(problem.init())
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(self, problem: Problem, settings: Settings, state: AdamState, streams: Streams) -> AdamState:
         """One step of Adam on log E."""
         log_density, score = problem.log_density_and_score(state.x)
         _, grad = log_energy(settings, state.x, log_density, score)
-        x, moments = adam(state.x, grad, Moments(*state[1:]), settings.step_size)
-        return State(x, *moments)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """The particles themselves."""
-        return state.x
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: Adam has no common factor."""
-        return None
+        x, moments = adam(state.x, grad, state.moments, settings.step_size)
+        return AdamState(x, moments)
 
 
 def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:

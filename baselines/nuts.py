@@ -87,10 +87,6 @@ class NUTS(Algorithm[Settings, State]):
             z = state.kernel.sample({"x": state.x.flatten()})
         return State(z["x"].detach().clone().view_as(state.x), state.kernel)
 
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current position."""
-        return state.x
-
 
 class _LogDensity(torch.autograd.Function):
     """Log density of a flat (D,) position whose gradient is the problem's score, at the price of one score."""

@@ -52,7 +52,7 @@ class PSGLD(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
-    steady = True
+    rescales = True
     citation = "Li, Chen, Carlson & Carin (2016), arXiv:1512.07666"
     summary = "stochastic gradient Langevin dynamics, preconditioned by RMSprop"
 
@@ -70,11 +70,3 @@ class PSGLD(Algorithm[Settings, State]):
         noise = streams.normal("noise", x.shape[1:])
         x = x.addcmul(g, score, value=eta).addcmul_(g.sqrt(), noise, value=math.sqrt(2 * eta))
         return State(x, v)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: every coordinate has its own."""
-        return None

@@ -52,7 +52,6 @@ class SGHMC(Algorithm[Settings, State]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
-    steady = True
     citation = "Chen, Fox & Guestrin (2014), arXiv:1402.4102"
     summary = "stochastic gradient Hamiltonian Monte Carlo"
 
@@ -62,24 +61,21 @@ class SGHMC(Algorithm[Settings, State]):
         return State(x, initial_velocity(x, settings.step_size, streams))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
-        """Turn every velocity, then follow it."""
-        noise = streams.normal("noise", state.x.shape[1:])
-        return State(*turn_and_move(state.x, state.v, problem.score(state.x), noise, settings))
+        """One momentum update and position step of every chain."""
+        x, v = state
+        return State(*self.move(settings, x, v, problem.score(x), streams))
 
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x
+    @staticmethod
+    def move(
+        settings: Settings, x: Tensor, v: Tensor, force: Tensor, streams: Streams
+    ) -> tuple[Tensor, Tensor]:
+        """New x and v under the force s (or s + alpha g); all (R, N, D)."""
+        eta, b = settings.step_size, settings.friction
+        noise = streams.normal("noise", x.shape[1:])
+        v = ((1 - b) * v).add_(force, alpha=eta).add_(noise, alpha=math.sqrt(2 * b * eta))
+        return x + v, v
 
 
 def initial_velocity(x: Tensor, eta: float, streams: Streams) -> Tensor:
     """Draws from N(0, eta I) of the shape of x, (R, N, D)."""
     return math.sqrt(eta) * streams.normal("init", x.shape[1:])
-
-
-def turn_and_move(
-    x: Tensor, v: Tensor, force: Tensor, noise: Tensor, settings: Settings
-) -> tuple[Tensor, Tensor]:
-    """New x and v under the force s (or s + alpha g) with standard normal noise; all (R, N, D)."""
-    eta, b = settings.step_size, settings.friction
-    v = ((1 - b) * v).add_(force, alpha=eta).add_(noise, alpha=math.sqrt(2 * b * eta))
-    return x + v, v

@@ -17,7 +17,6 @@ import math
 from typing import ClassVar
 
 from pydantic import Field
-from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, code, ours
 from parvibench.core.streams import Streams
@@ -37,7 +36,6 @@ class SGLD(Algorithm[Settings, ParticleState]):
     kind = "chains"
     needs = frozenset({"score"})
     settings_type = Settings
-    steady = True
     citation = "Welling & Teh (2011)"
     summary = "stochastic gradient Langevin dynamics"
     presets: ClassVar[Presets] = {  # eta is half of each source's eps but for ica-meg
@@ -58,9 +56,3 @@ class SGLD(Algorithm[Settings, ParticleState]):
         x, eta = state.x, settings.step_size
         noise = streams.normal("noise", x.shape[1:])
         return ParticleState(x.add(problem.score(x), alpha=eta).add_(noise, alpha=math.sqrt(2 * eta)))
-
-    def output(
-        self, problem: Problem, settings: Settings, state: ParticleState, n: int, streams: Streams
-    ) -> Tensor:
-        """Current positions."""
-        return state.x

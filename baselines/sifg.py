@@ -145,7 +145,3 @@ class SIFG(Algorithm[Settings, State]):
     def effective_step(self, settings: Settings) -> float | None:
         """H, over its divisor if there is one; None with a rule that rescales the velocity."""
         return settings.effective_step()
-
-    def is_steady(self, settings: Settings) -> bool:
-        """But for Adam's bias correction and the network's decaying learning rate."""
-        return "adam" not in (settings.particle_rule, settings.net_optimiser) and settings.net_decay == 1

@@ -89,10 +89,6 @@ class SIVI(Algorithm[Settings, SamplerState]):
         """Fresh draws from the sampler."""
         return sample(settings, state, problem.dim, n, streams)
 
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
-
 
 def surrogate_gradient(
     problem: Problem, settings: Settings, parameters: Tensor, z: Tensor, xi: Tensor, temper: float

@@ -144,10 +144,6 @@ class SIVISM(Algorithm[Settings, State]):
         """Fresh draws from the sampler."""
         return sample(settings, state.sampler, problem.dim, n, streams)
 
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
-
 
 def sampler_gradient(
     problem: Problem,

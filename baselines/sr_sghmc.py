@@ -31,14 +31,11 @@ class Settings(sghmc.Settings, srld.Settings):
 
 
 class State(NamedTuple):
-    """The chain, its velocity and its memory, field by field."""
+    """The chain, its velocity and its memory."""
 
     x: Tensor  # (R, 1, D)
     v: Tensor  # (R, 1, D), displacement per step
-    past: Tensor  # (R, M, D)
-    past_scores: Tensor  # (R, M, D)
-    k: int
-    thinning: int
+    memory: srld.Memory
 
 
 class SRSGHMC(Algorithm[Settings, State]):
@@ -51,21 +48,17 @@ class SRSGHMC(Algorithm[Settings, State]):
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5"
     summary = "self-repulsive stochastic gradient Hamiltonian Monte Carlo"
+    move = staticmethod(sghmc.SGHMC.move)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """One chain at the task's initial point, no past."""
         x = problem.init(1)
         v = sghmc.initial_velocity(x, settings.step_size, streams)
-        return State(x, v, *srld.Memory.empty(x, settings, horizon))
+        return State(x, v, srld.Memory.empty(x, settings, horizon))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
-        """Turn the velocity by score and repulsion, then follow it."""
-        x, v = state.x, state.v
-        force, memory = srld.self_repulsive(settings, srld.Memory(*state[2:]), x, problem.score(x))
-        noise = streams.normal("noise", x.shape[1:])
-        x, v = sghmc.turn_and_move(x, v, force, noise, settings)
-        return State(x, v, *memory)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current position."""
-        return state.x
+        """One momentum update and position step under the score and the repulsion."""
+        x, v, memory = state
+        force, memory = srld.self_repulsive(settings, memory, x, problem.score(x))
+        x, v = self.move(settings, x, v, force, streams)
+        return State(x, v, memory)

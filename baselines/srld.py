@@ -63,13 +63,10 @@ class Memory(NamedTuple):
 
 
 class State(NamedTuple):
-    """The chain and its memory, field by field."""
+    """The chain and its memory."""
 
     x: Tensor  # (R, 1, D)
-    past: Tensor
-    past_scores: Tensor
-    k: int
-    thinning: int
+    memory: Memory
 
 
 class SRLD(Algorithm[Settings, State]):
@@ -100,18 +97,14 @@ class SRLD(Algorithm[Settings, State]):
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """One chain at the task's initial point, no past."""
         x = problem.init(1)
-        return State(x, *Memory.empty(x, settings, horizon))
+        return State(x, Memory.empty(x, settings, horizon))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """One step; every c-th state enters the memory after its own step."""
         x, eta = state.x, settings.step_size
-        drift, memory = self_repulsive(settings, Memory(*state[1:]), x, problem.score(x))
+        drift, memory = self_repulsive(settings, state.memory, x, problem.score(x))
         noise = streams.normal("noise", x.shape[1:])
-        return State(x.add(drift, alpha=eta).add_(noise, alpha=math.sqrt(2 * eta)), *memory)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current position."""
-        return state.x
+        return State(x.add(drift, alpha=eta).add_(noise, alpha=math.sqrt(2 * eta)), memory)
 
 
 def self_repulsive(settings: Settings, memory: Memory, x: Tensor, score: Tensor) -> tuple[Tensor, Memory]:

@@ -63,7 +63,6 @@ class SVGD(Algorithm[Settings, State]):
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings
-    steady = True
     citation = "Liu & Wang (2016), arXiv:1608.04471"
     summary = "Stein variational gradient descent"
     presets: ClassVar[Presets] = {
@@ -86,10 +85,6 @@ class SVGD(Algorithm[Settings, State]):
         if settings.rule == "adagrad":
             phi, mean_square = rms_normalised(phi, mean_square, first=state.t == 0)
         return State(state.x.add(phi, alpha=settings.step_size), mean_square, state.t + 1)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """The particles themselves."""
-        return state.x
 
     def effective_step(self, settings: Settings) -> float | None:
         """Eps; None with the adagrad rule, which has no common factor."""

@@ -111,10 +111,6 @@ class UIVI(Algorithm[Settings, State]):
         """Fresh draws from the sampler."""
         return sample(settings, state.sampler, problem.dim, n, streams)
 
-    def effective_step(self, settings: Settings) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
-
 
 class Conditional(NamedTuple):
     """A point of the reverse conditional q(z | x), one per sample."""

@@ -11,52 +11,21 @@ with the exact score s on all data. The stationary law is biased: on N(0, 1/c) i
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
-from pydantic import Field
-from torch import Tensor
+from parvibench.core.algorithm import Presets, paper
 
-from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from .sgld import SGLD
 
 
-class Settings(SteppedSettings):
-    """Settings of ULA."""
-
-    step_size: float = Field(0.01, gt=0, description="eta, in x^2; ours")
-
-
-class ULA(Algorithm[Settings, ParticleState]):
-    """Unadjusted Langevin algorithm."""
+class ULA(SGLD):
+    """Unadjusted Langevin algorithm: SGLD on the exact score."""
 
     name = "ula"
-    kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
-    steady = True
     citation = "Roberts & Tweedie (1996)"
     summary = "unadjusted Langevin algorithm on exact scores"
     presets: ClassVar[Presets] = {  # the KSIVI paper's references, eps = 1e-4
         "blr-waveform": {"step_size": paper(5e-5)},
         "diffusion": {"step_size": paper(5e-5)},
     }
-
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:
-        """Chains at the task's initial points."""
-        return ParticleState.start(problem)
-
-    def step(
-        self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams
-    ) -> ParticleState:
-        """One Langevin step of every chain."""
-        x, eta = state.x, settings.step_size
-        noise = streams.normal("noise", x.shape[1:])
-        return ParticleState(x.add(problem.score(x), alpha=eta).add_(noise, alpha=math.sqrt(2 * eta)))
-
-    def output(
-        self, problem: Problem, settings: Settings, state: ParticleState, n: int, streams: Streams
-    ) -> Tensor:
-        """Current positions."""
-        return state.x

@@ -21,19 +21,16 @@ With mini-batch scores this is the paper's stochastic variant.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
 from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 
-from .sghmc import initial_velocity
+from . import sghmc
 
 
-class Settings(SteppedSettings):
+class Settings(sghmc.Settings):
     """Settings of ULD."""
 
     step_size: float = Field(0.01, gt=0, description="eta = u h^2, in x^2; ours")
@@ -42,48 +39,25 @@ class Settings(SteppedSettings):
     )
 
 
-class State(NamedTuple):
-    """Chains with their velocities."""
-
-    x: Tensor  # (R, N, D)
-    v: Tensor  # (R, N, D), displacement per step
-
-
-class ULD(Algorithm[Settings, State]):
-    """Underdamped Langevin dynamics."""
+class ULD(sghmc.SGHMC):
+    """Underdamped Langevin dynamics: chains and velocities as in SGHMC, another integrator."""
 
     name = "uld"
-    kind = "chains"
-    needs = frozenset({"score"})
     settings_type = Settings
-    steady = True
     citation = "Cheng, Chatterji, Bartlett & Jordan (2018), arXiv:1707.03663"
     summary = "underdamped Langevin dynamics, exact integrator"
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points."""
-        x = problem.init()
-        return State(x, initial_velocity(x, settings.step_size, streams))
-
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
-        """One step of every chain."""
-        force = problem.score(state.x)
-        return State(*integrate(state.x, state.v, force, streams, settings.step_size, settings.friction))
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Current positions."""
-        return state.x
-
-
-def integrate(
-    x: Tensor, v: Tensor, force: Tensor, streams: Streams, eta: float, g: float
-) -> tuple[Tensor, Tensor]:
-    """x and v after a step under a constant force s (or s + alpha g); all (R, N, D)."""
-    e = -math.expm1(-g)
-    sd_v = math.sqrt(eta * e * (2 - e))
-    shared = eta * e**2 / (g * sd_v)  # part of X that goes with V
-    own = math.sqrt(eta * (2 * g - 2 * e - e**2) / g**2 - shared**2)
-    with_v, apart = (streams.normal("noise", x.shape[1:], index) for index in (0, 1))
-    y = x.add(v, alpha=e / g).add_(force, alpha=eta / g * (1 - e / g))
-    y = y.add_(with_v, alpha=shared).add_(apart, alpha=own)
-    return y, ((1 - e) * v).add_(force, alpha=eta * e / g).add_(with_v, alpha=sd_v)
+    @staticmethod
+    def move(
+        settings: sghmc.Settings, x: Tensor, v: Tensor, force: Tensor, streams: Streams
+    ) -> tuple[Tensor, Tensor]:
+        """x and v after a step under a constant force s (or s + alpha g); all (R, N, D)."""
+        eta, g = settings.step_size, settings.friction
+        e = -math.expm1(-g)
+        sd_v = math.sqrt(eta * e * (2 - e))
+        shared = eta * e**2 / (g * sd_v)  # part of X that goes with V
+        own = math.sqrt(eta * (2 * g - 2 * e - e**2) / g**2 - shared**2)
+        with_v, apart = (streams.normal("noise", x.shape[1:], index) for index in (0, 1))
+        y = x.add(v, alpha=e / g).add_(force, alpha=eta / g * (1 - e / g))
+        y = y.add_(with_v, alpha=shared).add_(apart, alpha=own)
+        return y, ((1 - e) * v).add_(force, alpha=eta * e / g).add_(with_v, alpha=sd_v)

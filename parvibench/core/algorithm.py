@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from .errors import SettingsError
 from .streams import Streams
@@ -64,7 +65,7 @@ T = TypeVar("T")
 
 
 class Algorithm(ABC, Generic[S, T]):
-    """A sampler as three pure functions of a state (a NamedTuple of tensors and ints).
+    """A sampler as three pure functions of a state (a NamedTuple of tensors, ints and further NamedTuples).
 
     The state holds all that the next step needs, optimiser moments included; its first field is
     ``x`` of shape (R, N, D) unless ``kind`` is ``generator``. Randomness comes from ``streams`` at
@@ -85,9 +86,7 @@ class Algorithm(ABC, Generic[S, T]):
         resumable: False when the state cannot be written down.
         host_bound: True when a step waits for numbers from the device, as trajectories of adaptive length do;
             such steps are neither compiled nor recorded.
-        steady: True when every step but the first runs the same kernels with the same numbers, so that a few steps
-            recorded on a GPU may stand for all later ones. The ints of the state then only count: no schedule, no
-            bias correction.
+        rescales: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step.
         citation: author (year), arXiv id.
     """
 
@@ -102,7 +101,7 @@ class Algorithm(ABC, Generic[S, T]):
     max_chunk: ClassVar[int | None] = None
     resumable: ClassVar[bool] = True
     host_bound: ClassVar[bool] = False
-    steady: ClassVar[bool] = False
+    rescales: ClassVar[bool] = False
     citation: ClassVar[str] = ""
     summary: ClassVar[str] = ""
 
@@ -118,12 +117,19 @@ class Algorithm(ABC, Generic[S, T]):
         """
 
     @abstractmethod
-    def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T:
-        """Next state; must not change the tensors of ``state`` that a caller may still hold."""
+    def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T | tuple[T, Any]:
+        """Next state; must not change the tensors of ``state`` that a caller may still hold.
 
-    @abstractmethod
+        Returns:
+            The state alone, or with an Info: a NamedTuple of (R,) tensors that tell of this step (``acceptance``,
+            ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints
+            as metrics of the fields' names; nothing else depends on them.
+        """
+
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
-        """Samples to judge, (R, n, D); for chains the current positions (R, N, D)."""
+        """Samples to judge, (R, n, D); for particles and chains the current positions, (R, N, D)."""
+        x: Tensor = state.x  # type: ignore[attr-defined]
+        return x
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
@@ -163,13 +169,13 @@ class Algorithm(ABC, Generic[S, T]):
         """What a preset holds beside settings: a subset of ``PROTOCOL_KEYS`` with values."""
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in PROTOCOL_KEYS}
 
-    def is_steady(self, settings: S) -> bool:
-        """Whether steps are steady with these settings; only the class that writes ``step`` can claim it."""
-        owner = next(c for c in type(self).__mro__ if "step" in vars(c))
-        return bool(vars(owner).get("steady", False))
-
     def effective_step(self, settings: S) -> float | None:
-        """The factor that really multiplies the velocity, in the units of x^2; None without one."""
+        """The factor that really multiplies the velocity, in the units of x^2; None without one.
+
+        The samples of a generator have no velocity of their own.
+        """
+        if self.rescales or self.kind == "generator":
+            return None
         return getattr(settings, "step_size", None)
 
 
@@ -193,11 +199,20 @@ class ParticleState(NamedTuple):
         return cls(problem.init())
 
 
+def state_and_info(stepped: Any) -> tuple[Any, Any]:
+    """What ``step`` returned as (State, Info), with None for an Info that it does not give."""
+    return stepped if type(stepped) is tuple else (stepped, None)
+
+
+def floating_tensors(state: Any) -> list[Tensor]:
+    """The floating tensors of a state of any nesting, each (R, ...)."""
+    return [t for t in tree_leaves(state) if isinstance(t, Tensor) and t.is_floating_point() and t.dim() > 0]
+
+
 def finite_replicates(state: Any) -> Tensor:
     """Which replicates of a state are finite in every floating tensor: (R,) bool."""
     verdicts = [
         torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t)
-        for t in state
-        if isinstance(t, Tensor) and t.is_floating_point() and t.dim() > 0
+        for t in floating_tensors(state)
     ]
     return torch.stack(verdicts).all(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -14,7 +14,17 @@ from .target import Target
 from .task import PredictiveData, Task
 
 Need = Literal[
-    "reference", "target", "path", "predictive", "modes", "moments", "unmixing", "cost", "decisions", "motion"
+    "reference",
+    "target",
+    "path",
+    "predictive",
+    "modes",
+    "moments",
+    "unmixing",
+    "cost",
+    "decisions",
+    "motion",
+    "diagnostics",
 ]
 
 
@@ -70,6 +80,7 @@ class Context:
         moved: positions of the same particles or chains at 80% of the budget and at its end, (R, N, D) each,
             or None.
         decisions: of a sequential task, or None.
+        diagnostics: what the algorithm reported of its steps since the checkpoint before: name -> means, (R,).
     """
 
     task: Task
@@ -81,6 +92,7 @@ class Context:
     excluded_rows: Tensor | None = field(default=None, repr=False)
     moved: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
     decisions: Decisions | None = field(default=None, repr=False)
+    diagnostics: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
     def reference_rows(self, replicate: int) -> Tensor:
         """The reference rows replicate number ``replicate`` of the batch is judged against, (m, D).

@@ -22,7 +22,7 @@ def compute(
     """All metrics of a checkpoint, of samples and paths in the task's canonical coordinates.
 
     A replicate with a non-finite sample, or whose value is not a number, gets the worst value: +inf where
-    lower is better, NaN otherwise. Costs stand as they are.
+    lower is better, NaN otherwise. Costs and diagnostics stand as they are.
 
     Args:
         names: canonical metric names.
@@ -96,7 +96,7 @@ def _checked_batch(samples: Tensor, task: Task) -> Tensor:
 
 
 def _worst_where_unusable(metric: Metric, value: Tensor, finite: Tensor) -> Tensor:
-    if metric.need == "cost":
+    if metric.need in ("cost", "diagnostics"):
         return value
     worst = math.inf if metric.direction == "lower" else math.nan
     return torch.where(finite & ~value.isnan(), value, worst)

@@ -24,6 +24,18 @@ class Moments(NamedTuple):
         return cls(zeros, zeros if second else zeros[:, :0], 0)
 
 
+class AdamState(NamedTuple):
+    """Points that Adam moves, and its memory of them."""
+
+    x: Tensor  # (R, N, D)
+    moments: Moments  # of (R, N, D)
+
+    @classmethod
+    def start(cls, x: Tensor) -> AdamState:
+        """At x, nothing remembered."""
+        return cls(x, Moments.start(x))
+
+
 def adam(
     parameters: Tensor,
     grad: Tensor,

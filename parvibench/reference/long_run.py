@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Generator, Tensor
 
+from parvibench.core.algorithm import state_and_info
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
@@ -205,7 +206,8 @@ def run_chains(
         state = algorithm.init(problem, settings, streams, total)
         for step in range(total):
             streams.step = step
-            before, state = state.x, algorithm.step(problem, settings, state, streams)
+            before = state.x
+            state, _ = state_and_info(algorithm.step(problem, settings, state, streams))
             if step >= plan.warmup:
                 moved.append(float((state.x != before).any(-1).double().mean()))
                 if (step - plan.warmup + 1) % plan.thin == 0:

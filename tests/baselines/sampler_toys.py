@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from parvibench.core import registry
+from parvibench.core.algorithm import state_and_info
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
@@ -123,7 +124,7 @@ class Run:
         self.problem, self.settings = problem, self.algorithm.make_settings(BRISK.get(name, {}) | settings)
         with self.mode():
             self.state = self.algorithm.init(problem, self.settings, problem.streams, horizon)
-        self.iteration = 0
+        self.iteration, self.info = 0, None
 
     def mode(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.algorithm.differentiates else torch.inference_mode()
@@ -132,9 +133,8 @@ class Run:
         for _ in range(count):
             self.problem.streams.step = self.iteration
             with self.mode():
-                self.state = self.algorithm.step(
-                    self.problem, self.settings, self.state, self.problem.streams
-                )
+                stepped = self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
+            self.state, self.info = state_and_info(stepped)
             self.iteration += 1
         return self
 

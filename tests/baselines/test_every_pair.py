@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from parvibench.core import registry
+from parvibench.core.algorithm import state_and_info
 from parvibench.core.errors import DataMissingError
 from parvibench.core.sequential import SequentialTask
 
@@ -42,7 +43,7 @@ def test_every_algorithm_runs_on_the_task(task_name: str) -> None:
         state = algorithm.init(problem, settings, problem.streams, STEPS)
         for step in range(STEPS):
             problem.streams.step = step
-            state = algorithm.step(problem, settings, state, problem.streams)
+            state, _ = state_and_info(algorithm.step(problem, settings, state, problem.streams))
         x = algorithm.output(problem, settings, state, 4, problem.streams)
         rows = algorithm.n_particles if algorithm.kind == "chains" and algorithm.n_particles else 4
         assert x.shape == (width, rows, task.dim), name

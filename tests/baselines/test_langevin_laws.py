@@ -116,7 +116,8 @@ def test_repulsion_moves_away_from_the_past(name: str) -> None:
         run = Run(name, make_problem(Gaussian([0.0, 0.0, 0.0])), alpha=alpha, memory=4, thinning=1)
         past = torch.rand(3, 4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         x = torch.zeros_like(run.state.x)
-        run.state = run.state._replace(x=x, past=past, past_scores=torch.zeros_like(past), k=4)
+        memory = run.state.memory._replace(past=past, past_scores=torch.zeros_like(past), k=4)
+        run.state = run.state._replace(x=x, memory=memory)
         moved.append(run.steps(1).state.x)
     assert (moved[1] < moved[0]).all()
 

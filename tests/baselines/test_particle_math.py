@@ -298,7 +298,7 @@ def test_ksdd_gradient_equals_autograd_of_the_discrepancy(kernel: str, bandwidth
         torch.testing.assert_close(value[r], expected.detach(), rtol=1e-10, atol=1e-10)
         (grad,) = torch.autograd.grad(expected, leaf)
         # Adam's first moment after one step is a tenth of the gradient
-        torch.testing.assert_close(10 * run.state.first[r], grad, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(10 * run.state.moments.first[r], grad, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 import torch
 from sampler_toys import SAMPLERS, Gaussian, Regression, Run, make_problem
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from parvibench.core import registry
 from parvibench.core.algorithm import finite_replicates
@@ -83,8 +84,8 @@ EACH_VARIANT = pytest.mark.parametrize(
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
 
-def tensors(state: tuple[Tensor | int, ...]) -> list[Tensor]:
-    return [field for field in state if isinstance(field, Tensor)]
+def tensors(state: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
 
 
 @pytest.mark.parametrize("name", registry.algorithms())
@@ -116,7 +117,7 @@ def test_shapes_dtype_and_finiteness(name: str, dtype: torch.dtype) -> None:
     assert finite_replicates(run.state).tolist() == [True] * 3
     assert all(field.shape[0] == 3 for field in tensors(run.state))
     assert all(field.dtype == dtype for field in tensors(run.state))
-    assert all(isinstance(field, Tensor | int) for field in run.state)
+    assert all(isinstance(leaf, Tensor | int) for leaf in tree_leaves(run.state))
     if run.algorithm.kind != "generator":
         assert run.state._fields[0] == "x"
         assert run.state.x.shape == (3, run.algorithm.n_particles or 8, 3)
@@ -196,10 +197,11 @@ def test_a_saved_state_continues_to_the_same_bits(name: str) -> None:
     straight = Run(name, make_problem(Gaussian(PRECISION))).steps(6).output()
     saved = Run(name, make_problem(Gaussian(PRECISION))).steps(3)
     buffer = io.BytesIO()
-    torch.save(tuple(saved.state), buffer)
+    leaves, layout = tree_flatten(saved.state)
+    torch.save(leaves, buffer)
     buffer.seek(0)
     resumed = Run(name, make_problem(Gaussian(PRECISION)))
-    resumed.state, resumed.iteration = type(saved.state)(*torch.load(buffer)), 3
+    resumed.state, resumed.iteration = tree_unflatten(torch.load(buffer), layout), 3
     assert torch.equal(resumed.steps(3).output(), straight)
 
 
@@ -208,8 +210,9 @@ def test_a_diverged_replicate_disturbs_no_other(name: str, settings: dict[str, A
     clean = Run(name, make_problem(Gaussian(PRECISION)), **settings).steps(5).output()
     run = Run(name, make_problem(Gaussian(PRECISION)), **settings).steps(2)
     with run.mode():
-        first = run.state[0].clone()
-        first[1] = float("nan")
-        run.state = run.state._replace(**{run.state._fields[0]: first})
+        leaves, layout = tree_flatten(run.state)
+        leaves[0] = leaves[0].clone()
+        leaves[0][1] = float("nan")
+        run.state = tree_unflatten(leaves, layout)
     assert torch.equal(run.steps(3).output()[[0, 2]], clean[[0, 2]])
     assert finite_replicates(run.state).tolist() == [True, False, True]

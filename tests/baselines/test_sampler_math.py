@@ -144,8 +144,8 @@ def test_srld_remembers_every_cth_state_with_its_score() -> None:
         visited.append(run.state.x)
         run.steps(1)
     expected = torch.cat([visited[k] for k in (4, 6, 8)], 1)
-    assert torch.equal(run.state.past, expected)
-    assert torch.equal(run.state.past_scores, target.score(expected))
+    assert torch.equal(run.state.memory.past, expected)
+    assert torch.equal(run.state.memory.past_scores, target.score(expected))
 
 
 @pytest.mark.parametrize(("horizon", "thinning"), [(1, 1), (400, 10), (100_000, 100)])
@@ -180,8 +180,9 @@ def test_hmc_with_one_leapfrog_step_is_mala() -> None:
     mala = Run("mala", make_problem(Bent()), step_size=0.2).steps(10)
     hmc = Run("hmc", make_problem(Bent()), step_size=0.2, leapfrog_steps=1, jitter=0.0).steps(10)
     torch.testing.assert_close(hmc.state.x, mala.state.x, rtol=1e-10, atol=1e-10)
-    assert ((hmc.state.acceptance > 0) & (hmc.state.acceptance <= 1)).all()
-    assert (hmc.state.acceptance < 1).any()
+    torch.testing.assert_close(hmc.info.acceptance, mala.info.acceptance, rtol=1e-10, atol=0)
+    assert ((hmc.info.acceptance > 0) & (hmc.info.acceptance < 1)).all()
+    assert (hmc.info.divergences == 0).all()
 
 
 def test_hmc_trajectories_run_backwards() -> None:

@@ -9,6 +9,7 @@ import torch
 from pairing import Run
 
 from parvibench.core import registry
+from parvibench.core.algorithm import state_and_info
 from parvibench.harness.suite.cells import chunk_width
 
 
@@ -45,7 +46,9 @@ class Stepper:
     def step(self) -> None:
         self.problem.streams.step = self.steps
         with self._mode():
-            self.state = self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
+            self.state, _ = state_and_info(
+                self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
+            )
         self.steps += 1
 
     def run(self, steps: int) -> float:
@@ -53,8 +56,8 @@ class Stepper:
         with self._mode():
             for _ in range(steps):
                 self.problem.streams.step = self.steps
-                self.state = self.algorithm.step(
-                    self.problem, self.settings, self.state, self.problem.streams
+                self.state, _ = state_and_info(
+                    self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
                 )
                 self.steps += 1
         return steps

@@ -238,12 +238,12 @@ def test_finished_chunks_of_an_unfinished_cell_are_not_run_again(
 KILLED = """
 import sys
 from pathlib import Path
-from parvibench.harness import keeping
+from parvibench.harness.store import keeping
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.session import run_cells
-from parvibench.harness.store import Store
-from parvibench.harness.suite import Suite
-from parvibench.harness.workers import Workers
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.processes import Workers
 suite = Suite.model_validate({suite!r})
 keep = Store.keeper
 Store.keeper = lambda self, *a: keeping.Keeper(keep(self, *a).path, every=0.2)

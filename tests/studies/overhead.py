@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from parvibench.core.algorithm import state_and_info
 from parvibench.core.errors import BudgetExhausted
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.store.keeping import Keeper
@@ -46,7 +47,7 @@ def bare(cell: Cell) -> float:
         for step in range(cell.budget.iterations or 0):
             problem.streams.step = step
             try:
-                state = algorithm.step(problem, settings, state, problem.streams)
+                state, _ = state_and_info(algorithm.step(problem, settings, state, problem.streams))
             except BudgetExhausted:
                 break
     return time.process_time() - start

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from parvibench.check.questions import Bound, Expected, Values
+from parvibench.core.algorithm import state_and_info
 from parvibench.core.registry import load_algorithm
 from parvibench.core.target import Target
 
@@ -70,7 +71,8 @@ class AtRest(TruthQuestion):
         parameters[:, -2 * dim :] = torch.cat((mean, log_var))
         grads = []
         for problem.streams.step in range(self.steps):
-            after = algorithm.step(problem, settings, state._replace(parameters=parameters), problem.streams)
+            start = state._replace(parameters=parameters)
+            after, _ = state_and_info(algorithm.step(problem, settings, start, problem.streams))
             grads.append(after.first[:, -2 * dim :] / (1 - settings.beta1))
         found = torch.stack(grads).mean(0).T
         return dict(zip(self.expected(), found.tolist(), strict=True))

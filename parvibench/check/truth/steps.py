@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from parvibench.check.questions import Expected, Law, Oracle, Question
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, state_and_info
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
@@ -62,7 +62,7 @@ def run(algorithm: Algorithm, settings: Any, problem: Problem, steps: int) -> Ru
     with nullcontext() if algorithm.differentiates else torch.inference_mode():
         state = algorithm.init(problem, settings, streams, steps)
         for streams.step in range(steps):
-            state = algorithm.step(problem, settings, state, streams)
+            state, _ = state_and_info(algorithm.step(problem, settings, state, streams))
             if hasattr(state, "x"):
                 path.append(state.x.detach().clone())
     return Run(state, path)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates, floating_tensors
 from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import BudgetIgnored, StoreError
 from parvibench.core.metric import Cost
@@ -25,10 +25,11 @@ from parvibench.metrics.compute import compute
 from .chunks import ChunkResult, stamp
 from .clock import MAX_DRIFT, Clock, drift, peak_memory, reference_seconds
 from .compiling import CompiledStep
-from .measuring import Moved, context_maker
+from .measuring import Moved, context_maker, is_reported
 from .recorder import PathRecorder
 from .snapshot import NotWritableError, named_types, pack, unpack
 from .stepping import BLOCK, Advance, Stepper
+from .tally import Tally
 from .thompson import DecisionMaker, RecentPositions
 from .trial import Trial, make_problem, step_mode
 
@@ -108,6 +109,7 @@ class _Chunk:
         self.path: PathRecorder | RecentPositions | None = None
         self.decider: DecisionMaker | None = None
         self.mark: Tensor | None = None
+        self.tally = Tally()
         self._context = context_maker(task, self.replicates, cell.metrics)
 
     def run(self) -> ChunkResult:
@@ -119,7 +121,14 @@ class _Chunk:
         with step_mode(self.cell, self.algorithm):
             place = self._kept(trial.state, trial.horizon) or self._begin(trial.horizon)
             stepper = Stepper(
-                self.problem, self.settings, advance, self.clock, self.path, place.state, place.step
+                self.problem,
+                self.settings,
+                advance,
+                self.clock,
+                self.path,
+                place.state,
+                place.step,
+                self.tally,
             )
             slow = trial.pace > _SLOW_S
             del trial  # its problem has the data a second time
@@ -246,6 +255,7 @@ class _Chunk:
             "path": self.path.kept if self.path is not None else None,
             "decided": self.decider.kept if self.decider is not None else None,
             "mark": self.mark,
+            "tally": (self.tally.sums, self.tally.steps),
         }
         try:
             self.keeper.save(pack(values))
@@ -269,6 +279,7 @@ class _Chunk:
         seconds, self.metrics_seconds = kept["seconds"]
         self.clock = Clock(self.device, seconds)
         self.memory_before, self.mark = kept["memory"] or 0.0, kept["mark"]
+        self.tally.sums, self.tally.steps = kept["tally"]
         self.result = ChunkResult.from_plain(kept["result"])
         if self.decider is not None:
             self.decider.kept = kept["decided"]
@@ -347,9 +358,11 @@ class _Chunk:
         charged = self.problem.meter.charged
         cost = Cost(step, charged, self.clock.seconds / len(self.replicates), self._memory())
         decisions = None if self.decider is None else self.decider.decisions()
-        context = self._context(cost, excluded, path, moved, decisions)
+        reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
+        context = self._context(cost, excluded, path, moved, decisions, reported)
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
+        values = reported | values
         self._add_rows(values, cost)
         self.result.values = {m: v.tolist() for m, v in values.items()} if last else self.result.values
         self.result.absent = absent
@@ -382,9 +395,7 @@ class _Chunk:
 
 def _surely_finite(state: Any) -> bool:
     """Whether every tensor of a state has a finite sum: a quick look; a sum may overflow by itself."""
-    return all(
-        math.isfinite(t.sum()) for t in state if isinstance(t, Tensor) and t.is_floating_point() and t.numel()
-    )
+    return all(math.isfinite(t.sum()) for t in floating_tensors(state) if t.numel())
 
 
 def _take(samples: Tensor, n: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,14 @@ from parvibench.metrics.compute import compute
 METRICS_VERSION = 3
 
 #: What a metric may need besides the samples that a store does not keep.
-_NOT_STORED = ("path", "cost", "motion", "decisions")
+_NOT_STORED = ("path", "cost", "motion", "decisions", "diagnostics")
 
 _LOST = "needs what only a run has: ask for it with --fresh"
 
 Moved = tuple[Tensor, Tensor]
-MakeContext = Callable[[Cost, Tensor | None, Tensor | None, Moved | None, Decisions | None], Context]
+MakeContext = Callable[
+    [Cost, Tensor | None, Tensor | None, Moved | None, Decisions | None, Mapping[str, Tensor]], Context
+]
 
 
 def metrics_key(cell: Cell) -> str:
@@ -38,7 +40,7 @@ def metrics_key(cell: Cell) -> str:
 
 
 def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str]) -> MakeContext:
-    """A function (cost, excluded rows, path, moved, decisions) -> context; what never changes is read once."""
+    """A function (cost, excluded rows, path, moved, decisions, diagnostics) -> context; what never changes is read once."""
     needs = {registry.metrics()[m].need for m in metrics}
     reference = task.reference()
     target = task.target(replicates, "cpu", torch.float64) if "target" in needs else None
@@ -50,6 +52,7 @@ def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str])
         path: Tensor | None,
         moved: Moved | None,
         decisions: Decisions | None,
+        diagnostics: Mapping[str, Tensor],
     ) -> Context:
         return Context(
             task=task,
@@ -61,9 +64,16 @@ def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str])
             excluded_rows=excluded,
             moved=moved,
             decisions=decisions,
+            diagnostics=diagnostics,
         )
 
     return context
+
+
+def is_reported(metric: str) -> bool:
+    """Whether an algorithm may report this of its steps: a diagnostic, or a name that is no metric's."""
+    row = registry.metrics().get(metric)
+    return row is None or row.need == "diagnostics"
 
 
 def can_remeasure(record: CellRecord) -> bool:
@@ -89,7 +99,7 @@ def remeasure(
     task = cell.load()[0]
     cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.replicates, 1))
     for ids, part in zip(cell.chunks, _by_chunk(samples, cell.chunk), strict=True):
-        context = context_maker(task, ids, cell.metrics)(cost, None, None, None, None)
+        context = context_maker(task, ids, cell.metrics)(cost, None, None, None, None, {})
         found, missing = compute(anew, torch.from_numpy(part).double(), context)
         absent |= missing
         for metric, per_replicate in found.items():
@@ -99,7 +109,7 @@ def remeasure(
     update = {
         "values": {
             m: stored.get(m, record.values.get(m, []))
-            for m in cell.metrics
+            for m in dict.fromkeys((*cell.metrics, *filter(is_reported, record.values)))
             if m in stored or m in record.values
         },
         "absent": absent,

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from parvibench.core.algorithm import AlgorithmSettings
+from parvibench.core.algorithm import AlgorithmSettings, state_and_info
 from parvibench.core.errors import BudgetExhausted, BudgetIgnored
 from parvibench.core.task import Problem
 
 from .clock import Clock
+from .tally import Tally
 
 Advance = Callable[..., Any]
 #: Most steps between two looks at the state.
@@ -38,6 +39,7 @@ class Stepper:
         path: is offered every position, or None.
         state: after ``step`` iterations.
         step: their number.
+        tally: is told what the algorithm reports of its steps.
 
     Attributes:
         state: after the last complete step.
@@ -54,10 +56,12 @@ class Stepper:
         path: Path | None,
         state: Any,
         step: int,
+        tally: Tally,
     ) -> None:
         self._problem, self._settings, self._advance = problem, settings, advance
         self._clock, self._path = clock, path
         self.state, self.step, self.ignored = state, step, False
+        self._tally = tally
 
     def go(self, stop: int, enough: float = math.inf) -> bool:
         """Take steps up to iteration ``stop``, or until ``enough`` score evaluations are charged; one at least.
@@ -74,12 +78,14 @@ class Stepper:
         try:
             while step < stop:
                 streams.step = step
-                after = advance(problem, settings, state, streams)
+                after, info = state_and_info(advance(problem, settings, state, streams))
                 if meter.refusals:
                     self.ignored = True
                     return False
                 state = after
                 step += 1
+                if info is not None:
+                    self._tally.add(info)
                 if positions is not None:
                     positions.append(state.x)
                 if counting and meter.charged >= enough:

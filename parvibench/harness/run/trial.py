@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, state_and_info
 from parvibench.core.task import Problem, Task
 from parvibench.harness.suite.cells import Cell
 
@@ -75,7 +75,7 @@ class Trial:
             state: Any = algorithm.init(problem, settings, problem.streams, _STEPS)
             for problem.streams.step in range(_STEPS):
                 before, tick = problem.meter.charged, time.perf_counter()
-                state = advance(problem, settings, state, problem.streams)
+                state, _ = state_and_info(advance(problem, settings, state, problem.streams))
                 cost, self.pace = problem.meter.charged - before, time.perf_counter() - tick
         self.state = state
         budget = cell.budget

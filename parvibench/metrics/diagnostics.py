@@ -1,0 +1,34 @@
+"""What algorithms say of their own steps, as metrics beside the others: means since the checkpoint before."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from parvibench.core.metric import Context, NotApplicable
+
+
+def acceptance(samples: Tensor, context: Context) -> Tensor:
+    """Mean probability of accepting a proposal, (R,) in [0, 1]; neither direction is better."""
+    return _reported("acceptance", samples, context)
+
+
+def divergences(samples: Tensor, context: Context) -> Tensor:
+    """Share of transitions whose energy error exceeded 1000 or was not a number, (R,); lower is better."""
+    return _reported("divergences", samples, context)
+
+
+def tree_depth(samples: Tensor, context: Context) -> Tensor:
+    """Mean number of doublings of a trajectory of NUTS, (R,); neither direction is better."""
+    return _reported("tree_depth", samples, context)
+
+
+def refit_loss(samples: Tensor, context: Context) -> Tensor:
+    """Mean loss of the network that is refitted in every step, (R,); comparable within one method only."""
+    return _reported("refit_loss", samples, context)
+
+
+def _reported(name: str, samples: Tensor, context: Context) -> Tensor:
+    found = context.diagnostics.get(name)
+    if found is None:
+        raise NotApplicable("the algorithm reports none")
+    return found.to(samples)
