@@ -153,7 +153,9 @@ class Algorithm(ABC, Generic[S, T]):
         if not isinstance(name, str) or name not in cls.presets:
             known = ", ".join(cls.presets) or "none"
             raise SettingsError(f"{cls.name}.preset: no preset named {name!r}. Known: {known}.")
-        values = {key: sourced.value for key, sourced in cls.presets[name].items() if key not in PROTOCOL_KEYS}
+        values = {
+            key: sourced.value for key, sourced in cls.presets[name].items() if key not in PROTOCOL_KEYS
+        }
         return values | given
 
     @classmethod
