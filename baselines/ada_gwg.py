@@ -14,16 +14,21 @@ which is p = 2), then
 
 Every replicate has its own p.
 
-Traps: (1) the released scripts hold three rules for p: this ascent in every inner step (toys; switched off
-by an iteration bound in two of three), its negative with a sum over particles (ICA), and an ascent of
-E ||f||_p^p / p through both exponents (networks). Here: ascent, mean over particles, once per iteration.
+Traps: (1) the SIFG paper's scripts, by the authors of both papers, hold three more rules for p (``p_rule``), the last
+two against this one's direction. With f that of an inner step before f moves, B(p) = E ||f||_p^p / p,
+    mixture-code: p + eta_p A'(p) in every inner step, left out if p would fall to 1.1 or below, no upper bound;
+    ica-code:     p - eta_p n A'(p) once per iteration: a sum over particles, clipped (``p_clip``);
+    network-code: SGD with momentum 0.9 in every inner step up B'(p), p in both places and f fixed, clipped.
+A clipped slope of 0.2 moves p by up to 0.2 eta_p / (1 - 0.9) per inner step: with eta_p = 1e-4 and ten inner steps,
+from 2 to the bound 4 in a thousand iterations. Some scripts hold p still at first (``p_start``) or, as committed,
+for good: as for L2-GF, which they run by the same lines.
 (2) As in L2-GF the SIFG paper's mixture scripts divide the velocity by n = 1000: ``velocity_divisor``.
 (3) log|f| is -inf at f = 0, where |f|^p log|f| is 0.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -32,29 +37,45 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.mlp import MLP
 from parvibench.nn.optim import Moments
 from parvibench.nn.refit import FunctionalFlowSettings
 
-from .l2_gf import ICA, MONOMIAL_GAMMA, NETWORK, TOY
+from .l2_gf import L2_ICA, L2_NETWORK, L2_TOYS, functional_gradient
+from .sifg_runs import on_networks
+
+MOMENTUM = 0.9
 
 
 class Settings(FunctionalFlowSettings):
     """Settings of Ada-GWG."""
 
     p: float = Field(2.0, gt=1, description="exponent at the start; paper")
+    p_rule: Literal["paper", "mixture-code", "ica-code", "network-code"] = Field(
+        "paper",
+        description="how p moves: the formula once per iteration (paper), or as one of the SIFG scripts",
+    )
     p_step_size: float = Field(5e-7, ge=0, description="eta_p; SIFG paper's mixtures, 1e-4 to 1 elsewhere")
     p_min: float = Field(1.1, gt=1, description="lower bound of p; code")
-    p_max: float = Field(6.0, gt=1, description="upper bound of p; code on ICA, 4 on networks")
+    p_max: float | None = Field(
+        6.0, gt=1, description="upper bound of p; code on ICA, 4 on networks, none on toys"
+    )
     p_clip: float | None = Field(
-        None, gt=0, description="bound of |A'(p)|; code: none on toys, 0.1 on ICA, 0.2 on networks"
+        None, gt=0, description="bound of the slope in p; code: none on toys, 0.1 on ICA, 0.2 on networks"
+    )
+    p_start: int = Field(
+        0, ge=0, description="first iteration that moves p; code 6 on mixtures, 5001 on Monomial Gamma"
     )
 
     @model_validator(mode="after")
     def _in_bounds(self) -> Settings:
-        if not self.p_min <= self.p <= self.p_max:
+        if self.p < self.p_min or (self.p_max is not None and self.p > self.p_max):
             raise ValueError("p must lie between p_min and p_max")
         return self
+
+    @property
+    def moves_within(self) -> bool:
+        """Whether p moves in every inner step."""
+        return self.p_rule in ("mixture-code", "network-code")
 
 
 class State(NamedTuple):
@@ -62,100 +83,119 @@ class State(NamedTuple):
 
     x: Tensor  # (R, N, D)
     p: Tensor  # (R, 1, 1)
+    p_momentum: Tensor  # (R, 1, 1), 0 but with network-code
     moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
     moved_square: Tensor  # of its square; (R, 0) with the plain rule
     network: Tensor  # (R, P)
     first: Tensor  # (R, P)
-    second: Tensor  # (R, P); (R, 0) with sgd-nesterov
+    second: Tensor  # (R, P); (R, 0) but with adam
     inner: int  # optimiser steps so far
     t: int
+
+
+#: Step size and first iteration of p on toys.
+_TOY_RATES = {
+    "gmm5-2d": (paper(5e-7), code(6)),
+    "gmm5-2d-code": (code(1e-6), code(6)),
+    "gmm5-10d": (paper(5e-7), code(6)),
+    "gmm5-10d-code": (code(2.5e-7), code(6)),
+    "monomial-gamma": (paper(1.0), code(5001)),
+}
 
 
 class AdaGWG(Algorithm[Settings, State]):
     """Adaptive generalised Wasserstein gradient flow."""
 
     name = "ada-gwg"
-    version = 2
+    version = 3
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings
     citation = "Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516"
     summary = "generalised Wasserstein gradient flow with adaptive exponent"
-    # As baseline of the SIFG paper. The code moves p in every inner step: five or ten times as often.
+    # As baseline of the SIFG paper.
     presets: ClassVar[Presets] = {
-        "gmm5-2d": {**TOY, "step_size": paper(0.1), "p_step_size": paper(5e-7)},
-        "gmm5-2d-code": {
-            **TOY, "step_size": code(0.5), "velocity_divisor": code(1000.0), "p_step_size": code(1e-6),
+        **{
+            task: {
+                **L2_TOYS[task], "p_rule": code("mixture-code"), "p_max": code(None), "p_step_size": rate,
+                "p_start": start,
+            }
+            for task, (rate, start) in _TOY_RATES.items()
         },
-        "gmm5-10d": {**TOY, "step_size": paper(0.1), "p_step_size": paper(5e-7)},
-        # adaptation is switched off by the script's iteration bound
-        "gmm5-10d-code": {
-            **TOY, "step_size": code(0.1), "velocity_divisor": code(1000.0), "p_step_size": code(0.0),
+        "ica-meg-tempered": {  # 0.002, 0.004 and 0.008 were tried
+            **L2_ICA, "p_rule": code("ica-code"), "p_step_size": code(0.004), "p_clip": paper(0.1),
+            "p_max": paper(6.0),
         },
-        # the script's iteration bound switches adaptation off; the text has it on
-        "monomial-gamma": {**MONOMIAL_GAMMA, "p_step_size": paper(1.0)},
-        "ica-meg": {**ICA, "p_step_size": code(0.004), "p_clip": code(0.1), "p_max": code(6.0)},
-        "bnn-boston": {**NETWORK, "p_step_size": paper(1e-4), "p_clip": code(0.2), "p_max": code(4.0)},
+        **on_networks({
+            **L2_NETWORK, "p_rule": code("network-code"), "p_step_size": paper(1e-4), "p_clip": paper(0.2),
+            "p_max": code(4.0),
+        }),
     }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""
-        x = problem.init()
-        moved, moved_square = settings.memory(x)
-        net = settings.network(problem.dim)
-        network = net.initialise(streams.uniform("init", (net.n_parameters,)))
+        x, *start, moments = settings.started(problem, streams)
         p = x.new_full((len(x), 1, 1), settings.p)
-        return State(x, p, moved, moved_square, network, *settings.start(network), 0)
+        return State(x, p, torch.zeros_like(p), *start, *moments, 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
-        """Fit f, move p, move the particles. The warm-up of f belongs to the first step."""
-        x, p, moved, moved_square, network, first, second, inner, t = state
+        """Fit f, move p, move the particles. The warm-up of f belongs to the first step and holds p still."""
+        x, p, p_momentum, moved, moved_square, network, first, second, inner, t = state
         score = problem.score(x)
         moments = Moments(first, second, inner)
         net = settings.network(problem.dim)
-        steps = settings.inner_steps + (settings.warmup_inner_steps if t == 0 else 0)
-        for e in settings.probes(streams, steps, x):
-            grad = functional_gradient(net, network, x, score, e, p)
+        steps = settings.steps_at(t)
+        for i, e in enumerate(settings.probes(streams, steps, x)):
+            f, grad = functional_gradient(net, network, x, score, e, p)
             network, moments = settings.descend(network, grad, moments)
+            if settings.moves_within and t >= settings.p_start and i >= steps - settings.inner_steps:
+                p, p_momentum = move_exponent(settings, f, p, p_momentum)
 
         velocity = net.forward(network, x)[-1]
-        slope = exponent_gradient(velocity, p)
-        if settings.p_clip is not None:
-            slope = slope.clamp_(-settings.p_clip, settings.p_clip)
-        p = p.add(slope, alpha=settings.p_step_size).clamp_(settings.p_min, settings.p_max)
+        if not settings.moves_within and t >= settings.p_start:
+            p, p_momentum = move_exponent(settings, velocity, p, p_momentum)
         x, moved, moved_square = settings.move(x, velocity, moved, moved_square, t)
-        return State(x, p, moved, moved_square, network, *moments, t + 1)
+        return State(x, p, p_momentum, moved, moved_square, network, *moments, t + 1)
 
     def effective_step(self, settings: Settings) -> float | None:
         """H, over its divisor if there is one; None with a rule that rescales the velocity."""
         return settings.effective_step()
 
 
-def functional_gradient(net: MLP, network: Tensor, x: Tensor, score: Tensor, e: Tensor, p: Tensor) -> Tensor:
-    """Gradient in f's parameters of mean_i [ -s_i . f(x_i) - e_i . J_f(x_i) e_i + ||f(x_i)||_p^p / p ].
-
-    Args:
-        net: shape of f.
-        network: its parameters, (R, P).
-        x: (R, n, D).
-        score: s, (R, n, D).
-        e: directions of the divergence estimate, (R, n, D).
-        p: exponent, (R, 1, 1).
-
-    Returns:
-        (R, P).
-    """
-    n = x.shape[1]
-    values = net.forward_tangent(network, x, e)
-    f = values[-1][:, :n]
-    power = f.abs().pow_(p - 1).copysign_(f)
-    return net.backward_tangent(network, values, torch.cat((power - score, -e), 1).div_(n))
+def move_exponent(settings: Settings, f: Tensor, p: Tensor, momentum: Tensor) -> tuple[Tensor, Tensor]:
+    """One step of p by the rule, and its new momentum: (R, n, D) velocities and (R, 1, 1) each."""
+    match settings.p_rule:
+        case "paper" | "mixture-code":
+            slope = exponent_gradient(f, p)
+        case "ica-code":
+            slope = -f.shape[1] * exponent_gradient(f, p)
+        case "network-code":
+            slope = norm_gradient(f, p)
+    if settings.p_clip is not None:
+        slope = slope.clamp(-settings.p_clip, settings.p_clip)
+    if settings.p_rule == "network-code":
+        slope = momentum = torch.add(slope, momentum, alpha=MOMENTUM)
+    moved = p.add(slope, alpha=settings.p_step_size)
+    if settings.p_rule == "mixture-code":
+        moved = torch.where(moved > settings.p_min, moved, p)
+    return moved.clamp(settings.p_min, settings.p_max), momentum
 
 
 def exponent_gradient(f: Tensor, p: Tensor) -> Tensor:
     """A'(p) from the velocities, (R, n, D) and (R, 1, 1) -> (R, 1, 1)."""
+    power, logs = _powers(f, p)
+    return -(power / p**2 + logs / (p * (p - 1)))
+
+
+def norm_gradient(f: Tensor, p: Tensor) -> Tensor:
+    """B'(p) = E sum_j [ |f_j|^p log|f_j| / p - |f_j|^p / p^2 ], (R, n, D) and (R, 1, 1) -> (R, 1, 1)."""
+    power, logs = _powers(f, p)
+    return logs / p - power / p**2
+
+
+def _powers(f: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """E sum_j |f_j|^p and E sum_j |f_j|^p log|f_j|, (R, 1, 1) each; a velocity of 0 adds 0 to both."""
     size = f.abs()
     power = size.pow(p)
-    logs = torch.xlogy(power, size)  # 0 where f = 0
-    terms = power / p**2 + logs / (p * (p - 1))
-    return -terms.sum(-1, keepdim=True).mean(1, keepdim=True)
+    means = (term.sum(-1, keepdim=True).mean(1, keepdim=True) for term in (power, torch.xlogy(power, size)))
+    return next(means), next(means)

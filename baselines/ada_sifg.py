@@ -8,47 +8,49 @@ carried particles z_i from mu and f -> grad log mu^ as in SIFG, each iteration
     sigma <- clip( sigma + eta_s mean_i [ (s(x_i) - f(x_i)) . w_i ] )        = sigma - eta_s F'(sigma)
     z_i <- z_i + h ( s(x_i) - f(x_i) )
 
-Output: fresh z_i + sigma w. Every replicate has its own sigma.
+Output: fresh z_i + sigma w. Every replicate has its own sigma. Options as in SIFG; with ``noise="redrawn"`` the
+particles move with noises of their own, at the new sigma.
 
 Traps: (1) Algorithm 2 prints the update of f as an ascent, and a minus inside the norm; both would turn the
 particles round. (2) eta_s has three scales: the text dots with sigma w (a factor sigma), the code on ICA and
-networks averages over coordinates (a factor 1/D), here it is the derivative itself. (3) The authors' mixture
-scripts move sigma along another quantity, the gradient in sigma of mean_i || f(z_i + sigma w_i) + w_i /
-sigma^2 ||^2 at fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets sigma only
-grow, by about 4 D eta_s / sigma^5 per iteration, which is why their eta_s is 1e-9; with the formula above
-such a rate does nothing. (4) The code has no bounds on sigma.
+networks averages over coordinates too (a factor 1/D): ``sigma_rule="kl-code"``; "kl" is the derivative itself.
+(3) The authors' mixture scripts move sigma along another quantity, the gradient in sigma of mean_i || f(z_i +
+sigma w_i) + w_i / sigma^2 ||^2 at fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets
+sigma only grow, by about 4 D eta_s / sigma^5 per iteration, which is why their eta_s is 1e-9; with the formula above
+such a rate does nothing. (4) With w kept, f fits the noise of the points at which F' is taken: then sigma grows
+faster than it should. (5) The code has no bounds on sigma.
+Departure: on gmm5-2d the code moves sigma in every inner step, along a slope of -2 D / sigma^3; "dsm-code", the rule
+of gmm5-10d and Monomial Gamma, stands in.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal, NamedTuple
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.kernels.mixture import mixture_score
 from parvibench.nn.optim import Moments
-from parvibench.nn.refit import RefitSettings
+from parvibench.nn.refit import PerturbedFlowSettings
+
+from .sifg_runs import ICA, NETWORK, TOY, on_networks
 
 
-class Settings(RefitSettings):
+class Settings(PerturbedFlowSettings):
     """Settings of Ada-SIFG."""
 
-    sigma: float = Field(0.1, gt=0, description="sigma at the start, in x; paper's toys")
     sigma_step_size: float = Field(
         1e-4, ge=0, description="eta_s, in x^2; ours (paper's 1e-9 belongs to the rule dsm-code)"
     )
     sigma_min: float = Field(1e-3, gt=0, description="lower bound of sigma, in x; paper")
     sigma_max: float = Field(1.0, gt=0, description="upper bound of sigma, in x; paper")
-    sigma_rule: Literal["kl", "dsm-code"] = Field(
-        "kl", description="kl: gradient of the divergence (paper); dsm-code: that of the authors' mixtures"
-    )
-    score: Literal["network", "exact"] = Field(
-        "network", description="score of mu^: learnt (paper) or of the finite mixture (oracle for tests)"
+    sigma_rule: Literal["kl", "kl-code", "dsm-code"] = Field(
+        "kl",
+        description="kl: gradient of the divergence (paper); kl-code: over D (SIFG code on ICA and networks); dsm-code: "
+        "gradient of another loss (SIFG code on mixtures)",
     )
 
     @model_validator(mode="after")
@@ -67,110 +69,91 @@ class State(NamedTuple):
     sigma: Tensor  # (R, 1, 1)
     moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
     moved_square: Tensor  # of its square; (R, 0) with the plain rule
-    network: Tensor  # (R, P); (R, 0) with the exact score
+    network: Tensor  # (R, P)
     first: Tensor  # (R, P)
-    second: Tensor  # (R, P); (R, 0) with sgd-nesterov
+    second: Tensor  # (R, P); (R, 0) but with adam
     inner: int  # optimiser steps so far
     t: int
 
 
-_TOY = {
-    "hidden": paper(32),
-    "activation": paper("tanh"),
-    "inner_steps": paper(5),
-    "warmup_inner_steps": code(10),
-    "net_optimiser": paper("sgd-nesterov"),
-    "net_learning_rate": paper(1e-3),
-    "particle_rule": paper("plain"),
-    "sigma_rule": code("dsm-code"),
-}
+_TOY = {**TOY, "step_size": paper(0.01), "sigma_rule": code("dsm-code")}
+_KL = {"sigma_rule": code("kl-code")}
 
 
 class AdaSIFG(Algorithm[Settings, State]):
     """Semi-implicit functional gradient flow with adaptive noise."""
 
     name = "ada-sifg"
-    version = 2
+    version = 3
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow with adaptive noise"
     presets: ClassVar[Presets] = {
-        # the code moves sigma in every inner step here, along a milder slope
-        "gmm5-2d": {"step_size": paper(0.01), "sigma": paper(0.12), "sigma_step_size": paper(1e-9), **_TOY},
-        "gmm5-10d": {"step_size": paper(0.01), "sigma": paper(0.1), "sigma_step_size": paper(1e-9), **_TOY},
+        "gmm5-2d": {**_TOY, "iterations": paper(2000), "sigma": paper(0.12), "sigma_step_size": paper(1e-9)},
+        "gmm5-2d-code": {
+            **_TOY, "iterations": code(2300), "step_size": code(0.005), "sigma": code(0.1),
+            "sigma_step_size": code(1e-9),
+        },
+        "gmm5-10d": {**_TOY, "iterations": code(2200), "sigma": paper(0.1), "sigma_step_size": paper(1e-9)},
         "monomial-gamma": {
-            **_TOY, "step_size": paper(0.01), "sigma": paper(0.1), "sigma_step_size": paper(1e-10),
+            **_TOY, "iterations": code(20000), "sigma": paper(0.1), "sigma_step_size": paper(1e-10),
         },
-        # three values of each step were tried; the code averages over 25 coordinates as well: eta_s / 25
-        "ica-meg": {
-            **_TOY, "step_size": code(1e-3), "sigma": paper(0.03), "sigma_step_size": code(4e-8),
-            "hidden": paper(120), "inner_steps": paper(20), "net_optimiser": code("sgd"),
-            "sigma_rule": code("kl"),
-        },
-        # the code's choices for boston; its average over 753 coordinates likewise: 2e-5 / 753
-        "bnn-boston": {
-            "step_size": code(5e-4), "particle_rule": code("rms"), "sigma": code(0.01),
-            "sigma_step_size": code(2.66e-8), "sigma_rule": code("kl"), "hidden": paper(300),
-            "activation": paper("leaky-relu"), "inner_steps": paper(10), "net_optimiser": paper("adam"),
-            "net_learning_rate": code(1e-4), "net_decay": code(0.9),
-        },
+        # 1e-6, 2e-6 and 4e-6 were tried
+        "ica-meg-tempered": {**ICA, **_KL, "sigma": paper(0.03), "sigma_step_size": code(1e-6)},
+        # 2e-5, 4e-5 and 1e-4 were tried, and sigma 0.1
+        **on_networks({
+            **NETWORK, **_KL, "noise": code("redrawn"), "sigma": code(0.01), "sigma_step_size": code(2e-5),
+        }),
     }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f warmed up on them."""
-        z = problem.init()
-        moved, moved_square = settings.memory(z)
+        z, moved, moved_square, network, moments = settings.started(problem, streams)
         sigma = z.new_full((len(z), 1, 1), settings.sigma)
-        nothing = z.new_zeros(len(z), 0)
-        if settings.score == "exact":
-            return State(z, sigma, moved, moved_square, nothing, nothing, nothing, 0, 0)
-        net = settings.network(problem.dim)
-        network = net.initialise(streams.uniform("init", (net.n_parameters,)))
-        w = streams.normal("init", z.shape[1:])
-        network, moments = settings.fit_score(
-            network, settings.start(network), z + sigma * w, w / sigma, settings.warmup_inner_steps
-        )
+        network, moments = settings.warm_up(network, moments, z, sigma, streams)
         return State(z, sigma, moved, moved_square, network, *moments, 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Perturb, fit f, move sigma, move the particles."""
         z, sigma, moved, moved_square, network, first, second, inner, t = state
-        w = streams.normal("noise", z.shape[1:])
-        x = z + sigma * w
-        if settings.score == "exact":
-            f = mixture_score(x, z, sigma)
-        else:
-            moments = Moments(first, second, inner)
-            network, moments = settings.fit_score(network, moments, x, w / sigma, settings.inner_steps)
-            first, second, inner = moments
-            f = settings.network(problem.dim).forward(network, x)[-1]
-        velocity = problem.score(x) - f
+        w, _ = settings.draw(streams, z.shape[1:])
+        points = settings.perturbed(z, sigma, w, streams)
+        network, moments = settings.fit(network, Moments(first, second, inner), points)
+        velocity = settings.velocity(problem, network, z, sigma, w, w)
 
-        if settings.sigma_rule == "kl":
-            slope = sigma_gradient(velocity, w)
-        else:
-            slope = _code_gradient(settings, network, x, w, sigma)
+        slope = _slope(settings, network, z, sigma, w, velocity)
         sigma = sigma.sub(slope, alpha=settings.sigma_step_size)
         sigma = sigma.clamp_(settings.sigma_min, settings.sigma_max)
 
+        if settings.noise == "redrawn":
+            noises = settings.draw(streams, z.shape[1:], index=1)
+            velocity = settings.velocity(problem, network, z, sigma, *noises)
         z, moved, moved_square = settings.move(z, velocity, moved, moved_square, t)
-        return State(z, sigma, moved, moved_square, network, first, second, inner, t + 1)
+        return State(z, sigma, moved, moved_square, network, *moments, t + 1)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""
-        rows = torch.arange(n, device=state.x.device) % state.x.shape[1]
-        w = streams.normal("output", (n, state.x.shape[2]))
-        return state.x[:, rows] + state.sigma * w
+        return settings.fresh(state.x, state.sigma, n, streams)
 
     def effective_step(self, settings: Settings) -> float | None:
-        """H, over its divisor if there is one; None with a rule that rescales the velocity."""
+        """H; None with a rule that rescales the velocity."""
         return settings.effective_step()
 
 
+def _slope(
+    settings: Settings, network: Tensor, z: Tensor, sigma: Tensor, w: Tensor, velocity: Tensor
+) -> Tensor:
+    """What the rule subtracts from sigma, over eta_s: (R, 1, 1)."""
+    if settings.sigma_rule == "dsm-code":
+        return _code_gradient(settings, network, z + sigma * w, w, sigma)
+    slope = sigma_gradient(velocity, w)
+    return slope if settings.sigma_rule == "kl" else slope / z.shape[2]
+
+
 def sigma_gradient(velocity: Tensor, w: Tensor) -> Tensor:
-    """Estimate of F'(sigma) from v = s - f and unit noise, (R, n, D) each -> (R, 1, 1), in 1/x.
+    """F'(sigma) from the velocity s - grad log mu^ at the perturbed points and the unit noise: (R, 1, 1).
 
     F'(sigma) = E[ (grad log mu^(x) - s(x)) . w ]: the part through the density itself integrates to zero.
     """

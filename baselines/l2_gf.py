@@ -14,7 +14,8 @@ derivative J_f e and its gradient in f's parameters are written by hand.
 
 Traps: (1) the SIFG paper's mixture scripts divide this velocity by n = 1000 and multiply by 0.1 or 0.5: their
 h is 1e-4 or 5e-4 where SIFG's is 1e-2. ``velocity_divisor=1000`` reproduces that; the effective step is
-step_size / velocity_divisor. (2) ICA scripts and the original repository draw Gaussian e.
+step_size / velocity_divisor. On Monomial Gamma they divide too, but Adam undoes it. (2) ICA scripts and the original
+repository draw Gaussian e.
 Departures: the original holds out particles to stop the inner steps early; as in the SIFG paper's
 comparison there is no split and N' is fixed. The target's score is taken once per iteration.
 """
@@ -33,6 +34,8 @@ from parvibench.nn.mlp import MLP
 from parvibench.nn.optim import Moments
 from parvibench.nn.refit import FunctionalFlowSettings
 
+from .sifg_runs import ICA, NETWORK, TOY, on_networks
+
 
 class Settings(FunctionalFlowSettings):
     """Settings of L2-GF."""
@@ -46,76 +49,44 @@ class State(NamedTuple):
     moved_square: Tensor  # of its square; (R, 0) with the plain rule
     network: Tensor  # (R, P)
     first: Tensor  # (R, P)
-    second: Tensor  # (R, P); (R, 0) with sgd-nesterov
+    second: Tensor  # (R, P); (R, 0) but with adam
     inner: int  # optimiser steps so far
     t: int
 
 
-#: As baseline of the SIFG paper.
-TOY = {
-    "hidden": paper(32),
-    "activation": paper("tanh"),
-    "inner_steps": paper(5),
-    "net_optimiser": paper("sgd-nesterov"),
-    "net_learning_rate": paper(1e-3),
-    "particle_rule": paper("plain"),
-    "probe": code("rademacher"),
-}
-NETWORK = {
-    "step_size": code(5e-4),
-    "particle_rule": code("rms"),
-    "hidden": paper(300),
-    "activation": paper("leaky-relu"),
-    "inner_steps": paper(10),
-    "net_optimiser": paper("adam"),
-    "net_learning_rate": code(1e-4),
-    "net_decay": code(0.9),
-    "probe": code("rademacher"),
-}
-MONOMIAL_GAMMA = {
-    **TOY,
-    "step_size": paper(1e-3),
-    "particle_rule": code("adam"),
-    "warmup_inner_steps": code(100),
-}
-ICA = {
-    **TOY,
-    "step_size": code(1e-3),
-    "hidden": paper(120),
-    "inner_steps": paper(20),
-    "net_optimiser": code("sgd"),
-    "probe": code("gaussian"),
-}
+_TOY = {**TOY, "probe": code("rademacher")}
+_BY_N = {"velocity_divisor": code(1000.0)}
+#: As baseline of the SIFG paper, which gives 0.1 for the mixtures and is silent on the division by n.
+L2_TOYS: Presets = {
+    "gmm5-2d": {**_TOY, "iterations": paper(2000), "step_size": paper(0.1)},
+    "gmm5-2d-code": {**_TOY, **_BY_N, "iterations": code(2300), "step_size": code(0.5)},
+    "gmm5-10d": {**_TOY, "iterations": code(2000), "step_size": paper(0.1)},
+    "gmm5-10d-code": {**_TOY, **_BY_N, "iterations": code(2000), "step_size": code(0.1)},
+    "monomial-gamma": {
+        **_TOY, "iterations": code(20000), "step_size": paper(1e-3), "particle_rule": paper("adam"),
+        "warmup_inner_steps": code(100),
+    },
+}  # fmt: skip
+L2_ICA = {**ICA, "probe": code("gaussian")}
+L2_NETWORK = {**NETWORK, "probe": code("rademacher")}
 
 
 class L2GF(Algorithm[Settings, State]):
     """L2 functional gradient flow."""
 
     name = "l2-gf"
-    version = 2
+    version = 3
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings
     citation = "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"
     summary = "L2 functional gradient flow with a neural network"
-    # As baseline of the SIFG paper. Its text gives 0.1 for the mixtures and is silent on the division by n.
-    presets: ClassVar[Presets] = {
-        "gmm5-2d": {**TOY, "step_size": paper(0.1)},
-        "gmm5-2d-code": {**TOY, "step_size": code(0.5), "velocity_divisor": code(1000.0)},
-        "gmm5-10d": {**TOY, "step_size": paper(0.1)},
-        "gmm5-10d-code": {**TOY, "step_size": code(0.1), "velocity_divisor": code(1000.0)},
-        "monomial-gamma": MONOMIAL_GAMMA,
-        "ica-meg": ICA,
-        "bnn-boston": NETWORK,
-    }
+    presets: ClassVar[Presets] = {**L2_TOYS, "ica-meg-tempered": L2_ICA, **on_networks(L2_NETWORK)}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""
-        x = problem.init()
-        moved, moved_square = settings.memory(x)
-        net = settings.network(problem.dim)
-        network = net.initialise(streams.uniform("init", (net.n_parameters,)))
-        return State(x, moved, moved_square, network, *settings.start(network), 0)
+        *start, moments = settings.started(problem, streams)
+        return State(*start, *moments, 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Fit f, move along it. The warm-up of f belongs to the first step: it needs the score too."""
@@ -123,9 +94,8 @@ class L2GF(Algorithm[Settings, State]):
         score = problem.score(x)
         moments = Moments(first, second, inner)
         net = settings.network(problem.dim)
-        steps = settings.inner_steps + (settings.warmup_inner_steps if t == 0 else 0)
-        for e in settings.probes(streams, steps, x):
-            grad = functional_gradient(net, network, x, score, e)
+        for e in settings.probes(streams, settings.steps_at(t), x):
+            _, grad = functional_gradient(net, network, x, score, e)
             network, moments = settings.descend(network, grad, moments)
 
         velocity = net.forward(network, x)[-1]
@@ -137,8 +107,10 @@ class L2GF(Algorithm[Settings, State]):
         return settings.effective_step()
 
 
-def functional_gradient(net: MLP, network: Tensor, x: Tensor, score: Tensor, e: Tensor) -> Tensor:
-    """Gradient in f's parameters of mean_i [ -s_i . f(x_i) - e_i . J_f(x_i) e_i + ||f(x_i)||^2 / 2 ].
+def functional_gradient(
+    net: MLP, network: Tensor, x: Tensor, score: Tensor, e: Tensor, p: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Gradient in f's parameters of mean_i [ -s_i . f(x_i) - e_i . J_f(x_i) e_i + ||f(x_i)||_p^p / p ].
 
     Args:
         net: shape of f.
@@ -146,11 +118,13 @@ def functional_gradient(net: MLP, network: Tensor, x: Tensor, score: Tensor, e: 
         x: (R, n, D).
         score: s, (R, n, D).
         e: directions of the divergence estimate, (R, n, D).
+        p: exponent, (R, 1, 1); default 2.
 
     Returns:
-        (R, P).
+        The values f(x_i), (R, n, D), and the gradient, (R, P).
     """
     n = x.shape[1]
     values = net.forward_tangent(network, x, e)
-    grad = torch.cat((values[-1][:, :n] - score, -e), 1).div_(n)
-    return net.backward_tangent(network, values, grad)
+    f = values[-1][:, :n]
+    power = f if p is None else f.abs().pow_(p - 1).copysign_(f)
+    return f, net.backward_tangent(network, values, torch.cat((power - score, -e), 1).div_(n))

@@ -18,9 +18,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, code, ours
+from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+
+from .sifg_runs import POINTS, TOY_POINTS, on_networks
 
 
 class Settings(SteppedSettings):
@@ -38,10 +40,11 @@ class SGLD(Algorithm[Settings, ParticleState]):
     settings_type = Settings
     citation = "Welling & Teh (2011)"
     summary = "stochastic gradient Langevin dynamics"
-    presets: ClassVar[Presets] = {  # eta is half of each source's eps but for ica-meg
-        "gmm5-2d": {"step_size": code(5e-4)},  # SIFG
-        "ica-meg": {"step_size": code(1e-6)},  # SIFG
-        "bnn-sifg": {"step_size": code(2.5e-5)},
+    presets: ClassVar[Presets] = {  # eta is half of each source's eps but for ica-meg-tempered
+        # as baseline of the SIFG paper
+        "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), "step_size": code(5e-4)},
+        "ica-meg-tempered": {**POINTS, "iterations": code(3000), "step_size": code(1e-6)},
+        **on_networks({**POINTS, "iterations": paper(10000), "step_size": code(2.5e-5)}),
         "bnn-ksivi": {"step_size": ours(2.5e-5)},  # of the paper's eps in {2e-5, 4e-5, 5e-5, 1e-4}
     }
 

@@ -12,38 +12,35 @@ with the same x throughout, f warm-started from the iteration before. Output: fr
 Trap: the sign inside the norm is plus, as in the paper's Eq. 3.7 and in the code; Eq. 3.8 (Algorithm 1)
 prints a minus, with which f learns the opposite score.
 
-Options: ``particle_rule="rms"`` divides the velocity by its running root mean square, as the code does for
-neural networks; a coordinate then moves by at most about h per iteration, so short runs cannot leave
-their start. ``score="exact"`` replaces f by the score of the Gaussian mixture of the finite particle set,
-sum_j p_j(x) (z_j - x) / sigma^2: an oracle for tests, without the smoothing the network gives.
+Options, each as the authors' code does it for neural networks: ``particle_rule="rms"`` divides the velocity by its
+running root mean square; a coordinate then moves by at most about h per iteration, so short runs cannot leave
+their start. ``noise="redrawn"`` takes a new w in every inner step, and for the particles two more: s(z + sigma w')
+- f(z + sigma w''), which has the same mean and a larger variance. f then cannot fit the noise of its own points;
+with N' steps on one w it does, where D is large and the particles are few. ``score="exact"`` replaces f by the
+score of the Gaussian mixture of the finite particle set, sum_j p_j(x) (z_j - x) / sigma^2: an oracle for tests,
+without the smoothing the network gives.
 
-Departures: the score of the target is taken once per iteration (the code repeats it in every inner step);
-with networks as targets the code draws new noise in each inner step, this does not.
+Departures from the code: the score of the target is taken once per iteration (the code repeats it in every inner
+step); outputs are fresh draws (the code's mixtures judge the x of the last iteration, its ICA judges z itself).
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
-import torch
-from pydantic import Field
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.kernels.mixture import mixture_score
 from parvibench.nn.optim import Moments
-from parvibench.nn.refit import RefitSettings
+from parvibench.nn.refit import PerturbedFlowSettings
+
+from .sifg_runs import ICA, NETWORK, TOY, on_networks
 
 
-class Settings(RefitSettings):
+class Settings(PerturbedFlowSettings):
     """Settings of SIFG."""
-
-    sigma: float = Field(0.1, gt=0, description="sd of the perturbation, in x; paper")
-    score: Literal["network", "exact"] = Field(
-        "network", description="score of mu^: learnt (paper) or of the finite mixture (oracle for tests)"
-    )
 
 
 class State(NamedTuple):
@@ -52,96 +49,55 @@ class State(NamedTuple):
     x: Tensor  # z, (R, N, D)
     moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
     moved_square: Tensor  # of its square; (R, 0) with the plain rule
-    network: Tensor  # (R, P); (R, 0) with the exact score
+    network: Tensor  # (R, P)
     first: Tensor  # (R, P)
-    second: Tensor  # (R, P); (R, 0) with sgd-nesterov
+    second: Tensor  # (R, P); (R, 0) but with adam
     inner: int  # optimiser steps so far
     t: int
 
 
-_TOY = {
-    "hidden": paper(32),
-    "activation": paper("tanh"),
-    "inner_steps": paper(5),
-    "warmup_inner_steps": code(10),
-    "net_optimiser": paper("sgd-nesterov"),
-    "net_learning_rate": paper(1e-3),
-    "particle_rule": paper("plain"),
-}
+_TOY = {**TOY, "step_size": paper(0.01)}
 
 
 class SIFG(Algorithm[Settings, State]):
     """Semi-implicit functional gradient flow."""
 
     name = "sifg"
-    version = 2
+    version = 3
     kind = "particles"
     needs = frozenset({"score"})
     settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow"
     presets: ClassVar[Presets] = {
-        "gmm5-2d": {"step_size": paper(0.01), "sigma": paper(0.12), **_TOY},
-        "gmm5-2d-code": {"step_size": code(0.005), "sigma": code(0.1), **_TOY},
-        "gmm5-10d": {"step_size": paper(0.01), "sigma": paper(0.1), **_TOY},
-        "monomial-gamma": {"step_size": paper(0.01), "sigma": paper(0.1), **_TOY},
-        # steps of 3e-4, 1e-3 and 3e-3 were tried; the code's optimiser of f has no momentum
-        "ica-meg": {
-            **_TOY,
-            "step_size": code(1e-3), "sigma": paper(0.03), "hidden": paper(120), "inner_steps": paper(20),
-            "net_optimiser": code("sgd"),
-        },
-        # each tuned over a grid in the text; the code's choices for boston
-        "bnn-boston": {
-            "step_size": code(5e-4), "particle_rule": code("rms"), "sigma": code(0.01),
-            "hidden": paper(300), "activation": paper("leaky-relu"), "inner_steps": paper(10),
-            "net_optimiser": paper("adam"), "net_learning_rate": code(1e-4), "net_decay": code(0.9),
-        },
-    }  # fmt: skip
+        "gmm5-2d": {**_TOY, "iterations": paper(2000), "sigma": paper(0.12)},
+        "gmm5-2d-code": {**_TOY, "iterations": code(2300), "step_size": code(0.005), "sigma": code(0.1)},
+        "gmm5-10d": {**_TOY, "iterations": code(2200), "sigma": paper(0.1)},
+        "monomial-gamma": {**_TOY, "iterations": code(20000), "sigma": paper(0.1)},
+        "ica-meg-tempered": {**ICA, "sigma": paper(0.03)},
+        **on_networks({**NETWORK, "noise": code("redrawn"), "sigma": code(0.01)}),  # sigma 0.1 was tried too
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f warmed up on them."""
-        z = problem.init()
-        moved, moved_square = settings.memory(z)
-        nothing = z.new_zeros(len(z), 0)
-        if settings.score == "exact":
-            return State(z, moved, moved_square, nothing, nothing, nothing, 0, 0)
-        net = settings.network(problem.dim)
-        network = net.initialise(streams.uniform("init", (net.n_parameters,)))
-        w = streams.normal("init", z.shape[1:])
-        network, moments = settings.fit_score(
-            network,
-            settings.start(network),
-            z + settings.sigma * w,
-            w / settings.sigma,
-            settings.warmup_inner_steps,
-        )
+        z, moved, moved_square, network, moments = settings.started(problem, streams)
+        network, moments = settings.warm_up(network, moments, z, settings.sigma, streams)
         return State(z, moved, moved_square, network, *moments, 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Perturb, fit f, move."""
         z, moved, moved_square, network, first, second, inner, t = state
-        w = streams.normal("noise", z.shape[1:])
-        x = z + settings.sigma * w
-        if settings.score == "exact":
-            f = mixture_score(x, z, settings.sigma)
-        else:
-            moments = Moments(first, second, inner)
-            network, moments = settings.fit_score(
-                network, moments, x, w / settings.sigma, settings.inner_steps
-            )
-            first, second, inner = moments
-            f = settings.network(problem.dim).forward(network, x)[-1]
-        velocity = problem.score(x) - f
+        w, w_score = settings.draw(streams, z.shape[1:])
+        points = settings.perturbed(z, settings.sigma, w, streams)
+        network, moments = settings.fit(network, Moments(first, second, inner), points)
+        velocity = settings.velocity(problem, network, z, settings.sigma, w, w_score)
         z, moved, moved_square = settings.move(z, velocity, moved, moved_square, t)
-        return State(z, moved, moved_square, network, first, second, inner, t + 1)
+        return State(z, moved, moved_square, network, *moments, t + 1)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""
-        rows = torch.arange(n, device=state.x.device) % state.x.shape[1]
-        w = streams.normal("output", (n, state.x.shape[2]))
-        return state.x[:, rows] + settings.sigma * w
+        return settings.fresh(state.x, settings.sigma, n, streams)
 
     def effective_step(self, settings: Settings) -> float | None:
-        """H, over its divisor if there is one; None with a rule that rescales the velocity."""
+        """H; None with a rule that rescales the velocity."""
         return settings.effective_step()

@@ -4,8 +4,8 @@
 - ``-srld``: Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5.2, and the authors' code.
 - ``-ksivi``: Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Section 5.4, and the authors' code.
 
-What a code does apart from the target (batches in file order, step sizes and their schedules, burn-in) is the
-algorithms' business, not the tasks'. Batches are drawn here as everywhere: a fresh shuffle per epoch.
+Step sizes and their schedules, noise and burn-in are the algorithms' business, not the tasks'. Batches are drawn as
+everywhere, a fresh shuffle per epoch, but for ``-sifg``, whose code takes the training rows in turn.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from parvibench.core.target import Target
+from parvibench.core.task import Problem
 from parvibench.data.loaders import Table
+from parvibench.data.permutations import load_permutation
 from parvibench.data.splits import RegressionSplit, Split, moments, permutation_for, standardised
 
 from .bnn import BNNTask, fan_in_weights, fields_of
@@ -33,10 +36,16 @@ _ONE_SPLIT = "one fixed split for all replicates, which differ by their seeds on
 
 @dataclass(frozen=True, kw_only=True)
 class SIFGTask(BNNTask):
-    """Network regression as in the SIFG authors' code, which follows that of SVGD."""
+    """Network regression as in the SIFG authors' code, which follows that of SVGD.
 
+    Attributes:
+        permutation: name of the file with the split's permutation; empty where the code's recipe gives it.
+    """
+
+    permutation: str = ""
     departures: tuple[str, ...] = (
         _ONE_SPLIT,
+        "a mini-batch is the next 100 training rows in the order of the split, from the first row on again and again",
         "a tenth of the training rows is thrown away, and the development set is the last tenth of the rows kept: "
         "part of what is trained on",
         "for predictions 1/gamma is every network's mean squared error on that development set, in original units "
@@ -53,8 +62,11 @@ class SIFGTask(BNNTask):
 
     def split(self, table: Table, replicate: int) -> RegressionSplit:
         """Standardised by the mean and the population standard deviation of the training rows."""
-        rows = sifg_rows(len(table.y), replicate)
+        rows = sifg_rows(len(table.y), replicate, self.permutation)
         return standardised(table, rows, moments(table.X[rows.train]), moments(table.y[rows.train]))
+
+    def _problem_type(self) -> type[Problem]:
+        return RowsInTurn
 
     def initial_log_lambda(self, n: int, generator: Generator) -> Tensor:
         """One draw for all particles, (n,) float64."""
@@ -154,9 +166,25 @@ class KSIVITask(BNNTask):
         return replace(plain, noise_unit=torch.ones_like(plain.noise_unit))
 
 
-def sifg_rows(n: int, replicate: int) -> Split:
+class RowsInTurn(Problem):
+    """A problem whose mini-batches are consecutive training rows, the first one after the last."""
+
+    def _batch(self) -> Tensor | None:
+        """Rows t B, ..., t B + B - 1 modulo n at step t, the same for all replicates: (R, B)."""
+        if self._batch_size is None:
+            return None
+        first = self.streams.step * self._batch_size
+        rows = torch.arange(first, first + self._batch_size, device=self.device) % (self._target.rows or 1)
+        return rows.expand(self.replicates, -1)
+
+
+def sifg_rows(n: int, replicate: int, permutation: str = "") -> Split:
     """Test rows are the last tenth of a permutation; see ``SIFGTask.departures`` for the others."""
-    rows = permutation_for(n, replicate, lambda n, _: np.random.RandomState(1234).permutation(n))
+
+    def recipe(n: int, _: int) -> NDArray[np.int64]:
+        return load_permutation(permutation) if permutation else np.random.RandomState(1234).permutation(n)
+
+    rows = permutation_for(n, replicate, recipe)
     train, test = np.split(rows, [round(0.9 * n)])
     size = _dev_size(len(train))
     kept = train[:-size]
@@ -198,14 +226,19 @@ def _srld_model(features: int) -> Model:
     return Model(Network(features, activation="tanh", output_bias=False), log_lambda=0.0)
 
 
-def _sifg(name: str, table: str, rows: int, features: int, *more: str) -> SIFGTask:
+def _sifg(name: str, table: str, rows: int, features: int, *more: str, permutation: str = "") -> SIFGTask:
     """A set of Table 1; ``more`` departures are its own."""
+    fields = fields_of(_sifg_model(features), table, rows, len(sifg_rows(rows, 0).train), code="SIFG")
+    if permutation:
+        fields["data"] = (*fields["data"], permutation)
     return SIFGTask(
         name=f"bnn-{name}-sifg",
         tags=_TAGS | {"sifg"},
         citation="Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.4, and the authors' code",
         departures=(*SIFGTask.departures, *more),
-        **fields_of(_sifg_model(features), table, rows, len(sifg_rows(rows, 0).train), code="SIFG"),
+        version=2,
+        permutation=permutation,
+        **fields,
     )
 
 
@@ -246,13 +279,7 @@ _TAGS = frozenset({"regression", "network", "variant"})
 _BINARY = "0/1 outcomes are regressed on as if they were real"
 _UNKNOWN_FILE = "the authors' file is not public: the UCI file stands in"
 
-BOSTON_SIFG = _sifg(
-    "boston",
-    "bostonHousing",
-    506,
-    13,
-    "the code's permutation is lost: that of the other sets' recipe stands in, and tests on harder rows than theirs",
-)
+BOSTON_SIFG = _sifg("boston", "bostonHousing", 506, 13, permutation="sifg-boston-permutation")
 CONCRETE_SIFG = _sifg("concrete", "concrete", 1030, 8)
 DIABETES_SIFG = _sifg("diabetes", "sifg-diabetes", 768, 8, _BINARY)
 POWER_SIFG = _sifg("power", "sifg-power", 9568, 4)

@@ -126,7 +126,7 @@ _TASKS = (
     _task("bnn-yacht", "bnn:YACHT", 403, "Bayesian network, 308 rows, 6 features", "regression network uci", "yacht"),
     _task("bnn-diabetes", "bnn:DIABETES", 503, "Bayesian network, 768 rows, 8 features", "regression network sifg", "sifg-diabetes"),
     _task("bnn-wine-binary", "bnn:WINE_BINARY", 653, "Bayesian network, 1599 rows, 11 features", "regression network sifg", "sifg-wine-binary"),
-    _task("bnn-boston-sifg", "bnn_variants:BOSTON_SIFG", 753, "Bayesian network, 506 rows, 13 features, as in SIFG's code", "regression network variant sifg", "bostonHousing"),
+    _task("bnn-boston-sifg", "bnn_variants:BOSTON_SIFG", 753, "Bayesian network, 506 rows, 13 features, as in SIFG's code", "regression network variant sifg", "bostonHousing sifg-boston-permutation"),
     _task("bnn-concrete-sifg", "bnn_variants:CONCRETE_SIFG", 503, "Bayesian network, 1030 rows, 8 features, as in SIFG's code", "regression network variant sifg", "concrete"),
     _task("bnn-diabetes-sifg", "bnn_variants:DIABETES_SIFG", 503, "Bayesian network, 768 rows, 8 features, as in SIFG's code", "regression network variant sifg", "sifg-diabetes"),
     _task("bnn-power-sifg", "bnn_variants:POWER_SIFG", 303, "Bayesian network, 9568 rows, 4 features, as in SIFG's code", "regression network variant sifg", "sifg-power"),

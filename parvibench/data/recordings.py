@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import InputError
 
+from .archives import read_member
 from .fetch import fetch, registry
 
 #: Of the unpacked text.
@@ -43,16 +42,6 @@ def load_channels(name: str, count: int) -> NDArray[np.float64]:
 def _text(path: Path) -> str:
     """The only file in the archive, as text; never more than the limit is unpacked."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = [m for m in archive.infolist() if not m.is_dir()]
-            if len(members) != 1:
-                raise InputError(f"{path}: expected one file in the archive, found {len(members)}")
-            with archive.open(members[0]) as file:
-                content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise InputError(f"{path}: {members[0].filename!r} unpacks to more than {MAX_BYTES} bytes")
-        return content.decode("ascii")
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"{path}: no readable zip archive: {error}") from None
+        return read_member(path, MAX_BYTES).decode("ascii")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: no text file (byte {error.start} is not ASCII)") from None

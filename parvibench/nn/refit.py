@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from parvibench.core.algorithm import SteppedSettings
 from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.kernels.mixture import mixture_score
 
 from .mlp import MLP, Activation
 from .optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
@@ -44,9 +47,12 @@ class RefitSettings(SteppedSettings):
         """Shape of f: R^dim -> R^dim."""
         return MLP((dim, self.hidden, self.hidden, dim), self.activation)
 
-    def start(self, network: Tensor) -> Moments:
-        """Memory of f's optimiser before its first step."""
-        return Moments.start(network, second=self.net_optimiser == "adam")
+    def started(self, problem: Problem, streams: Streams) -> tuple[Tensor, Tensor, Tensor, Tensor, Moments]:
+        """Initial points, both averages that the particles' rule keeps, f's first parameters and its optimiser's memory."""
+        x = problem.init()
+        net = self.network(problem.dim)
+        network = net.initialise(streams.uniform("init", (net.n_parameters,)))
+        return x, *self.memory(x), network, Moments.start(network, second=self.net_optimiser == "adam")
 
     def descend(
         self, network: Tensor, grad: Tensor, moments: Moments, inplace: bool = False
@@ -61,25 +67,6 @@ class RefitSettings(SteppedSettings):
         return sgd_nesterov(
             network, grad, moments, rate, momentum=0.9 if self.net_optimiser != "sgd" else 0.0
         )
-
-    def fit_score(
-        self, network: Tensor, moments: Moments, x: Tensor, noise_score: Tensor, steps: int
-    ) -> tuple[Tensor, Moments]:
-        """Descend the denoising score matching loss mean_i || f(x_i) + noise_score_i ||^2.
-
-        Args:
-            network: parameters of f, (R, P).
-            moments: of f's optimiser.
-            x: perturbed points, (R, n, D), the same in all steps.
-            noise_score: w / sigma, minus the score of each perturbation, (R, n, D).
-            steps: optimiser steps.
-        """
-        net = self.network(x.shape[2])
-        for i in range(steps):
-            values = net.forward(network, x)
-            residual = (values[-1] + noise_score).mul_(2 / x.shape[1])
-            network, moments = self.descend(network, net.backward(network, values, residual), moments, i > 0)
-        return network, moments
 
     def memory(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Running averages that the particles' rule keeps, before its first step: (R, N, D) each or (R, 0)."""
@@ -118,6 +105,77 @@ class RefitSettings(SteppedSettings):
         return self.rate if self.particle_rule == "plain" else None
 
 
+class PerturbedFlowSettings(RefitSettings):
+    """Settings of samplers whose particles z carry a law mu^ = mu * N(0, sigma^2 I), with f -> grad log mu^."""
+
+    sigma: float = Field(
+        0.1, gt=0, description="sd of the perturbation, at the start if it moves, in x; SIFG paper's toys"
+    )
+    score: Literal["network", "exact"] = Field(
+        "network", description="score of mu^: learnt (paper) or of the finite mixture (oracle for tests)"
+    )
+    noise: Literal["kept", "redrawn"] = Field(
+        "kept",
+        description="kept: one w for all of an iteration (paper); redrawn: a new one in every inner step, and two for "
+        "the particles' step, where f and s are taken at different points (SIFG code on networks)",
+    )
+
+    def draw(self, streams: Streams, shape: torch.Size, index: int = 0) -> tuple[Tensor, Tensor]:
+        """The noises w of f and of s in one velocity, (R, N, D) each: the same unless redrawn."""
+        w = streams.normal("noise", shape, index)
+        return w, w if self.noise == "kept" else streams.normal("noise", shape, index + 1)
+
+    def warm_up(
+        self, network: Tensor, moments: Moments, z: Tensor, sigma: Tensor | float, streams: Streams
+    ) -> tuple[Tensor, Moments]:
+        """Fit f before the first iteration, to one perturbation."""
+        w = streams.normal("init", z.shape[1:])
+        return self.fit(network, moments, ((z + sigma * w, w / sigma),) * self.warmup_inner_steps)
+
+    def perturbed(
+        self, z: Tensor, sigma: Tensor | float, w: Tensor, streams: Streams
+    ) -> Iterable[tuple[Tensor, Tensor]]:
+        """Points x = z + sigma w of every inner step with w / sigma, minus the score of the perturbation."""
+        if self.noise == "kept":
+            return ((z + sigma * w, w / sigma),) * self.inner_steps
+        draws = streams.normal("algorithm", (self.inner_steps, *w.shape[1:])).unbind(1)
+        return ((z + sigma * w, w / sigma) for w in draws)
+
+    def fit(
+        self, network: Tensor, moments: Moments, points: Iterable[tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Moments]:
+        """Descend the denoising score matching loss mean_i || f(x_i) + w_i / sigma ||^2, one step for each item.
+
+        Args:
+            network: parameters of f, (R, P).
+            moments: of f's optimiser.
+            points: x and w / sigma of each step, (R, N, D) each; none with the exact score.
+        """
+        if self.score == "exact":
+            return network, moments
+        for i, (x, noise_score) in enumerate(points):
+            net = self.network(x.shape[2])
+            values = net.forward(network, x)
+            residual = (values[-1] + noise_score).mul_(2 / x.shape[1])
+            network, moments = self.descend(network, net.backward(network, values, residual), moments, i > 0)
+        return network, moments
+
+    def velocity(
+        self, problem: Problem, network: Tensor, z: Tensor, sigma: Tensor | float, w: Tensor, w_score: Tensor
+    ) -> Tensor:
+        """S(z + sigma w_score) - f(z + sigma w), (R, N, D)."""
+        x = z + sigma * w
+        x_score = x if w_score is w else z + sigma * w_score
+        if self.score == "exact":
+            return problem.score(x_score) - mixture_score(x, z, sigma)
+        return problem.score(x_score) - self.network(problem.dim).forward(network, x)[-1]
+
+    def fresh(self, z: Tensor, sigma: Tensor | float, n: int, streams: Streams) -> Tensor:
+        """Draws from mu^, (R, n, D); particles are taken in turn when n is not their number."""
+        rows = torch.arange(n, device=z.device) % z.shape[1]
+        return z[:, rows] + sigma * streams.normal("output", (n, z.shape[2]))
+
+
 class FunctionalFlowSettings(RefitSettings):
     """Settings of samplers that fit the velocity itself, its divergence estimated along random directions."""
 
@@ -131,6 +189,10 @@ class FunctionalFlowSettings(RefitSettings):
         "rademacher",
         description="law of e in the divergence; SIFG code rademacher, on ICA and elsewhere gaussian",
     )
+
+    def steps_at(self, t: int) -> int:
+        """Optimiser steps of iteration t: the first one has the warm-up too."""
+        return self.inner_steps + (self.warmup_inner_steps if t == 0 else 0)
 
     def probes(self, streams: Streams, steps: int, x: Tensor) -> tuple[Tensor, ...]:
         """Directions e of the next ``steps`` divergence estimates, (R, N, D) each."""

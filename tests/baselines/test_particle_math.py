@@ -158,10 +158,11 @@ def test_functional_gradients_equal_autograd_of_the_loss(activation: Activation,
     loss = -(s * f).sum(-1) - (pulled * e).sum(-1) + f.abs().pow(p).sum(-1) / p
     (expected,) = torch.autograd.grad(loss.mean(1).sum(), leaf)
     exponent = torch.full((2, 1, 1), p, dtype=torch.float64)
-    actual = ada_gwg.functional_gradient(net, network, x, s, e, exponent)
+    values, actual = ada_gwg.functional_gradient(net, network, x, s, e, exponent)
+    torch.testing.assert_close(values, f.detach())
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-11)
     if p == 2:
-        actual = l2_gf.functional_gradient(net, network, x, s, e)
+        _, actual = l2_gf.functional_gradient(net, network, x, s, e)
         torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-11)
 
 

@@ -45,7 +45,7 @@ def test_a_preset_acts_only_where_it_is_named_and_explicit_settings_win() -> Non
     assert cell("{preset: gmm5-2d}").settings["sigma"] == 0.12
     mixed = cell("{preset: gmm5-2d, sigma: 0.3}").settings
     assert (mixed["sigma"], mixed["step_size"]) == (0.3, 0.01)
-    overridden = cell("{sigma: 0.3}", {"sifg": {"preset": "bnn-boston"}}).settings
+    overridden = cell("{sigma: 0.3}", {"sifg": {"preset": "bnn-boston-sifg"}}).settings
     assert (overridden["sigma"], overridden["hidden"]) == (0.3, 300)
 
 

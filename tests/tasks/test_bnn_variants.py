@@ -26,13 +26,16 @@ from parvibench.core.task import TUNING_REPLICATES
 from parvibench.data import fetch, loaders
 from parvibench.data.fetch import registry as data_sets
 from parvibench.data.loaders import Table
+from parvibench.tasks import bnn_variants
 
 SETS = {
     "sifg": ["boston", "concrete", "diabetes", "power", "protein", "wine-binary"],
     "srld": ["boston", "concrete", "energy", "naval", "wine-red", "wine-white", "yacht"],
     "ksivi": ["boston", "concrete", "power", "wine-red", "protein", "yacht"],
 }
-ONE_OF_EACH = ["bnn-diabetes-sifg", "bnn-energy-srld", "bnn-yacht-srld", "bnn-yacht-ksivi"]
+ONE_OF_EACH = [
+    "bnn-diabetes-sifg", "bnn-energy-srld", "bnn-yacht-srld", "bnn-yacht-ksivi", "bnn-boston-sifg",
+]  # fmt: skip
 # The constants of the KSIVI authors' code.
 YACHT_LOG_GAMMA, YACHT_LOG_LAMBDA = 0.329742800537996, -0.768671081013136
 
@@ -45,9 +48,13 @@ def made(name: str) -> Table:
     return Table(X, 3.0 + 2.0 * np.sin(X[:, 0]) + 0.1 * X[:, -1] + rng.normal(0, 0.5, entry.rows))
 
 
+SAVED = np.random.RandomState(7).permutation(506)
+
+
 @pytest.fixture(autouse=True)
 def tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "load", made)
+    monkeypatch.setattr(bnn_variants, "load_permutation", {"sifg-boston-permutation": SAVED}.__getitem__)
 
 
 def points(name: str, n: int = 3, seed: int = 1) -> tuple[module.BNNTarget, Tensor]:
@@ -101,7 +108,7 @@ def twin_ksivi(state: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 def sifg_rows(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As the code does it: truncate first, then take the development rows from what is left."""
-    rows = np.random.RandomState(1234).permutation(n)
+    rows = SAVED if n == len(SAVED) else np.random.RandomState(1234).permutation(n)
     size_train = int(np.round(n * (1 - 0.1)))
     train, test = rows[:size_train], rows[size_train:]
     size_dev = min(int(np.round(0.1 * len(train))), 500)
@@ -272,6 +279,21 @@ def test_sifg_noise_is_what_the_codes_model_selection_ends_with() -> None:
         if log_likelihood(fitted) > log_likelihood(log_gamma[i]):
             log_gamma[i:] = fitted
     torch.testing.assert_close(sds[0], (-log_gamma / 2).exp())
+
+
+def test_sifg_takes_its_training_rows_in_turn() -> None:
+    """As the code counts them, at several steps, across the end. Catches a shuffle, and an epoch that drops its rest."""
+    problem = load_task("bnn-boston-sifg").problem((0, 3), 1, dtype=torch.float64)
+    for problem.streams.step in (0, 1, 4, 999, 1999):
+        t = problem.streams.step
+        expected = [i % 409 for i in range(t * 100, (t + 1) * 100)]
+        assert problem._batch().tolist() == [expected, expected]
+        x = 0.1 * torch.ones(2, 3, problem.dim, dtype=torch.float64)
+        rows = torch.tensor(expected).expand(2, -1)
+        torch.testing.assert_close(problem.score(x), problem._target.score(x, rows))
+    assert problem.meter.scores == pytest.approx(5 * 3 * 100 / 409)
+    full = load_task("bnn-boston-sifg").problem(1, 1, full_batch=True)
+    assert full._batch() is None
 
 
 def test_ksivi_uses_one_gamma_in_two_units() -> None:
