@@ -19,8 +19,9 @@ from sampler_toys import Bent, Gaussian, Regression, Run, Skewed, make_problem
 from semi_implicit_programs import Critic, Sampler, discrepancy, flattened, kernel_matrix, ksivi_step
 from torch import Tensor, nn
 
-from parvibench.baselines import full_rank, iaf, ksivi, mean_field, sivi, sivi_sm, uivi
+from parvibench.baselines import full_rank, iaf, ksivi, sivi, sivi_sm, uivi
 from parvibench.core.errors import UnsupportedError
+from parvibench.core.registry import load_algorithm
 from parvibench.core.target import Target
 from parvibench.nn.mlp import LEAK, MLP
 
@@ -485,6 +486,13 @@ def test_uivi_gradient_goes_back_through_the_samples(activation: str) -> None:
 # --- Gaussian families and flows ---------------------------------------------------------------------
 
 
+def gradient_of(name: str, target: Target, parameters: Tensor, noise: Tensor, **settings: Any) -> Tensor:
+    """A family's gradient of the negative bound."""
+    algorithm: Any = load_algorithm(name)
+    problem = make_problem(target, [0, 1])
+    return algorithm.gradient(problem, algorithm.make_settings(settings), parameters, noise)
+
+
 def test_mean_field_gradient_equals_autograd_of_the_bound() -> None:
     """Catches a lost entropy, and eps for sd eps."""
     target, parameters, eps = Bent(), points(2, 4), points(2, 7, 2, seed=1)
@@ -492,7 +500,7 @@ def test_mean_field_gradient_equals_autograd_of_the_bound() -> None:
     m, log_sd = leaf.unsqueeze(1).chunk(2, 2)
     bound = target.log_density(m + log_sd.exp() * eps).mean(1).sum() + log_sd.sum()
     (expected,) = torch.autograd.grad(-bound, leaf)
-    actual = mean_field.bound_gradient(make_problem(target, [0, 1]), parameters, eps)
+    actual = gradient_of("mean-field", target, parameters, eps)
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
 
 
@@ -504,7 +512,7 @@ def test_full_rank_gradient_equals_autograd_of_the_bound() -> None:
     log_det = leaf[:, 2:].view(-1, 2, 2).diagonal(dim1=1, dim2=2).sum()
     bound = target.log_density(m + eps @ scale.mT).mean(1).sum() + log_det
     (expected,) = torch.autograd.grad(-bound, leaf)
-    actual = full_rank.bound_gradient(make_problem(target, [0, 1]), parameters, eps)
+    actual = gradient_of("full-rank", target, parameters, eps)
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
 
 
@@ -513,7 +521,7 @@ def test_a_flow_equals_pyros() -> None:
     settings = iaf.Settings(flows=1, hidden=7)
     net, mask = iaf.masked_network(3, 7, torch.device("cpu"), torch.float64)
     network, noise = 2 * points(2, net.n_parameters) * mask, points(2, 5, 3, seed=1)
-    _, y, (flow,) = iaf.push(settings, torch.cat((network, points(2, 6)), 1), noise)
+    _, y, (flow,) = iaf.flow_through(settings, torch.cat((network, points(2, 6)), 1), noise)
     for r in range(2):
         made = AutoRegressiveNN(3, [7], permutation=torch.arange(3)).double()
         w1, b1, w2, b2 = network[r].split([21, 7, 42, 6])
@@ -539,7 +547,7 @@ def test_iaf_density_has_a_triangular_jacobian_and_its_gradient_equals_autograd(
     raw = torch.cat((points(2, flows * net.n_parameters) * mask.repeat(flows), points(2, 4, seed=1)), 1)
     parameters, noise = size * raw, points(2, 6, 2, seed=2)
     parameters[:, -2:] = 0.3 - 0.7 * size  # keeps samples near the target
-    x, _, parts = iaf.push(settings, parameters, noise)
+    x, _, parts = iaf.flow_through(settings, parameters, noise)
     log_det = sum(flow.a.sum(-1) for flow in parts) + parameters[:, None, -2:].sum(-1)
     reached = torch.cat([flow.a for flow in parts], 2)
     assert ((reached == 3).any() and (reached == -5).any()) == (size == 4)
@@ -555,11 +563,11 @@ def test_iaf_density_has_a_triangular_jacobian_and_its_gradient_equals_autograd(
     at = leaf[:, None, -4:-2] + leaf[:, None, -2:].exp() * y
     torch.testing.assert_close(at.detach(), x)
     (expected,) = torch.autograd.grad(-(target.log_density(at) + total).mean(1).sum(), leaf)
-    actual = iaf.bound_gradient(make_problem(target, [0, 1]), settings, parameters, noise)
+    actual = gradient_of("iaf", target, parameters, noise, flows=flows, hidden=hidden)
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-10 * expected.abs().max().item())
 
     jacobian = torch.autograd.functional.jacobian(
-        lambda at: iaf.push(settings, parameters[:1], at.view(1, 1, 2))[0].flatten(), noise[0, 0]
+        lambda at: iaf.flow_through(settings, parameters[:1], at.view(1, 1, 2))[0].flatten(), noise[0, 0]
     )
     if size < 1:
         torch.testing.assert_close(torch.linalg.slogdet(jacobian)[1], log_det[0, 0])
