@@ -18,46 +18,44 @@ import math
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.variational import VariationalSettings, VariationalState, begin, descend
+from parvibench.nn.variational import Variational, VariationalSettings, VariationalState, begin
 
 
-class Settings(VariationalSettings):
-    """Settings of full-rank variational inference."""
-
-
-class FullRank(Algorithm[Settings, VariationalState]):
+class FullRank(Variational[VariationalSettings]):
     """Full-rank Gaussian variational inference."""
 
     name = "full-rank"
     version = 2
-    kind = "generator"
     needs = frozenset({"score"})
-    settings_type = Settings
+    settings_type = VariationalSettings
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
     summary = "Gaussian variational inference, full covariance"
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> VariationalState:
+    def init(
+        self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int
+    ) -> VariationalState:
         """At the first of the task's initial points, narrow and uncorrelated."""
         m = problem.init()[:, 0]
         log_diagonal = torch.full_like(m, math.log(settings.init_scale)).diag_embed()
         return begin(torch.cat((m, log_diagonal.flatten(1)), 1), horizon)
 
-    def step(
-        self, problem: Problem, settings: Settings, state: VariationalState, streams: Streams
-    ) -> VariationalState:
-        """One step of Adam on the bound of a fresh batch."""
-        eps = streams.normal("noise", (settings.batch, problem.dim))
-        return descend(settings, state, bound_gradient(problem, state.parameters, eps))
+    def push(self, settings: VariationalSettings, parameters: Tensor, noise: Tensor) -> Tensor:
+        """m + L eps."""
+        m, scale = location_and_scale(parameters, noise.shape[2])
+        return m + noise @ scale.mT
 
-    def output(
-        self, problem: Problem, settings: Settings, state: VariationalState, n: int, streams: Streams
+    def gradient(
+        self, problem: Problem, settings: VariationalSettings, parameters: Tensor, noise: Tensor
     ) -> Tensor:
-        """Fresh draws."""
-        m, scale = location_and_scale(state.parameters, problem.dim)
-        return m + streams.normal("output", (n, problem.dim)) @ scale.mT
+        """Gradient of the negative bound, (R, D + D^2), from noise (R, n, D)."""
+        m, scale = location_and_scale(parameters, problem.dim)
+        score = problem.score(m + noise @ scale.mT)
+        grad = (score.mT @ noise).tril_().div_(-noise.shape[1])
+        diagonal = grad.diagonal(dim1=1, dim2=2)
+        diagonal.mul_(scale.diagonal(dim1=1, dim2=2)).sub_(1)
+        return torch.cat((-score.mean(1), grad.flatten(1)), 1)
 
 
 def location_and_scale(parameters: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -65,13 +63,3 @@ def location_and_scale(parameters: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     raw = parameters[:, dim:].view(-1, dim, dim)
     diagonal = raw.diagonal(dim1=1, dim2=2).exp()
     return parameters[:, None, :dim], raw.tril(-1) + diagonal.diag_embed()
-
-
-def bound_gradient(problem: Problem, parameters: Tensor, eps: Tensor) -> Tensor:
-    """Gradient of the negative bound, (R, D + D^2), from noise (R, n, D)."""
-    m, scale = location_and_scale(parameters, problem.dim)
-    score = problem.score(m + eps @ scale.mT)
-    grad = (score.mT @ eps).tril_().div_(-eps.shape[1])
-    diagonal = grad.diagonal(dim1=1, dim2=2)
-    diagonal.mul_(scale.diagonal(dim1=1, dim2=2)).sub_(1)
-    return torch.cat((-score.mean(1), grad.flatten(1)), 1)

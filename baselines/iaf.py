@@ -30,11 +30,10 @@ from pydantic import Field
 from pyro.nn.auto_reg_nn import create_mask
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
-from parvibench.nn.variational import VariationalSettings, VariationalState, begin, descend
+from parvibench.nn.variational import Variational, VariationalSettings, VariationalState, begin
 
 
 class Settings(VariationalSettings):
@@ -46,12 +45,11 @@ class Settings(VariationalSettings):
     )
 
 
-class IAF(Algorithm[Settings, VariationalState]):
+class IAF(Variational[Settings]):
     """Inverse autoregressive flows."""
 
     name = "iaf"
     version = 2
-    kind = "generator"
     needs = frozenset({"score"})
     settings_type = Settings
     citation = "Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934"
@@ -65,20 +63,25 @@ class IAF(Algorithm[Settings, VariationalState]):
         m = problem.init()[:, 0]
         return begin(torch.cat((*flows, m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
 
-    def step(
-        self, problem: Problem, settings: Settings, state: VariationalState, streams: Streams
-    ) -> VariationalState:
-        """One step of Adam on the bound of a fresh batch."""
-        noise = streams.normal("noise", (settings.batch, problem.dim))
-        return descend(settings, state, bound_gradient(problem, settings, state.parameters, noise))
+    def push(self, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Through all flows."""
+        return flow_through(settings, parameters, noise)[0]
 
-    def output(
-        self, problem: Problem, settings: Settings, state: VariationalState, n: int, streams: Streams
-    ) -> Tensor:
-        """Fresh draws."""
-        noise = streams.normal("output", (n, problem.dim))
-        x, *_ = push(settings, state.parameters, noise)
-        return x
+    def gradient(self, problem: Problem, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Gradient of the negative bound, (R, T P + 2 D), from noise (R, n, D)."""
+        n, dim = noise.shape[1:]
+        net, mask = masked_network(dim, settings.hidden, noise.device, noise.dtype)
+        x, y, flows = flow_through(settings, parameters, noise)
+        grad = problem.score(x) / -n
+        sd = parameters[:, None, -dim:].exp()
+        grads = [grad.sum(1), (grad * sd * y).sum(1) - 1]
+        grad = grad * sd
+        for flow in reversed(flows):
+            scaled = grad * flow.a.exp()
+            out = torch.cat((grad, scaled * flow.y - 1 / n), 2)
+            grads.insert(0, net.backward(flow.network, flow.values, out).mul_(mask))
+            grad = (scaled + net.backward_input(flow.network, flow.values, out)).flip(2)
+        return torch.cat(grads, 1)
 
 
 class Flow(NamedTuple):
@@ -101,7 +104,7 @@ def masked_network(dim: int, hidden: int, device: torch.device, dtype: torch.dty
         return MLP((dim, width, 2 * dim), "relu"), torch.cat(parts).to(device, dtype)
 
 
-def push(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, list[Flow]]:
+def flow_through(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, list[Flow]]:
     """Samples from noise.
 
     Args:
@@ -126,20 +129,3 @@ def push(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor,
         y = a.exp() * y + b
     m, log_sd = parameters[:, None, -2 * dim :].chunk(2, 2)
     return m + log_sd.exp() * y, y, flows
-
-
-def bound_gradient(problem: Problem, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
-    """Gradient of the negative bound, (R, T P + 2 D), from noise (R, n, D)."""
-    n, dim = noise.shape[1:]
-    net, mask = masked_network(dim, settings.hidden, noise.device, noise.dtype)
-    x, y, flows = push(settings, parameters, noise)
-    grad = problem.score(x) / -n
-    sd = parameters[:, None, -dim:].exp()
-    grads = [grad.sum(1), (grad * sd * y).sum(1) - 1]
-    grad = grad * sd
-    for flow in reversed(flows):
-        scaled = grad * flow.a.exp()
-        out = torch.cat((grad, scaled * flow.y - 1 / n), 2)
-        grads.insert(0, net.backward(flow.network, flow.values, out).mul_(mask))
-        grad = (scaled + net.backward_input(flow.network, flow.values, out)).flip(2)
-    return torch.cat(grads, 1)

@@ -19,50 +19,38 @@ import math
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.variational import VariationalSettings, VariationalState, begin, descend
+from parvibench.nn.variational import Variational, VariationalSettings, VariationalState, begin
 
 
-class Settings(VariationalSettings):
-    """Settings of mean-field variational inference."""
-
-
-class MeanField(Algorithm[Settings, VariationalState]):
+class MeanField(Variational[VariationalSettings]):
     """Mean-field Gaussian variational inference."""
 
     name = "mean-field"
     version = 2
-    kind = "generator"
     needs = frozenset({"score"})
-    settings_type = Settings
+    settings_type = VariationalSettings
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
     summary = "Gaussian variational inference, diagonal covariance"
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> VariationalState:
+    def init(
+        self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int
+    ) -> VariationalState:
         """At the first of the task's initial points, narrow."""
         m = problem.init()[:, 0]
         return begin(torch.cat((m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
 
-    def step(
-        self, problem: Problem, settings: Settings, state: VariationalState, streams: Streams
-    ) -> VariationalState:
-        """One step of Adam on the bound of a fresh batch."""
-        eps = streams.normal("noise", (settings.batch, problem.dim))
-        return descend(settings, state, bound_gradient(problem, state.parameters, eps))
+    def push(self, settings: VariationalSettings, parameters: Tensor, noise: Tensor) -> Tensor:
+        """m + sd eps."""
+        m, log_sd = parameters.unsqueeze(1).chunk(2, 2)
+        return m + log_sd.exp() * noise
 
-    def output(
-        self, problem: Problem, settings: Settings, state: VariationalState, n: int, streams: Streams
+    def gradient(
+        self, problem: Problem, settings: VariationalSettings, parameters: Tensor, noise: Tensor
     ) -> Tensor:
-        """Fresh draws."""
-        m, log_sd = state.parameters.unsqueeze(1).chunk(2, 2)
-        return m + log_sd.exp() * streams.normal("output", (n, problem.dim))
-
-
-def bound_gradient(problem: Problem, parameters: Tensor, eps: Tensor) -> Tensor:
-    """Gradient of the negative bound, (R, 2 D), from noise (R, n, D)."""
-    m, log_sd = parameters.unsqueeze(1).chunk(2, 2)
-    spread = log_sd.exp() * eps
-    score = problem.score(m + spread)
-    return torch.cat((-score.mean(1), -(score * spread).mean(1) - 1), 1)
+        """Gradient of the negative bound, (R, 2 D), from noise (R, n, D)."""
+        m, log_sd = parameters.unsqueeze(1).chunk(2, 2)
+        spread = log_sd.exp() * noise
+        score = problem.score(m + spread)
+        return torch.cat((-score.mean(1), -(score * spread).mean(1) - 1), 1)

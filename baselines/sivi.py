@@ -30,17 +30,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, ours, paper
+from parvibench.core.algorithm import Presets, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import squared_distances
 from parvibench.nn.semi_implicit import (
     SamplerState,
+    SemiImplicit,
     SemiImplicitSettings,
     descend,
     draw,
+    pretrain,
     pull_back,
-    sample,
     start,
 )
 
@@ -51,12 +52,11 @@ class Settings(SemiImplicitSettings):
     mixing: int = Field(100, ge=1, description="K, further mixing draws; KSIVI paper's regression")
 
 
-class SIVI(Algorithm[Settings, SamplerState]):
+class SIVI(SemiImplicit[Settings, SamplerState]):
     """Semi-implicit variational inference."""
 
     name = "sivi"
-    version = 2
-    kind = "generator"
+    version = 3
     needs = frozenset({"score"})
     settings_type = Settings
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
@@ -71,23 +71,19 @@ class SIVI(Algorithm[Settings, SamplerState]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
         """Random network, constant sigma."""
-        return start(settings, problem.dim, streams, horizon)
+        return start(settings, problem.dim, streams)
 
     def step(
         self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams
     ) -> SamplerState:
         """One step of Adam on the surrogate of a fresh batch."""
+        if state.t < 0:
+            return pretrain(problem, settings, state, streams)
         n = settings.batch
         z = streams.normal("algorithm", (n + settings.mixing, settings.latent_dim))
         xi = streams.normal("noise", (n, problem.dim))
         grad = surrogate_gradient(problem, settings, state.parameters, z, xi, settings.temper(state))
         return descend(settings, state, grad, problem.dim)
-
-    def output(
-        self, problem: Problem, settings: Settings, state: SamplerState, n: int, streams: Streams
-    ) -> Tensor:
-        """Fresh draws from the sampler."""
-        return sample(settings, state, problem.dim, n, streams)
 
 
 def surrogate_gradient(

@@ -12,9 +12,14 @@ with fresh samples. The sampler's gradients at a batch of M, F = s + xi / sigma:
     dL/dF = 2 f / M,   dL/dx = (grad s) dL/dF + J_f^T 2 (F - f) / M
 
 Trap: s must be differentiated in the sampler's step (the authors' scores are analytic, autograd runs through
-them): M scores and M Hessian-vector products, and M scores per step of f. Departures: f is fitted at samples
-without a graph to the sampler, where the code builds one and discards it; the code's variant for regression
-f + psi s with decaying psi is left out; the task's initial distribution is not used.
+them): M scores and M Hessian-vector products, and M scores per step of f.
+
+Options, from the code: with ``psi`` the adversary is g = f + psi s, psi falling every 100 iterations; on networks
+the sampler is pre-trained on the responses of training rows, then f alone for ``critic_pretraining`` iterations.
+
+Departures: f is fitted at samples without a graph to the sampler, where the code builds one and discards it; log
+sigma^2 is cut at its floor after each step, where the code cuts the value it uses; f's pre-training sees fresh
+mini-batches, the code's one; the task's initial distribution is not used.
 """
 
 from __future__ import annotations
@@ -25,20 +30,24 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, code, paper
+from parvibench.core.algorithm import Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
 from parvibench.nn.optim import Moments, adam, step_decay
 from parvibench.nn.semi_implicit import (
     SamplerState,
+    SemiImplicit,
     SemiImplicitSettings,
     descend,
     draw,
+    pretrain,
     pull_back,
-    sample,
     start,
 )
+
+#: Iterations of an epoch of the code, after each of which psi falls.
+_EPOCH = 100
 
 
 class Settings(SemiImplicitSettings):
@@ -46,7 +55,20 @@ class Settings(SemiImplicitSettings):
 
     critic_hidden: int = Field(128, ge=1, description="units in each of f's two hidden layers; code's toys")
     critic_learning_rate: float = Field(2e-3, gt=0, description="of f's Adam; code's toys")
+    critic_beta2: float = Field(
+        0.99, ge=0, lt=1, description="decay of the gradient's square in f's Adam; code"
+    )
     critic_steps: int = Field(1, ge=1, description="steps on f per iteration; code")
+    critic_pretraining: int = Field(
+        0, ge=0, description="iterations on f alone, after those on the network alone; code: 100 on networks"
+    )
+    critic_pretraining_rate: float = Field(1e-3, gt=0, description="learning rate of these; code")
+    psi: float = Field(0.0, ge=0, le=1, description="share of s in g = f + psi s; code: 1 on regression")
+    psi_decay: float = Field(1 / 1.004, gt=0, le=1, description="factor of psi every 100 iterations; code")
+
+    def share(self, t: int) -> float:
+        """psi at iteration t."""
+        return self.psi * step_decay(max(t, 0), self.psi_decay, _EPOCH)
 
 
 class State(NamedTuple):
@@ -57,7 +79,6 @@ class State(NamedTuple):
     first: Tensor  # (R, P + D)
     second: Tensor  # (R, P + D)
     t: int
-    horizon: int
     critic: Tensor  # (R, Q)
     critic_first: Tensor  # (R, Q)
     critic_second: Tensor  # (R, Q)
@@ -65,84 +86,103 @@ class State(NamedTuple):
     @property
     def sampler(self) -> SamplerState:
         """What all semi-implicit samplers hold."""
-        return SamplerState(*self[:6])
+        return SamplerState(*self[:5])
 
 
 _TOY = {
-    "step_size": code(1e-3),
-    "critic_learning_rate": code(2e-3),
-    "critic_hidden": code(128),
-    "critic_steps": code(1),
-    "batch": code(500),
-    "log_var_init": code(0.0),
-    "log_var_floor": code(-6.0),
-    "decay": code(0.9),
-    "decay_every": code(1000),
-}
+    "iterations": paper(50_000), "samples": code(1000), "step_size": paper(1e-3), "latent_dim": paper(3),
+    "hidden": paper(50), "critic_learning_rate": paper(2e-3), "critic_hidden": code(128), "critic_steps": paper(1),
+    "batch": code(500), "log_var_init": code(0.0), "log_var_floor": code(-6.0), "beta2": code(0.99),
+    "decay": code(0.9), "decay_every": code(1000),
+}  # fmt: skip
+_LOGISTIC = {
+    "iterations": paper(20_000), "samples": paper(1000), "step_size": paper(1e-3),
+    "critic_learning_rate": paper(2e-3), "critic_hidden": paper(256), "batch": paper(100),
+    "latent_dim": paper(10), "hidden": paper(100), "log_var_init": paper(0.0), "log_var_floor": code(-6.0),
+    "beta2": code(0.99), "decay": code(0.9), "decay_every": code(3000), "psi": code(1.0),
+    "psi_decay": code(1 / 1.004),
+}  # fmt: skip
+#: No code is public: the schedule is KSIVI's.
+_DIFFUSION = {
+    "iterations": paper(100_000), "samples": paper(1000), "step_size": paper(1e-4),
+    "critic_learning_rate": paper(1e-4), "critic_hidden": paper(512), "critic_steps": paper(1),
+    "batch": paper(128), "latent_dim": paper(100), "hidden": paper(128), "log_var_init": paper(-2.0),
+    "decay": ours(0.9), "decay_every": ours(10_000),
+}  # fmt: skip
+_BOSTON = {
+    "iterations": code(20_199), "samples": code(100), "step_size": code(2e-5), "critic_learning_rate": code(0.01),
+    "critic_hidden": paper(16), "batch": code(100), "latent_dim": paper(3), "hidden": paper(10),
+    "log_var_init": code(-8.0), "log_var_floor": code(-20.0), "beta2": code(0.999), "decay": code(0.9),
+    "decay_every": code(1000), "pretraining": code(99), "pretraining_rate": code(0.01),
+    "pretraining_rows": code("training"), "critic_pretraining": code(100), "critic_pretraining_rate": code(1e-3),
+}  # fmt: skip
 
 
-class SIVISM(Algorithm[Settings, State]):
+class SIVISM(SemiImplicit[Settings, State]):
     """Semi-implicit variational inference by score matching."""
 
     name = "sivi-sm"
-    version = 2
-    kind = "generator"
+    version = 3
     needs = frozenset({"hvp", "score"})
     settings_type = Settings
     differentiates = True
     citation = "Yu & Zhang (2023), arXiv:2308.10014"
     summary = "semi-implicit variational inference by score matching"
+    # paper: that of KSIVI, arXiv:2405.18997, Appendix C
     presets: ClassVar[Presets] = {
         "banana": _TOY,
-        "multimodal": _TOY,
+        "banana-ksivi-code": _TOY,
+        "multimodal": {**_TOY, "annealing": code(25_000)},
         "x-shaped": _TOY,
-        # without the code's psi s in f
-        "blr-waveform": {
-            "critic_learning_rate": paper(2e-3), "critic_hidden": code(256), "batch": paper(100),
-            "latent_dim": paper(10), "hidden": paper(100),
-        },
-        "diffusion": {
-            "step_size": code(1e-4), "critic_learning_rate": code(1e-4), "critic_hidden": code(512),
-            "batch": paper(128), "latent_dim": paper(100), "hidden": paper(128),
-        },
-        # without the code's pre-training
-        "bnn-boston": {
-            "step_size": code(2e-5), "critic_learning_rate": code(0.01), "critic_hidden": code(16),
-            "batch": paper(100), "hidden": paper(10), "decay": code(0.9), "decay_every": code(1000),
-        },
-    }  # fmt: skip
+        "blr-waveform": _LOGISTIC,
+        "blr-waveform-code": {**_LOGISTIC, "critic_learning_rate": code(3e-3)},
+        **dict.fromkeys([f"diffusion-{d}" for d in ("50", "100", "200", "100-ksivi-code")], _DIFFUSION),
+        "bnn-boston-ksivi": _BOSTON,
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Random networks, constant sigma."""
         net = _critic(problem, settings)
         critic = net.initialise(streams.uniform("init", (net.n_parameters,), index=1))
         moments = Moments.start(critic)
-        sampler = start(settings, problem.dim, streams, horizon)
+        sampler = start(settings, problem.dim, streams, settings.critic_pretraining)
         return State(*sampler, critic, moments.first, moments.second)
 
     @torch.no_grad()
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """One step on the sampler, then those on f."""
-        temper = settings.temper(state.sampler)
+        delay = settings.critic_pretraining
+        if state.t < -delay:
+            return State(*pretrain(problem, settings, state.sampler, streams, delay), *state[5:])
+        if state.t < 0:
+            return _pretrain_critic(problem, settings, state, streams)
+        temper, psi = settings.temper(state.sampler), settings.share(state.t)
         z, xi = _noise(problem, settings, streams, 0)
-        grad = sampler_gradient(problem, settings, state.parameters, state.critic, z, xi, temper)
+        grad = sampler_gradient(problem, settings, state.parameters, state.critic, z, xi, temper, psi)
         sampler = descend(settings, state.sampler, grad, problem.dim)
 
-        net, critic = _critic(problem, settings), state.critic
+        critic = state.critic
         moments = Moments(state.critic_first, state.critic_second, state.t * settings.critic_steps)
         rate = settings.critic_learning_rate * step_decay(state.t, settings.decay, settings.decay_every)
+        betas = settings.beta1, settings.critic_beta2
         for j in range(settings.critic_steps):
-            made = draw(settings, sampler.parameters, *_noise(problem, settings, streams, j + 1))
-            values = net.forward(critic, made.x)
-            residual = values[-1] - temper * problem.score(made.x) - made.noise
-            grad = net.backward(critic, values, residual.mul_(2 / settings.batch))
-            critic, moments = adam(critic, grad, moments, rate, (settings.beta1, settings.beta2))
+            z, xi = _noise(problem, settings, streams, j + 1)
+            grad = critic_gradient(problem, settings, sampler.parameters, critic, z, xi, temper, psi)
+            critic, moments = adam(critic, grad, moments, rate, betas)
         return State(*sampler, critic, moments.first, moments.second)
 
-    @torch.no_grad()
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Fresh draws from the sampler."""
-        return sample(settings, state.sampler, problem.dim, n, streams)
+
+def _pretrain_critic(problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    """One step of Adam on f with the sampler as it is; after the last one Adam's memory is empty again."""
+    z, xi = _noise(problem, settings, streams, 1)
+    psi = settings.share(state.t)
+    grad = critic_gradient(problem, settings, state.parameters, state.critic, z, xi, 1.0, psi)
+    moments = Moments(state.critic_first, state.critic_second, state.t + settings.critic_pretraining)
+    betas = settings.beta1, settings.critic_beta2
+    critic, moments = adam(state.critic, grad, moments, settings.critic_pretraining_rate, betas)
+    if state.t == -1:
+        moments = Moments.start(critic)
+    return State(*state[:4], state.t + 1, critic, moments.first, moments.second)
 
 
 def sampler_gradient(
@@ -153,8 +193,11 @@ def sampler_gradient(
     z: Tensor,
     xi: Tensor,
     temper: float,
+    psi: float = 0.0,
 ) -> Tensor:
     """Gradient of the objective in the sampler's parameters, f held fixed: (R, P + D).
+
+    With g = f + psi s in place of f: dL/dF = 2 g / M, dL/dg = 2 (F - g) / M, and s takes part in both.
 
     Args:
         problem: the target.
@@ -164,18 +207,37 @@ def sampler_gradient(
         z: (R, M, latent_dim).
         xi: (R, M, D).
         temper: factor of the target's score.
+        psi: share of the score in g.
     """
     made = draw(settings, parameters, z, xi)
     with torch.enable_grad():
         leaf = made.x.detach().requires_grad_()
         score = temper * problem.score(leaf)
-    net = _critic(problem, settings)
+    net, s, scale = _critic(problem, settings), score.detach(), 2 / xi.shape[1]
     values = net.forward(critic, made.x)
-    f, scale = values[-1], 2 / xi.shape[1]
-    grad_f = scale * f
-    grad_x = net.backward_input(critic, values, scale * (score.detach() + made.noise - f))
-    grad_x += torch.autograd.grad(score, leaf, grad_outputs=grad_f)[0]
+    g = values[-1] + psi * s if psi else values[-1]
+    grad_f, grad_g = scale * g, scale * (s + made.noise - g)
+    grad_s = grad_f + psi * grad_g if psi else grad_f
+    grad_x = net.backward_input(critic, values, grad_g)
+    grad_x += torch.autograd.grad(score, leaf, grad_outputs=grad_s)[0]
     return pull_back(settings, parameters, made, grad_x, grad_noise=grad_f)
+
+
+def critic_gradient(
+    problem: Problem,
+    settings: Settings,
+    parameters: Tensor,
+    critic: Tensor,
+    z: Tensor,
+    xi: Tensor,
+    temper: float,
+    psi: float = 0.0,
+) -> Tensor:
+    """Gradient of minus the objective in f's parameters, (R, Q): arguments as of ``sampler_gradient``."""
+    net, made = _critic(problem, settings), draw(settings, parameters, z, xi)
+    values = net.forward(critic, made.x)
+    residual = values[-1] - (1 - psi) * temper * problem.score(made.x) - made.noise
+    return net.backward(critic, values, residual.mul_(2 / xi.shape[1]))
 
 
 def _critic(problem: Problem, settings: Settings) -> MLP:

@@ -28,17 +28,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
 from parvibench.nn.semi_implicit import (
     SamplerState,
+    SemiImplicit,
     SemiImplicitSettings,
     descend,
     draw,
+    pretrain,
     pull_back,
-    sample,
     split,
     start,
 )
@@ -67,21 +67,19 @@ class State(NamedTuple):
     first: Tensor  # (R, P + D)
     second: Tensor  # (R, P + D)
     t: int
-    horizon: int
     leapfrog_step: Tensor  # (R, 1, 1)
 
     @property
     def sampler(self) -> SamplerState:
         """What all semi-implicit samplers hold."""
-        return SamplerState(*self[:6])
+        return SamplerState(*self[:5])
 
 
-class UIVI(Algorithm[Settings, State]):
+class UIVI(SemiImplicit[Settings, State]):
     """Unbiased implicit variational inference."""
 
     name = "uivi"
-    version = 2
-    kind = "generator"
+    version = 3
     needs = frozenset({"score"})
     settings_type = Settings
     citation = "Titsias & Ruiz (2019), arXiv:1808.02078"
@@ -89,12 +87,14 @@ class UIVI(Algorithm[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Random network, constant sigma."""
-        sampler = start(settings, problem.dim, streams, horizon)
+        sampler = start(settings, problem.dim, streams)
         step = sampler.parameters.new_full((len(sampler.parameters), 1, 1), settings.leapfrog_step)
         return State(*sampler, step)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Draw a batch, estimate grad log q at it by HMC, one step of Adam."""
+        if state.t < 0:
+            return State(*pretrain(problem, settings, state.sampler, streams), state.leapfrog_step)
         z = streams.normal("algorithm", (settings.batch, settings.latent_dim))
         xi = streams.normal("noise", (settings.batch, problem.dim))
         made = draw(settings, state.parameters, z, xi)
@@ -106,10 +106,6 @@ class UIVI(Algorithm[Settings, State]):
         target = settings.temper(state.sampler) * problem.score(made.x)
         grad = pull_back(settings, state.parameters, made, (q_score - target) / settings.batch)
         return State(*descend(settings, state.sampler, grad, problem.dim), step)
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Fresh draws from the sampler."""
-        return sample(settings, state.sampler, problem.dim, n, streams)
 
 
 class Conditional(NamedTuple):

@@ -22,14 +22,20 @@ class BNNTarget(Target):
         X: (R, n, p) features.
         y: (R, n) responses.
         model: the network and its precisions.
+        development: features (R, V, p) and responses (R, V) of rows held back, standardised as the others; or None.
     """
 
-    def __init__(self, X: Tensor, y: Tensor, model: Model) -> None:
+    def __init__(
+        self, X: Tensor, y: Tensor, model: Model, development: tuple[Tensor, Tensor] | None = None
+    ) -> None:
         self.rows: int = X.shape[1]
         self.model, self.dim = model, model.dim
         if model.log_gamma is not None and model.log_lambda is not None:
             self.prior_precision = math.exp(model.log_lambda)
         self._X, self._y = with_ones(X), y
+        if development is not None:
+            self.development_rows = development[0].shape[1]
+            self._development = with_ones(development[0]), development[1]
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Unnormalised log density in nats: (R, N, D) -> (R, N)."""
@@ -44,6 +50,17 @@ class BNNTarget(Target):
         squares, gradient = self._squares_and_gradient(x, batch)
         scale = self._scale(batch)
         return self._assemble(x, squares, scale), self._score(x, squares, gradient, scale)
+
+    def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
+        """With r = y - mean_i f(x_i) the gradient in x_i is -2 / (N V) times the sum of r df(x_i)/dx_i over V rows."""
+        X, y = self._development if development else self._data(batch)
+        gradient = torch.zeros_like(x)
+        for rows in self.model.network.blocks(x, X.shape[1]):
+            f, active = self.model.network.forward(x, X[:, rows])
+            error = (y[:, rows] - f.mean(1)).unsqueeze(1).expand_as(f)
+            by_weights = self.model.network.pull_back(x, error, active, X[:, rows])
+            gradient[..., : by_weights.shape[2]] += by_weights
+        return gradient.mul_(-2 / (x.shape[1] * X.shape[1]))
 
     def squares(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """S = sum of (y - f)^2 over the rows or the batch, (R, N)."""

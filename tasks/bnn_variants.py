@@ -135,8 +135,8 @@ class KSIVITask(BNNTask):
     log_lambda: float
     departures: tuple[str, ...] = (
         _ONE_SPLIT,
-        "a tenth of the training rows is held back for development and not used here (the code fits its first "
-        "network to their responses)",
+        "a tenth of the training rows is held back for development: part of no density, but an algorithm may ask to be "
+        "pre-trained on their responses, as the code does",
         "features and responses are standardised with the unbiased standard deviation",
         "gamma and lambda are constants: means over the particles of an SVGD run, chosen in original units of the "
         "response, in which predictions use gamma too; the posterior multiplies standardised residuals with it, "
@@ -153,6 +153,14 @@ class KSIVITask(BNNTask):
         X, y = table.X[rows.train], table.y[rows.train]
         scales = ((v.mean(axis=0), v.std(axis=0, ddof=1)) for v in (X, y))
         return standardised(table, rows, *scales)
+
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> BNNTarget:
+        """The posteriors given each replicate's training rows; they know the development rows too."""
+        parts, like = self.splits(replicates), torch.empty(0, device=device, dtype=dtype)
+        X, y = stacked([s.X_train for s in parts], like), stacked([s.y_train for s in parts], like)
+        X_dev = stacked([s.X_dev for s in parts], like)
+        y_dev = stacked([(s.y_dev - s.y_mean) / s.y_sd for s in parts], like)
+        return BNNTarget(X, y, self.model(), (X_dev, y_dev))
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """Initial points, (R, n, D): weights normal by fan-in, biases 0."""

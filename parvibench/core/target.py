@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .errors import UnsupportedError
+
 
 class Target(ABC):
     """A density known up to a constant, evaluated on states of shape (R, N, D).
@@ -24,11 +26,13 @@ class Target(ABC):
     Attributes:
         dim: D.
         rows: number of data rows behind the likelihood, or None.
+        development_rows: rows held back from training that are not test rows either, or 0.
         prior_precision: m when the log prior is -(m/2)||x||^2 up to a constant, else None.
     """
 
     dim: int
     rows: int | None = None
+    development_rows: int = 0
     prior_precision: float | None = None
 
     @abstractmethod
@@ -47,6 +51,19 @@ class Target(ABC):
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once; override where they share work."""
         return self.log_density(x, batch), self.score(x, batch)
+
+    def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
+        """Gradient of the mean squared error of the N points' mean prediction: (R, N, D) -> (R, N, D).
+
+        Args:
+            x: (R, N, D).
+            batch: (R, B) training rows, or None for all.
+            development: the development rows instead.
+
+        Raises:
+            UnsupportedError: the target is no regression.
+        """
+        raise UnsupportedError(f"{type(self).__name__} predicts no responses that could be fitted")
 
 
 #: The score at a point, (R, N, D), and the product of its Hessian there with a vector, (R, N, D) -> (R, N, D).

@@ -315,6 +315,22 @@ class Problem:
         """Score of the density without a Gaussian factor exp(-(m/2)||x||^2), m = ``precision``."""
         return self.score(x) + precision * x
 
+    def fit_gradient(self, x: Tensor, development: bool = False) -> Tensor:
+        """Gradient of the mean squared error of the N points' mean prediction, (R, N, D) -> (R, N, D).
+
+        On the step's mini-batch or on the task's development rows; V rows cost N V/n score evaluations.
+
+        Raises:
+            UnsupportedError: the task is no regression, or has no development rows where they are asked for.
+        """
+        self._check(x)
+        rows = self._target.development_rows
+        if development and not rows:
+            raise UnsupportedError("this task holds back no development rows")
+        share = rows / (self._target.rows or 1) if development else self.share
+        self.meter.charge(scores=x.shape[1] * share)
+        return self._target.fit_gradient(x, None if development else self._batch(), development)
+
     def _batch(self) -> Tensor | None:
         """Row indices (R, B) of the current step's mini-batch, or None for all rows."""
         if self._batch_size is None:

@@ -110,6 +110,29 @@ def median_bandwidth(d: Tensor, index: Tensor | None = None) -> Tensor:
     return (median(values) / math.log(d.shape[1] + 1)).view(-1, 1, 1)
 
 
+def lower_median(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower of the two middle values of each row and where it stands, as ``torch.median``.
+
+    Args:
+        values: (R, m).
+
+    Returns:
+        Values and positions, (R,) each.
+    """
+    if values.device.type == "cpu" and values.shape[1] >= _BRACKETED_FROM:
+        rows = values.detach().numpy()
+        middle = np.stack([_middle_two(row)[0] for row in rows])
+        positions = (rows == middle[:, None]).argmax(1)
+        return torch.from_numpy(middle), torch.from_numpy(positions)
+    found = values.median(1)
+    return found.values, found.indices
+
+
+def lower_median_bandwidth(spread: Tensor) -> Tensor:
+    """The bandwidth of KSIVI's kernels, (R, 1, 1): the lower median of (R, n, m) entries over log(n + 1)."""
+    return (lower_median(spread.flatten(1))[0] / math.log(spread.shape[1] + 1)).view(-1, 1, 1)
+
+
 @lru_cache(maxsize=32)
 def sampled_pairs(n: int, device: torch.device, count: int = 10_000) -> Tensor | None:
     """Fixed random positions in a flattened n x n matrix, or None (all of them) where it is no larger.

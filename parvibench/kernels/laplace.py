@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .gram import median_bandwidth
+from .gram import lower_median_bandwidth
 
 
 def pull_back(
@@ -18,7 +18,7 @@ def pull_back(
     with torch.enable_grad():  # the l1 distance's own derivative needs no (n, m, d) array
         x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
         distance = torch.cdist(x, y, p=1.0)
-        h = median_bandwidth(distance.detach()) if bandwidth is None else bandwidth
+        h = lower_median_bandwidth(distance.detach()) if bandwidth is None else bandwidth
         k = torch.exp(-distance.detach() / h)
         grad_x, grad_y = torch.autograd.grad(distance, (x, y), grad_outputs=-weights * k / h)
     return k, grad_x, grad_y

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
-from .gram import exp_, median_bandwidth, squared_distances
+from .gram import exp_, lower_median, squared_distances
 
 #: (D, h) -> (k, dk/dD), all (R, n, m) but for the bandwidth h (R, 1, 1) in units of x^2.
 Profile = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -26,25 +28,41 @@ def inverse_multiquadric(d: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pull_back(
-    profile: Profile, x: Tensor, y: Tensor, weights: Tensor, bandwidth: float | None = None
+    profile: Profile,
+    x: Tensor,
+    y: Tensor,
+    weights: Tensor,
+    bandwidth: float | None = None,
+    through_median: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A kernel matrix and the gradients of S = sum_ij w_ij k(x_i, y_j), bandwidth held fixed.
+    """A kernel matrix and the gradients of S = sum_ij w_ij k(D_ij / h), D_ij = ||x_i - y_j||^2.
 
-    dS/dx_i = sum_j w_ij k'(D_ij) 2 (x_i - y_j), and likewise for y: two matrix products.
+    With c_ij = dS/dD_ij the gradient in x_i is sum_j c_ij 2 (x_i - y_j), and likewise for y: two matrix products.
+    The default h = median(D) / log(n + 1) is itself one of the distances, up to the factor. S depends on D / h only,
+    so that h dS/dh = -sum_ij c_ij D_ij at fixed D, which is added to the c of the pair that is the median.
 
     Args:
         profile: the kernel.
         x: (R, n, d).
         y: (R, m, d).
         weights: w, (R, n, m).
-        bandwidth: h; by default the median heuristic's between the two sets.
+        bandwidth: h, or None for the median's (``torch.median``, the lower of two, over all pairs).
+        through_median: whether gradients flow through the median; otherwise h is held fixed.
 
     Returns:
         k (R, n, m), dS/dx (R, n, d) and dS/dy (R, m, d).
     """
     d = squared_distances(x, y)
-    k, slope = profile(d, median_bandwidth(d) if bandwidth is None else x.new_full((1, 1, 1), bandwidth))
-    c = slope.mul_(weights).mul_(2)
+    if bandwidth is None:
+        median, position = (v.unsqueeze(1) for v in lower_median(d.flatten(1)))
+        k, slope = profile(d, median.unsqueeze(2) / math.log(x.shape[1] + 1))
+    else:
+        k, slope = profile(d, x.new_full((1, 1, 1), bandwidth))
+    c = slope.mul_(weights)
+    if bandwidth is None and through_median:
+        by_median = -torch.linalg.vecdot(c.flatten(1), d.flatten(1)).unsqueeze(1) / median
+        c.flatten(1).scatter_add_(1, position, by_median)
+    c.mul_(2)
     grad_x = c.sum(-1).unsqueeze(-1) * x - c @ y
     grad_y = c.sum(-2).unsqueeze(-1) * y - c.mT @ x
     return k, grad_x, grad_y

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .gram import median_bandwidth
+from .gram import lower_median_bandwidth
 
 
 def pull_back(
@@ -20,6 +20,6 @@ def pull_back(
     with torch.enable_grad():  # the l1 distance's own derivative needs no (n, m, d) array
         x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
         numerator = x.abs().sum(-1).unsqueeze(-1) + y.abs().sum(-1).unsqueeze(-2) - torch.cdist(x, y, p=1.0)
-        h = median_bandwidth(numerator.detach()) if bandwidth is None else bandwidth
+        h = lower_median_bandwidth(numerator.detach()) if bandwidth is None else bandwidth
         grad_x, grad_y = torch.autograd.grad(numerator, (x, y), grad_outputs=weights / h)
     return numerator.detach() / h, grad_x, grad_y

@@ -3,18 +3,23 @@
 z and xi are standard normal, mu is a network, so that q(x) = E_z N(x; mu(z), diag sigma^2) has no closed
 form but easy draws. What the methods differ in is the gradient of their objective in x, in xi / sigma (the
 negative score of the conditional) and in log sigma^2; the way back to the parameters is the same.
+
+On regressions the network may first be fitted, as KSIVI's and SIVI-SM's codes do: ``pretraining`` steps of Adam on
+the mean squared error of the samples' mean prediction. They are iterations of the run, numbered t < 0, and cost
+``batch`` times the rows used over n each.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import SteppedSettings
+from parvibench.core.algorithm import Algorithm, Kind, SteppedSettings
 from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
 
 from .mlp import MLP, Activation
 from .optim import Moments, adam, step_decay
@@ -46,11 +51,11 @@ class SemiImplicitSettings(SteppedSettings):
     clip_norm: float | None = Field(
         None, gt=0, description="largest gradient norm per replicate; KSIVI code: 1 on networks"
     )
-    annealing: float = Field(
-        0.0,
+    annealing: int = Field(
+        0,
         ge=0,
-        description="0: off; else s is multiplied by min(1, 0.1 + annealing t / horizon); "
-        "KSIVI code: 2 on multimodal",
+        description="iterations; 0: off, else s is multiplied by min(1, 0.1 + (t + 1) / annealing), t = 0, 1, ...; "
+        "KSIVI code: 25,000 on multimodal and student-t",
     )
     ema: float | None = Field(
         None,
@@ -58,6 +63,15 @@ class SemiImplicitSettings(SteppedSettings):
         lt=1,
         description="samples come from a running average of the parameters with this decay; "
         "KSIVI code: 0.999 on networks",
+    )
+
+    pretraining: int = Field(
+        0, ge=0, description="iterations that fit the network to responses first; KSIVI code: 99 on networks"
+    )
+    pretraining_rate: float = Field(0.01, gt=0, description="learning rate of these; KSIVI code")
+    pretraining_rows: Literal["training", "development"] = Field(
+        "training",
+        description="whose responses; training: mini-batches; SIVI-SM code training, KSIVI code development",
     )
 
     def network(self, dim: int) -> MLP:
@@ -68,7 +82,7 @@ class SemiImplicitSettings(SteppedSettings):
         """Factor of the target's score at this iteration."""
         if self.annealing == 0:
             return 1.0
-        return min(1.0, 0.1 + self.annealing * state.t / state.horizon)
+        return min(1.0, 0.1 + (state.t + 1) / self.annealing)
 
 
 class SamplerState(NamedTuple):
@@ -78,8 +92,42 @@ class SamplerState(NamedTuple):
     average: Tensor  # (R, P + D); (R, 0) without ema
     first: Tensor  # (R, P + D)
     second: Tensor  # (R, P + D)
-    t: int
-    horizon: int
+    t: int  # iterations after pre-training, negative during it
+
+
+class Trained(Protocol):
+    """A state that holds the sampler's parameters and their average."""
+
+    @property
+    def parameters(self) -> Tensor:
+        """(R, P + D)."""
+        ...
+
+    @property
+    def average(self) -> Tensor:
+        """(R, P + D), or (R, 0) without ema."""
+        ...
+
+
+S = TypeVar("S", bound=SemiImplicitSettings)
+T = TypeVar("T", bound=Trained)
+
+
+class SemiImplicit(Algorithm[S, T]):
+    """What all semi-implicit methods share: they generate, and have no step in x."""
+
+    kind: ClassVar[Kind] = "generator"
+
+    @torch.no_grad()
+    def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
+        """Fresh draws, (R, n, D), from the average of the parameters where one is kept."""
+        z = streams.normal("output", (n, settings.latent_dim))
+        xi = streams.normal("output", (n, problem.dim), index=1)
+        return draw(settings, state.parameters if settings.ema is None else state.average, z, xi).x
+
+    def effective_step(self, settings: S) -> float | None:
+        """None: the samples have no velocity of their own."""
+        return None
 
 
 class Draw(NamedTuple):
@@ -92,15 +140,44 @@ class Draw(NamedTuple):
     values: list[Tensor]  # of the network's layers
 
 
-def start(settings: SemiImplicitSettings, dim: int, streams: Streams, horizon: int) -> SamplerState:
-    """Random network, constant sigma."""
+def start(settings: SemiImplicitSettings, dim: int, streams: Streams, delay: int = 0) -> SamplerState:
+    """Random network, constant sigma.
+
+    Args:
+        settings: shape of the network.
+        dim: D.
+        streams: randomness.
+        delay: iterations between the network's pre-training and t = 0.
+    """
     net = settings.network(dim)
     network = net.initialise(streams.uniform("init", (net.n_parameters,)))
     log_var = network.new_full((len(network), dim), settings.log_var_init)
     parameters = torch.cat((network, log_var), 1)
     average = parameters if settings.ema is not None else parameters[:, :0]
     moments = Moments.start(parameters)
-    return SamplerState(parameters, average, moments.first, moments.second, 0, horizon)
+    return SamplerState(parameters, average, moments.first, moments.second, -settings.pretraining - delay)
+
+
+def pretrain(
+    problem: Problem, settings: SemiImplicitSettings, state: SamplerState, streams: Streams, delay: int = 0
+) -> SamplerState:
+    """One step of Adam on the mean squared error of the samples' mean prediction, ``delay`` as given to ``start``.
+
+    After the last one Adam's memory is empty again, and the average starts.
+    """
+    z = streams.normal("algorithm", (settings.batch, settings.latent_dim))
+    xi = streams.normal("noise", (settings.batch, problem.dim))
+    made = draw(settings, state.parameters, z, xi)
+    grad_x = problem.fit_gradient(made.x, settings.pretraining_rows == "development")
+    grad = pull_back(settings, state.parameters, made, grad_x)
+    done = state.t + delay + settings.pretraining
+    moments = Moments(state.first, state.second, done)
+    parameters, moments = adam(state.parameters, grad, moments, settings.pretraining_rate)
+    parameters[:, -problem.dim :].clamp_(min=settings.log_var_floor)
+    if done + 1 == settings.pretraining:
+        moments = Moments.start(parameters)
+    average = state.average if settings.ema is None else parameters
+    return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
 
 
 def draw(settings: SemiImplicitSettings, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
@@ -156,7 +233,7 @@ def descend(settings: SemiImplicitSettings, state: SamplerState, grad: Tensor, d
     """One step of Adam: clipped, decayed, log sigma^2 cut at its floor; the average follows."""
     if settings.clip_norm is not None:
         norm = grad.norm(dim=1, keepdim=True)
-        grad = grad * (settings.clip_norm / norm).clamp(max=1)
+        grad = grad * (settings.clip_norm / (norm + 1e-6)).clamp(max=1)  # as torch.nn.utils
     rate = settings.step_size * step_decay(state.t, settings.decay, settings.decay_every)
     moments = Moments(state.first, state.second, state.t)
     parameters, moments = adam(state.parameters, grad, moments, rate, (settings.beta1, settings.beta2))
@@ -167,14 +244,7 @@ def descend(settings: SemiImplicitSettings, state: SamplerState, grad: Tensor, d
     average = state.average
     if settings.ema is not None:
         average = average.lerp(parameters, 1 - settings.ema)
-    return SamplerState(parameters, average, *moments, state.horizon)
-
-
-def sample(settings: SemiImplicitSettings, state: SamplerState, dim: int, n: int, streams: Streams) -> Tensor:
-    """Fresh samples, (R, n, D), from the average of the parameters where one is kept."""
-    z = streams.normal("output", (n, settings.latent_dim))
-    xi = streams.normal("output", (n, dim), index=1)
-    return draw(settings, state.parameters if settings.ema is None else state.average, z, xi).x
+    return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
 
 
 def split(parameters: Tensor, dim: int) -> tuple[Tensor, Tensor]:

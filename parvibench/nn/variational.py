@@ -7,12 +7,15 @@ metered. All three families are reparameterised, so the bound's gradient needs t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import SteppedSettings
+from parvibench.core.algorithm import Algorithm, Kind, SteppedSettings
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
 
 from .optim import Moments, adam
 
@@ -36,6 +39,40 @@ class VariationalState(NamedTuple):
     second: Tensor  # (R, P)
     t: int
     horizon: int
+
+
+S = TypeVar("S", bound=VariationalSettings)
+
+
+class Variational(Algorithm[S, VariationalState]):
+    """A family: where it starts, the gradient of its bound, and its draws."""
+
+    kind: ClassVar[Kind] = "generator"
+
+    @abstractmethod
+    def gradient(self, problem: Problem, settings: S, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Gradient of the negative bound, (R, P), from standard normal noise (R, n, D)."""
+
+    @abstractmethod
+    def push(self, settings: S, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Samples from standard normal noise, (R, n, D) -> (R, n, D)."""
+
+    def step(
+        self, problem: Problem, settings: S, state: VariationalState, streams: Streams
+    ) -> VariationalState:
+        """One step of Adam on the bound of a fresh batch."""
+        noise = streams.normal("noise", (settings.batch, problem.dim))
+        return descend(settings, state, self.gradient(problem, settings, state.parameters, noise))
+
+    def output(
+        self, problem: Problem, settings: S, state: VariationalState, n: int, streams: Streams
+    ) -> Tensor:
+        """Fresh draws, (R, n, D)."""
+        return self.push(settings, state.parameters, streams.normal("output", (n, problem.dim)))
+
+    def effective_step(self, settings: S) -> float | None:
+        """None: the samples have no velocity of their own."""
+        return None
 
 
 def begin(parameters: Tensor, horizon: int) -> VariationalState:

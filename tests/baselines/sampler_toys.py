@@ -76,19 +76,34 @@ class Bent(Target):
 
 
 class Regression(Target):
-    """Linear regression on ten rows with a unit Gaussian prior."""
+    """Linear regression on ten rows with a unit Gaussian prior; four more rows for development."""
 
-    dim, rows, prior_precision = 3, 10, 1.0
+    dim, rows, development_rows, prior_precision = 3, 10, 4, 1.0
 
     def __init__(self) -> None:
         generator = Generator().manual_seed(5)
         self.design = torch.randn(10, 3, generator=generator)
         self.response = torch.randn(10, generator=generator)
+        self.development = torch.randn(4, 3, generator=generator), torch.randn(4, generator=generator)
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         design, response = self._rows(x, batch)
         residual = response.unsqueeze(1) - x @ design.mT
         return -0.5 * (10 / response.shape[-1]) * residual.square().sum(-1) - 0.5 * x.square().sum(-1)
+
+    def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = x.detach().clone().requires_grad_()
+            return torch.autograd.grad(self.fit(leaf, batch, development).sum(), leaf)[0]
+
+    def fit(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
+        """Mean squared error of the mean prediction, (R,)."""
+        design, response = (
+            (v.to(x).expand(len(x), *v.shape) for v in self.development)
+            if development
+            else self._rows(x, batch)
+        )
+        return (response - (x @ design.mT).mean(1)).square().mean(1)
 
     def _rows(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor]:
         index = torch.arange(10).expand(x.shape[0], -1) if batch is None else batch

@@ -39,9 +39,9 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("ksdd", {"kernel": "imq", "bandwidth": "median"}),
     ("hmc", {"jitter": 0.2}),
     ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
-    ("ksivi", {"kernel": "riesz", "annealing": 2.0, "ema": 0.9}),
+    ("ksivi", {"kernel": "riesz", "annealing": 20, "ema": 0.9}),
     ("ksivi", {"kernel": "laplace", "regularisation": 0.5}),
-    ("sivi", {"annealing": 2.0, "clip_norm": 0.1, "ema": 0.9}),
+    ("sivi", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
     ("uivi", {"clip_norm": 0.1}),
 ]
 x = torch.empty(3, 4, 2, device="meta")

@@ -67,13 +67,15 @@ VARIANTS = [
     ("deep-ensemble", {"held": 1}),
     ("lapd-decay", {"constant_steps": 2, "log_sobolev": 3.0}),
     ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
-    ("ksivi", {"kernel": "riesz", "annealing": 2.0}),
+    ("ksivi", {"kernel": "riesz", "annealing": 20, "affine_invariant": True}),
+    ("ksivi", {"fixed_median": True}),
     ("ksivi", {"kernel": "laplace", "ema": 0.9, "log_var_rate": 0.1}),
     ("ksivi", {"bandwidth": 1.5, "regularisation": 0.5}),
-    ("ksivi-ustat", {"kernel": "riesz", "regularisation": 0.5, "regularisation_until": 0.002}),
-    ("sivi", {"annealing": 2.0, "clip_norm": 0.1, "ema": 0.9}),
-    ("sivi-sm", {"annealing": 2.0, "clip_norm": 0.1, "ema": 0.9}),
-    ("uivi", {"annealing": 2.0, "clip_norm": 0.1, "ema": 0.9}),
+    ("ksivi-ustat", {"kernel": "riesz", "regularisation": 0.5, "regularisation_until": 2}),
+    ("sivi", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
+    ("sivi-sm", {"psi": 0.7, "psi_decay": 0.9}),
+    ("sivi-sm", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
+    ("uivi", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
 ]
 EACH = pytest.mark.parametrize("name", SAMPLERS)
 EACH_VARIANT = pytest.mark.parametrize(

@@ -51,42 +51,6 @@ def test_svgd_adagrad_first_step_has_length_eps_in_every_coordinate() -> None:
     )
 
 
-def ksivi_loss(settings: ksivi.Settings, target: Bent, parameters: Tensor, z: Tensor, xi: Tensor) -> Tensor:
-    """The discrepancy of every replicate by broadcasting, bandwidth detached."""
-    net = settings.network(2)
-    sigma = (0.5 * parameters[:, None, -2:]).exp()
-    x = net.forward(parameters[:, :-2], z)[-1] + sigma * xi
-    f = 0.3 * target.score(x) + xi / sigma
-    (x1, x2), (f1, f2) = x.chunk(2, 1), f.chunk(2, 1)
-    a, b = x1.unsqueeze(2), x2.unsqueeze(1)
-    if settings.kernel == "riesz":
-        numerator = (a.abs() + b.abs() - (a - b).abs()).sum(-1)
-        k = numerator / median_bandwidth(numerator.detach())
-    else:
-        d = (a - b).square().sum(-1)
-        h = median_bandwidth(d.detach())
-        k = torch.exp(-d / h) if settings.kernel == "gaussian" else (1 + d / h) ** -0.5
-    return (k * (f1 @ f2.mT)).mean((1, 2))
-
-
-@pytest.mark.parametrize("kernel", ["gaussian", "imq", "riesz"])
-@pytest.mark.parametrize("activation", ["relu", "tanh", "leaky-relu"])
-def test_ksivi_gradient_equals_autograd_of_the_loss(kernel: str, activation: str) -> None:
-    """Catches a lost term: score, kernel, or either path of sigma. 0.3: the annealing factor."""
-    settings = ksivi.Settings.model_validate(
-        {"kernel": kernel, "activation": activation, "hidden": 5, "batch": 7}
-    )
-    problem = make_problem(Bent(), [0, 1])
-    net = settings.network(2)
-    parameters = torch.cat((net.initialise(points(2, net.n_parameters).abs()), points(2, 2, seed=1)), 1)
-    z, xi = points(2, 14, 3, seed=2), points(2, 14, 2, seed=3)
-    with torch.no_grad():
-        actual = ksivi.discrepancy_gradient(problem, settings, parameters, z, xi, 0.3)
-    leaf = parameters.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(ksivi_loss(settings, Bent(), leaf, z, xi).sum(), leaf)
-    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-11)
-
-
 def test_ksivi_keeps_its_variance_above_the_floor_and_its_gradient_within_the_clip() -> None:
     """Adam's first moment after one step is a tenth of the (clipped) gradient."""
     run = Run("ksivi", make_problem(Bent()), clip_norm=1e-3, log_var_init=-3.0, log_var_floor=-3.0).steps(1)
@@ -95,10 +59,11 @@ def test_ksivi_keeps_its_variance_above_the_floor_and_its_gradient_within_the_cl
 
 
 def test_ksivi_anneals_from_a_tenth_to_one() -> None:
-    state = Run("ksivi", make_problem(Bent()), horizon=100).state
-    settings = ksivi.Settings(annealing=2.0)
-    factors = [settings.temper(state._replace(t=t)) for t in (0, 20, 45, 99)]
-    assert factors == pytest.approx([0.1, 0.5, 1.0, 1.0])
+    """Over 50 iterations, whatever the horizon. Catches a share of the horizon in place of a number."""
+    state = Run("ksivi", make_problem(Bent()), horizon=7).state
+    settings = ksivi.Settings(annealing=50)
+    factors = [settings.temper(state._replace(t=t)) for t in (0, 19, 44, 99)]
+    assert factors == pytest.approx([0.12, 0.5, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("target", [Gaussian([1.0, 4.0]), Regression()], ids=["exact", "mini-batch"])

@@ -5,20 +5,25 @@ catch stands in its docstring.
 """
 
 import math
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from pyro.distributions.transforms import AffineAutoregressive
+from pyro.distributions.transforms.affine_autoregressive import clamp_preserve_gradients
 from pyro.nn import AutoRegressiveNN
-from sampler_toys import Bent, Gaussian, Run, Skewed, make_problem
-from torch import Tensor
+from sampler_toys import Bent, Gaussian, Regression, Run, Skewed, make_problem
+from semi_implicit_programs import Critic, Sampler, discrepancy, flattened, kernel_matrix, ksivi_step
+from torch import Tensor, nn
 
-from parvibench.baselines import full_rank, iaf, ksivi, mean_field, sivi, sivi_sm, uivi
+from parvibench.baselines import full_rank, iaf, ksivi, sivi, sivi_sm, uivi
+from parvibench.core.errors import UnsupportedError
+from parvibench.core.registry import load_algorithm
 from parvibench.core.target import Target
-from parvibench.kernels.gram import median_bandwidth
-from parvibench.nn.mlp import MLP
+from parvibench.nn.mlp import LEAK, MLP
 
 
 def points(*shape: int, seed: int = 0) -> Tensor:
@@ -45,57 +50,151 @@ class Correlated(Target):
 
 # --- KSIVI -------------------------------------------------------------------------------------------
 
-
-def kernel_value(kernel: str, a: Tensor, b: Tensor, h: Tensor | float) -> Tensor:
-    """k(a_i, b_j) in broadcast form."""
-    a, b = a.unsqueeze(-2), b.unsqueeze(-3)
-    if kernel == "riesz":
-        return (a.abs() + b.abs() - (a - b).abs()).sum(-1) / h
-    if kernel == "laplace":
-        return torch.exp(-(a - b).abs().sum(-1) / h)
-    d = (a - b).square().sum(-1)
-    return torch.exp(-d / h) if kernel == "gaussian" else (1 + d / h) ** -0.5
+ACTIVATION = pytest.mark.parametrize("activation", ["relu", "tanh", "leaky-relu"])
 
 
-def spread(kernel: str, a: Tensor, b: Tensor) -> Tensor:
-    """What the kernel's median is taken of."""
-    return kernel_value(kernel, a, b, 1.0) if kernel == "riesz" else (
-        (a.unsqueeze(-2) - b.unsqueeze(-3)).abs().sum(-1)
-        if kernel == "laplace"
-        else (a.unsqueeze(-2) - b.unsqueeze(-3)).square().sum(-1)
-    )  # fmt: skip
+def sampler_parameters(settings: Any, dim: int = 2, seed: int = 0) -> Tensor:
+    """Random parameters of two replicates, biases and weights of order one, sigma between 1/3 and 3."""
+    return 0.7 * points(2, settings.network(dim).n_parameters + dim, seed=seed)
+
+
+def by_autograd(
+    settings: Any, parameters: Tensor, z: Tensor, xi: Tensor, loss: Callable[[int, Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Gradient of ``loss(replicate, samples, xi / sigma)`` in the parameters of every replicate, (R, P + D)."""
+    gradients = []
+    for r, row in enumerate(parameters):
+        sampler = Sampler(settings, row, xi.shape[2])
+        loss(r, *sampler.draw(z[r], xi[r])).backward()  # type: ignore[no-untyped-call]
+        grads = [p.grad.T if p.dim() == 2 else p.grad for p in sampler.network.parameters()]
+        gradients.append(torch.cat([g.flatten() for g in (*grads, sampler.log_var.grad)]))
+    return torch.stack(gradients)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "imq", "riesz", "laplace"])
 @pytest.mark.parametrize("batches", [1, 2])
-@pytest.mark.parametrize("bandwidth", ["median", 0.8])
-def test_ksivi_gradients_equal_autograd_of_the_loss(
-    kernel: str, batches: int, bandwidth: str | float
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"bandwidth": 0.8}, {"fixed_median": True}, {"affine_invariant": True}, {"latent_dim": 1}],
+    ids=str,
+)
+@ACTIVATION
+def test_ksivi_gradients_equal_autograd_of_the_programs_loss(
+    kernel: str, batches: int, more: dict[str, Any], activation: str
 ) -> None:
-    """With the term of log p. Catches a kept diagonal, M^2 for M (M - 1), and either half of it missing."""
-    settings = ksivi.Settings.model_validate({"kernel": kernel, "hidden": 5, "bandwidth": bandwidth})
-    target, net = Bent(), settings.network(2)
-    parameters = torch.cat((net.initialise(points(2, net.n_parameters).abs()), points(2, 2, seed=1)), 1)
-    z, xi = points(2, 6 * batches, 3, seed=2), points(2, 6 * batches, 2, seed=3)
+    """Annealed and with the term of log p. Catches a median held fixed, a kept diagonal, M^2 for M (M - 1), ..."""
+    settings = ksivi.Settings.model_validate(
+        {"kernel": kernel, "hidden": 5, "activation": activation, "batch": 7, **more}
+    )
+    target, parameters = Bent(), sampler_parameters(settings)
+    z, xi = points(2, 7 * batches, settings.latent_dim, seed=2), points(2, 7 * batches, 2, seed=3)
     with torch.no_grad():
         actual = ksivi.discrepancy_gradient(
             make_problem(target, [0, 1]), settings, parameters, z, xi, 0.3, 0.7, batches
         )
 
-    leaf = parameters.clone().requires_grad_()
-    sigma = (0.5 * leaf[:, None, -2:]).exp()
-    x = net.forward(leaf[:, :-2], z)[-1] + sigma * xi
-    f = 0.3 * target.score(x) + xi / sigma
-    (x1, x2), (f1, f2) = (x.chunk(2, 1), f.chunk(2, 1)) if batches == 2 else ((x, x), (f, f))
-    h = median_bandwidth(spread(kernel, x1, x2).detach()) if bandwidth == "median" else bandwidth
-    terms = kernel_value(kernel, x1, x2, h) * (f1 @ f2.mT)
-    if batches == 2:
-        loss = terms.mean((1, 2))
-    else:
-        loss = (terms.sum((1, 2)) - terms.diagonal(dim1=1, dim2=2).sum(1)) / 30
-    loss = loss - 0.7 * 0.3 * target.log_density(x).mean(1)
-    (expected,) = torch.autograd.grad(loss.sum(), leaf)
-    torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-9)
+    def loss(_: int, x: Tensor, noise: Tensor) -> Tensor:
+        value = discrepancy(settings, x, 0.3 * target.score(x[None])[0] + noise, batches)
+        return value - 0.7 * 0.3 * target.log_density(x[None, :7]).mean()
+
+    expected = by_autograd(settings, parameters, z, xi, loss)
+    torch.testing.assert_close(actual, expected, rtol=1e-8, atol=1e-9 * expected.abs().max().item())
+
+
+#: Every option of the frame at work within ten iterations.
+PROGRAM = {
+    "hidden": 5, "batch": 6, "step_size": 0.01, "annealing": 5, "clip_norm": 0.7, "ema": 0.8, "decay": 0.5,
+    "decay_every": 3, "log_var_rate": 0.3, "log_var_init": -1.0, "pretraining": 4, "pretraining_rate": 0.03,
+}  # fmt: skip
+
+
+def fitted_first(run: Run, settings: Any, parameters: Tensor) -> Sampler:
+    """The program's sampler after pre-training with the run's noise, the run itself after as many steps."""
+    problem, target = run.problem, Regression()
+    sampler = Sampler(settings, parameters, 3)
+    for t in range(settings.pretraining):
+        problem.streams.step = t
+        noise, batch = noise_of(run, 1), problem._batch()
+        if t == 0:
+            fit = torch.optim.Adam(sampler.parameters(), lr=settings.pretraining_rate)
+        development = settings.pretraining_rows == "development"
+        loss = target.fit(sampler.draw(*noise)[0][None], batch, development).sum()
+        fit.zero_grad()
+        loss.backward()
+        fit.step()
+    run.steps(settings.pretraining)
+    sampler.start()
+    return sampler
+
+
+def noise_of(run: Run, batches: int, index: int = 0) -> tuple[Tensor, Tensor]:
+    """z and xi of the current step, as the methods draw them."""
+    n, streams = batches * run.settings.batch, run.problem.streams
+    z = streams.normal("algorithm", (n, run.settings.latent_dim), index)
+    return z[0], streams.normal("noise", (n, run.problem.dim), index)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("ksivi", {}),
+        ("ksivi", {"pretraining_rows": "development", "regularisation": 0.5, "regularisation_until": 2}),
+        ("ksivi", {"pretraining": 0, "affine_invariant": True, "kernel": "riesz", "regularisation": 0.5}),
+        ("ksivi-ustat", {"annealing": 0, "clip_norm": None, "ema": None, "regularisation": 0.2}),
+    ],
+)
+def test_ksivi_follows_the_program_step_by_step(name: str, more: dict[str, Any]) -> None:
+    """On mini-batches. Catches an Adam that remembers the pre-training, a schedule or annealing off by one."""
+    target = Regression()
+    run = Run(name, make_problem(target, [0], batch_size=5), **{**PROGRAM, **more})
+    sampler = fitted_first(run, run.settings, run.state.parameters[0])
+    torch.testing.assert_close(run.state.parameters[0], sampler.flat(), rtol=1e-7, atol=1e-9)
+    batches = 1 if name == "ksivi-ustat" else 2
+    for _ in range(8):
+        run.problem.streams.step = run.iteration
+        rows = run.problem._batch()
+        ksivi_step(
+            sampler,
+            lambda x, rows=rows: target.score(x[None], rows)[0],
+            lambda x, rows=rows: target.log_density(x[None], rows)[0],
+            *noise_of(run, batches),
+            batches,
+        )
+        run.steps(1)
+    torch.testing.assert_close(run.state.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
+    if run.settings.ema is not None:
+        torch.testing.assert_close(run.state.average[0], sampler.average, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("rows", "cost"), [("training", 0.5), ("development", 0.4)])
+def test_pretraining_costs_the_rows_it_looks_at(rows: str, cost: float) -> None:
+    """8 samples on 5 or 4 rows, 10 trained on."""
+    problem = make_problem(Regression(), [0], batch_size=5)
+    run = Run("ksivi", problem, pretraining=3, pretraining_rows=rows).steps(3)
+    assert problem.meter.charged == pytest.approx(3 * 8 * cost)
+    assert run.state.t == 0
+
+
+def test_pretraining_needs_responses_and_the_rows_asked_for() -> None:
+    with pytest.raises(UnsupportedError, match="no responses"):
+        Run("ksivi", make_problem(Bent()), pretraining=1).steps(1)
+    with pytest.raises(UnsupportedError, match="no development rows"):
+        Run("ksivi", make_problem(Bent()), pretraining=1, pretraining_rows="development").steps(1)
+
+
+def run_away(**settings: Any) -> float:
+    """Largest standard deviation over the target's after 800 iterations on ten coordinates of unlike scales."""
+    precision = torch.logspace(0, 2, 10).tolist()
+    problem = make_problem(Gaussian(precision), [0], dtype=torch.float32)
+    values = {"batch": 40, "hidden": 30, "latent_dim": 5, "step_size": 5e-3, "log_var_init": -5.0, **settings}
+    run = Run("ksivi", problem, **values).steps(800)
+    return (run.output(1000)[0].std(0) * torch.tensor(precision).sqrt()).max().item()
+
+
+def test_ksivi_does_not_run_away() -> None:
+    """With the median held fixed it does: spreading the samples lowers the kernel. Catches the lost term."""
+    assert run_away() < 1.5
+    assert run_away(fixed_median=True) > 3
 
 
 @pytest.mark.parametrize("batches", [1, 2], ids=["u-statistic", "vanilla"])
@@ -116,7 +215,7 @@ def test_ksivi_estimators_are_unbiased_for_the_gradient_of_the_discrepancy(batch
     x = net.forward(leaf[:, :-1], z)[-1] + sigma * xi
     f = target.score(x) + xi / sigma
     w = torch.outer(weights, weights).flatten()
-    discrepancy = w @ (kernel_value("gaussian", x, x, 1.5)[0] * (f[0] @ f[0].T)) @ w
+    discrepancy = w @ (kernel_matrix("gaussian", x[0], x[0], 1.5) * (f[0] @ f[0].T)) @ w
     (expected,) = torch.autograd.grad(discrepancy, leaf)
 
     replicates = 20_000
@@ -136,9 +235,9 @@ def test_u_statistic_needs_half_the_scores() -> None:
 
 
 def test_regularisation_ends_when_told() -> None:
-    """Half of a horizon of 4. Catches a weight that never ends."""
+    """After two iterations. Catches a weight that never ends."""
     plain, regularised = (
-        Run("ksivi", make_problem(Bent()), 4, regularisation=w, regularisation_until=0.5) for w in (0.0, 5.0)
+        Run("ksivi", make_problem(Bent()), regularisation=w, regularisation_until=2) for w in (0.0, 5.0)
     )
     plain.steps(2)
     regularised.steps(2)
@@ -176,26 +275,41 @@ def test_log_variance_has_its_own_rate_and_clipping_is_per_replicate() -> None:
 # --- SIVI --------------------------------------------------------------------------------------------
 
 
-def test_sivi_gradient_equals_autograd_of_the_surrogate() -> None:
+@ACTIVATION
+@pytest.mark.parametrize("mixing", [1, 4])
+def test_sivi_gradient_equals_autograd_of_the_surrogate(activation: str, mixing: int) -> None:
     """log p enters through its score at x. Catches a lost direct path of mu or sigma, and K for K + 1."""
-    settings, target = sivi.Settings(hidden=5), Bent()
-    net = settings.network(2)
-    parameters = torch.cat((net.initialise(points(2, net.n_parameters).abs()), points(2, 2, seed=1)), 1)
-    z, xi = points(2, 6 + 4, 3, seed=2), points(2, 6, 2, seed=3)
+    settings = sivi.Settings.model_validate({"hidden": 5, "activation": activation, "mixing": mixing})
+    target, net, parameters = Bent(), settings.network(2), sampler_parameters(settings)
+    z, xi = points(2, 6 + mixing, 3, seed=2), points(2, 6, 2, seed=3)
     actual = sivi.surrogate_gradient(make_problem(target, [0, 1]), settings, parameters, z, xi, 0.3)
 
     leaf = parameters.clone().requires_grad_()
     sigma = (0.5 * leaf[:, None, -2:]).exp()
-    mu = net.forward(leaf[:, :-2], z)[-1]
+    mu = torch.stack([functional_mlp(net, row, z[r]) for r, row in enumerate(leaf[:, :-2])])
     x = mu[:, :6] + sigma * xi
     centres = torch.cat((mu[:, :6].unsqueeze(2), mu[:, None, 6:].expand(-1, 6, -1, -1)), 2)
     log_q = -0.5 * ((x.unsqueeze(2) - centres) / sigma.unsqueeze(2)).square() - sigma.log().unsqueeze(2)
-    log_h = log_q.sum(-1).logsumexp(2) - math.log(5)
+    log_h = log_q.sum(-1).logsumexp(2) - math.log(mixing + 1)
     loss = log_h.mean(1) - 0.3 * (target.score(x.detach()) * x).sum(-1).mean(1)
     (expected,) = torch.autograd.grad(loss.sum(), leaf)
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-10)
     _, _, value = sivi.responsibilities(x, xi, mu[:, 6:], sigma)
     torch.testing.assert_close(value, log_h)
+
+
+def functional_mlp(net: MLP, flat: Tensor, x: Tensor) -> Tensor:
+    """The network written out, for autograd in its parameters (P,)."""
+    activate = {
+        "relu": torch.relu,
+        "tanh": torch.tanh,
+        "leaky-relu": lambda v: nn.functional.leaky_relu(v, LEAK),
+    }
+    for n_in, n_out in pairwise(net.sizes):
+        weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
+        x = x @ weight.view(n_in, n_out) + bias
+        x = activate[net.activation](x) if len(flat) else x
+    return x
 
 
 def test_sivi_surrogate_grows_with_k_to_the_exact_bound() -> None:
@@ -229,38 +343,72 @@ def test_sivi_surrogate_grows_with_k_to_the_exact_bound() -> None:
 # --- SIVI-SM -----------------------------------------------------------------------------------------
 
 
-def test_sivi_sm_gradients_equal_autograd_of_the_objective() -> None:
-    """Catches the path through s, through f or through xi / sigma left out, and the sign of f's step."""
-    settings, target = sivi_sm.Settings(hidden=5, critic_hidden=4, batch=6), Bent()
-    problem, net = make_problem(target, [0, 1]), settings.network(2)
-    critic_net = MLP((2, 4, 4, 2), "relu")
-    parameters = torch.cat((net.initialise(points(2, net.n_parameters).abs()), points(2, 2, seed=1)), 1)
-    critic = points(2, critic_net.n_parameters, seed=4)
-
-    def objective(parameters: Tensor, critic: Tensor, z: Tensor, xi: Tensor) -> Tensor:
-        sigma = (0.5 * parameters[:, None, -2:]).exp()
-        x = net.forward(parameters[:, :-2], z)[-1] + sigma * xi
-        f = critic_net.forward(critic, x)[-1]
-        return (2 * f * (0.3 * target.score(x) + xi / sigma) - f.square()).sum(-1).mean(1).sum()
-
+@ACTIVATION
+@pytest.mark.parametrize("psi", [0.0, 1.0, 0.6])
+def test_sivi_sm_gradients_equal_autograd_of_the_objective(activation: str, psi: float) -> None:
+    """Catches the path through s, through f or through xi / sigma left out, s in g, and the sign of f's step."""
+    settings = sivi_sm.Settings.model_validate(
+        {"hidden": 5, "critic_hidden": 4, "batch": 6, "activation": activation}
+    )
+    target, problem, shape = Bent(), make_problem(Bent(), [0, 1]), MLP((2, 4, 4, 2), "relu")
+    parameters, critics = sampler_parameters(settings), 0.7 * points(2, shape.n_parameters, seed=4)
     z, xi = points(2, 6, 3, seed=2), points(2, 6, 2, seed=3)
     with torch.no_grad():
-        actual = sivi_sm.sampler_gradient(problem, settings, parameters, critic, z, xi, 0.3)
-    leaf = parameters.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(objective(leaf, critic, z, xi), leaf)
+        given = (problem, settings, parameters, critics, z, xi, 0.3, psi)
+        actual, by_critic = sivi_sm.sampler_gradient(*given), sivi_sm.critic_gradient(*given)
+
+    def loss(r: int, x: Tensor, noise: Tensor) -> Tensor:
+        critic = Critic(settings, shape, critics[r])
+        value = critic.objective(x, 0.3 * target.score(x[None])[0], noise, psi)
+        found = torch.autograd.grad(value, list(critic.network.parameters()), retain_graph=True)
+        grads = torch.cat([(g.T if g.dim() == 2 else g).flatten() for g in found])
+        torch.testing.assert_close(-by_critic[r], grads, rtol=1e-9, atol=1e-10)
+        return value
+
+    expected = by_autograd(settings, parameters, z, xi, loss)
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-10)
 
-    run = Run("sivi-sm", make_problem(target, [0, 1]), hidden=5, critic_hidden=4, batch=6, annealing=0.0)
-    critic = run.state.critic.clone().requires_grad_()
-    run.steps(1)
-    streams = run.problem.streams
-    z, xi = streams.normal("algorithm", (6, 3), 1), streams.normal("noise", (6, 2), 1)
-    sigma = (0.5 * run.state.parameters[:, None, -2:]).exp()
-    x = net.forward(run.state.parameters[:, :-2], z)[-1] + sigma * xi
-    f = critic_net.forward(critic, x)[-1]
-    loss = (f.square() - 2 * f * (target.score(x) + xi / sigma)).sum(-1).mean(1).sum()
-    (expected,) = torch.autograd.grad(loss, critic)
-    torch.testing.assert_close(10 * run.state.critic_first, expected, rtol=1e-9, atol=1e-10)
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"critic_pretraining": 3, "critic_pretraining_rate": 0.02, "critic_beta2": 0.9},
+        {"psi": 0.9, "psi_decay": 0.5, "critic_steps": 2, "pretraining": 0, "annealing": 0},
+    ],
+    ids=["network", "psi"],
+)
+def test_sivi_sm_follows_the_program_step_by_step(
+    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epochs of three iterations. Catches memories of the pre-training, psi or schedules off by one."""
+    monkeypatch.setattr(sivi_sm, "_EPOCH", 3)
+    target = Regression()
+    run = Run("sivi-sm", make_problem(target, [0], batch_size=5), **{**PROGRAM, "critic_hidden": 4, **more})
+    settings, shape = run.settings, MLP((3, 4, 4, 3), "relu")
+    critic = Critic(settings, shape, run.state.critic[0])
+    sampler = fitted_first(run, settings, run.state.parameters[0])
+
+    def score(x: Tensor) -> Tensor:
+        return target.score(x[None], run.problem._batch())[0]
+
+    critic.start(settings.critic_pretraining_rate)
+    for _ in range(settings.critic_pretraining):
+        run.problem.streams.step = run.iteration
+        critic.fit(sampler, score, *noise_of(run, 1, 1), 1.0, settings.psi)
+        run.steps(1)
+    critic.start(settings.critic_learning_rate)
+    schedule = torch.optim.lr_scheduler.StepLR(critic.optimiser, settings.decay_every, settings.decay)
+    for t in range(8):
+        run.problem.streams.step = run.iteration
+        temper, psi = sampler.temper(), settings.psi * settings.psi_decay ** (t // 3)
+        x, noise = sampler.draw(*noise_of(run, 1))
+        sampler.descend(critic.objective(x, temper * score(x), noise, psi))
+        for j in range(settings.critic_steps):
+            critic.fit(sampler, score, *noise_of(run, 1, j + 1), temper, psi)
+        schedule.step()
+        run.steps(1)
+    torch.testing.assert_close(run.state.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(run.state.critic[0], flattened(critic.network).detach(), rtol=1e-6, atol=1e-8)
 
 
 # --- UIVI --------------------------------------------------------------------------------------------
@@ -316,7 +464,33 @@ def test_uivi_estimate_gains_from_longer_chains_and_adapts_its_step() -> None:
     assert (after < 20 * step).all()
 
 
+@ACTIVATION
+def test_uivi_gradient_goes_back_through_the_samples(activation: str) -> None:
+    """(grad log q - s) held fixed, along dx. Catches a lost path of sigma, a sign, and 1 / n."""
+    settings = {"hidden": 5, "batch": 6, "activation": activation, "annealing": 3, "adaptation": 0.0}
+    run = Run("uivi", make_problem(Bent(), [0, 1]), **settings)
+    parameters = sampler_parameters(run.settings)
+    run.state = run.state._replace(parameters=parameters)
+    step = run.state.leapfrog_step
+    found = run.steps(1).state.first * 10
+    streams = run.problem.streams
+    z, xi = streams.normal("algorithm", (6, 3)), streams.normal("noise", (6, 2))
+    sigma, net = (0.5 * parameters[:, None, -2:]).exp(), run.settings.network(2)
+    x = net.forward(parameters[:, :-2], z)[-1] + sigma * xi
+    q_score, _ = uivi.mixture_score(net, parameters[:, :-2], run.settings, x, sigma, z, step, streams)
+    slope = q_score - (0.1 + 1 / 3) * Bent().score(x)
+    expected = by_autograd(run.settings, parameters, z, xi, lambda r, x, _: (slope[r] * x).sum(-1).mean())
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
 # --- Gaussian families and flows ---------------------------------------------------------------------
+
+
+def gradient_of(name: str, target: Target, parameters: Tensor, noise: Tensor, **settings: Any) -> Tensor:
+    """A family's gradient of the negative bound."""
+    algorithm: Any = load_algorithm(name)
+    problem = make_problem(target, [0, 1])
+    return algorithm.gradient(problem, algorithm.make_settings(settings), parameters, noise)
 
 
 def test_mean_field_gradient_equals_autograd_of_the_bound() -> None:
@@ -326,7 +500,7 @@ def test_mean_field_gradient_equals_autograd_of_the_bound() -> None:
     m, log_sd = leaf.unsqueeze(1).chunk(2, 2)
     bound = target.log_density(m + log_sd.exp() * eps).mean(1).sum() + log_sd.sum()
     (expected,) = torch.autograd.grad(-bound, leaf)
-    actual = mean_field.bound_gradient(make_problem(target, [0, 1]), parameters, eps)
+    actual = gradient_of("mean-field", target, parameters, eps)
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
 
 
@@ -338,7 +512,7 @@ def test_full_rank_gradient_equals_autograd_of_the_bound() -> None:
     log_det = leaf[:, 2:].view(-1, 2, 2).diagonal(dim1=1, dim2=2).sum()
     bound = target.log_density(m + eps @ scale.mT).mean(1).sum() + log_det
     (expected,) = torch.autograd.grad(-bound, leaf)
-    actual = full_rank.bound_gradient(make_problem(target, [0, 1]), parameters, eps)
+    actual = gradient_of("full-rank", target, parameters, eps)
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
 
 
@@ -347,7 +521,7 @@ def test_a_flow_equals_pyros() -> None:
     settings = iaf.Settings(flows=1, hidden=7)
     net, mask = iaf.masked_network(3, 7, torch.device("cpu"), torch.float64)
     network, noise = 2 * points(2, net.n_parameters) * mask, points(2, 5, 3, seed=1)
-    _, y, (flow,) = iaf.push(settings, torch.cat((network, points(2, 6)), 1), noise)
+    _, y, (flow,) = iaf.flow_through(settings, torch.cat((network, points(2, 6)), 1), noise)
     for r in range(2):
         made = AutoRegressiveNN(3, [7], permutation=torch.arange(3)).double()
         w1, b1, w2, b2 = network[r].split([21, 7, 42, 6])
@@ -360,25 +534,43 @@ def test_a_flow_equals_pyros() -> None:
         torch.testing.assert_close(flow.a[r].sum(-1), log_det, rtol=1e-10, atol=1e-10)
 
 
-def test_iaf_density_has_a_triangular_jacobian_and_its_gradient_equals_autograd() -> None:
-    """Two flows. Catches the order not turned back, the Jacobian's 1/n, and gradients of masked weights."""
-    settings, target = iaf.Settings(flows=2, hidden=5), Bent()
-    net, mask = iaf.masked_network(2, 5, torch.device("cpu"), torch.float64)
-    parameters = 0.5 * torch.cat((points(2, 2 * net.n_parameters) * mask.repeat(2), points(2, 4, seed=1)), 1)
-    noise = points(2, 6, 2, seed=2)
+@pytest.mark.parametrize(("flows", "hidden", "size"), [(1, 5, 0.5), (2, 2, 0.5), (3, 7, 0.5), (2, 5, 4.0)])
+def test_iaf_density_has_a_triangular_jacobian_and_its_gradient_equals_autograd(
+    flows: int, hidden: int, size: float
+) -> None:
+    """The largest parameters reach the cut of a, which lets the gradient pass as Pyro's does.
+
+    Catches the order not turned back, the Jacobian's 1/n, gradients of masked weights and a stopped gradient.
+    """
+    settings, target = iaf.Settings(flows=flows, hidden=hidden), Bent()
+    net, mask = iaf.masked_network(2, hidden, torch.device("cpu"), torch.float64)
+    raw = torch.cat((points(2, flows * net.n_parameters) * mask.repeat(flows), points(2, 4, seed=1)), 1)
+    parameters, noise = size * raw, points(2, 6, 2, seed=2)
+    parameters[:, -2:] = 0.3 - 0.7 * size  # keeps samples near the target
+    x, _, parts = iaf.flow_through(settings, parameters, noise)
+    log_det = sum(flow.a.sum(-1) for flow in parts) + parameters[:, None, -2:].sum(-1)
+    reached = torch.cat([flow.a for flow in parts], 2)
+    assert ((reached == 3).any() and (reached == -5).any()) == (size == 4)
+
     leaf = parameters.clone().requires_grad_()
-    x, _, flows = iaf.push(settings, leaf, noise)
-    log_det = sum(flow.a.sum(-1) for flow in flows) + leaf[:, None, -2:].sum(-1)
-    (expected,) = torch.autograd.grad(-(target.log_density(x) + log_det).mean(1).sum(), leaf)
-    actual = iaf.bound_gradient(make_problem(target, [0, 1]), settings, parameters, noise)
-    torch.testing.assert_close(
-        actual, expected * torch.cat((mask, mask, torch.ones(4))), rtol=1e-9, atol=1e-10
-    )
+    y, total, kept = noise, leaf[:, None, -2:].sum(-1), mask.repeat(flows)
+    for t, network in enumerate((leaf[:, :-4] * kept).chunk(flows, 1)):
+        y = y.flip(2) if t else y
+        values = torch.stack([functional_mlp(net, row, y[r]) for r, row in enumerate(network)])
+        b, a = values.chunk(2, 2)
+        a = clamp_preserve_gradients(a, -5.0, 3.0)
+        y, total = a.exp() * y + b, total + a.sum(-1)
+    at = leaf[:, None, -4:-2] + leaf[:, None, -2:].exp() * y
+    torch.testing.assert_close(at.detach(), x)
+    (expected,) = torch.autograd.grad(-(target.log_density(at) + total).mean(1).sum(), leaf)
+    actual = gradient_of("iaf", target, parameters, noise, flows=flows, hidden=hidden)
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-10 * expected.abs().max().item())
 
     jacobian = torch.autograd.functional.jacobian(
-        lambda at: iaf.push(settings, parameters[:1], at.view(1, 1, 2))[0].flatten(), noise[0, 0]
+        lambda at: iaf.flow_through(settings, parameters[:1], at.view(1, 1, 2))[0].flatten(), noise[0, 0]
     )
-    torch.testing.assert_close(torch.linalg.slogdet(jacobian)[1], log_det[0, 0].detach())
+    if size < 1:
+        torch.testing.assert_close(torch.linalg.slogdet(jacobian)[1], log_det[0, 0])
 
 
 def test_mean_field_finds_conditional_and_full_rank_marginal_variances() -> None:

@@ -213,7 +213,7 @@ class KSIVI:
         z, xi = self.latent(2 * self.batch, self.latent_dim), self.draw(2 * self.batch, len(self.log_var))
         (x1, f1), (x2, f2) = (self._sample(*pair) for pair in zip(z.chunk(2), xi.chunk(2), strict=True))
         distance = ((x1[:, None, :] - x2[None, :, :]) ** 2).sum(-1)
-        h = float(np.median(distance.detach().numpy())) / math.log(self.batch + 1)
+        h = torch.median(distance) / math.log(self.batch + 1)
         loss = (torch.exp(-distance / h) * (f1 @ f2.T)).mean()
         self.optimiser.zero_grad()
         loss.backward()

@@ -7,8 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from parvibench.kernels import gram, laplace, radial, riesz
-from parvibench.kernels.gram import median, median_bandwidth, sampled_pairs, self_distances, squared_distances
+from parvibench.kernels import gram, named, radial
+from parvibench.kernels.gram import (
+    lower_median,
+    median,
+    median_bandwidth,
+    sampled_pairs,
+    self_distances,
+    squared_distances,
+)
 
 
 def points(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -110,30 +117,64 @@ def test_radial_kernels_and_their_slopes(profile: radial.Profile, formula) -> No
     torch.testing.assert_close(slope, torch.autograd.grad(expected.sum(), d)[0], rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("profile", [radial.gaussian, radial.inverse_multiquadric])
-def test_radial_pull_back_equals_autograd(profile: radial.Profile) -> None:
-    x, y, w = points(2, 5, 3), points(2, 6, 3, seed=1), points(2, 5, 6, seed=2)
-    k, grad_x, grad_y = radial.pull_back(profile, x, y, w)
-    x, y = x.requires_grad_(), y.requires_grad_()
-    d = broadcast_distances(x, y)
-    expected, slope = profile(d.detach(), median_bandwidth(d.detach()))
-    expected_x, expected_y = torch.autograd.grad(d, (x, y), grad_outputs=w * slope)
-    torch.testing.assert_close(k, expected, rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(grad_x, expected_x, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(grad_y, expected_y, rtol=1e-10, atol=1e-12)
-
-
-def test_riesz_pull_back_equals_autograd_of_the_broadcast_formula() -> None:
-    x, y, w = points(2, 5, 3), points(2, 6, 3, seed=1), points(2, 5, 6, seed=2)
-    k, grad_x, grad_y = riesz.pull_back(x, y, w)
-    x, y = x.requires_grad_(), y.requires_grad_()
+def kernel_in_full(
+    kernel: str, x: Tensor, y: Tensor, bandwidth: float | None, through_median: bool
+) -> Tensor:
+    """k(x_i, y_j) of one replicate by broadcasting; 30 pairs, so that there are two middle values."""
     a, b = x.unsqueeze(-2), y.unsqueeze(-3)
-    numerator = (a.abs() + b.abs() - (a - b).abs()).sum(-1)
-    expected = numerator / median_bandwidth(numerator.detach())
-    expected_x, expected_y = torch.autograd.grad(expected, (x, y), grad_outputs=w)
-    torch.testing.assert_close(k, expected.detach(), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(grad_x, expected_x, rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(grad_y, expected_y, rtol=1e-11, atol=1e-12)
+    spread = {
+        "gaussian": (a - b).square(),
+        "imq": (a - b).square(),
+        "laplace": (a - b).abs(),
+        "riesz": a.abs() + b.abs() - (a - b).abs(),
+    }[kernel].sum(-1)
+    h = (
+        torch.median(spread) / math.log(len(x) + 1)
+        if bandwidth is None
+        else torch.tensor(bandwidth, dtype=x.dtype)
+    )
+    h = h if through_median else h.detach()
+    if kernel == "riesz":
+        return spread / h
+    return (1 + spread / h) ** -0.5 if kernel == "imq" else torch.exp(-spread / h)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "through_median"),
+    [("gaussian", True), ("gaussian", False), ("imq", False), ("laplace", False), ("riesz", False)],
+)
+@pytest.mark.parametrize("bandwidth", [None, 0.7])
+def test_pull_back_equals_autograd_of_the_broadcast_formula(
+    kernel: named.Kernel, through_median: bool, bandwidth: float | None
+) -> None:
+    """Catches a lost term of the median, the upper median or the mean of both, and l2 for l1."""
+    x, y, w = points(2, 5, 3), points(2, 6, 3, seed=1), points(2, 5, 6, seed=2)
+    found = named.pull_back(kernel, x, y, w, bandwidth, through_median)
+    for r in range(2):
+        a, b = x[r].clone().requires_grad_(), y[r].clone().requires_grad_()
+        k = kernel_in_full(kernel, a, b, bandwidth, through_median)
+        expected = (k.detach(), *torch.autograd.grad((w[r] * k).sum(), (a, b)))
+        torch.testing.assert_close(tuple(v[r] for v in found), expected, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("profile", [radial.gaussian, radial.inverse_multiquadric])
+def test_with_its_median_a_kernel_does_not_feel_a_common_factor(profile: radial.Profile) -> None:
+    """S(c x, c y) = S(x, y), so that sum x dS/dx + sum y dS/dy = 0: the samples gain nothing by spreading."""
+    x, y, w = points(2, 5, 3), points(2, 6, 3, seed=1), points(2, 5, 6, seed=2)
+    _, grad_x, grad_y = radial.pull_back(profile, x, y, w, through_median=True)
+    growth = (grad_x * x).sum((1, 2)) + (grad_y * y).sum((1, 2))
+    torch.testing.assert_close(growth, torch.zeros_like(growth), rtol=0, atol=1e-12)
+    _, grad_x, grad_y = radial.pull_back(profile, x, y, w)
+    assert ((grad_x * x).sum((1, 2)) + (grad_y * y).sum((1, 2))).abs().min() > 1e-3
+
+
+@pytest.mark.parametrize("m", [1, 2, 9, 10, 2**17 + 2])
+def test_lower_median_is_torchs_and_stands_where_it_says(m: int) -> None:
+    """Long rows are searched in another way."""
+    values = points(2, m)
+    found, position = lower_median(values)
+    assert torch.equal(found, values.median(1).values)
+    assert torch.equal(values.gather(1, position.unsqueeze(1)).squeeze(1), found)
 
 
 def test_a_replicate_of_nan_leaves_the_others_alone() -> None:
@@ -144,14 +185,3 @@ def test_a_replicate_of_nan_leaves_the_others_alone() -> None:
     for before, after in zip(clean, dirty, strict=True):
         assert torch.equal(before[[0, 2]], after[[0, 2]])
         assert after[1].isnan().all()
-
-
-def test_laplace_pull_back_equals_autograd_of_the_broadcast_formula() -> None:
-    """Catches the l2 distance in place of l1, and a gradient through the bandwidth."""
-    x, y, w = points(2, 5, 3), points(2, 4, 3, seed=1), points(2, 5, 4, seed=2)
-    k, grad_x, grad_y = laplace.pull_back(x, y, w)
-    a, b = x.clone().requires_grad_(), y.clone().requires_grad_()
-    distance = (a.unsqueeze(2) - b.unsqueeze(1)).abs().sum(-1)
-    twin = torch.exp(-distance / median_bandwidth(distance.detach()))
-    expected = torch.autograd.grad((w * twin).sum(), (a, b))
-    torch.testing.assert_close((k, grad_x, grad_y), (twin.detach(), *expected), rtol=1e-10, atol=1e-12)

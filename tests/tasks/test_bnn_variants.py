@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.distributions import Gamma, Normal
 
 import parvibench.tasks.bnn as module
+import parvibench.tasks.bnn_network as network_module
 from parvibench.cli import describe
 from parvibench.core import registry
 from parvibench.core.errors import DataMissingError
@@ -309,7 +310,48 @@ def test_srld_noise_is_in_original_units() -> None:
     torch.testing.assert_close(sds, (-x[..., -1] / 2).exp())
 
 
-def test_ksivi_development_rows_reach_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def mean_fit(x: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    """Mean squared error of the mean prediction of one replicate's points."""
+    predictions = []
+    for state in x:
+        W1, b1, W2, rest = unpack(state, X.shape[1])
+        predictions.append(torch.relu(X @ W1 + b1) @ W2 + rest[0])
+    return (y - torch.stack(predictions).mean(0)).square().mean()
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("rows", ["all", "batch", "development"])
+def test_the_gradient_of_the_mean_fit_equals_autograd(
+    rows: str, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one block of rows or several. Catches a fit of each point by itself, and other rows."""
+    target, x = points("bnn-yacht-ksivi")
+    X, y, _, _ = parts("bnn-yacht-ksivi", 0)
+    batch = torch.arange(7).expand(2, -1) if rows == "batch" else None
+    if rows == "batch":
+        X, y = X[:7], y[:7]
+    elif rows == "development":
+        table = made("yacht")
+        train, _, dev = ksivi_rows(len(table.y))
+        X = torch.from_numpy((table.X[dev] - table.X[train].mean(0)) / table.X[train].std(0, ddof=1))
+        y = torch.from_numpy((table.y[dev] - table.y[train].mean()) / table.y[train].std(ddof=1))
+        assert target.development_rows == len(dev)
+    monkeypatch.setattr(network_module, "_MAX_ACTIVATIONS", 2 * 3 * 50 * -(-len(y) // blocks))
+    found = target.fit_gradient(x, batch, rows == "development")
+    for r in range(2):
+        leaf = x[r].clone().requires_grad_()
+        (expected,) = torch.autograd.grad(mean_fit(leaf, X, y), leaf)
+        torch.testing.assert_close(found[r], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_mean_fit_leaves_precisions_alone() -> None:
+    target, x = points("bnn-diabetes-sifg")
+    found = target.fit_gradient(x)
+    assert not found[..., -2:].any()
+    assert found[..., :-2].any(-1).all()
+
+
+def test_ksivi_development_rows_enter_no_density(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a development set inside the training rows, as in the other code."""
     before, x = points("bnn-yacht-ksivi")
     score = before.score(x)

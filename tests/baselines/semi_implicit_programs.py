@@ -1,0 +1,152 @@
+"""KSIVI and SIVI-SM as their papers' programs run them: one replicate, modules, optimisers and autograd of PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from parvibench.nn.mlp import LEAK, MLP
+
+Score = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU, "tanh": nn.Tanh, "leaky-relu": lambda: nn.LeakyReLU(LEAK),
+}  # fmt: skip
+
+
+def modules(shape: MLP, flat: Tensor) -> nn.Sequential:
+    """The network with the parameters of one row (P,)."""
+    layers: list[nn.Module] = []
+    for n_in, n_out in zip(shape.sizes[:-1], shape.sizes[1:], strict=True):
+        linear = nn.Linear(n_in, n_out, dtype=flat.dtype)
+        weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
+        linear.weight.data, linear.bias.data = weight.view(n_in, n_out).T.clone(), bias.clone()
+        layers += [linear, ACTIVATIONS[shape.activation]()]
+    return nn.Sequential(*layers[:-1])
+
+
+def flattened(network: nn.Module) -> Tensor:
+    """A network's parameters, or their gradients' places, in our order: (P,)."""
+    return torch.cat([(p.T if p.dim() == 2 else p).flatten() for p in network.parameters()])
+
+
+def kernel_matrix(kernel: str, x: Tensor, y: Tensor, bandwidth: Any, fixed_median: bool = False) -> Tensor:
+    """k(x_i, y_j); only the Gaussian kernel's median lets gradients pass, and only unless told otherwise."""
+    apart = x[:, None, :] - y[None, :, :]
+    if kernel == "riesz":
+        spread = x.abs().sum(-1)[:, None] + y.abs().sum(-1)[None, :] - apart.abs().sum(-1)
+    else:
+        spread = apart.abs().sum(-1) if kernel == "laplace" else apart.square().sum(-1)
+    h = bandwidth
+    if bandwidth == "median":
+        h = torch.median(spread) / math.log(len(x) + 1)
+        h = h.detach() if fixed_median or kernel != "gaussian" else h
+    if kernel == "riesz":
+        return spread / h
+    return (1 + spread / h) ** -0.5 if kernel == "imq" else torch.exp(-spread / h)
+
+
+def discrepancy(settings: Any, x: Tensor, f: Tensor, batches: int) -> Tensor:
+    """L of one replicate; with one batch the pairs i = j are left out."""
+    (x1, x2), (f1, f2) = (x.chunk(2), f.chunk(2)) if batches == 2 else ((x, x), (f, f))
+    inverse = torch.eye(x.shape[1], dtype=x.dtype)
+    if settings.affine_invariant:
+        inverse = torch.inverse(torch.cov(x1.detach().T) + 1e-8 * inverse)
+    products = (f1 @ inverse) @ f2.T
+    products = products * kernel_matrix(settings.kernel, x1, x2, settings.bandwidth, settings.fixed_median)
+    if batches == 2:
+        return products.mean()
+    m = len(x)
+    return (products.sum() - products.diagonal().sum()) / (m * (m - 1))
+
+
+class Sampler:
+    """The semi-implicit distribution and its optimiser: step decay, clipping, averaging."""
+
+    def __init__(self, settings: Any, parameters: Tensor, dim: int) -> None:
+        self.settings = settings
+        self.network = modules(settings.network(dim), parameters[:-dim])
+        self.log_var = parameters[-dim:].clone().requires_grad_()
+        self.t = 0
+
+    def draw(self, z: Tensor, xi: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples and xi / sigma."""
+        sigma = (self.log_var / 2).exp()
+        return self.network(z) + sigma * xi, xi / sigma
+
+    def start(self) -> None:
+        """A fresh optimiser, and the average at the parameters."""
+        s = self.settings
+        groups = [
+            {"params": list(self.network.parameters())},
+            {"params": [self.log_var], "lr": s.step_size * s.log_var_rate},
+        ]
+        self.optimiser = torch.optim.Adam(groups, lr=s.step_size, betas=(s.beta1, s.beta2))
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimiser, s.decay_every, s.decay)
+        self.average = self.flat()
+
+    def descend(self, loss: Tensor) -> None:
+        """One step."""
+        self.t += 1
+        self.optimiser.zero_grad()
+        loss.backward()
+        if self.settings.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters(), self.settings.clip_norm)
+        self.optimiser.step()
+        self.schedule.step()
+        if self.settings.ema is not None:
+            self.average = self.settings.ema * self.average + (1 - self.settings.ema) * self.flat()
+
+    def temper(self) -> float:
+        """The annealing factor of the iteration to come."""
+        warm_up = self.settings.annealing
+        return min(1.0, 0.1 + (self.t + 1) / warm_up) if warm_up else 1.0
+
+    def flat(self) -> Tensor:
+        """Parameters in our order."""
+        return torch.cat((flattened(self.network), self.log_var)).detach().clone()
+
+    def parameters(self) -> list[Tensor]:
+        """What is trained."""
+        return [*self.network.parameters(), self.log_var]
+
+
+def ksivi_step(
+    sampler: Sampler, score: Score, log_density: Score, z: Tensor, xi: Tensor, batches: int
+) -> None:
+    """One iteration; the term of log p looks at the first batch."""
+    settings, temper = sampler.settings, sampler.temper()
+    x, noise = sampler.draw(z, xi)
+    loss = discrepancy(settings, x, temper * score(x) + noise, batches)
+    until = settings.regularisation_until
+    if until is None or sampler.t < until:
+        loss = loss - settings.regularisation * temper * log_density(x[: len(x) // batches]).mean()
+    sampler.descend(loss)
+
+
+class Critic:
+    """SIVI-SM's adversary and its optimiser."""
+
+    def __init__(self, settings: Any, shape: MLP, parameters: Tensor) -> None:
+        self.settings, self.network = settings, modules(shape, parameters)
+
+    def start(self, rate: float) -> None:
+        """A fresh optimiser."""
+        s = self.settings
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=rate, betas=(s.beta1, s.critic_beta2))
+
+    def objective(self, x: Tensor, s: Tensor, noise: Tensor, psi: float) -> Tensor:
+        """E[2 g . (s + xi / sigma) - |g|^2], g = f + psi s."""
+        g = self.network(x) + psi * s
+        return (g * (2 * s + 2 * noise - g)).sum(-1).mean()
+
+    def fit(self, sampler: Sampler, score: Score, z: Tensor, xi: Tensor, temper: float, psi: float) -> None:
+        """One step on f."""
+        x, noise = (v.detach() for v in sampler.draw(z, xi))
+        loss = -self.objective(x, temper * score(x).detach(), noise, psi)
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
