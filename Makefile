@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installs again when the requirements or the tested versions change.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: quickstart test test-slow lint benchmark benchmark-table benchmark-watch clean
+.PHONY: quickstart test test-slow index lint benchmark benchmark-table benchmark-watch clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -25,6 +25,9 @@ benchmark-table: $(STAMP)  ## Against textbook programs and BlackJAX, and how co
 
 benchmark-watch: $(STAMP)  ## Fails when a fast path has become slow.
 	$(BIN)/python tests/benchmarks/watch.py
+
+index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=name[,name] where results stay.
+	$(BIN)/python -m parvibench.core.indexing '$(KEEP)'
 
 lint: $(STAMP)  ## Style and types.
 	$(BIN)/ruff check .

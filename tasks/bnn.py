@@ -32,7 +32,7 @@ from typing import Any, cast
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.predictions import load_predictions
+from parvibench.core.reference import load_predictions
 from parvibench.core.target import Target
 from parvibench.core.task import PREDICTIVE_METRICS, Task
 from parvibench.data.loaders import Table, load

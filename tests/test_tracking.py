@@ -12,7 +12,7 @@ import pytest
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord, Status
-from parvibench.core.secrets import without_secrets
+from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunCell, RunRecord, Store
 from parvibench.tracking import Mirror, archive
 from parvibench.tracking.observer import rebuild, sync

@@ -188,7 +188,7 @@ def _disk_check() -> dict[str, Any]:
 
 
 def _tracking_check() -> dict[str, Any]:
-    from parvibench.core.secrets import without_secrets
+    from parvibench.harness.store.secrets import without_secrets
 
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
     return _check("tracking", without_secrets(uri) or "embedded SQLite in the store", True, required=False)

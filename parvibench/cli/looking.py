@@ -13,7 +13,6 @@ from rich.table import Table
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.core.shipped import judged_by
 
 from .shared import EXIT_FAILED, Json, console, key_value, new_table, out_console, parse_number, print_json
 
@@ -75,7 +74,7 @@ def _task_rows() -> list[dict[str, Any]]:
         {
             "name": r.name,
             "dim": r.dim,
-            "reference": judged_by(r),
+            "reference": r.judged_by,
             "status": state(r),
             "tags": list(r.tags),
             "data": list(r.data),

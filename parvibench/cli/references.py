@@ -25,13 +25,12 @@ def reference_verify(
     """Recompute what can be of the shipped references: exit 1 when anything does not hold."""
     from rich.markup import escape
 
-    from parvibench.core.shipped import has_reference
     from parvibench.reference.checks import verify
 
     found = {}
     for name in tasks or registry.tasks():
         task = registry.load_task(name)
-        if tasks or has_reference(name):
+        if tasks or registry.has_reference(name):
             found[name] = verify(task)
             if not as_json:
                 for check in found[name]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -109,33 +109,48 @@ class Context:
         return self.reference.draws[keep]
 
 
-class MetricFunction(Protocol):
-    """(R, n, D) float64 samples -> (R,) values; raises NotApplicable with the reason."""
-
-    def __call__(self, samples: Tensor, context: Context) -> Tensor:
-        """One value per replicate."""
-        ...
+Compute = Callable[[Tensor, Context], Tensor]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric's registry row together with its function.
+    """A metric: a function of samples and their context, and what is known of its values.
 
     Attributes:
         name: canonical name.
-        compute: the function.
-        direction: ``lower`` or ``higher`` is better, or ``neutral``.
+        compute: (R, n, D) float64 samples and a context -> (R,) values; raises NotApplicable with the reason.
+        direction: which values are better.
         unit: of the value.
         need: what the context must hold.
+        summary: one line.
         when: ``every`` checkpoint, or the ``last`` one for costly metrics.
         floor_ratio: True where the floor's median is positive by construction.
     """
 
     name: str
-    compute: MetricFunction | Callable[[Tensor, Context], Tensor]
+    compute: Compute
     direction: Literal["lower", "higher", "neutral"]
     unit: str
     need: Need
+    summary: str
     when: Literal["every", "last"] = "every"
     floor_ratio: bool = False
-    summary: str = ""
+
+    def __call__(self, samples: Tensor, context: Context) -> Tensor:
+        """One value per replicate, (R,)."""
+        return self.compute(samples, context)
+
+
+def metric(
+    direction: Literal["lower", "higher", "neutral"],
+    unit: str,
+    need: Need,
+    summary: str,
+    *,
+    when: Literal["every", "last"] = "every",
+    floor_ratio: bool = False,
+) -> Callable[[Compute], Metric]:
+    """Declare the decorated function a metric of its own name; the arguments are the attributes of ``Metric``."""
+    return lambda compute: Metric(
+        compute.__name__, compute, direction, unit, need, summary, when, floor_ratio
+    )

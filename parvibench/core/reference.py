@@ -1,11 +1,11 @@
-"""Reference samples, their noise floors and their certificate."""
+"""What samples are judged by: reference draws or certified predictions, with noise floors and a certificate."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources.abc import Traversable
@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from . import reference_folder
 from .errors import InputError
-from .shipped import reference_folder
 
 Values = NDArray[np.float64]
 Floors = Mapping[str, Mapping[int, Values]]
@@ -126,6 +126,37 @@ class Reference(Floored):
         return float(self.certificate["bandwidth"])
 
 
+@dataclass(frozen=True)
+class Predictions(Floored):
+    """Posterior mean and standard deviation of the regression function at held-out points.
+
+    The weights of a network have no comparable law (its hidden units may trade places), but its predictions do.
+    Replicates 0 to K-1 have a posterior each: their data splits differ.
+
+    Attributes:
+        mean: (K, T) of f(x_t), original units.
+        sd: (K, T) of f(x_t), original units; the noise of the responses is not in it.
+        states: (K, m, D) nearly independent draws behind them, for checks.
+        scores: (K, F, D) the target's score at the first F of them: the density's fingerprint.
+        certificate: the JSON beside the arrays.
+        floors: metric -> sample size -> simulated values, sorted.
+    """
+
+    mean: Tensor
+    sd: Tensor
+    states: Tensor
+    scores: Tensor
+    certificate: dict[str, Any] = field(repr=False)
+    floors: Floors = field(repr=False)
+
+    def of(self, replicates: Sequence[int]) -> tuple[Tensor, Tensor] | None:
+        """Means and standard deviations of these replicates, (R, T) each; None unless all are certified."""
+        if max(replicates) >= len(self.mean):
+            return None
+        rows = torch.tensor(list(replicates))
+        return self.mean[rows], self.sd[rows]
+
+
 def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
     """Two sorted samples as equally many quantiles: as many as the shorter has values."""
     if len(a) == len(b):
@@ -160,6 +191,34 @@ def load_reference(name: str, folder: Traversable | None = None) -> Reference | 
     draws = torch.from_numpy(arrays["draws"].astype(np.float64))
     scores = torch.from_numpy(arrays["scores"]) if "scores" in arrays else None
     return Reference(draws, bool(certificate["exact"]), certificate, floors, scores)
+
+
+def load_predictions(name: str, folder: Traversable | None = None) -> Predictions | None:
+    """Read the certified predictions of a task, or None when it has none.
+
+    Args:
+        name: the task's name.
+        folder: where ``<name>.npz`` and ``<name>.json`` lie; default the installed package's.
+
+    Raises:
+        InputError: the arrays do not match the hash in the certificate.
+    """
+    found = read_certified(name, "predictions", folder)
+    if found is None:
+        return None
+    certificate, arrays, floors = found
+    names = ("mean", "sd", "states", "scores")
+    tensors = {key: torch.from_numpy(arrays[key].astype(np.float64)) for key in names}
+    return Predictions(**tensors, certificate=certificate, floors=floors)
+
+
+def load_floored(name: str) -> Floored | None:
+    """What a task's metrics have floors against: its reference, its certified predictions, or None.
+
+    Raises:
+        InputError: the arrays do not match the hash in the certificate.
+    """
+    return load_reference(name) or load_predictions(name)
 
 
 def read_certified(

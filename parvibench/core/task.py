@@ -13,8 +13,7 @@ from torch import Generator, Tensor
 
 from .budget import Meter
 from .errors import ShapeError, UnsupportedError
-from .predictions import load_predictions
-from .reference import Floored, Reference, load_reference
+from .reference import Floored, Reference, load_predictions, load_reference
 from .streams import Streams, derive_seed
 from .target import Target
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 
 from .cost import recorded_cost
 
@@ -27,6 +27,7 @@ FEWEST_DRAWS = 4
 TAILS = (0.05, 0.95)
 
 
+@metric("higher", "draws", "path", "bulk effective sample size, worst coordinate", when="last")
 def ess_bulk(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the rank-normalised split chains, worst coordinate.
 
@@ -41,6 +42,13 @@ def ess_bulk(samples: Tensor, context: Context) -> Tensor:
     return _smallest_ess(_recorded(context), method="bulk").to(samples)
 
 
+@metric(
+    "higher",
+    "draws",
+    "path",
+    "effective sample size of the 5% and 95% quantiles, worst coordinate",
+    when="last",
+)
 def ess_tail(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the 5% and 95% quantiles, the smaller one, worst coordinate.
 
@@ -55,6 +63,7 @@ def ess_tail(samples: Tensor, context: Context) -> Tensor:
     return _smallest_ess(_recorded(context), method="tail", prob=TAILS).to(samples)
 
 
+@metric("higher", "draws/row", "path", "bulk effective sample size per score evaluation", when="last")
 def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
     """``ess_bulk`` over the score evaluations charged, burn-in and rejected proposals included.
 
@@ -70,6 +79,7 @@ def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
     return _ess_over(recorded_cost(context).score_evaluations, context).to(samples)
 
 
+@metric("higher", "draws/s", "path", "bulk effective sample size per second of compute", when="last")
 def ess_per_second(samples: Tensor, context: Context) -> Tensor:
     """``ess_bulk`` over the steady compute time of a replicate, burn-in included.
 
@@ -83,6 +93,9 @@ def ess_per_second(samples: Tensor, context: Context) -> Tensor:
     return _ess_over(recorded_cost(context).seconds, context).to(samples)
 
 
+@metric(
+    "lower", "1", "path", "correlation of neighbouring recorded positions, mean over coordinates", when="last"
+)
 def autocorrelation(samples: Tensor, context: Context) -> Tensor:
     """Correlation between neighbouring recorded positions, mean over coordinates.
 
@@ -107,6 +120,7 @@ def autocorrelation(samples: Tensor, context: Context) -> Tensor:
     return torch.tensor(values, dtype=samples.dtype)
 
 
+@metric("lower", "1", "path", "rank-normalised split R-hat, worst coordinate", when="last")
 def rhat(samples: Tensor, context: Context) -> Tensor:
     """Rank-normalised split R-hat, the larger of bulk and folded, worst coordinate.
 

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 
 from .pairwise import thin
 
@@ -18,6 +18,13 @@ MOST_POINTS = 1000
 FARTHEST = 1e6
 
 
+@metric(
+    "lower",
+    "1",
+    "reference",
+    "cross-validated accuracy of a classifier between samples and reference; 0.5 when alike",
+    when="last",
+)
 def c2st(samples: Tensor, context: Context) -> Tensor:
     """Share of held-out points that a classifier tells right: samples or reference?
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from parvibench.core.metric import Context, Cost, NotApplicable
+from parvibench.core.metric import Context, Cost, NotApplicable, metric
 
 
+@metric("lower", "s", "cost", "steady compute time per replicate")
 def seconds(samples: Tensor, context: Context) -> Tensor:
     """Steady compute time of one replicate, (R,) in seconds; lower is better.
 
@@ -15,11 +16,13 @@ def seconds(samples: Tensor, context: Context) -> Tensor:
     return samples.new_full((len(samples),), recorded_cost(context).seconds)
 
 
+@metric("lower", "rows", "cost", "score evaluations charged per replicate")
 def score_evaluations(samples: Tensor, context: Context) -> Tensor:
     """Score evaluations charged to one replicate, (R,) in rows; lower is better."""
     return samples.new_full((len(samples),), recorded_cost(context).score_evaluations)
 
 
+@metric("lower", "MiB", "cost", "most memory held: the process's, or on a GPU PyTorch's", when="last")
 def peak_memory(samples: Tensor, context: Context) -> Tensor:
     """Most memory held so far, (R,) in MiB, the same for all replicates of a chunk; lower is better.
 

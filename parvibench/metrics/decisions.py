@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context, Decisions, NotApplicable
+from parvibench.core.metric import Context, Decisions, NotApplicable, metric
 
 
+@metric("lower", "reward", "decisions", "reward missed against the best actions in hindsight")
 def regret(samples: Tensor, context: Context) -> Tensor:
     """Reward missed against the best action known in hindsight, ``sum_t best_t - reward_t``.
 
@@ -22,6 +23,7 @@ def regret(samples: Tensor, context: Context) -> Tensor:
     return (made.best - made.reward).sum(1).to(samples)
 
 
+@metric("lower", "%", "decisions", "regret in percent of the uniform policy's")
 def regret_percent(samples: Tensor, context: Context) -> Tensor:
     """``regret`` in percent of the uniform policy's on the same contexts (Riquelme et al. 2018, arXiv:1802.09127).
 
@@ -38,6 +40,7 @@ def regret_percent(samples: Tensor, context: Context) -> Tensor:
     return torch.where(chance > 0, 100 * share, torch.nan).to(samples)
 
 
+@metric("neutral", "count", "decisions", "decisions made so far")
 def contexts(samples: Tensor, context: Context) -> Tensor:
     """Decisions made so far, (R,), the same for all replicates; regret against it is the curve of a bandit.
 

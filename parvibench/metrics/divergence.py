@@ -9,7 +9,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.kernels.gram import squared_distances
 
 from .pairwise import row_blocks
@@ -21,6 +21,7 @@ TREE_DIMENSIONS = 8
 SPARE = 5
 
 
+@metric("lower", "nats", "reference", "KL(samples || reference) by third nearest neighbours")
 def kl_knn(samples: Tensor, context: Context) -> Tensor:
     """Kullback-Leibler divergence KL(samples || reference) by third nearest neighbours.
 

@@ -7,12 +7,13 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context
+from parvibench.core.metric import Context, metric
 from parvibench.kernels.gram import squared_distances
 
 from .pairwise import row_blocks
 
 
+@metric("lower", "x", "reference", "energy distance, V-statistic, no root", when="last", floor_ratio=True)
 def energy_distance(samples: Tensor, context: Context) -> Tensor:
     """Energy distance, V-statistic.
 

@@ -7,9 +7,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context
+from parvibench.core.metric import Context, metric
 
 
+@metric("lower", "1", "reference", "largest Kolmogorov-Smirnov distance over coordinates")
 def ks_marginal(samples: Tensor, context: Context) -> Tensor:
     """Largest Kolmogorov-Smirnov distance over the coordinates.
 

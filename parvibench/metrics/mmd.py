@@ -14,7 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context
+from parvibench.core.metric import Context, metric
 from parvibench.core.reference import Reference
 from parvibench.kernels.gram import squared_distances
 
@@ -34,6 +34,13 @@ def inverse_multiquadric(q: Tensor) -> Tensor:
     return q.add_(1).rsqrt_()
 
 
+@metric(
+    "lower",
+    "1",
+    "reference",
+    "squared MMD, V-statistic, RBF at the reference's median distance",
+    floor_ratio=True,
+)
 def mmd2(samples: Tensor, context: Context) -> Tensor:
     """Squared maximum mean discrepancy, V-statistic, Gaussian kernel.
 
@@ -51,6 +58,7 @@ def mmd2(samples: Tensor, context: Context) -> Tensor:
     return _v_statistic(samples, context, gaussian)
 
 
+@metric("lower", "1", "reference", "squared MMD, U-statistic, RBF at the reference's median distance")
 def mmd2_u(samples: Tensor, context: Context) -> Tensor:
     """Squared maximum mean discrepancy, U-statistic, Gaussian kernel.
 
@@ -74,6 +82,14 @@ def mmd2_u(samples: Tensor, context: Context) -> Tensor:
     return torch.tensor(values, dtype=samples.dtype)
 
 
+@metric(
+    "lower",
+    "1",
+    "reference",
+    "squared MMD, V-statistic, IMQ at the reference's median distance",
+    when="last",
+    floor_ratio=True,
+)
 def mmd2_imq(samples: Tensor, context: Context) -> Tensor:
     """Squared maximum mean discrepancy, V-statistic, inverse multiquadric kernel.
 
@@ -90,6 +106,13 @@ def mmd2_imq(samples: Tensor, context: Context) -> Tensor:
     return _v_statistic(samples, context, inverse_multiquadric)
 
 
+@metric(
+    "lower",
+    "x^2",
+    "reference",
+    "squared MMD of the linear kernel: squared distance of the means",
+    floor_ratio=True,
+)
 def mmd2_linear(samples: Tensor, context: Context) -> Tensor:
     """Squared maximum mean discrepancy with the kernel ``k(x, y) = x . y``: the squared distance of the means.
 

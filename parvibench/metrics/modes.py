@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import Modes
 
 #: Share of the samples a mode must hold to count as found.
@@ -17,6 +17,7 @@ SHARE = 0.02
 MASS = 1 - math.exp(-4.5)
 
 
+@metric("higher", "count", "modes", "modes holding at least 2% of the samples")
 def modes_found(samples: Tensor, context: Context) -> Tensor:
     """Number of known modes that hold at least 2% of the samples.
 
@@ -43,6 +44,7 @@ def radius(dim: int) -> float:
     return math.sqrt(float(stats.chi2.ppf(MASS, dim)))
 
 
+@metric("lower", "1", "modes", "total variation between the modes' weights and the samples' shares")
 def mode_weight_tv(samples: Tensor, context: Context) -> Tensor:
     """Total variation between the modes' weights and the samples' shares of them.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 
 
+@metric("lower", "sd", "moments", "root mean square error of the means, in reference sd")
 def mean_error(samples: Tensor, context: Context) -> Tensor:
     """Root mean square over coordinates of (sample mean - mean) / sd.
 
@@ -24,6 +25,7 @@ def mean_error(samples: Tensor, context: Context) -> Tensor:
     return ((samples.mean(1) - mean.to(samples)) / sd.to(samples)).square().mean(1).sqrt()
 
 
+@metric("lower", "1", "moments", "root mean square relative error of the standard deviations")
 def sd_error(samples: Tensor, context: Context) -> Tensor:
     """Root mean square over coordinates of (sample sd / sd - 1).
 
@@ -38,6 +40,7 @@ def sd_error(samples: Tensor, context: Context) -> Tensor:
     return (samples.std(1) / sd.to(samples) - 1).square().mean(1).sqrt()
 
 
+@metric("lower", "1", "reference", "root mean square error of the correlations")
 def correlation_error(samples: Tensor, context: Context) -> Tensor:
     """Root mean square over pairs of coordinates of (sample correlation - the reference's).
 

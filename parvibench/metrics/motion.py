@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 
 
+@metric("neutral", "x", "motion", "mean distance moved over the last fifth of the budget", when="last")
 def displacement(samples: Tensor, context: Context) -> Tensor:
     """Mean distance that particles or chains moved over the last fifth of the budget.
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import PredictiveData
 
 from .pairwise import row_blocks
 
 
+@metric("lower", "y", "predictive", "root mean square error of the predictive mean")
 def rmse(samples: Tensor, context: Context) -> Tensor:
     """Root mean square error of the predictive mean, ``sqrt mean_t (y_t - mean_m f_m(x_t))^2``.
 
@@ -29,6 +30,7 @@ def rmse(samples: Tensor, context: Context) -> Tensor:
     return (y - total / samples.shape[1]).square().mean(1).sqrt()
 
 
+@metric("lower", "nats", "predictive", "negative log likelihood of the predictive mixture per test row")
 def nll(samples: Tensor, context: Context) -> Tensor:
     """Negative log likelihood of the predictive mixture per test row.
 
@@ -50,6 +52,9 @@ def nll(samples: Tensor, context: Context) -> Tensor:
     return math.log(samples.shape[1]) - log_sum.mean(1)
 
 
+@metric(
+    "lower", "y", "predictive", "continuous ranked probability score of the predictive mixture", when="last"
+)
 def crps(samples: Tensor, context: Context) -> Tensor:
     """Continuous ranked probability score of the predictive mixture, mean over test rows.
 
@@ -75,6 +80,9 @@ def crps(samples: Tensor, context: Context) -> Tensor:
     return torch.tensor(values, dtype=samples.dtype) / y.shape[1]
 
 
+@metric(
+    "neutral", "1", "predictive", "share of test rows inside the central 95% predictive interval", when="last"
+)
 def coverage(samples: Tensor, context: Context) -> Tensor:
     """Share of test rows inside the central 95% interval of the predictive mixture.
 
@@ -97,6 +105,12 @@ def coverage(samples: Tensor, context: Context) -> Tensor:
     return ((below >= 0.025) & (below <= 0.975)).to(samples).mean(1)
 
 
+@metric(
+    "lower",
+    "sd",
+    "predictive",
+    "root mean square error of the predictive mean against the certified posterior's, in its sd",
+)
 def predictive_mean_error(samples: Tensor, context: Context) -> Tensor:
     """Distance of the predictive mean from that of the exact posterior.
 
@@ -113,6 +127,12 @@ def predictive_mean_error(samples: Tensor, context: Context) -> Tensor:
     return _errors(samples, context)[0]
 
 
+@metric(
+    "lower",
+    "1",
+    "predictive",
+    "root mean square relative error of the predictions' spread against the certified posterior's",
+)
 def predictive_sd_error(samples: Tensor, context: Context) -> Tensor:
     """Error of the spread of predictions, against that of the exact posterior.
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.kernels.gram import squared_distances
 
 from .pairwise import row_blocks
@@ -39,6 +39,7 @@ def gaussian(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return g, g, g
 
 
+@metric("lower", "1", "target", "kernel Stein discrepancy, V-statistic, IMQ kernel")
 def ksd(samples: Tensor, context: Context) -> Tensor:
     """Kernel Stein discrepancy: root of the V-statistic, inverse multiquadric kernel.
 
@@ -54,6 +55,7 @@ def ksd(samples: Tensor, context: Context) -> Tensor:
     return _v_statistic(samples, context, inverse_multiquadric)
 
 
+@metric("lower", "1", "target", "kernel Stein discrepancy, V-statistic, RBF kernel", when="last")
 def ksd_rbf(samples: Tensor, context: Context) -> Tensor:
     """Kernel Stein discrepancy: root of the V-statistic, Gaussian kernel ``g = exp(-q / 2)``.
 
@@ -69,6 +71,13 @@ def ksd_rbf(samples: Tensor, context: Context) -> Tensor:
     return _v_statistic(samples, context, gaussian)
 
 
+@metric(
+    "lower",
+    "1",
+    "target",
+    "kernel Stein discrepancy, signed root of the U-statistic, IMQ kernel",
+    when="last",
+)
 def ksd_u(samples: Tensor, context: Context) -> Tensor:
     """Kernel Stein discrepancy: signed root of the U-statistic, inverse multiquadric kernel.
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, Metric, NotApplicable, metric
 from parvibench.core.streams import derive_seed
 
 from .pairwise import thin
@@ -22,6 +22,7 @@ PROJECTIONS = 500
 MOST_POINTS = 1000
 
 
+@metric("lower", "x", "reference", "sliced 2-Wasserstein distance, 500 projections", floor_ratio=True)
 def sliced_w2(samples: Tensor, context: Context) -> Tensor:
     """Sliced 2-Wasserstein distance to the reference.
 
@@ -45,6 +46,7 @@ def sliced_w2(samples: Tensor, context: Context) -> Tensor:
     return torch.stack(values)
 
 
+@metric("lower", "x", "reference", "exact 2-Wasserstein distance", when="last", floor_ratio=True)
 def w2(samples: Tensor, context: Context) -> Tensor:
     """2-Wasserstein distance to the reference with Euclidean ground cost, by POT's network simplex.
 
@@ -62,6 +64,7 @@ def w2(samples: Tensor, context: Context) -> Tensor:
     return torch.tensor(costs, dtype=samples.dtype).sqrt()
 
 
+@metric("lower", "x", "reference", "exact 1-Wasserstein distance", when="last", floor_ratio=True)
 def w1(samples: Tensor, context: Context) -> Tensor:
     """1-Wasserstein distance to the reference with Euclidean ground cost, by POT's network simplex.
 
@@ -105,9 +108,22 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
     return torch.tensor(costs, dtype=samples.dtype)
 
 
-w2sq_window_5 = partial(w2sq_window, half_width=5.0)
-w2sq_window_8 = partial(w2sq_window, half_width=8.0)
-w2sq_window_10 = partial(w2sq_window, half_width=10.0)
+def _windowed(half_width: float) -> Metric:
+    window = f"(-{half_width:g}, {half_width:g})^D"
+    return Metric(
+        f"w2sq_window_{half_width:g}",
+        partial(w2sq_window, half_width=half_width),
+        "lower",
+        "x^2",
+        "reference",
+        f"squared 2-Wasserstein distance inside {window}",
+        when="last",
+    )
+
+
+w2sq_window_5 = _windowed(5.0)
+w2sq_window_8 = _windowed(8.0)
+w2sq_window_10 = _windowed(10.0)
 
 
 @lru_cache(maxsize=8)

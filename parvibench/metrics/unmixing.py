@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from parvibench.core.errors import ShapeError
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 
 
+@metric("lower", "1", "unmixing", "Amari distance to the known unmixing matrix, mean over samples")
 def amari(samples: Tensor, context: Context) -> Tensor:
     """Amari distance to the known unmixing matrix, mean over the samples.
 

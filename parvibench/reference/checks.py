@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from parvibench.core.errors import DataMissingError, InputError
-from parvibench.core.predictions import load_predictions
-from parvibench.core.reference import Reference, load_reference
+from parvibench.core.reference import Reference, load_predictions, load_reference
 from parvibench.core.task import Task
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from parvibench.core.errors import DataMissingError
-from parvibench.core.predictions import Predictions
+from parvibench.core.reference import Predictions
 from parvibench.core.task import Task
 
 from .shared_checks import Check, density_check, floors_check, largest_z, stein_checks, version_check

@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from parvibench.core.predictions import load_floored
-from parvibench.core.reference import Floor, Floored, Reference, load_reference
+from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from parvibench.core.errors import StoreError
-from parvibench.core.secrets import without_secrets
+from parvibench.harness.store.secrets import without_secrets
 
 from .connection import connect
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.core.secrets import without_secrets
+from parvibench.harness.store.secrets import without_secrets
 
 #: Cells with more replicates log medians only; the artifact curve.parquet holds them all.
 MAX_REPLICATE_SERIES = 20

@@ -37,7 +37,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.core.secrets import without_secrets
+from parvibench.harness.store.secrets import without_secrets
 
 from . import connection
 from .content import (

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
-from parvibench.core.secrets import without_secrets
 from parvibench.harness.store.results import Results
+from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Progress

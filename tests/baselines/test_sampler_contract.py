@@ -91,15 +91,6 @@ def tensors(state: Any) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", registry.algorithms())
-def test_class_says_what_its_registry_row_says(name: str) -> None:
-    row, algorithm = registry.algorithms()[name], registry.load_algorithm(name)
-    assert (algorithm.name, algorithm.kind, algorithm.summary, algorithm.citation) == (
-        row.name, row.kind, row.summary, row.citation,
-    )  # fmt: skip
-    assert algorithm.needs == set(row.needs)
-
-
-@pytest.mark.parametrize("name", registry.algorithms())
 def test_settings_are_described_frozen_and_strict(name: str) -> None:
     algorithm = registry.load_algorithm(name)
     settings = algorithm.make_settings()

@@ -13,8 +13,7 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.core.registry import load_task
-from parvibench.core.shipped import has_reference
+from parvibench.core.registry import has_reference, load_task
 from parvibench.reference.build import default_folder
 from parvibench.reference.checks import verify
 from parvibench.reference.shared_checks import largest_z, z_limit

@@ -18,7 +18,7 @@ from torch import Tensor
 import parvibench as pb
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.metric import Context, NotApplicable
-from parvibench.core.predictions import load_predictions
+from parvibench.core.reference import load_predictions
 from parvibench.core.registry import load_task
 from parvibench.metrics.predictive import predictive_mean_error, predictive_sd_error
 from parvibench.reference import predictive_run as builder

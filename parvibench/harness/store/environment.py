@@ -16,7 +16,7 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.errors import DataMissingError, InputError
-from parvibench.core.secrets import without_secrets
+from parvibench.harness.store.secrets import without_secrets
 
 #: Large temporaries are kept instead of being given back to the system; read by the C library at start.
 ALLOCATOR = {
