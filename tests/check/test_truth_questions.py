@@ -17,7 +17,7 @@ import pytest
 import torch
 from scipy import stats
 
-from parvibench.check.judging import judge
+from parvibench.check.decisions import decide
 from parvibench.check.questions import Bound, Law, Question
 from parvibench.check.truth import truth_questions
 from parvibench.check.truth.at_rest import AtRest
@@ -41,7 +41,7 @@ THRESHOLD = 1e-6
 
 def red(question: Question, seed: int = 5, replicates: int = 20) -> set[str]:
     """Statistics whose test is red."""
-    tests = judge(question, question.measure(range(replicates), seed), THRESHOLD)
+    tests = decide(question, question.measure(range(replicates), seed), THRESHOLD)
     return {t.metric for t in tests if t.verdict != "ok"}
 
 
@@ -123,7 +123,7 @@ def test_all_questions_are_green_and_their_p_values_uniform(seed: int) -> None:
     found = []
     for question in truth_questions():
         expected = question.expected()
-        for test in judge(question, question.measure(range(20), seed), THRESHOLD):
+        for test in decide(question, question.measure(range(20), seed), THRESHOLD):
             assert test.verdict == "ok", (test.task, test.algorithm, test.metric, test.p_value)
             if isinstance(expected[test.metric], Law):
                 found.append(test.p_value)
