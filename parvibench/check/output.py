@@ -1,39 +1,31 @@
-"""The outcome of a check for people, for programs, and for CI."""
+"""The outcome of a check as a table, JSON, Markdown and JUnit XML."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
-from .judging import RED, Test
+from .decisions import RED, Test
 from .rounds import CheckResult
+
+#: Columns of ``rows``.
+COLUMNS = ("task", "algorithm", "statistic", "oracle", "effect [95%]", "p", "replicates", "verdict")
 
 
 def document(result: CheckResult) -> dict[str, Any]:
-    """For ``--json``: see the README."""
+    """The document of ``--json``; numbers that are not finite are null."""
     return {
         "verdict": result.verdict,
         "seed": result.seed,
         "threshold": result.threshold,
+        "new": result.new,
         "incomparable": result.incomparable,
-        "tests": [_plain(test) for test in result.tests],
-    }
-
-
-def _plain(test: Test) -> dict[str, Any]:
-    """A test with missing numbers as null."""
-    return {
-        "task": test.task,
-        "algorithm": test.algorithm,
-        "metric": test.metric,
-        "oracle": test.oracle,
-        "effect": _number(test.effect),
-        "interval": [_number(v) for v in test.interval],
-        "p_value": test.p_value,
-        "verdict": test.verdict,
-        "replicates": test.replicates,
-        "reason": test.reason,
+        "tests": [
+            asdict(t) | {"effect": _number(t.effect), "interval": [_number(v) for v in t.interval]}
+            for t in result.tests
+        ],
     }
 
 
@@ -42,22 +34,33 @@ def _number(value: float) -> float | None:
 
 
 def counts(result: CheckResult) -> str:
-    """One line: how many tests of how many pairs, and how many of them are red."""
+    """One line: the number of tests and of failed ones."""
     pairs = len({(t.task, t.algorithm) for t in result.tests})
     red, better = len(result.red), sum(t.verdict == "improved" for t in result.tests)
     line = f"{len(result.tests)} tests of {pairs} pairs: {red} red"
-    return line + (f", {better} improved" if better else "")
+    line += f", {better} improved" if better else ""
+    return line + (f", {len(result.new)} new" if result.new else "")
 
 
-def notable(result: CheckResult) -> list[Test]:
-    """Red tests and improvements, the most certain first."""
-    return sorted(
-        (t for t in result.tests if t.verdict != "ok"), key=lambda t: (t.verdict not in RED, t.p_value)
-    )
+def rows(result: CheckResult) -> list[tuple[str, ...]]:
+    """Failed tests and improvements as rows of text, failed ones and small p-values first."""
+    changed = (t for t in result.tests if t.verdict != "ok")
+    return [
+        (t.task, t.algorithm, t.metric, t.oracle, _effect(t), f"{t.p_value:.1e}", str(t.replicates), t.verdict)
+        for t in sorted(changed, key=lambda t: (t.verdict not in RED, t.p_value))
+    ]  # fmt: skip
 
 
-def effect_text(test: Test) -> str:
-    """Effect with its interval, or what stands in its place."""
+def notes(result: CheckResult) -> list[str]:
+    """What was not compared with the past, and why, a line each."""
+    return [
+        *(f"new: no baseline yet, run parvibench check --update: {name}" for name in result.new),
+        *(f"not comparable: {line}" for line in result.incomparable),
+    ]
+
+
+def _effect(test: Test) -> str:
+    """Effect with its interval, or the reason that stands in its place."""
     if test.reason:
         return test.reason
     low, high = test.interval
@@ -67,58 +70,39 @@ def effect_text(test: Test) -> str:
 def markdown(result: CheckResult) -> str:
     """A summary for a pull request."""
     lines = [f"## parvibench check: {result.verdict}", "", f"{counts(result)}; seed {result.seed}.", ""]
-    rows = notable(result)
-    if rows:
-        lines += [
-            "| task | algorithm | statistic | effect [95%] | p | replicates | verdict |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for t in rows:
-            cells = (
-                t.task,
-                t.algorithm,
-                f"{t.metric} ({t.oracle})",
-                effect_text(t),
-                f"{t.p_value:.1e}",
-                t.replicates,
-                t.verdict,
-            )
-            lines.append(
-                "| " + " | ".join(str(c).replace("|", "\\|").replace("\n", " ") for c in cells) + " |"
-            )
-        lines.append("")
-    if result.incomparable:
-        lines += ["Not compared:", "", *(f"- {line}" for line in result.incomparable), ""]
+    if table := rows(result):
+        lines += [_line(COLUMNS), "|---" * len(COLUMNS) + "|", *map(_line, table), ""]
+    if told := notes(result):
+        lines += [*(f"- {line}" for line in told), ""]
     return "\n".join(lines)
 
 
+def _line(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(c.replace("|", "\\|").replace("\n", " ") for c in cells) + " |"
+
+
 def junit(result: CheckResult) -> str:
-    """JUnit XML: one case per test, grouped by task and algorithm."""
+    """JUnit XML: one case per test, grouped by task and algorithm; an error for what is not comparable."""
     root = ElementTree.Element(
         "testsuites", name="parvibench check", tests=str(len(result.tests)), failures=str(len(result.red))
     )
-    suites: dict[tuple[str, str], ElementTree.Element] = {}
+    groups: dict[tuple[str, str], list[Test]] = {}
     for test in result.tests:
-        key = (test.task, test.algorithm)
-        if key not in suites:
-            suites[key] = ElementTree.SubElement(root, "testsuite", name="/".join(key))
-        case = ElementTree.SubElement(
-            suites[key],
-            "testcase",
-            classname=f"{test.task}.{test.algorithm}",
-            name=f"{test.metric} ({test.oracle})",
+        groups.setdefault((test.task, test.algorithm), []).append(test)
+    for (task, algorithm), tests in groups.items():
+        red = [t for t in tests if t.verdict in RED]
+        suite = ElementTree.SubElement(
+            root, "testsuite", name=f"{task}/{algorithm}", tests=str(len(tests)), failures=str(len(red))
         )
-        if test.verdict in RED:
-            message = (
-                f"{test.verdict}: {effect_text(test)}, p = {test.p_value:.2g}, {test.replicates} replicates"
+        for t in tests:
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=f"{task}.{algorithm}", name=f"{t.metric} ({t.oracle})"
             )
-            ElementTree.SubElement(case, "failure", message=message, type=test.verdict)
-    for name, suite in suites.items():
-        cases = [t for t in result.tests if (t.task, t.algorithm) == name]
-        suite.set("tests", str(len(cases)))
-        suite.set("failures", str(sum(t.verdict in RED for t in cases)))
+            if t in red:
+                message = f"{t.verdict}: {_effect(t)}, p = {t.p_value:.2g}, {t.replicates} replicates"
+                ElementTree.SubElement(case, "failure", message=message, type=t.verdict)
     for line in result.incomparable:
-        suite = ElementTree.SubElement(root, "testsuite", name="not compared", tests="1", errors="1")
+        suite = ElementTree.SubElement(root, "testsuite", name="not comparable", tests="1", errors="1")
         case = ElementTree.SubElement(suite, "testcase", classname="baseline", name=line)
         ElementTree.SubElement(case, "error", message=line)
     ElementTree.indent(root)

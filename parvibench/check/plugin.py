@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture(name="parvibench_check")
 def _parvibench_check() -> Callable[..., None]:
-    """A function that holds a sampler to known truth."""
+    """A function that compares a sampler with known truth."""
 
     def check(
         sampler: str | Algorithm, *, iterations: int = 500, seed: int | None = None, **settings: Any
     ) -> None:
-        """Fail the test when a sampler is beyond doubt wrong.
+        """Fail the test when a sampler is distinguishable from a correct one.
 
         Args:
             sampler: the object, or ``module:Class``.
             iterations: enough for a bent target of unit scale.
-            seed: default: a fresh one; a failure prints it.
+            seed: default: drawn; a failure prints it.
             settings: of the sampler.
         """
         import secrets

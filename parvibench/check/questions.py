@@ -1,6 +1,6 @@
-"""What a check asks: something to measure on fresh replicates, and what the values should look like.
+"""Questions of a check: what is measured on fresh replicates, and the values expected of it.
 
-Two oracles stand behind the expectations: the stored past, and known truth. Both are asked the same way.
+There are two oracles: the stored past and known truth.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from parvibench.harness.workers.executors import InProcess
 from parvibench.harness.workers.processes import Workers
 
 Oracle = Literal["past", "truth"]
-#: Which way a statistic gets better; ``zero``: towards zero, ``same``: any change is for the worse.
+#: Direction in which a statistic improves; ``zero``: towards zero, ``same``: any change is a regression.
 Better = Literal["lower", "higher", "zero", "same"]
 #: Statistic -> one value per replicate; a replicate that diverged has +inf.
 Values = Mapping[str, list[float]]
@@ -26,14 +26,14 @@ Values = Mapping[str, list[float]]
 
 @dataclass(frozen=True)
 class Law:
-    """The distribution the values should have, as draws from it.
+    """The expected distribution of the values, as draws from it.
 
     Attributes:
         values: (m,) independent draws.
-        better: which way is better.
-        exact: what independent exact draws reach, if a method that beats them is not to be believed.
-        gates: False for what is shown and never turns a check red.
-        tolerance: relative, for what rounding may change where all draws are the same.
+        better: direction of improvement.
+        exact: values of independent exact draws, where a method that beats them is suspicious.
+        gates: False for what is only shown.
+        tolerance: relative, for rounding, where all draws are the same.
     """
 
     values: NDArray[np.float64]
@@ -43,7 +43,7 @@ class Law:
     tolerance: float = 0.0
 
     def snapped(self, fresh: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Fresh values (n,), those that only rounding tells from the one value of all draws replaced by it."""
+        """Fresh values (n,); those within rounding of the one value of all draws are replaced by it."""
         if not self.tolerance:
             return fresh
         value = self.values[0]
@@ -56,8 +56,8 @@ class Fixed:
 
     Attributes:
         value: the value.
-        better: which way is better.
-        tolerance: relative, for what rounding may change.
+        better: direction of improvement.
+        tolerance: relative, for rounding.
     """
 
     value: float
@@ -67,10 +67,10 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Bound:
-    """How far from zero the values may be on average: what is allowed to a method that is only nearly right.
+    """The bias allowed to an approximate method.
 
     Attributes:
-        limit: of the mean's absolute value.
+        limit: of the absolute value of the mean.
     """
 
     limit: float
@@ -80,7 +80,7 @@ Expected = Law | Fixed | Bound
 
 
 class Question(ABC):
-    """One thing a check asks of a task and an algorithm; must be picklable: it is measured in another process.
+    """One question about a task and an algorithm; picklable, since it is measured in another process.
 
     Attributes:
         oracle: where the expectations come from.
@@ -103,15 +103,29 @@ class Question(ABC):
 
     @abstractmethod
     def expected(self) -> Mapping[str, Expected]:
-        """Statistic -> what is expected of it; each is a test of its own. Fixed before anything is measured."""
+        """Statistic -> what is expected of it, fixed before anything is measured; each is a test of its own."""
+
+
+class Asked(NamedTuple):
+    """Questions of a check, and what cannot be asked of the past.
+
+    Attributes:
+        questions: to be measured.
+        new: cells and densities that the baseline does not hold.
+        incomparable: cells and densities that cannot be compared with the stored ones, and why.
+    """
+
+    questions: list[Question]
+    new: list[str]
+    incomparable: list[str]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Questions put to fresh replicates, one after another in one process: what an executor runs.
+    """Questions measured one after another in one process: a job of an executor.
 
     Attributes:
-        questions: what is asked, by its number in the check.
+        questions: by number in the check.
         replicates: ids of the fresh replicates.
         seed: root seed.
     """
@@ -121,7 +135,7 @@ class Measurement:
     seed: int
 
     def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
-        """The statistics, named ``number/statistic``, where a cell's result has its metrics."""
+        """The statistics, named ``number/statistic``, in place of a cell's metrics."""
         return ChunkResult(
             values={
                 f"{number}/{name}": list(values)
@@ -136,12 +150,12 @@ Answers = Iterator[tuple[int, Values | str]]
 
 
 def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answers:
-    """Answers as they come; questions whose process ended badly are asked again, each in its own.
+    """Answers as they come; questions whose process failed are measured again, each in a process of its own.
 
     Args:
         work: what to measure.
         workers: processes; 0 measures in this one.
-        timeout: of a process, s.
+        timeout: wall-clock limit of a process, s.
     """
     executor = Workers(workers, timeout) if workers else InProcess()
     again: list[Measurement] = []
@@ -162,7 +176,7 @@ def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answer
 
 
 def batches(numbered: Mapping[int, Question], size: int) -> list[dict[int, Question]]:
-    """Questions of one task together, so that what a task needs is read once in a process."""
+    """Questions grouped by task, so that a process reads a task's data once."""
     by_task: dict[str, list[int]] = {}
     for number, question in numbered.items():
         by_task.setdefault(question.task, []).append(number)

@@ -1,8 +1,8 @@
-"""The sequential check: ask every question, and go on asking where the answer is not clear.
+"""The sequential check: measure every question, and measure more replicates where the answer is not clear.
 
 After Gandy and Scott, "Unit testing for MCMC and other Monte Carlo methods" (2020), arXiv:2001.06465: a question is
-settled as soon as one of its tests is red or none is suspicious; the others are put to more replicates, up to a
-cap. Every look at every test spends an equal share of the family-wise false-alarm rate (Bonferroni): stages share
+settled as soon as one of its tests has failed or no p-value is small; the others are given more replicates, up to a
+cap. Every stage of every test spends an equal share of the family-wise false-alarm rate (Bonferroni): stages share
 the stored baseline, so their p-values are not independent and no share can be handed on.
 """
 
@@ -14,7 +14,7 @@ from typing import Literal
 
 from parvibench.core.streams import derive_seed
 
-from .judging import RED, Test, failed, gating, judge
+from .decisions import RED, Test, decide, failed, gating
 from .questions import Measurement, Question, Values, batches, measure
 
 Keep = Callable[[Question, Values], None]
@@ -25,10 +25,10 @@ _BATCH, _TIMEOUT_S = 8, 300.0
 
 @dataclass(frozen=True)
 class Plan:
-    """How much evidence is asked for.
+    """Error rate and sample sizes of a check.
 
     Attributes:
-        alpha: probability that a check of unchanged samplers turns red, at most.
+        alpha: probability that a check of unchanged samplers fails, at most.
         stages: fresh replicates of a question by the end of each stage.
         doubt: a question is settled when none of its p-values, times their number, is below this.
     """
@@ -38,7 +38,7 @@ class Plan:
     doubt: float = 0.05
 
     def threshold(self, tests: int) -> float:
-        """The p-value that turns a check of that many tests red."""
+        """The p-value at which one of that many tests fails."""
         return self.alpha / (max(1, tests) * len(self.stages))
 
 
@@ -48,14 +48,16 @@ class CheckResult:
 
     Attributes:
         tests: one per statistic, in the order of the questions; of the last stage asked.
-        threshold: p-value that turned a test red.
-        seed: that makes it all again.
-        incomparable: why something could not be compared, in words.
+        threshold: p-value at which a test failed.
+        seed: of all fresh replicates.
+        new: cells and densities that the baseline does not hold.
+        incomparable: cells and densities that cannot be compared with the stored ones, and why.
     """
 
     tests: list[Test]
     threshold: float
     seed: int
+    new: list[str] = field(default_factory=list)
     incomparable: list[str] = field(default_factory=list)
 
     @property
@@ -65,7 +67,7 @@ class CheckResult:
 
     @property
     def verdict(self) -> Literal["pass", "regression", "incomparable"]:
-        """A regression outweighs what could not be compared."""
+        """A regression outweighs what is not comparable; what is new fails nothing."""
         if self.red:
             return "regression"
         return "incomparable" if self.incomparable else "pass"
@@ -81,16 +83,16 @@ def check(
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
     keep: Keep = lambda question, values: None,
 ) -> CheckResult:
-    """Ask questions until every answer is clear or the cap is reached.
+    """Measure questions until every answer is clear or the cap is reached.
 
     Args:
         questions: what to ask.
         seed: of all fresh replicates.
         workers: processes; 0 measures in this one.
-        plan: how much evidence is asked for.
-        fail_fast: stop at the first red test; the others are then missing.
-        notify: told what was answered, and how many of this stage's questions have been.
-        keep: given all fresh values of every question, in the end.
+        plan: error rate and sample sizes.
+        fail_fast: stop at the first failed test; the result has no others.
+        notify: called with a question's name and the numbers of answered and of all questions of the stage.
+        keep: called at the end with every question and all its fresh values.
     """
     plan = plan or Plan()
     threshold = plan.threshold(sum(len(gating(q.expected())) for q in questions))
@@ -123,7 +125,7 @@ def _answer(
         return [failed(question, found)]
     for name, more in found.items():
         values.setdefault(name, []).extend(more)
-    return judge(question, values, threshold)
+    return decide(question, values, threshold)
 
 
 def _open(question: Question, tests: Sequence[Test], doubt: float) -> bool:

@@ -1,4 +1,4 @@
-"""Which questions a check asks: cells and densities against the past, everything against known truth."""
+"""The questions of a check: cells and densities against the past, everything against known truth."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from parvibench.check.truth.contract import Effort, Sampler, sampler_questions
-from parvibench.check.truth.steps import settings_of
 from parvibench.core import registry
 from parvibench.core.errors import UnknownNameError
 from parvibench.harness.suite.cells import Cell
 
 from .past import baseline as past
-from .questions import Question
+from .questions import Asked, Question
 from .truth import truth_questions
+from .truth.contract import Effort, Sampler, sampler_questions
+from .truth.steps import settings_of
 
-#: Iterations of a sampler from outside, unless told.
+#: Default iterations of a sampler that is not registered.
 ITERATIONS = 500
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is asked.
+    """Cells, densities and questions of a check.
 
     Attributes:
         cells: compared with the stored past.
         densities: tasks whose densities are compared with the stored past.
-        truths: questions of the other oracle.
+        truths: questions of known truth.
     """
 
     cells: list[Cell]
     densities: list[str]
     truths: list[Question]
 
-    def questions(self, baseline: Path | None = None) -> tuple[list[Question], list[str]]:
-        """All questions, and what cannot be compared, in words.
+    def resolve(self, baseline: Path | None = None) -> Asked:
+        """All questions.
 
         Args:
             baseline: file of the stored past; default: the package's own; not read where nothing needs it.
@@ -45,12 +45,12 @@ class Selection:
             InputError: no baseline there.
         """
         if not self.cells and not self.densities:
-            return list(self.truths), []
-        asked, problems = past.questions(past.Baseline.load(baseline), self.cells, self.densities)
-        return [*asked, *self.truths], problems
+            return Asked(list(self.truths), [], [])
+        asked = past.questions(past.Baseline.load(baseline), self.cells, self.densities)
+        return asked._replace(questions=[*asked.questions, *self.truths])
 
 
-def select(
+def select_questions(
     *,
     suites: Sequence[str] | None = None,
     algorithms: Sequence[str] = (),
@@ -59,18 +59,18 @@ def select(
     settings: dict[str, Any] | None = None,
     iterations: int = ITERATIONS,
 ) -> Selection:
-    """Choose questions.
+    """Choose the questions of a check.
 
     Args:
-        suites: whose cells are compared with the past; default: those made for it.
-        algorithms: only these labels; ``module:Class`` and ``file.py:Class`` are held to known truth.
+        suites: whose cells are compared with the past; default: ``ci`` and ``ci-networks``.
+        algorithms: only these labels; ``module:Class`` and ``file.py:Class`` are compared with known truth.
         tasks: only these.
         oracle: which one to ask.
-        settings: of samplers from outside.
-        iterations: of samplers from outside.
+        settings: of samplers that are not registered.
+        iterations: of samplers that are not registered.
 
     Raises:
-        InputError: a name that nothing has; a setting that does not exist.
+        InputError: an unknown name or setting.
     """
     outside = [a for a in algorithms if ":" in a]
     named = [a for a in algorithms if ":" not in a]
@@ -94,11 +94,11 @@ def select(
 
 
 def outside_questions(sampler: Sampler, settings: dict[str, Any], iterations: int) -> list[Question]:
-    """What a sampler from outside is asked: easy targets within a tolerance, and the contract.
+    """Questions of a sampler that is not registered: easy targets within a tolerance, and the contract.
 
     Args:
         sampler: ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only.
-        settings: that differ from its defaults.
+        settings: overrides of its defaults.
         iterations: enough for a bent target of unit scale.
 
     Raises:

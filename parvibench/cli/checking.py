@@ -1,4 +1,4 @@
-"""Has a sampler got worse: ``check``."""
+"""The command ``check``: whether a sampler has got worse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from parvibench.check.selection import Selection
 
 app = typer.Typer()
-#: Between two plain lines, s.
+#: Time between two plain lines, s.
 _PLAIN_EVERY_S = 10.0
 
 
@@ -39,19 +39,22 @@ _PLAIN_EVERY_S = 10.0
     epilog="Examples:\n\n"
     "`parvibench check`\n\n"
     "`parvibench check --algorithm svgd --algorithm ula --junit check.xml`\n\n"
-    "`parvibench check --algorithm mypackage.samplers:MySampler` (held to known truth: no baseline needed)\n\n"
-    "`parvibench check --update` (after a change of results that was meant)"
+    "`parvibench check --algorithm mypackage.samplers:MySampler` (known truth only: no baseline needed)\n\n"
+    "`parvibench check --update` (after an intended change of results, or for new cells)"
 )
 def check(
     suite: Annotated[
-        list[str] | None, typer.Option(help="Suites to run; default: ci and ci-networks.")
+        list[str] | None,
+        typer.Option(help="Suites whose cells are compared with the past; default: ci and ci-networks."),
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option(help="The stored past; default: the package's own.")
+        Path | None, typer.Option(help="File of the stored past; default: the package's own.")
     ] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option("--algorithm", "-a", help="Only these labels; or samplers of your own, `module:Class`."),
+        typer.Option(
+            "--algorithm", "-a", help="Only these labels; or your own, module:Class or file.py:Class."
+        ),
     ] = None,
     task: Annotated[list[str] | None, typer.Option("--task", "-t", help="Only these tasks.")] = None,
     oracle: Annotated[
@@ -62,23 +65,30 @@ def check(
         list[str] | None, typer.Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")
     ] = None,
     iterations: Annotated[int, typer.Option(min=1, help="Of a sampler of your own.")] = 500,
-    update: Annotated[bool, typer.Option(help="Make the baseline anew, after showing what changes.")] = False,
-    workers: Annotated[int | None, typer.Option(help="Processes; 0: this one. Default: one per CPU.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Default: a fresh one, printed.")] = None,
+    update: Annotated[
+        bool, typer.Option(help="Make the baseline again, after showing the differences.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; 0: none but this one. Default: one per CPU.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of all fresh replicates; default: drawn, and printed.")
+    ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary (appended).")] = None,
     as_json: Json = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --update writes.")] = False,
 ) -> int:
-    """Run fresh replicates and tell whether any sampler got worse: exit code 0 no, 1 yes, 2 cannot compare.
+    """Run fresh replicates and test whether any sampler got worse: exit code 0 no, 1 yes, 2 not comparable.
 
-    Every test is sequential and all of them together raise a false alarm in at most one run in a thousand.
+    Cells and densities that the baseline does not hold are listed as new and fail nothing. Tests are sequential;
+    all of them together raise a false alarm in at most one run in a thousand.
     """
     processes = (os.cpu_count() or 1) if workers is None else workers
     root = secrets.randbelow(2**31) if seed is None else seed
-    from parvibench.check.selection import select
+    from parvibench.check.selection import select_questions
 
-    chosen = select(
+    chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle,
         settings=_settings(set_ or ()), iterations=iterations,
     )  # fmt: skip
@@ -86,11 +96,12 @@ def check(
         return _update(chosen, baseline, processes, root, yes, partly=bool(algorithm or task))
     from parvibench.check.rounds import check as run
 
-    questions, problems = chosen.questions(baseline)
+    asked = chosen.resolve(baseline)
     with _progress() as show:
-        result = run(questions, seed=root, workers=processes, notify=show)
-    result.incomparable.extend(problems)
-    return _tell(result, junit, markdown, as_json)
+        result = run(asked.questions, seed=root, workers=processes, notify=show)
+    result.new.extend(asked.new)
+    result.incomparable.extend(asked.incomparable)
+    return _write(result, junit, markdown, as_json)
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, Any]:
@@ -106,7 +117,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:
-    """Make the baseline anew, or the chosen part of it; what changes is shown before anything is written."""
+    """Make the baseline again, or the chosen part of it; differences are shown before anything is written."""
     from parvibench.check.past import baseline
 
     path = file or Path(str(baseline.shipped()))
@@ -129,7 +140,8 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     return 0
 
 
-def _tell(result: CheckResult, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
+def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
+    """Write the outcome wherever it was asked for; the exit code."""
     from parvibench.check import output
 
     if junit is not None:
@@ -140,29 +152,22 @@ def _tell(result: CheckResult, junit: Path | None, markdown: Path | None, as_jso
     if as_json:
         print_json(output.document(result))
     else:
-        _show(result)
+        _print(result)
     return {"pass": 0, "regression": EXIT_FAILED, "incomparable": EXIT_USAGE}[result.verdict]
 
 
-def _show(result: CheckResult) -> None:
+def _print(result: CheckResult) -> None:
     from parvibench.check import output
-    from parvibench.check.judging import RED
 
-    rows = output.notable(result)
-    if rows:
-        table = new_table(
-            "task", "algorithm", "statistic", "oracle", "effect [95%]", "p", "replicates", "verdict"
-        )
-        for t in rows:
-            style = "red" if t.verdict in RED else "green"
-            table.add_row(
-                t.task, t.algorithm, t.metric, t.oracle, output.effect_text(t), f"{t.p_value:.1e}", str(t.replicates), t.verdict, style=style,
-            )  # fmt: skip
+    if rows := output.rows(result):
+        table = new_table(*output.COLUMNS)
+        for *cells, verdict in rows:
+            table.add_row(*cells, verdict, style="green" if verdict == "improved" else "red")
         out_console.print(table)
-    for line in result.incomparable:
-        warn(f"not compared: {line}")
+    for line in output.notes(result):
+        warn(line)
     if result.incomparable:
-        warn("after a change that was meant: parvibench check --update")
+        warn("after an intended change: parvibench check --update")
     out_console.print(
         f"{result.verdict}: {output.counts(result)} (p < {result.threshold:.1e}); --seed {result.seed}",
         highlight=False,
@@ -170,7 +175,7 @@ def _show(result: CheckResult) -> None:
 
 
 class _progress:
-    """A bar on stderr that lives as long as the block; plain lines now and then where nobody looks."""
+    """A progress bar on stderr; a plain line every ten seconds where stderr is no terminal."""
 
     def __enter__(self) -> _progress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

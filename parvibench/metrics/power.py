@@ -23,7 +23,7 @@ FAMILIES = {
 
 @cache
 def power_table() -> pd.DataFrame:
-    """Columns ``dim``, ``n``, ``alteration``, ``metric``, ``trials``, ``found``; see ``reference.calibration``."""
+    """Columns ``dim``, ``n``, ``alteration``, ``metric``, ``trials``, ``found``; see ``tests/studies/calibration.py``."""
     with (files("parvibench.metrics") / "power.csv").open() as file:
         return pd.read_csv(file)
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from parvibench.check import output
-from parvibench.check.judging import judge
+from parvibench.check.decisions import decide
 from parvibench.check.questions import Better, Bound, Expected, Fixed, Law, Question
 from parvibench.check.rounds import CheckResult, Plan, check
 from parvibench.cli import checking as command
@@ -112,17 +112,19 @@ def test_fixed_values_and_bounds() -> None:
         def expected(self) -> Mapping[str, Expected]:
             return {"cost": Fixed(100.0, "lower"), "error": Bound(0.5), "gone": Law(LAW)}
 
-    tests = {t.metric: t for t in judge(Mixed(), {"cost": [100.0, 110.0], "error": [0.1] * 9 + [0.2]}, 1e-6)}
+    tests = {t.metric: t for t in decide(Mixed(), {"cost": [100.0, 110.0], "error": [0.1] * 9 + [0.2]}, 1e-6)}
     assert (tests["cost"].verdict, tests["cost"].effect) == ("regression", 5.0)
     assert tests["error"].verdict == "ok"
     assert tests["gone"].reason == "no longer measured"
-    cheaper = {t.metric: t for t in judge(Mixed(), {"cost": [90.0, 90.0], "error": [0.9] * 9 + [0.8]}, 1e-6)}
+    cheaper = {t.metric: t for t in decide(Mixed(), {"cost": [90.0, 90.0], "error": [0.9] * 9 + [0.8]}, 1e-6)}
     assert (cheaper["cost"].verdict, cheaper["error"].verdict) == ("improved", "regression")
 
 
 def test_documents_for_machines() -> None:
     result = check([Normal(0.0), Normal(3.0, algorithm="a<b|c")], seed=1)
-    result = CheckResult(result.tests, result.threshold, result.seed, ["toy/ula: not in the baseline"])
+    result = CheckResult(
+        result.tests, result.threshold, result.seed, ["toy/mine"], ["toy/ula: settings changed"]
+    )
     document = json.loads(json.dumps(output.document(result), allow_nan=False))
     assert document["verdict"] == "regression"
     assert {"task", "algorithm", "metric", "effect", "interval", "p_value", "verdict"} <= set(
@@ -134,12 +136,14 @@ def test_documents_for_machines() -> None:
     assert len(root.findall(".//error")) == 1
     text = output.markdown(result)
     assert "a<b\\|c" in text
-    assert "not in the baseline" in text
+    assert "not comparable: toy/ula: settings changed" in text
+    assert "new: no baseline yet, run parvibench check --update: toy/mine" in text
+    assert document["new"] == ["toy/mine"]
 
 
-def test_what_cannot_be_compared_is_no_pass() -> None:
-    assert CheckResult([], 1e-6, 1, ["x"]).verdict == "incomparable"
-    assert CheckResult([], 1e-6, 1).verdict == "pass"
+def test_what_is_not_comparable_is_no_pass_and_what_is_new_is() -> None:
+    assert CheckResult([], 1e-6, 1, incomparable=["x"]).verdict == "incomparable"
+    assert CheckResult([], 1e-6, 1, new=["x"]).verdict == "pass"
 
 
 def test_a_check_that_nobody_watches_tells_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

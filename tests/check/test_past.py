@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from parvibench.check.judging import RED, judge
+from parvibench.check.decisions import RED, decide
 from parvibench.check.past import baseline as past
 from parvibench.check.past.baseline import Baseline
 from parvibench.check.past.replicates import TIME, as_array, density_values, moments
@@ -47,8 +47,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_clean_replicates_pass_and_a_bug_does_not(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from parvibench.core.streams import Streams
 
-    asked, problems = past.questions(Baseline.load(stored), cells(), ["banana"])
-    assert problems == []
+    asked, *others = past.questions(Baseline.load(stored), cells(), ["banana"])
+    assert others == [[], []]
     assert check(asked, seed=2).verdict == "pass"
     clean = Streams.normal
     monkeypatch.setattr(Streams, "normal", lambda *a, **k: clean(*a, **k) * 0.5**0.5)
@@ -61,21 +61,19 @@ def test_clean_replicates_pass_and_a_bug_does_not(stored: Path, monkeypatch: pyt
 
 def test_half_a_step_shows_on_the_way(stored: Path) -> None:
     """The identity tells; even without it the distributions do."""
-    asked, problems = past.questions(Baseline.load(stored), cells(0.05), [])
-    assert [p.split(":")[0] for p in problems] == ["biased-start-gaussian/ula"]
-    assert "settings changed" in problems[0]
+    (problem,) = past.questions(Baseline.load(stored), cells(0.05), []).incomparable
+    assert problem.startswith("biased-start-gaussian/ula: settings changed")
     baseline = Baseline.load(stored)
     key = "biased-start-gaussian/ula"
     baseline.cells[key]["identity"] = json.loads(json.dumps(past.identity(cells(0.05)[0])))
-    asked, problems = past.questions(baseline, cells(0.05), [])
-    assert not problems
+    asked, new, incomparable = past.questions(baseline, cells(0.05), [])
+    assert not new + incomparable
     assert any(t.metric == "mean[0]" for t in check(asked, seed=3).red)
 
 
-def test_what_is_not_stored_is_told(stored: Path) -> None:
-    _, problems = past.questions(Baseline.load(stored), cells(tasks=["gmm2-2d"]), ["multimodal"])
-    assert len(problems) == 3
-    assert all("not in the baseline" in p for p in problems)
+def test_what_is_not_stored_is_new(stored: Path) -> None:
+    asked = past.questions(Baseline.load(stored), cells(tasks=["gmm2-2d"]), ["multimodal"])
+    assert asked == ([], ["multimodal/density", "gmm2-2d/ula", "gmm2-2d/exact"], [])
 
 
 def test_changes_are_told_before_they_are_written(stored: Path) -> None:
@@ -130,11 +128,11 @@ def test_statistics_that_never_varied_are_laws_too(stored: Path, found: list[flo
     baseline = Baseline.load(stored)
     statistics = baseline.cells["biased-start-gaussian/ula"]["statistics"]
     statistics["sliced_w2"] = [1.0 + 1e-10 * i for i in range(40)]
-    asked, _ = past.questions(baseline, cells()[:1], [])
+    (question,) = past.questions(baseline, cells()[:1], []).questions
     values = {name: as_array(x).tolist() for name, x in statistics.items()} | {"sliced_w2": found}
-    tests = {t.metric: t for t in judge(asked[0], values, 1e-7)}
+    tests = {t.metric: t for t in decide(question, values, 1e-7)}
     assert (tests["sliced_w2"].verdict in RED) == red
-    assert isinstance(asked[0].expected()["score_evaluations"], Fixed)
+    assert isinstance(question.expected()["score_evaluations"], Fixed)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 0}'])
@@ -165,6 +163,15 @@ def test_command_line(tmp_path: Path, stored: Path) -> None:
     foreign = run(*only, "--baseline", str(stored), "--json")
     assert foreign.returncode == 2
     assert json.loads(foreign.stdout)["incomparable"]
+
+
+def test_a_cell_without_a_baseline_is_new_and_fails_nothing(stored: Path) -> None:
+    """The stored baseline holds no cell of this task."""
+    only = ("--oracle", "past", "-t", "linear-regression", "-a", "exact", "--workers", "0")
+    done = run(*only, "--baseline", str(stored))
+    assert done.returncode == 0, done.stderr
+    assert "new: no baseline yet, run parvibench check --update: linear-regression/exact" in done.stderr
+    assert "0 red, 1 new" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 import torch
 from scipy import stats
 
-from parvibench.check.judging import judge
+from parvibench.check.decisions import decide
 from parvibench.check.questions import Bound, Law, Question
 from parvibench.check.truth import truth_questions
 from parvibench.check.truth.at_rest import AtRest
@@ -41,7 +41,7 @@ THRESHOLD = 1e-6
 
 def red(question: Question, seed: int = 5, replicates: int = 20) -> set[str]:
     """Statistics whose test is red."""
-    tests = judge(question, question.measure(range(replicates), seed), THRESHOLD)
+    tests = decide(question, question.measure(range(replicates), seed), THRESHOLD)
     return {t.metric for t in tests if t.verdict != "ok"}
 
 
@@ -58,7 +58,7 @@ def test_every_test_has_a_name_of_its_own_and_every_sampler_is_asked() -> None:
     questions = truth_questions()
     # Their laws take seconds; names begin with the kind of batches.
     langevin = [q for q in questions if isinstance(q, LangevinLaw)]
-    assert max(Counter((q.algorithm, q.batch is None) for q in langevin).values()) == 1
+    assert max(Counter((q.task, q.algorithm, q.batch is None) for q in langevin).values()) == 1
     others = [q for q in questions if q not in langevin]
     names = Counter((q.task, q.algorithm, name) for q in others for name in q.expected())
     assert max(names.values()) == 1
@@ -104,7 +104,7 @@ def test_clean_code_is_green(kind: type, algorithm: str, task: str | None) -> No
 @pytest.mark.parametrize(
     "question",
     [q for q in truth_questions() if isinstance(q, LangevinLaw)],
-    ids=lambda q: f"{q.algorithm}-{q.batch}",
+    ids=lambda q: f"{q.task}-{q.algorithm}-{q.batch}",
 )
 def test_langevin_methods_have_their_laws(question: LangevinLaw) -> None:
     """About 100 tests at 1e-6; fewer chains than the oracle's."""
@@ -123,7 +123,7 @@ def test_all_questions_are_green_and_their_p_values_uniform(seed: int) -> None:
     found = []
     for question in truth_questions():
         expected = question.expected()
-        for test in judge(question, question.measure(range(20), seed), THRESHOLD):
+        for test in decide(question, question.measure(range(20), seed), THRESHOLD):
             assert test.verdict == "ok", (test.task, test.algorithm, test.metric, test.p_value)
             if isinstance(expected[test.metric], Law):
                 found.append(test.p_value)

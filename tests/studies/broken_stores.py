@@ -8,23 +8,18 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from small_runs import command_line, run, suite_of
 
 import parvibench as pb
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
-from parvibench.harness.session import run_cells
-from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import InProcess
 
 
 class NoMountError(RuntimeError):
@@ -54,30 +49,21 @@ def remount(place: Path, options: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{options}", str(place)], check=True)
 
 
-def make_suite() -> Suite:
-    """Six cells of 120 kB."""
-    return Suite.model_validate(
-        {
-            "name": "broken", "tasks": ["banana", "multimodal"], "algorithms": ["sgld", "ula", "mala"],
-            "replicates": 15, "particles": 100, "samples": 1000, "budget": {"iterations": 24}, "metrics": ["mean_error"],
-        }
-    )  # fmt: skip
-
-
-def run(root: Path) -> Results:
-    """The suite, in this process."""
-    suite = make_suite()
-    return run_cells(expand(suite), Store(root), InProcess(), suite=suite.resolved())
+#: Six cells of 120 kB.
+SUITE = suite_of(
+    ["banana", "multimodal"], ["sgld", "ula", "mala"],
+    replicates=15, particles=100, samples=1000, budget={"iterations": 24}, metrics=["mean_error"],
+)  # fmt: skip
 
 
 def full_disk(folder: Path) -> list[str]:
     """Room for some cells only: a clear error, those are kept; with more room the run goes on to the same numbers."""
     found = []
-    right = run(folder / "right")
+    right = run(SUITE, folder / "right")
     with small_disk(folder, 400) as place:
         root = place / "store"
         try:
-            run(root)
+            run(SUITE, root)
             found.append("no error on a full disk")
         except StoreError as error:
             if "No space left on device" not in str(error):
@@ -90,7 +76,7 @@ def full_disk(folder: Path) -> list[str]:
             if not np.array_equal(Store(root).samples(key), Store(folder / "right").samples(key)):
                 found.append(f"{key}: damaged")
         remount(place, "size=50m")
-        after = run(root)
+        after = run(SUITE, root)
         found += [
             f"{a.label}: differs after all"
             for a, b in zip(after.cells, right.cells, strict=True)
@@ -105,10 +91,10 @@ def read_only_disk(folder: Path) -> list[str]:
     """A store that cannot be written is told at once; it can still be read."""
     found = []
     with small_disk(folder, 8000) as place:
-        run(place / "store")
+        run(SUITE, place / "store")
         remount(place, "ro")
         try:
-            run(place / "store")
+            run(SUITE, place / "store")
             found.append("no error on a read-only disk")
         except StoreError as error:
             if "Read-only file system" not in str(error):
@@ -130,17 +116,13 @@ def corrupt_database(folder: Path) -> list[str]:
     if not told or "parvibench sync" not in told[0] or "delete" not in told[0]:
         found.append(f"told: {told}")
     (root / "mlflow.db").unlink()
-    code = "from parvibench.cli import main; main()"
-    later = subprocess.run(
-        [sys.executable, "-c", code, "sync", "--out", str(root)], capture_output=True, text=True, check=False
-    )
+    later = command_line("sync", "--out", str(root))
     return found + ([f"sync: {later.stderr}"] if later.returncode else [])
 
 
 def two_runs(folder: Path) -> list[str]:
     """A second run on a store is refused while the first goes on unharmed."""
-    right, root = run(folder / "right"), folder / "store"
-    suite = make_suite()
+    right, root = run(SUITE, folder / "right"), folder / "store"
     inside, go_on = threading.Event(), threading.Event()
 
     class Waits:
@@ -151,35 +133,16 @@ def two_runs(folder: Path) -> list[str]:
             inside.set()
             go_on.wait(60)
 
-    def first() -> None:
-        run_cells(expand(suite), Store(root), InProcess(), suite=suite.resolved(), observers=[Waits()])
-
-    thread = threading.Thread(target=first)
+    thread = threading.Thread(target=run, args=(SUITE, root), kwargs={"observers": [Waits()]})
     thread.start()
     inside.wait(60)
-    code = "from parvibench.cli import main; main()"
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        "run",
-        "--task",
-        "banana",
-        "--algorithm",
-        "exact",
-        "--out",
-        str(root),
-    ]
-    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    second = command_line("run", "--task", "banana", "--algorithm", "exact", "--out", str(root))
     go_on.set()
     thread.join()
     found = []
-    if (
-        second.returncode != 2
-        or "another run is writing" not in second.stderr
-        or "Traceback" in second.stderr
-    ):
-        found.append(f"the second run: exit {second.returncode}, {second.stderr[-300:]}")
+    said = second.stderr
+    if second.returncode != 2 or "another run is writing" not in said or "Traceback" in said:
+        found.append(f"the second run: exit {second.returncode}, {said[-300:]}")
     for cell in right.cells:
         if not np.array_equal(Store(root).samples(cell.key), right.samples(cell)):
             found.append(f"{cell.label}: differs")

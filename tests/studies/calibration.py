@@ -1,392 +1,198 @@
-"""Measure the verdicts: ``python -m calibration --out DIR [--trials N] [--workers W]``.
+"""How far the verdicts can be trusted: ``python tests/studies/calibration.py [--out DIR] [--trials N] [--workers W]``.
 
-How often are exact draws called distinguishable (they should not be), how often are altered draws (they should),
-how far is the equivalent sample size of exact draws from their number, and how often do intervals hold the truth.
-Targets are mixtures of two correlated Gaussians in 2, 22 and 100 dimensions, with references and floors made as
-those of any task. Writes CSV tables, a figure and a page; takes an hour or two on two cores.
+How often exact draws are called distinguishable, how often altered draws are, the error of the equivalent sample size
+of exact draws, and the coverage of intervals. Writes CSV tables, a figure and a page into ``reports/calibration``;
+takes an hour or two on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import cache, partial
-from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
-from coverage import coverage_table
-from numpy.typing import NDArray
-from scipy import stats
-from torch import Generator, Tensor
+from calibration_trials import (
+    ALTERATIONS,
+    EQUIVALENT_COLUMNS,
+    LARGE,
+    VERDICT,
+    N,
+    Study,
+    limit,
+    run_study,
+)
 
-from parvibench.core.metric import Context
-from parvibench.core.reference import Reference
-from parvibench.core.streams import derive_seed
-from parvibench.core.target import Target
-from parvibench.core.task import DENSITY_METRICS, Facts, Modes, Task
-from parvibench.metrics import floors
-from parvibench.metrics.compute import compute
-from parvibench.metrics.equivalent import POOL_SIZE, POOLS, V_STATISTICS, equivalent_sample_size, v_constants
-from parvibench.metrics.floors import ALPHA, judged_metrics, p_value, simulate_floors, verdict
-from parvibench.metrics.pairwise import median_distance
-from parvibench.reference.build import ROWS, calibrated
+from parvibench.metrics.floors import ALPHA
 
-DIMENSIONS = (2, 22, 100)
-#: Half the distance between the modes along the first coordinate, in sds of a mode.
-SEPARATION = 2.0
-#: Correlation of neighbouring coordinates within a mode.
-CORRELATION = 0.5
-N = 1000
-LARGE = 10_000
-LARGE_METRICS = ("sliced_w2", "mmd2_linear", "mean_error", "sd_error", "correlation_error", "ks_marginal")
-LARGE_SETS, LARGE_TRIALS = 200, 100
-FALSE_ALARM_TRIALS = 400
-COVERAGE_TRIALS = 600
-#: Between the stored sizes, where floors are interpolated.
-BETWEEN = 250
-#: Sets of exact draws behind a pooled equivalent sample size, and how many make one batch.
-EQUIVALENT_SETS, BATCH = 4800, 400
-EQUIVALENT_METRICS = ("sliced_w2", "mmd2", "mmd2_linear")
-#: Sets whose own intervals are looked at.
-HELD = 1200
-AR_CHAINS, AR_COEFFICIENT = 3000, 0.5
-VERDICT = "verdict (Holm)"
+REPORT = Path(__file__).parents[2] / "reports" / "calibration"
 
 
-class Pair(Target):
-    """Log density of two Gaussians of one covariance, up to a constant."""
-
-    def __init__(self, means: Tensor, precision: Tensor) -> None:
-        self.dim = means.shape[1]
-        self._means, self._precision = means, precision
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """By responsibilities, as for any mixture."""
-        apart = x.unsqueeze(-3) - self._means.to(x)[:, None]  # (R, 2, N, D)
-        pulls = apart @ self._precision.to(x)
-        log_p = -0.5 * (apart * pulls).sum(-1)
-        return log_p.logsumexp(-2), -(log_p.softmax(-2).unsqueeze(-1) * pulls).sum(-3)
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Up to a constant, (R, N)."""
-        return self.log_density_and_score(x)[0]
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """(R, N, D)."""
-        return self.log_density_and_score(x)[1]
+def write(study: Study, out: Path) -> None:
+    """Write ``power.csv``, ``equivalent.csv``, ``coverage.csv``, ``power.svg`` and ``README.md``."""
+    out.mkdir(parents=True, exist_ok=True)
+    study.power.to_csv(out / "power.csv", index=False)
+    study.equivalent.to_csv(out / "equivalent.csv", index=False, float_format="%.6g")
+    study.coverage.to_csv(out / "coverage.csv", index=False, float_format="%.4g")
+    draw_power(study.power, out / "power.svg")
+    (out / "README.md").write_text(page(study))
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairTask(Task):
-    """Two Gaussians of equal weight, four sds apart, neighbouring coordinates correlated by a half."""
-
-    provides: frozenset[str] = frozenset({"score", "exact"})
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Pair:
-        """The density."""
-        assert self.facts.modes is not None
-        return Pair(self.facts.modes.means, torch.linalg.inv(_covariance(self.dim)))
-
-    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
-        """Exact draws: nothing is run on this task."""
-        return torch.stack([self.exact(n, g) for g in generators])
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent draws, (n, D) float64."""
-        return draw(self.dim, n, generator)
+def read(folder: Path) -> Study:
+    """Read the tables that ``write`` wrote."""
+    return Study(*(pd.read_csv(folder / f"{name}.csv") for name in ("power", "equivalent", "coverage")))
 
 
-def draw(
-    dim: int, n: int, generator: Generator, *, weight: float = 0.5, correlation: float = CORRELATION
-) -> Tensor:
-    """Draws of the target, or with another weight of the first mode or another correlation, (n, D) float64."""
-    sign = torch.where(torch.rand(n, generator=generator, dtype=torch.float64) < weight, -1.0, 1.0)
-    z = torch.randn(n, dim, generator=generator, dtype=torch.float64)
-    x = z @ torch.linalg.cholesky(_covariance(dim, correlation)).T
-    x[:, 0] += SEPARATION * sign
-    return x
-
-
-def _covariance(dim: int, correlation: float = CORRELATION) -> Tensor:
-    steps = torch.arange(dim, dtype=torch.float64)
-    return correlation ** (steps[:, None] - steps).abs()
-
-
-def make_task(dim: int) -> PairTask:
-    """The study's target in ``dim`` dimensions."""
-    means = torch.zeros(2, dim, dtype=torch.float64)
-    means[:, 0] = torch.tensor([-SEPARATION, SEPARATION])
-    sd = torch.ones(dim, dtype=torch.float64)
-    sd[0] = math.sqrt(1 + SEPARATION**2)
-    half = torch.full((2,), 0.5, dtype=torch.float64)
-    modes = Modes(means, torch.ones(2, dtype=torch.float64), half)
-    return PairTask(
-        name=f"pair-{dim}d",
-        summary="two correlated Gaussians",
-        metrics=(*DENSITY_METRICS, "modes_found", "mode_weight_tv"),
-        dim=dim,
-        tags=frozenset(),
-        citation="",
-        facts=Facts(mean=torch.zeros(dim, dtype=torch.float64), sd=sd, modes=modes),
-    )
-
-
-Alter = Callable[[int, int, Generator], Tensor]
-
-
-def _shifted(dim: int, n: int, g: Generator, *, by: float) -> Tensor:
-    sd = make_task(dim).facts.sd
-    assert sd is not None
-    return draw(dim, n, g) + by * sd
-
-
-def _shrunk(dim: int, n: int, g: Generator, *, to: float) -> Tensor:
-    return to * draw(dim, n, g)  # the mean is zero
-
-
-#: What is wrong with the samples -> (dim, n, generator) -> samples. Shifts and scales are of every coordinate.
-ALTERATIONS: dict[str, Alter] = {
-    "exact": draw,
-    "shift 0.02 sd": partial(_shifted, by=0.02),
-    "shift 0.05 sd": partial(_shifted, by=0.05),
-    "shift 0.1 sd": partial(_shifted, by=0.1),
-    "shift 0.25 sd": partial(_shifted, by=0.25),
-    "sd 5% small": partial(_shrunk, to=0.95),
-    "sd 10% small": partial(_shrunk, to=0.9),
-    "sd 20% small": partial(_shrunk, to=0.8),
-    "one mode missing": partial(draw, weight=1.0),
-    "weights 60:40": partial(draw, weight=0.6),
-    "correlation lost": partial(draw, correlation=0.0),
-}
-
-
-def make_reference(dim: int, folder: Path) -> Path:
-    """Reference and floors of the study's target, the file they are written to; kept if already there."""
-    file = folder / f"pair-{dim}d.pt"
-    if file.exists():
-        return file
-    task = make_task(dim)
-
-    def generator(purpose: str) -> Generator:
-        return Generator().manual_seed(derive_seed("calibration", task.name, purpose))
-
-    def sets(n: int, count: int = floors.SETS) -> Iterator[Tensor]:
-        g = generator(f"floor-{n}")
-        return (task.exact(n, g) for _ in range(count))
-
-    rows = task.exact(ROWS, generator("rows")).float().double()
-    assert task.facts.mean is not None
-    assert task.facts.sd is not None
-    certificate = {
-        "mean": task.facts.mean.tolist(),
-        "sd": task.facts.sd.tolist(),
-        "bandwidth": median_distance(rows),
-    }
-    found = calibrated(task, Reference(rows, True, certificate), sets)
-    context = Context(task, found)
-    at_large = [compute(LARGE_METRICS, x[None], context)[0] for x in sets(LARGE, LARGE_SETS)]
-    tables = {metric: dict(table) for metric, table in found.floors.items()}
-    for metric in LARGE_METRICS:
-        tables[metric][LARGE] = np.sort([float(values[metric][0]) for values in at_large])
-    stored = {
-        "draws": rows,
-        "certificate": found.certificate,
-        "floors": {m: {n: torch.from_numpy(v) for n, v in t.items()} for m, t in tables.items()},
-    }
-    torch.save(stored, file)
-    return file
-
-
-@cache
-def _load(file: Path) -> Reference:
-    stored = torch.load(file, weights_only=True)
-    tables = {m: {n: v.numpy() for n, v in t.items()} for m, t in stored["floors"].items()}
-    return Reference(stored["draws"], True, stored["certificate"], tables)
-
-
-def power_of(
-    dim: int, file: Path, alteration: str, n: int, metrics: Sequence[str], trials: int
-) -> pd.DataFrame:
-    """How often an alteration is found, by each metric and by the combined verdict.
-
-    Returns:
-        Columns ``dim``, ``n``, ``alteration``, ``metric``, ``trials``, ``found``.
-    """
-    torch.set_num_threads(1)
-    task, reference = make_task(dim), _load(file)
-    context = Context(task, reference, task.target([0], "cpu", torch.float64))
-    g = Generator().manual_seed(derive_seed("calibration", task.name, alteration, n, "trials"))
-    found: dict[str, int] = {}
-    for _ in range(trials):
-        values, _absent = compute(metrics, ALTERATIONS[alteration](dim, n, g)[None], context)
-        p = {}
-        for metric, value in values.items():
-            floor = reference.floor(metric, n)
-            if floor is not None:
-                p[metric] = p_value(metric, value.numpy(), floor)
-        called = {m: v <= ALPHA for m, v in p.items()}
-        combined = [v for m, v in p.items() if m in task.metrics]  # what a user gets by default
-        called[VERDICT] = verdict(combined) == "distinguishable"
-        for metric, yes in called.items():
-            found[metric] = found.get(metric, 0) + yes
-    rows = [(dim, n, alteration, metric, trials, count) for metric, count in found.items()]
-    return pd.DataFrame(rows, columns=["dim", "n", "alteration", "metric", "trials", "found"])
-
-
-def equivalent_of(dim: int, file: Path, n: int) -> pd.DataFrame:
-    """Pooled equivalent sample sizes of exact draws, and how often the interval of one set holds n.
-
-    The standard error joins the spread over batches and what the reference knows no better: the floor's medians of
-    the sliced distance, the bias of V-statistics, both simulated from as many draws as for any task.
-
-    Returns:
-        Columns ``target``, ``n``, ``metric``, ``sets``, ``truth``, ``size``, ``error``, ``covered``.
-    """
-    torch.set_num_threads(1)
-    task, reference = make_task(dim), _load(file)
-    context = Context(task, reference)
-    names = EQUIVALENT_METRICS
-    g = Generator().manual_seed(derive_seed("calibration", task.name, n, "equivalent"))
-    batches = []
-    for _ in range(EQUIVALENT_SETS // BATCH):
-        x = torch.stack([task.exact(n, g) for _ in range(BATCH)])
-        batches.append({m: v.numpy() for m, v in compute(names, x, context)[0].items()})
-    rows = []
-    for name in names:
-        values = np.stack([b[name] for b in batches])  # (batches, sets)
-        rows.append((task.name, n, name, *_pooled(name, values, n, n, reference)))
-    return pd.DataFrame(rows, columns=EQUIVALENT_COLUMNS)
-
-
-EQUIVALENT_COLUMNS = ["target", "n", "metric", "sets", "truth", "size", "error", "covered"]
-
-
-def _pooled(
-    metric: str, values: NDArray[Any], n: int, truth: float, reference: Reference
-) -> tuple[int, float, float, float, float]:
-    size = equivalent_sample_size(metric, values.ravel(), n, reference)[0] or math.nan
-    each = [equivalent_sample_size(metric, batch, n, reference)[0] or math.nan for batch in values]
-    intervals = [equivalent_sample_size(metric, v, n, reference)[1] for v in values.ravel()[:HELD]]
-    held = [i is not None and i[0] <= truth <= i[1] for i in intervals]
-    spread = float(np.std(each, ddof=1) / math.sqrt(len(each)))
-    one = spread * math.sqrt(values.size)  # of a single set
-    known = one / math.sqrt(len(reference.floors[metric][n]))
-    if metric in V_STATISTICS:
-        known = one * truth / POOL_SIZE / math.sqrt(POOLS)
-    return values.size, truth, size, math.hypot(spread, known), float(np.mean(held))
-
-
-def autoregressive() -> pd.DataFrame:
-    """AR(1) Gaussian chains of n = 1000 steps: the linear kernel finds n over the integrated autocorrelation time.
-
-    ``x_t = a x_{t-1} + sqrt(1 - a^2) e_t`` has the time (1 + a) / (1 - a). The Gaussian kernel sees functions that
-    decorrelate faster: with ``K(r) = E k(x, y)`` at correlation r its time is ``1 + 2 sum_l (K(a^l) - K(0)) / gap``.
-    """
-    task = make_task(1)
-    a, g = AR_COEFFICIENT, Generator().manual_seed(derive_seed("calibration", "autoregressive"))
-    rows = torch.randn(ROWS, 1, generator=g, dtype=torch.float64)
-    certificate = {"mean": [0.0], "sd": [1.0], "bandwidth": median_distance(rows)}
-    reference = Reference(rows, True, certificate)
-
-    def sets(n: int) -> Iterator[Tensor]:
-        return (torch.randn(n, 1, generator=g, dtype=torch.float64) for _ in range(floors.SETS))
-
-    names = ("mmd2_linear", "mmd2")
-    constants = v_constants(task, reference, islice(sets(POOL_SIZE), POOLS), names)
-    tables = simulate_floors(task, reference, sets, names)
-    reference = Reference(rows, True, certificate | {"v_statistics": constants}, tables)
-    e = torch.randn(AR_CHAINS, N, generator=g, dtype=torch.float64)
-    x = e.clone()
-    for t in range(1, N):
-        x[:, t] = a * x[:, t - 1] + math.sqrt(1 - a * a) * e[:, t]
-    values = compute(names, x[..., None], Context(task, reference))[0]
-    truths = {"mmd2_linear": N * (1 - a) / (1 + a), "mmd2": N / gaussian_kernel_time(a, reference.bandwidth)}
-    found = [
-        ("AR(1), 1-d", N, m, *_pooled(m, values[m].numpy().reshape(12, -1), N, truths[m], reference))
-        for m in names
+def page(study: Study) -> str:
+    """The study in Markdown."""
+    power = study.power
+    false = power[power["alteration"] == "exact"]
+    worst = false.iloc[int((false["found"] / false["trials"]).argmax())]
+    above = false[false["found"] > false["trials"].map(limit)]
+    lines = [
+        "# Can the verdicts be trusted?",
+        "",
+        "Made by `python tests/studies/calibration.py`. Targets: two Gaussians of equal",
+        "weight four sds apart, neighbouring coordinates correlated by 0.5, in 2, 22 and 100 dimensions; references of",
+        "10,000 draws and floors made as those of any task. Shifts and scales are of every coordinate.",
+        "",
+        "## False alarms",
+        "",
+        f"Share of sets of exact draws called distinguishable at {100 * ALPHA:g}%. Chance alone explains up to "
+        f"{limit(400)} of 400 (99.9%).",
+        f"Worst of all: {worst['metric']} in {worst['dim']} dimensions at n = {worst['n']}, "
+        f"{worst['found']} of {worst['trials']}. Above the limit: "
+        f"{'none' if above.empty else ', '.join(_case(row) for _, row in above.iterrows())}.",
+        "",
+        *_table(_shares(false, ["dim", "n"])),
+        "",
+        "n = 250 lies between the stored sizes: there floors are interpolated (not those of c2st, which meets other",
+        "reference rows at every n).",
+        "",
+        f"## Power at n = {N}",
+        "",
+        "![Power of every metric](power.svg)",
+        "",
+        "Share of altered sets called distinguishable, in percent, in 2 / 22 / 100 dimensions.",
+        "",
+        *_table(_triples(power[(power["n"] == N) & (power["alteration"] != "exact")])),
+        "",
+        f"At n = {LARGE:,} a shift of 0.05 sd is found by",
+        "",
+        *_table(_shares(power[(power["n"] == LARGE) & (power["alteration"] != "exact")], ["dim"])),
+        "",
+        "## Equivalent sample size of exact draws",
+        "",
+        "`size` pools all sets and should be `truth`; `error` is its standard error. `covered` is the share of sets whose",
+        "own 95% interval holds the truth. The AR(1) chain's truth is n over its integrated autocorrelation time; a Gaussian",
+        "kernel sees functions that decorrelate faster, and its truth follows from E k at every lag.",
+        "",
+        *_table(_rounded(study.equivalent[EQUIVALENT_COLUMNS])),
+        "",
+        "## Intervals and tests",
+        "",
+        "Share of simulated data sets whose interval holds the truth (or whose test rejects, for levels).",
+        "",
+        *_table(_rounded(study.coverage)),
     ]
-    return pd.DataFrame(found, columns=EQUIVALENT_COLUMNS)
+    return "\n".join(lines) + "\n"
 
 
-def gaussian_kernel_time(a: float, h: float) -> float:
-    """Autocorrelation time that a Gaussian kernel of bandwidth h sees in a unit AR(1) chain of coefficient a."""
+def draw_power(power: pd.DataFrame, file: Path) -> None:
+    """Heat maps, metrics by alterations, one for each dimension."""
+    import matplotlib as mpl
 
-    def mean_kernel(correlation: float) -> float:
-        return h / math.sqrt(h**2 + 2 * (1 - correlation))
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+    import seaborn as sns
 
-    apart = mean_kernel(0.0)
-    return 1 + 2 * sum(mean_kernel(a**lag) - apart for lag in range(1, 60)) / (1 - apart)
-
-
-@dataclass(frozen=True)
-class Study:
-    """The tables.
-
-    Attributes:
-        power: see ``power_of``; the alteration ``exact`` is the false-alarm rate.
-        equivalent: see ``equivalent_of``.
-        coverage: see ``coverage_table``.
-    """
-
-    power: pd.DataFrame
-    equivalent: pd.DataFrame
-    coverage: pd.DataFrame
-
-
-def run_study(trials: int, workers: int, cache_folder: Path, dimensions: Sequence[int] = DIMENSIONS) -> Study:
-    """Everything; ``trials`` sets for every alteration."""
-    cache_folder.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        coverage: Future[pd.DataFrame] = pool.submit(coverage_table, COVERAGE_TRIALS)
-        chains = pool.submit(autoregressive)
-        made = [pool.submit(make_reference, dim, cache_folder) for dim in sorted(dimensions, reverse=True)]
-        files = dict(zip(sorted(dimensions, reverse=True), [f.result() for f in made], strict=True))
-        names = judged_metrics()
-        power, equivalent = [], []
-        for dim, file in files.items():
-            for alteration in ALTERATIONS:
-                count = FALSE_ALARM_TRIALS if alteration == "exact" else trials
-                power.append(pool.submit(power_of, dim, file, alteration, N, names, count))
-            sizes = (100, BETWEEN) if dim == min(files) else (100,)
-            power += [pool.submit(power_of, dim, file, "exact", n, names, FALSE_ALARM_TRIALS) for n in sizes]
-            power += [
-                pool.submit(power_of, dim, file, alteration, LARGE, LARGE_METRICS, LARGE_TRIALS)
-                for alteration in ("exact", "shift 0.05 sd")
-            ]
-            equivalent += [pool.submit(equivalent_of, dim, file, n) for n in (100, N)]
-        return Study(_joined(power), _joined([*equivalent, chains]), coverage.result())
+    rows = power[power["n"] == N].assign(share=lambda d: d["found"] / d["trials"])
+    dims = sorted(rows["dim"].unique())
+    order = list(dict.fromkeys(rows["metric"]))
+    with mpl.rc_context({"svg.hashsalt": "parvibench", "svg.fonttype": "none"}):
+        figure, axes = plt.subplots(
+            1,
+            len(dims),
+            figsize=(3 + 3.4 * len(dims), 1.6 + 0.28 * len(order)),
+            sharey=True,
+            layout="constrained",
+        )
+        for axis, dim in zip(axes if len(dims) > 1 else [axes], dims, strict=True):
+            table = rows[rows["dim"] == dim].pivot_table(index="metric", columns="alteration", values="share")
+            table = table.reindex(index=order, columns=list(ALTERATIONS))
+            sns.heatmap(
+                100 * table, ax=axis, vmin=0, vmax=100, cmap="cividis", annot=True, fmt=".0f",
+                annot_kws={"size": 7}, cbar=dim == dims[-1], cbar_kws={"label": "called distinguishable, %"},
+            )  # fmt: skip
+            axis.set(title=f"{dim} dimensions", xlabel="", ylabel="")
+        figure.savefig(file, metadata={"Date": None})
+        plt.close(figure)
 
 
-def _joined(parts: Sequence[Future[pd.DataFrame]]) -> pd.DataFrame:
-    return pd.concat([part.result() for part in parts], ignore_index=True)
+def _case(row: pd.Series) -> str:
+    return f"{row['metric']} ({row['dim']}-d, n = {row['n']}: {row['found']}/{row['trials']})"
 
 
-def limit(trials: int) -> int:
-    """Most false alarms that chance explains at the 99.9% level."""
-    return int(stats.binom.ppf(0.999, trials, ALPHA))
+def _shares(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Percent called, metrics as rows."""
+    shares = rows.assign(share=100 * rows["found"] / rows["trials"])
+    wide = shares.pivot_table(index="metric", columns=columns, values="share").reindex(_last_verdict(rows))
+    names = ("d", "n")
+    wide.columns = [
+        ", ".join(
+            f"{name} = {v:,}" for name, v in zip(names, c if isinstance(c, tuple) else (c,), strict=False)
+        )
+        for c in wide.columns
+    ]
+    return wide.reset_index()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line entry."""
-    from calibration_page import write
+def _triples(rows: pd.DataFrame) -> pd.DataFrame:
+    shares = rows.assign(share=100 * rows["found"] / rows["trials"])
+    wide = shares.pivot_table(index="metric", columns=["alteration", "dim"], values="share")
+    wide = wide.reindex(_last_verdict(rows))
+    joined = {
+        name: [" / ".join("–" if pd.isna(v) else f"{v:.0f}" for v in row) for row in wide[name].to_numpy()]
+        for name in ALTERATIONS
+        if name in wide.columns.get_level_values(0)
+    }
+    return pd.DataFrame({"metric": wide.index, **joined})
 
-    parser = argparse.ArgumentParser(prog="calibration", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the tables")
-    parser.add_argument("--trials", type=int, default=50, help="sets of altered draws (default 50)")
+
+def _last_verdict(rows: pd.DataFrame) -> list[str]:
+    names = [m for m in dict.fromkeys(rows["metric"]) if m != VERDICT]
+    return [*names, VERDICT]
+
+
+def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.map(lambda v: f"{v:.3g}" if isinstance(v, float) and abs(v) < 1000 else v)
+
+
+def _table(frame: pd.DataFrame) -> list[str]:
+    def line(cells: list[Any]) -> str:
+        return "| " + " | ".join(_text(c) for c in cells) + " |"
+
+    return [
+        line(list(frame.columns)),
+        line(["---"] * len(frame.columns)),
+        *map(line, frame.to_numpy().tolist()),
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return "–" if pd.isna(value) else f"{value:.4g}"
+    return str(value)
+
+
+def main() -> None:
+    """Run the study and write its tables, figure and page."""
+    parser = argparse.ArgumentParser(description="Measure the calibration of the verdicts.")
+    parser.add_argument("--out", type=Path, default=REPORT, help="folder of the tables")
+    parser.add_argument("--trials", type=int, default=50, help="sets of altered draws")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument(
-        "--cache", type=Path, default=None, help="where references are kept (default: OUT/cache)"
-    )
-    options = parser.parse_args(arguments)
+    parser.add_argument("--cache", type=Path, help="where references are kept (default: OUT/cache)")
+    options = parser.parse_args()
     study = run_study(options.trials, options.workers, options.cache or options.out / "cache")
     write(study, options.out)
 

@@ -1,7 +1,7 @@
-"""How often `parvibench check` cries wolf, and what it sees: measured on clean runs with fresh seeds.
+"""False-alarm rate and power of `parvibench check`, measured on clean runs with fresh seeds.
 
     python tests/studies/false_alarms.py runs STORE [--runs 20]    clean runs of the whole check, kept in STORE
-    python tests/studies/false_alarms.py report STORE TO           the study of what STORE holds, written to TO
+    python tests/studies/false_alarms.py report STORE TO           the page on the runs in STORE, written to TO
 
 Four parts: how many of the real runs were red; 2,000 runs resampled from the pool of clean replicates; whether
 p-values of clean replicates are uniform, by Kolmogorov's distance over all statistics against that of the same
@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from parvibench.check import rounds as checking
+from parvibench.check.decisions import gating
 from parvibench.check.evidence import bound_p_value, law_p_values
-from parvibench.check.judging import gating
 from parvibench.check.past.baseline import Baseline
-from parvibench.check.questions import Bound, Expected, Law, Question
-from parvibench.check.rounds import Plan
-from parvibench.check.selection import select
+from parvibench.check.questions import Bound, Expected, Law, Question, Values
+from parvibench.check.rounds import Keep, Plan, check
+from parvibench.check.selection import select_questions
 from parvibench.core.streams import derive_seed
 
 Array = NDArray[np.float64]
@@ -37,41 +36,33 @@ SHIFTS = (0.5, 1.0, 1.5, 2.0)
 
 
 def key(question: Question) -> str:
-    return (
-        f"{question.oracle} {question.task} {question.algorithm} {type(question).__name__} {question!r:.200}"
-    )
+    kind = type(question).__name__
+    return f"{question.oracle} {question.task} {question.algorithm} {kind} {question!r:.200}"
 
 
 def real_runs(store: Path, numbers: range, workers: int) -> None:
     """Clean checks; every measured value is kept, and which tests were red. Runs that are there are not repeated."""
     store.mkdir(parents=True, exist_ok=True)
-    asked, problems = select().questions()
-    assert not problems, problems
+    asked = select_questions().resolve()
+    assert not asked.new + asked.incomparable, asked
     for number in numbers:
         file = store / f"run-{number:02d}.json"
         if file.is_file():
             continue
         kept: dict[str, dict[str, list[float]]] = {}
         started = time.perf_counter()
-        result = checking.check(
-            asked, seed=derive_seed("false alarms", number), workers=workers, keep=kept_by(kept)
-        )
+        seed = derive_seed("false alarms", number)
+        result = check(asked.questions, seed=seed, workers=workers, keep=kept_by(kept))
         seconds = time.perf_counter() - started
         red = [f"{t.oracle} {t.task}/{t.algorithm} {t.metric} p={t.p_value:.1e}" for t in result.red]
         extended = sum(t.replicates > Plan().stages[0] for t in result.tests)
-        document = {
-            "seconds": seconds,
-            "red": red,
-            "tests": len(result.tests),
-            "extended": extended,
-            "values": kept,
-        }
-        file.write_text(json.dumps(document))
+        document = {"seconds": seconds, "red": red, "tests": len(result.tests), "extended": extended}
+        file.write_text(json.dumps({**document, "values": kept}))
         print(f"run {number}: {result.verdict}, {seconds:.0f} s, {red}", flush=True)
 
 
-def kept_by(kept: dict[str, dict[str, list[float]]]) -> checking.Keep:
-    def keep(question: Question, values: checking.Values) -> None:
+def kept_by(kept: dict[str, dict[str, list[float]]]) -> Keep:
+    def keep(question: Question, values: Values) -> None:
         kept[key(question)] = {name: list(found) for name, found in values.items()}
 
     return keep
@@ -91,7 +82,7 @@ def pools(store: Path) -> tuple[list[Pool], list[dict[str, object]]]:
     documents = [json.loads(f.read_text()) for f in sorted(store.glob("run-*.json"))]
     first = Plan().stages[0]
     found = []
-    for question in select().questions()[0]:
+    for question in select_questions().resolve().questions:
         expected = {n: e for n, e in question.expected().items() if n in gating(question.expected())}
         rows = [d["values"][key(question)] for d in documents]
         fresh = {n: np.array([v for row in rows for v in row[n][:first]], dtype=float) for n in expected}
@@ -168,7 +159,7 @@ def uniformity(found: Sequence[Pool], rng: np.random.Generator) -> dict[str, flo
 
 
 def power(found: Sequence[Pool], threshold: float, rng: np.random.Generator) -> list[tuple[float, float]]:
-    """Share of (cell, statistic) pairs that turn red when one statistic shifts by so many of its standard deviations."""
+    """Share of (cell, statistic) pairs that fail when one statistic shifts by so many of its standard deviations."""
     rows = []
     for size in SHIFTS:
         caught = []
@@ -208,7 +199,7 @@ def report(store: Path, to: Path) -> None:
         "| | |",
         "|---|---|",
         f"| questions, tests | {len(found)}, {tests} |",
-        f"| p-value that turns a test red | {threshold:.1e} |",
+        f"| p-value at which a test fails | {threshold:.1e} |",
         f"| real runs with fresh seeds | {len(documents)}, red: {sum(bool(d['red']) for d in documents)} |",
         f"| seconds of a run, median (range) | {np.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f}) |",
         f"| clean replicates per question | {replicates} |",

@@ -17,17 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import small_runs
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.session import run_cells
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import InProcess
 from parvibench.harness.workers.processes import Workers
 
-#: Names the variable by which the study's processes are told from others.
+#: Environment variable that marks the processes of this study.
 MARK = "PARVIBENCH_STUDY"
 PLUGINS = Path(__file__).with_name("hostile_plugins.py")
 #: Class -> status, a part of the reason or of the flags.
@@ -52,28 +49,24 @@ EXPECTED = {
 SAME_SAMPLES = ("Floods", "Meddles", "ForksAndStays", "Ignores", "Begs")
 
 
+def make_suite(algorithms: Sequence[object]) -> Suite:
+    """The algorithms on one target."""
+    values = {"replicates": 3, "particles": 50, "budget": {"score_evaluations": 2000}, "metrics": ["ksd"]}
+    return small_runs.suite_of(["multimodal"], algorithms, **values)
+
+
 def run(folder: Path, names: Sequence[str], timeout: float = 15.0, memory: float = 4000.0) -> Results:
     """Run the named samplers in this order with a good one before, between and after."""
-    given = [{"name": f"{PLUGINS}:Good", "label": "good-first"}]
-    for name in names:
-        given += [{"name": f"{PLUGINS}:{name}", "label": name}]
-    # Settings that no algorithm reads make cells of their own of the good ones.
-    given += [
-        {"name": f"{PLUGINS}:Good", "label": f"good-{i}", "settings": {"step_size": 0.2 + i}}
-        for i in range(2)
-    ]
-    suite = Suite.model_validate(
-        {
-            "name": "hostile", "tasks": ["multimodal"], "algorithms": given, "replicates": 3, "particles": 50,
-            "budget": {"score_evaluations": 2000}, "metrics": ["ksd"],
-        }
-    )  # fmt: skip
-    executor = Workers(2, timeout, memory)
-    return run_cells(expand(suite), Store(folder / "store"), executor, suite=suite.resolved())
+    good = f"{PLUGINS}:Good"
+    given: list[object] = [{"name": good, "label": "good-first"}]
+    given += [{"name": f"{PLUGINS}:{name}", "label": name} for name in names]
+    # A setting that is not read makes a cell of its own.
+    given += [{"name": good, "label": f"good-{i}", "settings": {"step_size": 0.2 + i}} for i in range(2)]
+    return small_runs.run(make_suite(given), folder / "store", Workers(2, timeout, memory))
 
 
 def problems(results: Results, folder: Path) -> list[str]:
-    """Everything that is not as it should be."""
+    """Every wrong status, changed sample and process left, a line each."""
     found = []
     good = run_alone(folder)
     for cell in results.cells:
@@ -86,39 +79,28 @@ def problems(results: Results, folder: Path) -> list[str]:
             if samples is None or not np.array_equal(samples, good):
                 found.append(f"{cell.label}: samples changed")
     time.sleep(0.5)
-    found += [f"process left: {p}" for p in strangers()]
+    found += [f"process left: {p}" for p in left_over()]
     return found
 
 
 def run_alone(folder: Path) -> np.ndarray:
-    """The good sampler's numbers in this process, with nobody else around."""
-    suite = Suite.model_validate(
-        {
-            "name": "alone", "tasks": ["multimodal"], "algorithms": [f"{PLUGINS}:Good"], "replicates": 3,
-            "particles": 50, "budget": {"score_evaluations": 2000}, "metrics": ["ksd"],
-        }
-    )  # fmt: skip
-    results = run_cells(expand(suite), Store(folder / "alone"), InProcess(), suite=suite.resolved())
+    """The good sampler's numbers in this process, alone."""
+    results = small_runs.run(make_suite([f"{PLUGINS}:Good"]), folder / "alone")
     samples = results.samples(results.cells[0])
     assert samples is not None
     return samples
 
 
-def strangers() -> list[str]:
-    """Processes of this study that are still there but this one and the fork server's two."""
+def left_over() -> list[str]:
+    """Processes of this study beside this one and the fork server's two."""
     mark, here = os.environ[MARK], psutil.Process()
     found = []
     for process in psutil.process_iter():
         try:
-            if (
-                process.environ().get(MARK) != mark
-                or process == here
-                or process.status() == psutil.STATUS_ZOMBIE
-            ):
-                continue
+            ours = process.environ().get(MARK) == mark and process != here
             line = " ".join(process.cmdline())
             server = process.ppid() == here.pid and ("forkserver" in line or "resource_tracker" in line)
-            if not server:
+            if ours and not server and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(f"{process.pid} {line[:100]}")
         except psutil.Error:
             continue
@@ -144,7 +126,7 @@ def main(names: Sequence[str], timeout: float, memory: float) -> int:
 
 
 def apart(*arguments: str) -> int:
-    """Run this file in an environment of its own, so that what it leaves behind can be told from everything else."""
+    """Run this file in an environment of its own, by which the processes it leaves behind are recognised."""
     with tempfile.TemporaryDirectory() as scratch:
         own = {**os.environ, MARK: str(uuid.uuid4()), "TMPDIR": scratch, "OMP_NUM_THREADS": "1"}
         return subprocess.call(

@@ -1,4 +1,4 @@
-"""What the harness costs: the bare loop of an algorithm and a whole run of one cell, side by side.
+"""Overhead of the harness: the bare loop of an algorithm and a whole run of one cell, side by side.
 
 ``python tests/studies/overhead.py`` runs each cell in turns of the bare loop and the harness and compares the least
 processor time of both: other work on the machine only ever adds to it.
@@ -13,24 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from small_runs import suite_of
 
 from parvibench.core.algorithm import state_and_info
 from parvibench.core.errors import BudgetExhausted
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.store.keeping import Keeper
 from parvibench.harness.suite.cells import Cell, expand
-from parvibench.harness.suite.suite import Suite
 
 CASES = [("banana", "sgld"), ("multimodal", "svgd"), ("banana", "ada-sifg"), ("bnn-diabetes-sklearn", "sgld")]
 
 
 def make_cell(task: str, method: str, iterations: int) -> Cell:
     """One chunk, in one process."""
-    suite = {
-        "name": "overhead", "tasks": [task], "algorithms": [method], "replicates": 1,
-        "budget": {"iterations": iterations}, "metrics": ["score_evaluations"],
-    }  # fmt: skip
-    return expand(Suite.model_validate(suite))[0]
+    budget, metrics = {"iterations": iterations}, ["score_evaluations"]
+    return expand(suite_of([task], [method], replicates=1, budget=budget, metrics=metrics))[0]
 
 
 def bare(cell: Cell) -> float:
@@ -83,10 +80,8 @@ def main(seconds: float, rounds: int) -> float:
     for task, method in CASES:
         base, share, iterations = measure(task, method, seconds, rounds)
         shares.append(share)
-        print(
-            f"{task:22} {method:9} {iterations:7} iterations  bare {base:6.2f} s  overhead {100 * share:+.1f}%",
-            flush=True,
-        )
+        cost = f"bare {base:6.2f} s  overhead {100 * share:+.1f}%"
+        print(f"{task:22} {method:9} {iterations:7} iterations  {cost}", flush=True)
     return max(shares)
 
 

@@ -1,4 +1,4 @@
-"""How many planted bugs `parvibench check` finds: each is planted in a child process, one at a time.
+"""How many planted bugs `parvibench check` finds: each is planted in a child process that runs the check.
 
 ``python tests/studies/planted_bugs.py [BUG ...] [--workers 2] [--seed 7] [--markdown reports/check/planted-bugs.md]``
 Exit code 1 where fewer than 95% are found.
@@ -7,17 +7,124 @@ Exit code 1 where fewer than 95% are found.
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
-from planted.study import mutants_table, run_mutants
+from planted.catalogue import PlantedBug, bugs_named, catalogue
+
+from parvibench.check.decisions import gating
+from parvibench.check.selection import select_questions
 
 #: Share of bugs that must be found.
 BAR = 0.95
+#: Wall-clock limit of one bug, s.
+TIMEOUT_S = 600.0
+#: Of child processes: they import ``planted`` from this folder.
+ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    "PYTHONPATH": str(Path(__file__).resolve().parent),
+}
+
+
+@dataclass(frozen=True)
+class BugResult:
+    """What a check found of a planted bug.
+
+    Attributes:
+        bug: the bug.
+        caught: whether the check failed, as it should.
+        by: the test that failed: oracle, task, algorithm and statistic.
+        replicates: drawn for that test until it failed.
+        seconds: wall-clock time of the check, s.
+        reason: why it was not caught, or the failed test's own reason.
+    """
+
+    bug: PlantedBug
+    caught: bool
+    by: str = ""
+    replicates: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+
+
+def check_planted(workers: int, seed: int, names: Sequence[str] = ()) -> Iterator[BugResult]:
+    """Check planted bugs one by one, each in a process of one thread; results as they come.
+
+    Args:
+        workers: processes at a time.
+        seed: of the checks.
+        names: of the bugs; default: all.
+
+    Raises:
+        UnknownNameError: no planted bug of that name.
+        InputError: no stored baseline to compare with.
+    """
+    bugs = bugs_named(names)  # wrong names are refused before anything is started
+    tests = sum(len(gating(question.expected())) for question in select_questions().resolve().questions)
+    return _results(bugs, max(1, workers), seed, tests)
+
+
+def _results(bugs: Sequence[PlantedBug], workers: int, seed: int, tests: int) -> Iterator[BugResult]:
+    pool = ThreadPoolExecutor(workers)
+    try:
+        futures = [pool.submit(_check, bug, seed, tests) for bug in bugs]
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _check(bug: PlantedBug, seed: int, tests: int) -> BugResult:
+    """Plant one bug in a child process and read the last line that it prints."""
+    command = [sys.executable, "-m", "planted.planting", bug.name, "--seed", str(seed), "--tests", str(tests)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, **ENVIRONMENT}
+        )
+    except subprocess.TimeoutExpired:
+        return BugResult(bug, False, seconds=TIMEOUT_S, reason=f"not finished within {TIMEOUT_S:g} s")
+    if done.returncode:
+        words = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        return BugResult(bug, False, reason=f"the check itself failed: {words}")
+    return BugResult(bug, **json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(results: Iterable[BugResult]) -> str:
+    """The results as a Markdown table in the catalogue's order, with a line per family above it."""
+    found = {result.bug: result for result in results}
+    rows = [found[bug] for bug in catalogue() if bug in found]
+    asked = Counter(row.bug.family for row in rows)
+    caught = Counter(row.bug.family for row in rows if row.caught)
+    lines = [
+        f"{caught.total()} of {asked.total()} planted bugs were caught.",
+        "",
+        "| Family | Planted | Caught |",
+        "| --- | ---: | ---: |",
+        *(f"| {family} | {count} | {caught[family]} |" for family, count in asked.items()),
+        "",
+        "| Bug | Family | What is wrong | Caught by | Replicates | Seconds |",
+        "| --- | --- | --- | --- | ---: | ---: |",
+        *map(_line, rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: BugResult) -> str:
+    by = row.by if row.caught else f"**missed**: {row.reason}"
+    replicates = str(row.replicates) if row.caught else ""
+    cells = (f"`{row.bug.name}`", row.bug.family, row.bug.summary, by, replicates, f"{row.seconds:.0f}")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def main() -> int:
-    """Plant the bugs that are named (all by default), print a line for each and a table at the end."""
+    """Plant the named bugs, print a line for each and a table at the end."""
     parser = argparse.ArgumentParser(description="Plant bugs one at a time and count how many are found.")
     parser.add_argument("bugs", nargs="*", help="names; default: all")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
@@ -25,14 +132,13 @@ def main() -> int:
     parser.add_argument("--markdown", type=Path, help="write the table here")
     arguments = parser.parse_args()
     results = []
-    for result in run_mutants(arguments.workers, arguments.seed, arguments.bugs):
+    for result in check_planted(arguments.workers, arguments.seed, arguments.bugs):
         results.append(result)
-        print(f"{result.name}: {'found' if result.caught else 'MISSED'}", file=sys.stderr, flush=True)
-    table = mutants_table(results)
+        print(f"{result.bug.name}: {'found' if result.caught else 'MISSED'}", file=sys.stderr, flush=True)
+    text = table(results)
     if arguments.markdown:
-        arguments.markdown.parent.mkdir(parents=True, exist_ok=True)
-        arguments.markdown.write_text(table)
-    print(table)
+        arguments.markdown.write_text(text)
+    print(text)
     return 0 if sum(r.caught for r in results) >= BAR * len(results) else 1
 
 

@@ -14,16 +14,11 @@ from typing import Any
 
 import numpy as np
 import psutil
+from small_runs import run, suite_of
 
-from parvibench.core.errors import InputError
 from parvibench.core.result import Status
-from parvibench.harness.session import run_cells
-from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.cluster import Cluster
-from parvibench.harness.workers.executors import InProcess
 
 PLUGIN = Path(__file__).with_name("hostile_plugins.py")
 
@@ -31,15 +26,10 @@ PLUGIN = Path(__file__).with_name("hostile_plugins.py")
 def make_suite(algorithms: list[Any], **values: object) -> Suite:
     """A suite on two targets."""
     base = {
-        "name": "ray", "tasks": ["banana", "multimodal"], "replicates": 3, "particles": 1000, "samples": 100,
+        "tasks": ["banana", "multimodal"], "replicates": 3, "particles": 1000, "samples": 100,
         "budget": {"scores_per_particle": 20}, "metrics": ["ksd", "mean_error"],
     }  # fmt: skip
-    return Suite.model_validate({**base, "algorithms": algorithms, **values})
-
-
-def run(suite: Suite, folder: Path, executor: Any) -> Results:
-    """Into a store of its own."""
-    return run_cells(expand(suite), Store(folder), executor, suite=suite.resolved())
+    return suite_of(**{**base, "algorithms": algorithms, **values})
 
 
 def cluster(count: int = 2, timeout: float = 120.0) -> Cluster:
@@ -53,7 +43,7 @@ def same_bits(folder: Path) -> list[str]:
     plugin.parent.mkdir(parents=True)
     plugin.write_bytes(PLUGIN.read_bytes())
     suite = make_suite(["svgd", "sgld", "ksivi", f"{plugin}:Good", f"{plugin}:Segfault"])
-    here = run(make_suite(["svgd", "sgld", "ksivi", f"{plugin}:Good"]), folder / "here", InProcess())
+    here = run(make_suite(["svgd", "sgld", "ksivi", f"{plugin}:Good"]), folder / "here")
     there = run(suite, folder / "there", cluster())
     found = []
     by_name = {(c.task, c.label): c for c in there.cells}
@@ -69,7 +59,7 @@ def same_bits(folder: Path) -> list[str]:
 def killed_worker(folder: Path) -> tuple[list[str], int]:
     """Kill the first busy Ray worker while it runs; what is wrong afterwards, and how many were killed."""
     suite = make_suite(["sgld"], tasks=["multimodal"], budget={"iterations": 3000}, replicates=2)
-    here = run(suite, folder / "here", InProcess())
+    here = run(suite, folder / "here")
     killed: list[int] = []
 
     def kill() -> None:
@@ -79,10 +69,8 @@ def killed_worker(folder: Path) -> tuple[list[str], int]:
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     # A worker that serves has a fork server below it with a sampler's process.
-                    if (
-                        "ray::serve" in " ".join(process.cmdline())
-                        and len(process.children(recursive=True)) > 2
-                    ):
+                    busy = len(process.children(recursive=True)) > 2
+                    if busy and "ray::serve" in " ".join(process.cmdline()):
                         process.kill()
                         killed.append(process.pid)
                         return
@@ -96,15 +84,6 @@ def killed_worker(folder: Path) -> tuple[list[str], int]:
         if b.status is not Status.OK or not np.array_equal(here.samples(a), there.samples(b)):
             found.append(f"{b.label}: {b.status} {b.reason}")
     return found, len(killed)
-
-
-def refusals(folder: Path) -> list[str]:
-    """What a user is told who asks for what cannot be."""
-    try:
-        Cluster("127.0.0.1:1", 1, 1.0, None, 0.0)._connect()
-    except InputError as error:
-        return [str(error)]
-    return []
 
 
 def main() -> int:

@@ -3,13 +3,13 @@
 import math
 from pathlib import Path
 
-import calibration
-import coverage
+import calibration_trials
 import pandas as pd
 import pytest
 import torch
-from calibration import ALTERATIONS, LARGE, VERDICT, N, draw, limit, make_task
-from calibration_page import page, read, write
+from calibration import REPORT, page, read, write
+from calibration_trials import ALTERATIONS, LARGE, VERDICT, N, Study, draw, limit, make_task
+from interval_coverage import coverage_table
 from scipy import stats
 from torch import Generator
 
@@ -20,7 +20,6 @@ from parvibench.metrics.floors import judged_metrics
 from parvibench.metrics.power import power_table, sees
 
 QUICK = ("sliced_w2", "mmd2", "mean_error", "mode_weight_tv")
-REPORT = Path(__file__).parents[2] / "reports" / "calibration"
 #: Bars hold up to the simulation's own error: 99.9% limits.
 DIMENSIONS = (2, 22, 100)
 
@@ -61,27 +60,27 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floors, "COSTLY_SETS", 20)
     monkeypatch.setattr(floors, "SIZES", (20, 50))
     monkeypatch.setattr(floors, "CURVE_SIZES", (5, 20, 50))
-    monkeypatch.setattr(calibration, "ROWS", 500)
-    monkeypatch.setattr(calibration, "LARGE", 100)
-    monkeypatch.setattr(calibration, "LARGE_SETS", 10)
-    monkeypatch.setattr(calibration, "N", 50)
-    monkeypatch.setattr(calibration, "EQUIVALENT_SETS", 40)
-    monkeypatch.setattr(calibration, "BATCH", 10)
+    monkeypatch.setattr(calibration_trials, "ROWS", 500)
+    monkeypatch.setattr(calibration_trials, "LARGE", 100)
+    monkeypatch.setattr(calibration_trials, "LARGE_SETS", 10)
+    monkeypatch.setattr(calibration_trials, "N", 50)
+    monkeypatch.setattr(calibration_trials, "EQUIVALENT_SETS", 40)
+    monkeypatch.setattr(calibration_trials, "BATCH", 10)
     monkeypatch.setattr("parvibench.reference.build.POOLS", 5)
     monkeypatch.setattr("parvibench.reference.build.POOL_SIZE", 500)
 
 
 def test_the_parts_of_the_study(small: None, tmp_path: Path) -> None:
-    file = calibration.make_reference(2, tmp_path)
-    assert calibration.make_reference(2, tmp_path) == file
-    found = calibration.power_of(2, file, "one mode missing", 50, QUICK, 5).set_index("metric")
+    file = calibration_trials.make_reference(2, tmp_path)
+    assert calibration_trials.make_reference(2, tmp_path) == file
+    found = calibration_trials.power_of(2, file, "one mode missing", 50, QUICK, 5).set_index("metric")
     assert found.loc["mean_error", "found"] == found.loc["mode_weight_tv", "found"] == 5
     assert VERDICT in found.index
-    exact = calibration.power_of(2, file, "exact", 50, QUICK, 20)
+    exact = calibration_trials.power_of(2, file, "exact", 50, QUICK, 20)
     assert (exact["found"] <= stats.binom.ppf(0.9999, 20, 0.05) + 1).all()
-    sizes = calibration.equivalent_of(2, file, 50)
+    sizes = calibration_trials.equivalent_of(2, file, 50)
     assert sizes["size"].between(25, 100).all()
-    assert set(sizes["metric"]) == set(calibration.EQUIVALENT_METRICS)
+    assert set(sizes["metric"]) == set(calibration_trials.EQUIVALENT_METRICS)
 
 
 def test_tables_become_a_page(tmp_path: Path) -> None:
@@ -94,9 +93,9 @@ def test_tables_become_a_page(tmp_path: Path) -> None:
     ]
     power = pd.DataFrame(rows, columns=["dim", "n", "alteration", "metric", "trials", "found"])
     sizes = pd.DataFrame(
-        [("t", 100, "mmd2", 400, 100.0, 99.0, 2.0, 0.95)], columns=calibration.EQUIVALENT_COLUMNS
+        [("t", 100, "mmd2", 400, 100.0, 99.0, 2.0, 0.95)], columns=calibration_trials.EQUIVALENT_COLUMNS
     )
-    study = calibration.Study(power, sizes, coverage.coverage_table(2))
+    study = Study(power, sizes, coverage_table(2))
     write(study, tmp_path)
     text = (tmp_path / "README.md").read_text()
     assert text == page(read(tmp_path))
@@ -106,7 +105,7 @@ def test_tables_become_a_page(tmp_path: Path) -> None:
     assert (tmp_path / "power.svg").stat().st_size > 5000
 
 
-def shipped() -> calibration.Study:
+def shipped() -> Study:
     return read(REPORT)
 
 
@@ -148,15 +147,15 @@ def test_exact_draws_are_worth_their_number() -> None:
 
 def test_the_gaussian_kernels_time_of_a_chain() -> None:
     """A wide kernel sees the mean only, a narrow one nothing but coincidence."""
-    assert calibration.gaussian_kernel_time(0.5, 100.0) == pytest.approx(3.0, rel=1e-3)
-    assert calibration.gaussian_kernel_time(0.5, 1e-3) == pytest.approx(1.0, abs=0.01)
-    assert calibration.gaussian_kernel_time(0.0, 1.0) == pytest.approx(1.0)
+    assert calibration_trials.gaussian_kernel_time(0.5, 100.0) == pytest.approx(3.0, rel=1e-3)
+    assert calibration_trials.gaussian_kernel_time(0.5, 1e-3) == pytest.approx(1.0, abs=0.01)
+    assert calibration_trials.gaussian_kernel_time(0.0, 1.0) == pytest.approx(1.0)
 
 
 @pytest.mark.slow
 def test_the_study_again_in_the_plane(tmp_path: Path) -> None:
     """Twenty minutes: the bars of the shipped tables, on fresh floors of the same seeds."""
-    study = calibration.run_study(trials=20, workers=2, cache_folder=tmp_path, dimensions=(2,))
+    study = calibration_trials.run_study(trials=20, workers=2, cache_folder=tmp_path, dimensions=(2,))
     false = study.power[study.power["alteration"] == "exact"]
     assert (false["found"] <= false["trials"].map(limit)).all()
     table = study.equivalent

@@ -12,43 +12,45 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from planted.catalogue import Mutant, catalogue, select
+from planted.catalogue import PlantedBug, bugs_named, catalogue
+from planted.dependence import depends_on, modules_behind
 from planted.planting import plant
-from planted.reach import modules_behind, reaches
-from planted.study import MutantResult, mutants_table, run_mutants
+from planted_bugs import ENVIRONMENT, BugResult, check_planted, table
 
 from parvibench.check.past.replicates import TIME, CellQuestion, DensityQuestion
 from parvibench.check.questions import Expected, Oracle, Question, Values
-from parvibench.check.selection import select as select_questions
+from parvibench.check.selection import select_questions
 from parvibench.core.errors import InputError, UnknownNameError
 
-TOY = Mutant("toy", "toys", "Nothing.", "core.errors", "a + b", "a - b")
+TOY = PlantedBug("toy", "toys", "Nothing.", "core.errors", "a + b", "a - b")
 
 
 def in_a_process(code: str) -> object:
     """What a fresh process prints as JSON."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | ENVIRONMENT
+    )
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("mutant", catalogue(), ids=lambda mutant: mutant.name)
-def test_a_bug_applies_and_changes_what_the_module_does(mutant: Mutant) -> None:
-    found = find_spec(mutant.place)
+@pytest.mark.parametrize("bug", catalogue(), ids=lambda bug: bug.name)
+def test_a_bug_applies_and_changes_what_the_module_does(bug: PlantedBug) -> None:
+    found = find_spec(bug.full_module)
     assert found is not None
     assert found.origin is not None
     source = Path(found.origin).read_text(encoding="utf-8")
-    planted = mutant.planted(source)
+    planted = bug.planted(source)
     compile(planted, found.origin, "exec")
     assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse(source))
 
 
 def test_the_catalogue_is_broad_and_says_what_is_wrong() -> None:
-    names = [mutant.name for mutant in catalogue()]
+    names = [bug.name for bug in catalogue()]
     assert len(set(names)) == len(names) >= 36
-    changes = {(mutant.place, mutant.old, mutant.new) for mutant in catalogue()}
+    changes = {(bug.full_module, bug.old, bug.new) for bug in catalogue()}
     assert len(changes) == len(names)
-    assert len({mutant.family for mutant in catalogue()}) >= 10
-    assert all(mutant.summary.endswith(".") for mutant in catalogue())
+    assert len({bug.family for bug in catalogue()}) >= 10
+    assert all(bug.summary.endswith(".") for bug in catalogue())
 
 
 @pytest.mark.parametrize(("source", "times"), [("x = a * b", 0), ("x = a + b\ny = a + b", 2)])
@@ -59,8 +61,8 @@ def test_a_text_that_is_not_there_once_is_refused(source: str, times: int) -> No
 
 def test_an_unknown_bug_is_refused_before_anything_starts() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'ula-noise'"):
-        run_mutants(1, 0, ["ula-nose"])
-    assert [mutant.name for mutant in select(["iaf-mask", "ula-noise"])] == ["iaf-mask", "ula-noise"]
+        check_planted(1, 0, ["ula-nose"])
+    assert [bug.name for bug in bugs_named(["iaf-mask", "ula-noise"])] == ["iaf-mask", "ula-noise"]
 
 
 def test_a_module_that_is_imported_cannot_be_planted() -> None:
@@ -72,10 +74,10 @@ PLANTED = """
 import json, sys
 from importlib.util import find_spec
 from pathlib import Path
-from planted.catalogue import Mutant
+from planted.catalogue import PlantedBug
 from planted.planting import plant
 
-plant(Mutant("toy", "toys", "The second part of the score has lost its sign.", "tasks.banana", "- g1, -g2]", "- g1, g2]"))
+plant(PlantedBug("toy", "toys", "The second part of the score has lost its sign.", "tasks.banana", "- g1, -g2]", "- g1, g2]"))
 import torch
 from parvibench.core.registry import load_task
 from parvibench.tasks import banana
@@ -138,7 +140,7 @@ def test_a_bug_is_seen_by_what_imports_its_module() -> None:
     assert "parvibench.baselines.svgd" not in behind
 
     def seen(module: str, task: str, algorithm: str) -> bool:
-        return reaches(f"parvibench.{module}", Asked(task, algorithm))
+        return depends_on(Asked(task, algorithm), f"parvibench.{module}")
 
     assert seen("baselines.uld", "banana", "sr-uld")
     assert not seen("baselines.uld", "banana", "sgld")
@@ -153,16 +155,19 @@ def test_a_bug_is_seen_by_what_imports_its_module() -> None:
 
 
 def test_the_table_counts_what_was_caught() -> None:
+    ula, sgld, w2 = bugs_named(["ula-noise", "sgld-half-step", "w2-no-root"])
     results = [
-        MutantResult("ula-noise", "Langevin", True, "truth banana/ula mean | sd", 40, 12.4),
-        MutantResult("sgld-half-step", "Langevin", False, seconds=70.0, reason="all tests passed"),
-        MutantResult("w2-no-root", "metrics", True, "past banana/sgld w2", 20, 3.0),
+        BugResult(ula, True, "truth banana/ula mean | sd", 40, 12.4),
+        BugResult(sgld, False, seconds=70.0, reason="all tests passed"),
+        BugResult(w2, True, "past banana/sgld w2", 20, 3.0),
     ]
-    text = mutants_table(reversed(results))
+    text = table(reversed(results))
     assert text.startswith("2 of 3 planted bugs were caught.\n")
     assert "| Langevin | 2 | 1 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == [result.name for result in results]  # the catalogue's order
+    assert [row.split("`")[1] for row in rows] == [
+        result.bug.name for result in results
+    ]  # the catalogue's order
     assert rows[0].endswith("| truth banana/ula mean \\| sd | 40 | 12 |")
     assert "**missed**: all tests passed |  | 70 |" in rows[1]
 
@@ -184,18 +189,16 @@ def measured(number: int) -> dict[str, list[float]]:
 
 MEASURED_WITH_A_BUG = """
 import json, sys
-from planted.catalogue import select
+from planted.catalogue import bugs_named
 from planted.planting import plant
 
-folder, name = sys.argv[1:]
-(mutant,) = select([name])
-plant(mutant)
-sys.path.insert(0, folder)
-from test_mutants import everything, measured
-from planted.reach import reaches
+(bug,) = bugs_named(sys.argv[1:])
+plant(bug)
+from planted.dependence import depends_on
+from test_planted import everything, measured
 
 for number, question in enumerate(everything()):
-    if reaches(mutant.place, question):
+    if depends_on(question, bug.full_module):
         try:
             found = measured(number)
         except Exception as error:
@@ -205,11 +208,10 @@ for number, question in enumerate(everything()):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", catalogue(), ids=lambda mutant: mutant.name)
-def test_no_bug_is_without_consequences(mutant: Mutant) -> None:
-    command = [sys.executable, "-c", MEASURED_WITH_A_BUG, str(Path(__file__).parent), mutant.name]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+@pytest.mark.parametrize("bug", catalogue(), ids=lambda bug: bug.name)
+def test_no_bug_is_without_consequences(bug: PlantedBug) -> None:
+    command = [sys.executable, "-c", MEASURED_WITH_A_BUG, bug.name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | ENVIRONMENT) as child:
         assert child.stdout is not None
         for line in child.stdout:
             number, found = json.loads(line)

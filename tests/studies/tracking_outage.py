@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from small_runs import run, suite_of
 
 from parvibench.core.result import Status
-from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import InProcess
 from parvibench.tracking.observer import MirrorObserver, rebuild, sync
 
 
@@ -86,15 +84,13 @@ class KillsTheServer:
 
 
 def study(folder: Path) -> list[str]:
-    """What is wrong at the end."""
+    """Run while the server dies, deliver the rest; differences at the end, a line each."""
     port = free_port()
     uri = f"http://127.0.0.1:{port}"
     os.environ |= {"MLFLOW_TRACKING_URI": uri, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
-    suite = Suite.model_validate(
-        {
-            "name": "outage", "tasks": ["banana", "multimodal"], "algorithms": ["svgd", "sgld", "initial", "exact"],
-            "replicates": 2, "particles": 20, "budget": {"iterations": 30}, "metrics": ["ksd", "mean_error"],
-        }
+    suite = suite_of(
+        ["banana", "multimodal"], ["svgd", "sgld", "initial", "exact"],
+        replicates=2, particles=20, budget={"iterations": 30}, metrics=["ksd", "mean_error"],
     )  # fmt: skip
     cells = expand(suite)
     store = Store(folder / "store")
@@ -102,7 +98,7 @@ def study(folder: Path) -> list[str]:
     with server(folder, port) as process:
         mirror = MirrorObserver(store.root)
         observers = [mirror, KillsTheServer(process, mirror, len(cells) // 2)]
-        results = run_cells(cells, store, InProcess(), suite=suite.resolved(), observers=observers)
+        results = run(suite, store.root, observers=observers)
         warning = mirror.close()
     if any(c.status is not Status.OK for c in results.cells):
         found.append("cells failed when the server died")
@@ -116,7 +112,7 @@ def study(folder: Path) -> list[str]:
         from mlflow import MlflowClient
 
         client = MlflowClient(tracking_uri=uri)
-        experiment = client.get_experiment_by_name("parvibench/outage")
+        experiment = client.get_experiment_by_name("parvibench/study")
         runs = client.search_runs([experiment.experiment_id])
         keys = sorted(
             r.data.tags["parvibench.cell_key"] for r in runs if "parvibench.cell_key" in r.data.tags

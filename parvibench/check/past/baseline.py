@@ -1,7 +1,7 @@
 """The stored past: statistics of many clean replicates per cell, and the densities at fixed points.
 
-One JSON file: ``cells``: ``task/label`` -> ``identity`` (all that decides what the replicates are distributed like)
-and ``statistics`` (name -> one value per replicate, null for a replicate that diverged); ``densities``: task ->
+One JSON file: ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and
+``statistics`` (name -> one value per replicate, null for a replicate that diverged); ``densities``: task ->
 name -> value.
 """
 
@@ -21,7 +21,7 @@ import torch
 from scipy import stats
 
 from parvibench.check.evidence import Array, law_p_values, shift
-from parvibench.check.questions import Expected, Fixed, Law, Measurement, Question, measure
+from parvibench.check.questions import Asked, Expected, Fixed, Law, Measurement, Question, measure
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.sequential import SequentialTask
@@ -47,19 +47,19 @@ REPLICATES = 120
 #: Replicates measured by one job.
 _BATCH = 20
 _TIMEOUT_S = 900.0
-#: What rounding and other processors may change of a density's fixed values.
+#: Relative tolerance of a density's fixed values: rounding, other processors.
 _TOLERANCE = 1e-7
 #: Relative spread of a statistic that is the same in all replicates but for rounding.
 _CONSTANT = 1e-5
-#: p-value below which a statistic of a new baseline is said to have changed.
-_CHANGED = 1e-6
+#: p-value below which a statistic of a new baseline is reported as changed.
+_MOVED = 1e-6
 
 Statistics = dict[str, list[float | None]]
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a check compares with.
+    """Stored statistics of clean replicates.
 
     Attributes:
         cells: ``task/label`` -> identity and statistics.
@@ -112,7 +112,7 @@ def shipped() -> Traversable:
 
 
 def identity(cell: Cell) -> dict[str, Any]:
-    """All that decides what a cell's replicates are distributed like."""
+    """All that decides the law of a cell's replicates."""
     return {
         "task_version": cell.task_version,
         "algorithm": cell.algorithm,
@@ -127,7 +127,7 @@ def identity(cell: Cell) -> dict[str, Any]:
 
 
 def suite_cells(suites: Sequence[str] = SUITES) -> list[Cell]:
-    """The cells of the suites that can run: every pair that fits, with its data here."""
+    """The cells of the suites whose needs are met and whose data are here."""
     cells = [c for suite in suites for c in expand(load_suite(suite))]
     return [c for c in cells if not c.missing_needs()]
 
@@ -139,10 +139,8 @@ def plain_tasks() -> list[str]:
     return [row.name for row in built_in if not isinstance(registry.load_task(row.name), SequentialTask)]
 
 
-def questions(
-    baseline: Baseline, cells: Sequence[Cell], tasks: Sequence[str]
-) -> tuple[list[Question], list[str]]:
-    """What can be asked of the past, and what cannot be compared, in words.
+def questions(baseline: Baseline, cells: Sequence[Cell], tasks: Sequence[str]) -> Asked:
+    """Questions about the cells and about the densities of the tasks.
 
     Args:
         baseline: the stored past.
@@ -150,26 +148,27 @@ def questions(
         tasks: whose densities are compared.
     """
     asked: list[Question] = []
-    problems: list[str] = []
-    for task in tasks:
-        if task not in baseline.densities:
-            problems.append(f"{task}: its density is not in the baseline")
-            continue
+    new = [f"{task}/density" for task in tasks if task not in baseline.densities]
+    incomparable: list[str] = []
+    for task in (t for t in tasks if t in baseline.densities):
         values = baseline.densities[task]
         asked.append(DensityQuestion(task, {n: Fixed(v, tolerance=_TOLERANCE) for n, v in values.items()}))
     for cell in cells:
-        stored = baseline.cells.get(f"{cell.task}/{cell.label}")
+        name = f"{cell.task}/{cell.label}"
+        stored = baseline.cells.get(name)
         if stored is None:
-            problems.append(f"{cell.task}/{cell.label}: not in the baseline")
-            continue
-        now = json.loads(json.dumps(identity(cell)))
-        if changed := [key for key in now if stored["identity"].get(key) != now[key]]:
-            problems.append(
-                f"{cell.task}/{cell.label}: {', '.join(changed)} changed since the baseline was made"
-            )
-            continue
-        asked.append(CellQuestion(cell, _expected(baseline, cell, stored["statistics"])))
-    return asked, problems
+            new.append(name)
+        elif changed := _changed(stored["identity"], identity(cell)):
+            incomparable.append(f"{name}: {', '.join(changed)} changed since the baseline was made")
+        else:
+            asked.append(CellQuestion(cell, _expected(baseline, cell, stored["statistics"])))
+    return Asked(asked, new, incomparable)
+
+
+def _changed(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Entries of an identity that differ from the stored ones; tuples and lists are the same in JSON."""
+    plain = json.loads(json.dumps(now))
+    return [key for key in plain if stored.get(key) != plain[key]]
 
 
 def _expected(baseline: Baseline, cell: Cell, stored: Mapping[str, list[float]]) -> dict[str, Expected]:
@@ -241,9 +240,9 @@ def make(
 
 
 def rounded(values: Sequence[float]) -> list[float | None]:
-    """Values to four digits, and to a hundredth of their quartiles' distance: no test can see it. Null where not finite.
+    """Values to four digits, and to a hundredth of their interquartile range; null where not finite.
 
-    Values that repeat themselves stay as they are: rounded, they would no longer be equal to fresh ones.
+    Where values repeat they are kept whole: rounded, they would no longer be equal to fresh ones.
     """
     finite = [v for v in values if math.isfinite(v)]
     if len(set(finite)) < 0.9 * len(finite):
@@ -258,25 +257,23 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def provenance(seed: int, date: str) -> dict[str, str]:
-    """What made a baseline."""
+    """Versions, seed and date of a baseline."""
     from importlib.metadata import version
 
     return {"parvibench": version("parvibench"), "torch": torch.__version__, "numpy": np.__version__, "seed": str(seed), "date": date}  # fmt: skip
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
-    """What writing the new baseline over the old one would change, a line each."""
+    """Differences of two baselines, a line each."""
     lines = [f"{name}: gone" for name in old.cells if name not in new.cells]
     for name, cell in new.cells.items():
         stored = old.cells.get(name)
         if stored is None:
             lines.append(f"{name}: new")
             continue
-        if stored["identity"] != json.loads(json.dumps(cell["identity"])):
-            changed = [k for k in cell["identity"] if stored["identity"].get(k) != cell["identity"][k]]
+        if changed := _changed(stored["identity"], cell["identity"]):
             lines.append(f"{name}: {', '.join(changed)} changed")
-        moved = _moved(stored["statistics"], cell["statistics"])
-        if moved:
+        if moved := _moved(stored["statistics"], cell["statistics"]):
             lines.append(f"{name}: {', '.join(moved)}")
     for task, values in new.densities.items():
         before = old.densities.get(task)
@@ -288,10 +285,10 @@ def changes(old: Baseline, new: Baseline) -> list[str]:
 
 
 def _moved(old: Statistics, new: Statistics) -> list[str]:
-    """Statistics whose distribution has changed, and how far each has moved."""
+    """Statistics whose distribution has changed, with their shifts."""
     moved = []
     for name in new.keys() & old.keys() - {TIME}:
         x, y = as_array(new[name]), as_array(old[name])
-        if law_p_values(x[:, None], y[:, None])[0] < _CHANGED:
+        if law_p_values(x[:, None], y[:, None])[0] < _MOVED:
             moved.append(f"{name} by {shift(x, y).effect:.3g}")
     return sorted(moved)

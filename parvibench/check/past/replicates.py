@@ -19,26 +19,26 @@ from parvibench.harness.run.clock import reference_seconds
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.suite.cells import Cell
 
-#: Directions along which samples of higher dimension are looked at.
+#: Directions that samples of higher dimension are projected on.
 _DIRECTIONS = 3
-#: Checkpoint at which the way to the end is measured too: a tenth of the budget or so.
+#: Checkpoint at which the primary metric is compared too: a tenth of the budget or so.
 _EARLY = 3
 #: Metrics of a run's cost: compared exactly, or as ratios to a reference kernel, or not at all.
 _COSTS = frozenset({"seconds", "peak_memory", "score_evaluations"})
-#: The time is shown and never turns a check red.
+#: The time is shown and never fails a check.
 TIME = "seconds_over_kernel"
 #: What a run is charged: compared exactly.
 EVALUATIONS = "score_evaluations"
-#: Smaller spreads of samples are rounding.
+#: Smaller standard deviations are rounding.
 _SAME = 1e-9
 
 
 @dataclass(frozen=True)
 class CellQuestion(Question):
-    """Whether the replicates of a cell are distributed as they were when the baseline was made.
+    """Whether the replicates of a cell have the law of those in the baseline.
 
     Attributes:
-        cell: what to run; its replicates and seed are set anew for every stage.
+        cell: to run, with fresh replicates and a fresh seed in every stage.
         baseline: statistic -> what is stored of it.
     """
 
@@ -58,7 +58,7 @@ class CellQuestion(Question):
         return self.cell.label
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """Run fresh replicates of the cell here, chunk by chunk."""
+        """Run fresh replicates of the cell, chunk by chunk."""
         cell = replace(self.cell, replicates=tuple(replicates), seed=seed)
         values: dict[str, list[float]] = {}
         for chunk in cell.chunks:
@@ -68,12 +68,12 @@ class CellQuestion(Question):
         return values
 
     def expected(self) -> Mapping[str, Expected]:
-        """What the baseline holds."""
+        """The stored statistics."""
         return self.baseline
 
 
 def directions_of_change(names: list[str], task: Task) -> dict[str, Better]:
-    """Which way each statistic gets better."""
+    """Direction of improvement of each statistic."""
     rows = registry.metrics()
     found: dict[str, Better] = {}
     for name in names:
@@ -93,7 +93,7 @@ def directions_of_change(names: list[str], task: Task) -> dict[str, Better]:
 
 
 def statistics(cell: Cell, result: ChunkResult, kernel: float) -> dict[str, list[float]]:
-    """What is compared of a chunk, one value per replicate.
+    """The statistics of a chunk, one value per replicate.
 
     Means and log standard deviations of the samples, in units of the target's where they are known, along the
     axes or three fixed directions; their mean log density; the cell's metrics at the end and its primary metric
@@ -101,8 +101,8 @@ def statistics(cell: Cell, result: ChunkResult, kernel: float) -> dict[str, list
 
     Args:
         cell: the cell, with the chunk's replicates and seed.
-        result: what running it gave.
-        kernel: seconds of the reference kernel beside it.
+        result: of running it.
+        kernel: seconds of the reference kernel.
     """
     task = cell.load()[0]
     width = len(next(iter(result.values.values()))) if result.values else 0
@@ -138,7 +138,7 @@ def moments(task: Task, x: Tensor) -> dict[str, Tensor]:
         u = torch.randn(x.shape[2], _DIRECTIONS, generator=Generator().manual_seed(1), dtype=torch.float64)
         x = x @ (u / u.norm(dim=0))
     means = x.mean(1)
-    # What is left of points that are all the same is rounding: no spread, whatever the seed.
+    # Equal points: what is left is rounding.
     log_sds = torch.nn.functional.threshold(x.std(1), _SAME, 0.0).log()
     return {
         f"{name}[{i}]": column
@@ -158,17 +158,17 @@ def known_moments(task: Task) -> tuple[Tensor, Tensor] | None:
 
 
 def _worst_if_nan(values: Tensor) -> list[float]:
-    """A replicate that diverged is the worst there is."""
+    """Values with +inf for a replicate that diverged."""
     return [v if math.isfinite(v) else math.inf for v in values.tolist()]
 
 
 def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str, float]:
-    """Log density, score and predictions of a task at fixed points: what no random test can tell to the last digit.
+    """Log density, score and predictions of a task at fixed points.
 
     Args:
-        name: of a task without missing data.
+        name: of a task whose data are here.
         points: how many.
-        replicates: data splits looked at.
+        replicates: number of data splits.
     """
     task = registry.load_task(name)
     target = task.target(range(replicates), "cpu", torch.float64)
@@ -192,7 +192,7 @@ def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str,
 
 @dataclass(frozen=True)
 class DensityQuestion(Question):
-    """Whether a task is what it was: its density, score and held-out data at fixed points.
+    """Whether a task's density, score and held-out data at fixed points have changed.
 
     Attributes:
         task: name.
@@ -205,11 +205,11 @@ class DensityQuestion(Question):
     oracle: Oracle = "past"
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """The values, which no seed changes."""
+        """The values; the seed has no part in them."""
         return {name: [value] for name, value in density_values(self.task).items()}
 
     def expected(self) -> Mapping[str, Expected]:
-        """What the baseline holds."""
+        """The stored statistics."""
         return self.baseline
 
 

@@ -1,7 +1,8 @@
-"""Biased Langevin methods on Bayesian linear regression, whose law after any number of steps is known.
+"""Biased Langevin methods on Gaussian targets, where their law after any number of steps is known.
 
-Model and data: 60 rows y = X w + N(0, 1/4), prior w ~ N(0, I). Full-batch scores, or batches of 12 rows, each
-epoch a fresh shuffle: given the batches the law is Gaussian, and the batches' law is simulated.
+Targets: Bayesian linear regression, 60 rows y = X w + N(0, 1/4) with prior w ~ N(0, I); and two independent normal
+coordinates of unit scale, on which steps can be long. Full-batch scores, or batches of 12 rows, each epoch a fresh
+shuffle: given the batches the law is Gaussian, and the batches' law is simulated.
 """
 
 from __future__ import annotations
@@ -17,24 +18,28 @@ from numpy.typing import NDArray
 
 from parvibench.check.questions import Expected, Values
 from parvibench.core.registry import load_algorithm, load_task
-from parvibench.core.streams import Streams
+from parvibench.core.target import Target
 from parvibench.core.task import Problem
 
 from .laws_affine import METHODS, WITH_VELOCITY, Gaussian
 from .laws_twins import TWINS
 from .steps import (
     SETS,
+    Normal,
     Settings,
     TruthQuestion,
     generator_of,
     laws,
     per_replicate,
+    problem_at,
     run,
     settings_of,
     summaries,
 )
 
-_TASK = "linear-regression"
+_TASK, _NORMAL = "linear-regression", "two-normals"
+#: Means and log variances of the two normal coordinates.
+_MEANS, _LOG_VARS = (1.0, -0.5), (-1.4, 0.8)
 _NOISE_VARIANCE, _PRIOR_PRECISION = 0.25, 1.0
 #: Every coordinate of the start is from N(_START_MEAN, _START_SD^2): about the posterior, wider.
 _START_MEAN, _START_SD = 0.5, 0.5
@@ -44,7 +49,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LangevinLaw(TruthQuestion):
-    """Whether the points after some steps have the law that theory or a plain program gives.
+    """Whether the points after some steps have the law of theory, or of a plain program.
 
     Attributes:
         algorithm: a registered method.
@@ -52,7 +57,7 @@ class LangevinLaw(TruthQuestion):
         steps: taken.
         batch: rows in a mini-batch, or None for all.
         chains: in a replicate; they share its mini-batches.
-        task: the regression.
+        task: the regression, or ``two-normals``.
     """
 
     algorithm: str
@@ -67,7 +72,7 @@ class LangevinLaw(TruthQuestion):
         algorithm = load_algorithm(self.algorithm)
         settings = algorithm.make_settings(dict(self.settings))
         single = algorithm.n_particles == 1
-        # Chains that go alone are many replicates of one chain.
+        # An algorithm of one chain is run as that many replicates.
         ids = [r * self.chains + i for r in replicates for i in range(self.chains if single else 1)]
         ends = []
         for chunk in per_replicate(ids, algorithm.max_chunk):
@@ -81,12 +86,12 @@ class LangevinLaw(TruthQuestion):
         return _law(self)
 
     def _problem(self, ids: tuple[int, ...], seed: int, chains: int) -> Problem:
-        target = load_task(self.task).target(ids, "cpu", torch.float64)
+        target: Target = Normal(torch.tensor(_MEANS).double(), torch.tensor(_LOG_VARS).double())
+        if self.task != _NORMAL:
+            target = load_task(self.task).target(ids, "cpu", torch.float64)
         shape = (chains, target.dim)
         z = [torch.randn(shape, generator=generator_of("start", seed, i), dtype=torch.float64) for i in ids]
-        start = _START_MEAN + _START_SD * torch.stack(z)
-        streams = Streams(seed, ids, "cpu", torch.float64)
-        return Problem(target, streams, start=lambda *_: start, particles=chains, batch_size=self.batch)
+        return problem_at(target, _START_MEAN + _START_SD * torch.stack(z), ids, seed, self.batch)
 
 
 @cache
@@ -104,22 +109,29 @@ def _is_nonlinear(question: LangevinLaw) -> bool:
 
 def _affine_draws(question: LangevinLaw, settings: dict[str, Any], rng: np.random.Generator) -> Array:
     """Sets of draws from the Gaussian law, (SETS, chains, D); each set has its own mini-batches."""
-    X, y = _data()
-    dim = X.shape[1]
+    P, b = _score(question)
+    dim = len(b)
     mean, variance = np.full(dim, _START_MEAN), np.full(dim, _START_SD**2)
     if question.algorithm in WITH_VELOCITY:
         mean = np.concatenate([mean, np.zeros(dim)])
         variance = np.concatenate([variance, np.full(dim, settings["step_size"])])
     law = Gaussian(np.tile(mean, (SETS, 1)), np.tile(np.diag(variance), (SETS, 1, 1)))
-    order = np.tile(np.arange(len(y)), (SETS, 1))
-    size = question.batch or len(y)
+    order, size = np.tile(np.arange(len(_data()[1])), (SETS, 1)), question.batch
     for k in range(question.steps):
-        place = k % (len(y) // size)
-        if place == 0 and question.batch:
-            order = rng.permuted(order, axis=1)
-        P, b = score_of_rows(order[:, place * size : (place + 1) * size])
+        if size:
+            place = k % (order.shape[1] // size)
+            order = order if place else rng.permuted(order, axis=1)
+            P, b = score_of_rows(order[:, place * size : (place + 1) * size])
         law = law.after(METHODS[question.algorithm](P, b, settings, k))
     return law.positions(dim).sample(question.chains, rng)
+
+
+def _score(question: LangevinLaw) -> tuple[Array, Array]:
+    """P and b of the score b - P w of the whole target."""
+    if question.task != _NORMAL:
+        return score_of_rows(np.arange(len(_data()[1])))
+    P = np.diag(np.exp(-np.array(_LOG_VARS)))
+    return P, P @ np.array(_MEANS)
 
 
 def score_of_rows(rows: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -134,15 +146,13 @@ def score_of_rows(rows: NDArray[np.int64]) -> tuple[Array, Array]:
     X, y = _data()
     scale = len(y) / rows.shape[-1] / _NOISE_VARIANCE
     Xt = np.swapaxes(X[rows], -1, -2)
-    return scale * Xt @ X[rows] + _PRIOR_PRECISION * np.eye(X.shape[1]), scale * (Xt @ y[rows][..., None])[
-        ..., 0
-    ]
+    P = scale * Xt @ X[rows] + _PRIOR_PRECISION * np.eye(X.shape[1])
+    return P, scale * (Xt @ y[rows][..., None])[..., 0]
 
 
 def _twin_draws(question: LangevinLaw, settings: dict[str, Any], rng: np.random.Generator) -> Array:
     """Sets of draws from the method's plain program, (sets, chains, D)."""
-    _, y = _data()
-    P, b = score_of_rows(np.arange(len(y)))
+    P, b = _score(question)
     x = _START_MEAN + _START_SD * rng.standard_normal((_TWIN_SETS * question.chains, len(b)))
     ends = TWINS[question.algorithm](lambda x: b - x @ P, x, settings, question.steps, rng)
     return ends.reshape(_TWIN_SETS, question.chains, -1)
@@ -162,11 +172,16 @@ def _data() -> tuple[Array, Array]:
 def langevin_questions() -> list[TruthQuestion]:
     """All questions about laws of Langevin methods."""
     repulsive = settings_of(alpha=2.0, memory=4, thinning=2)
+    decay = settings_of(step_size=0.4, log_sobolev=1.0, constant_steps=3)
     return [
         LangevinLaw("ula", settings_of(step_size=0.003), 10),
         LangevinLaw("sgld", settings_of(step_size=0.002), 12, batch=12),
         LangevinLaw("lapd", settings_of(step_size=0.003), 10),
         LangevinLaw("lapd-decay", settings_of(step_size=0.003, log_sobolev=300.0, constant_steps=3), 12),
+        LangevinLaw("lapd", settings_of(step_size=0.3), 10, task=_NORMAL),
+        LangevinLaw("lapd-decay", decay, 12, task=_NORMAL),
+        LangevinLaw("uld", settings_of(step_size=0.3, friction=0.8), 12, task=_NORMAL),
+        LangevinLaw("sghmc", settings_of(step_size=0.2, friction=0.3), 12, task=_NORMAL),
         LangevinLaw("uld", settings_of(step_size=0.002, friction=0.7), 12),
         LangevinLaw("uld", settings_of(step_size=0.001, friction=0.7), 12, batch=12),
         LangevinLaw("sghmc", settings_of(step_size=0.001, friction=0.2), 12),

@@ -1,4 +1,4 @@
-"""Steps of an algorithm outside the harness, and what the truth oracle looks at in the points they reach."""
+"""Steps of an algorithm outside the harness, and statistics of the points reached."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Draw = Callable[[int, int, Generator], Tensor]
 
 
 class TruthQuestion(Question):
-    """A question whose answer theory gives."""
+    """A question whose answer follows from theory."""
 
     oracle: Oracle = "truth"
 
 
 class Run(NamedTuple):
-    """What an algorithm has done.
+    """State and path of an algorithm.
 
     Attributes:
         state: after the last step.
@@ -41,6 +41,23 @@ class Run(NamedTuple):
 
     state: Any
     path: list[Tensor]
+
+
+class Normal(Target):
+    """Independent normal coordinates.
+
+    Args:
+        mean: (D,).
+        log_var: log variances, (D,).
+    """
+
+    def __init__(self, mean: Tensor, log_var: Tensor) -> None:
+        self._mean, self._variance = mean, log_var.exp()
+        self.dim = len(mean)
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Unnormalised log density in nats: (R, N, D) -> (R, N)."""
+        return -0.5 * ((x - self._mean).square() / self._variance).sum(-1)
 
 
 def settings_of(**values: Any) -> Settings:
@@ -54,7 +71,7 @@ def run(algorithm: Algorithm, settings: Any, problem: Problem, steps: int) -> Ru
     Args:
         algorithm: what runs.
         settings: validated ones.
-        problem: what is sampled; its streams are moved along.
+        problem: what is sampled; its streams advance.
         steps: how many.
     """
     streams, path = problem.streams, []
@@ -68,10 +85,13 @@ def run(algorithm: Algorithm, settings: Any, problem: Problem, steps: int) -> Ru
     return Run(state, path)
 
 
-def problem_at(target: Target, start: Tensor, ids: Sequence[int], seed: int) -> Problem:
+def problem_at(
+    target: Target, start: Tensor, ids: Sequence[int], seed: int, batch: int | None = None
+) -> Problem:
     """The problem of a density whose chains start at given points, (R, N, D) float64."""
     streams = Streams(seed, ids, "cpu", torch.float64)
-    return Problem(target, streams, start=lambda _, n, __: start[:, :n], particles=start.shape[1])
+    n = start.shape[1]
+    return Problem(target, streams, start=lambda _, k, __: start[:, :k], particles=n, batch_size=batch)
 
 
 def exact_draws(task: Task, sets: int, points: int, generator: Generator) -> Tensor:
@@ -91,7 +111,7 @@ def per_replicate(ids: Sequence[int], width: int | None) -> Iterator[tuple[int, 
 
 
 def summaries(x: Tensor, log_density: Tensor | None = None, prefix: str = "") -> dict[str, list[float]]:
-    """Means, log standard deviations and correlations of neighbouring coordinates, one value a replicate.
+    """Means, log standard deviations and correlations of neighbouring coordinates, one value per replicate.
 
     Args:
         x: points, (R, N, D).
@@ -112,7 +132,7 @@ def summaries(x: Tensor, log_density: Tensor | None = None, prefix: str = "") ->
 
 
 def as_values(values: Tensor) -> list[float]:
-    """One number a replicate, +inf where it is none."""
+    """One number per replicate, +inf where it is not finite."""
     return torch.where(values.isfinite(), values, torch.inf).tolist()
 
 

@@ -1,1 +1,1 @@
-"""Planted bugs: a catalogue, and the study of how many `parvibench check` finds."""
+"""Planted bugs: the catalogue, and what plants one and runs `parvibench check` on it."""

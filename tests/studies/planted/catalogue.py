@@ -1,27 +1,25 @@
-"""Planted bugs: what one is, and the catalogue.
-
-A bug is a piece of source text and what takes its place. All are quiet: the code still runs, and gives something
-else. They were chosen from what people get wrong (signs and factors that papers print, departures of released codes,
-slips that reviews find), before it was known which of them a check sees.
-"""
+"""The catalogue of planted bugs, read from ``catalogue.yaml``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+
+import yaml
 
 from parvibench.core.errors import InputError, UnknownNameError
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """A planted bug.
+class PlantedBug:
+    """A piece of source text and what takes its place.
 
     Attributes:
         name: canonical name.
         family: part of the project it is in.
-        summary: what a reader should know, one sentence.
+        summary: what is wrong, one sentence.
         module: where it is planted, ``parvibench.`` left out.
         old: source text that it replaces; occurs once in the module.
         new: what stands there instead.
@@ -35,7 +33,7 @@ class Mutant:
     new: str
 
     @property
-    def place(self) -> str:
+    def full_module(self) -> str:
         """Full name of the module."""
         return f"parvibench.{self.module}"
 
@@ -48,31 +46,28 @@ class Mutant:
         found = source.count(self.old)
         if found != 1:
             raise InputError(
-                f"planted bug {self.name!r}: {self.place} must hold this text once, it does {found} times:\n{self.old}"
+                f"planted bug {self.name!r}: {self.full_module} must hold this text once, "
+                f"it does {found} times:\n{self.old}"
             )
         return source.replace(self.old, self.new)
 
 
 @cache
-def catalogue() -> tuple[Mutant, ...]:
+def catalogue() -> tuple[PlantedBug, ...]:
     """All planted bugs, family by family."""
-    from . import around as mutants_house
-    from . import chains as mutants_chains
-    from . import learning as mutants_learning
-    from . import particles as mutants_particles
-    from . import targets as mutants_tasks
-
-    homes = (mutants_chains, mutants_particles, mutants_learning, mutants_tasks, mutants_house)
-    return tuple(mutant for home in homes for mutant in home.MUTANTS)
+    families = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return tuple(
+        PlantedBug(name, family, **texts) for family, bugs in families.items() for name, texts in bugs.items()
+    )
 
 
-def select(names: Iterable[str] = ()) -> tuple[Mutant, ...]:
+def bugs_named(names: Iterable[str] = ()) -> tuple[PlantedBug, ...]:
     """The bugs of these names; all of them where none is given.
 
     Raises:
         UnknownNameError: with near names.
     """
-    known = {mutant.name: mutant for mutant in catalogue()}
+    known = {bug.name: bug for bug in catalogue()}
     for name in names:
         if name not in known:
             raise UnknownNameError("planted bug", name, known)

@@ -1,4 +1,4 @@
-"""Which modules an import can bring in, read from the sources: what a bug in one of them can touch."""
+"""Which questions can execute the code of a module, by the imports that its sources name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from parvibench.core import registry
 _RUN = "parvibench.harness.run.loop"
 
 
-def reaches(module: str, question: Question) -> bool:
+def depends_on(question: Question, module: str) -> bool:
     """Whether measuring a question can execute code of a module.
 
     Args:
+        question: what is asked; one of a task that is not registered may use anything.
         module: full name.
-        question: what is asked; a task that is not registered may use anything.
     """
     task = registry.tasks().get(question.task)
     label = question.cell.algorithm if isinstance(question, CellQuestion) else question.algorithm
@@ -32,7 +32,7 @@ def reaches(module: str, question: Question) -> bool:
     homes = {type(question).__module__, _home(task.target)}
     if algorithm is not None:
         homes.add(_home(algorithm.target))
-    return module in _everywhere() or any(module in modules_behind(home) for home in homes)
+    return module in _behind_every_run() or any(module in modules_behind(home) for home in homes)
 
 
 @cache
@@ -53,7 +53,7 @@ def modules_behind(module: str) -> frozenset[str]:
 
 
 @cache
-def _everywhere() -> frozenset[str]:
+def _behind_every_run() -> frozenset[str]:
     """Modules behind every run: the harness's and the metrics', which are resolved by name."""
     homes = {_RUN, *(_home(row.target) for row in registry.metrics().values())}
     return frozenset[str]().union(*map(modules_behind, homes))

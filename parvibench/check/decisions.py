@@ -1,4 +1,4 @@
-"""From values to verdicts: one test per statistic of a question."""
+"""One test per statistic of a question: p-value, effect and verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .evidence import Array, Shift, bound_p_value, law_p_values, shift
 from .questions import Bound, Expected, Fixed, Law, Oracle, Question
 
 Verdict = Literal["ok", "improved", "regression", "suspicious"]
-#: Verdicts that turn a check red: better than exact draws is more likely a broken metric than a good sampler.
+#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler.
 RED: tuple[Verdict, ...] = ("regression", "suspicious")
 
 
@@ -27,12 +27,12 @@ class Test:
         algorithm: label.
         metric: the statistic.
         oracle: ``past`` or ``truth``.
-        effect: how far the fresh values lie from the expected ones, in the statistic's unit.
+        effect: distance of the fresh values from the expected ones, in the statistic's unit.
         interval: 95% interval of the effect.
         p_value: of what was expected.
         verdict: what follows.
-        replicates: fresh ones it took.
-        reason: in words, where a number does not say it.
+        replicates: fresh ones drawn.
+        reason: why, where no number says it.
     """
 
     task: str
@@ -47,60 +47,43 @@ class Test:
     reason: str = ""
 
 
-def judge(question: Question, values: Mapping[str, list[float]], threshold: float) -> list[Test]:
+def decide(question: Question, values: Mapping[str, list[float]], threshold: float) -> list[Test]:
     """All tests of a question.
 
     Args:
         question: what was asked.
         values: statistic -> fresh values.
-        threshold: p-value up to which a change is beyond doubt.
+        threshold: p-value up to which a change is taken as real.
     """
     expected = question.expected()
     fresh = {name: np.asarray(values.get(name, []), dtype=np.float64) for name in expected}
     fresh = {n: e.snapped(fresh[n]) if isinstance(e := expected[n], Law) else fresh[n] for n in fresh}
     missing = [name for name, x in fresh.items() if not len(x)]
-    p = _p_values({n: e for n, e in expected.items() if n not in missing}, fresh)
-    tests = [_missing(question, name) for name in missing]
-    for name, p_value in p.items():
-        effect = _effect(expected[name], fresh[name])
-        verdict = _verdict(expected[name], fresh[name], effect, p_value, threshold)
+    tests = [failed(question, "no longer measured", name) for name in missing]
+    for name, p in _p_values({n: e for n, e in expected.items() if n not in missing}, fresh).items():
+        x, effect = fresh[name], _effect(expected[name], fresh[name])
+        verdict = _verdict(expected[name], x, effect, p, threshold)
+        interval, reason = (effect.low, effect.high), _diverged(x) if verdict in RED else ""
         tests.append(
             Test(
                 question.task, question.algorithm, name, question.oracle,
-                effect.effect, (effect.low, effect.high), p_value, verdict, len(fresh[name]),
-                _lost(fresh[name]) if verdict in RED else "",
+                effect.effect, interval, p, verdict, len(x), reason,
             )
         )  # fmt: skip
     return tests
 
 
-def failed(question: Question, reason: str) -> Test:
-    """The outcome of a question that could not be measured: a sampler that crashes has got worse."""
+def failed(question: Question, reason: str, metric: str = "status") -> Test:
+    """The outcome where nothing was measured: a regression."""
     nan = math.nan
     return Test(
-        question.task, question.algorithm, "status", question.oracle, nan, (nan, nan), 0.0, "regression", 0, reason
+        question.task, question.algorithm, metric, question.oracle, nan, (nan, nan), 0.0, "regression", 0, reason
     )  # fmt: skip
 
 
 def gating(expected: Mapping[str, Expected]) -> list[str]:
-    """The statistics that can turn a check red."""
+    """The statistics that can fail a check."""
     return [name for name, e in expected.items() if not isinstance(e, Law) or e.gates]
-
-
-def _missing(question: Question, name: str) -> Test:
-    nan, reason = math.nan, "no longer measured"
-    return Test(
-        question.task,
-        question.algorithm,
-        name,
-        question.oracle,
-        nan,
-        (nan, nan),
-        0.0,
-        "regression",
-        0,
-        reason,
-    )
 
 
 def _p_values(expected: Mapping[str, Expected], fresh: Mapping[str, Array]) -> dict[str, float]:
@@ -121,10 +104,10 @@ def _p_values(expected: Mapping[str, Expected], fresh: Mapping[str, Array]) -> d
     return {name: found[name] for name in expected}
 
 
-def _lost(fresh: Array) -> str:
-    """How many replicates diverged, in words, or nothing."""
-    lost = int((~np.isfinite(fresh)).sum())
-    return f"{lost} of {len(fresh)} replicates are not finite" if lost else ""
+def _diverged(fresh: Array) -> str:
+    """How many replicates diverged, in words; empty where none did."""
+    count = int((~np.isfinite(fresh)).sum())
+    return f"{count} of {len(fresh)} replicates are not finite" if count else ""
 
 
 def _effect(expected: Expected, fresh: Array) -> Shift:
@@ -145,21 +128,20 @@ def _verdict(expected: Expected, fresh: Array, effect: Shift, p_value: float, th
         return "regression"
     if isinstance(expected, Law) and expected.exact is not None:
         beyond = law_p_values(fresh[:, None], expected.exact[:, None])[0]
-        if beyond <= threshold and _is_better(
-            Law(expected.exact, expected.better), fresh, shift(fresh, expected.exact)
-        ):
+        exact = Law(expected.exact, expected.better)
+        if beyond <= threshold and _is_better(exact, fresh, shift(fresh, expected.exact)):
             return "suspicious"
     return "improved"
 
 
 def _is_better(expected: Law | Fixed, fresh: Array, effect: Shift) -> bool:
-    """Whether a change that is beyond doubt is one for the better."""
+    """Whether a change is an improvement."""
     if expected.better == "lower":
         return effect.high < 0 or (isinstance(expected, Fixed) and effect.effect < 0)
     if expected.better == "higher":
         return effect.low > 0 or (isinstance(expected, Fixed) and effect.effect > 0)
     if expected.better == "zero" and isinstance(expected, Law):
-        # In the middle and in the spread: a law that is centred alike but wider is no improvement.
+        # In the median and in the upper decile: the same centre with a wider spread is no improvement.
         now, then = (np.quantile(np.abs(v), (0.5, 0.9)) for v in (fresh, expected.values))
         return bool((now < then).all())
     return False

@@ -1,0 +1,83 @@
+"""Short versions of the studies."""
+
+import os
+import sys
+from itertools import islice
+from pathlib import Path
+
+import broken_stores
+import hostile
+import kills
+import malformed_suites
+import memory
+import overhead
+import pytest
+import throughput
+import tracking_outage
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
+
+
+@pytest.mark.parametrize("check", [broken_stores.full_disk, broken_stores.read_only_disk])
+def test_disks_that_are_full_or_read_only(check, tmp_path: Path) -> None:
+    try:
+        assert check(tmp_path) == []
+    except broken_stores.NoMountError as error:
+        pytest.skip(f"cannot mount a small disk: {error}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "study", [broken_stores.corrupt_database, broken_stores.two_runs, tracking_outage.study]
+)
+def test_databases_and_servers_that_fail(study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"):
+        monkeypatch.setenv(name, "")  # restored at the end: the study of outages sets them
+    assert study(tmp_path) == []
+
+
+@on_linux
+def test_hostile_samplers_get_their_status_and_harm_no_other() -> None:
+    assert hostile.apart("--timeout", "10", "--memory", "1500") == 0
+
+
+@on_linux
+@pytest.mark.slow
+def test_the_store_of_a_run_killed_many_times_is_that_of_an_undisturbed_run() -> None:
+    assert kills.study(kills=4, tasks=1, iterations=300, longest=12.0, seed=1) == []
+
+
+def test_malformed_files_exit_2_with_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["parvibench"])
+    # The study redirects the console; `file` would be restored to the stream of this test.
+    monkeypatch.setattr("parvibench.cli.shared.console._file", None)
+    found, codes, _ = malformed_suites.study(40, limit=10.0)  # other tests may run beside this one
+    assert found == []
+    assert codes == {2: 40}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suite", memory.SUITES)
+def test_no_default_cell_holds_two_gigabytes(suite: str) -> None:
+    """Every seventh cell: all tasks and all methods come up."""
+    cells = islice(memory.default_cells(suite, memory.SUITES[suite], seconds=0.5), 0, None, 7)
+    peaks = [memory.peak_mib(cell) for cell in cells]
+    if not peaks:
+        pytest.skip(f"no data of {suite} here")
+    assert max(peaks) < memory.LIMIT_MIB
+
+
+@pytest.mark.slow
+def test_the_harness_costs_little() -> None:
+    """Twice the share that was measured: room for a busy machine."""
+    _, share, _ = overhead.measure("multimodal", "svgd", seconds=5.0, rounds=3)
+    assert share < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    (os.cpu_count() or 1) < 2 or os.getloadavg()[0] > 0.5, reason="needs two cores with nothing else to do"
+)
+def test_a_second_worker_nearly_doubles_the_throughput() -> None:
+    one, two = throughput.measure(share=0.1, rounds=3)
+    assert one / two > 1.8
