@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import records
 
 from parvibench.core.errors import StoreError
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.result import Status
+from parvibench.harness.store import store
 from parvibench.harness.store.secrets import without_secrets
-from parvibench.harness.store.store import RunCell, RunRecord, Store
+from parvibench.harness.store.store import RunRecord, Store
 from parvibench.tracking import Mirror, archive
 from parvibench.tracking.observer import rebuild, sync
 
@@ -35,43 +37,24 @@ RUN = {
 }
 
 
-def make_record(key, **changes):
+def make_record(name, **changes):
     values = {
-        "key": key,
-        "task": "banana",
-        "task_version": 1,
-        "algorithm": "svgd",
-        "algorithm_version": 1,
-        "kind": "particles",
-        "label": f"svgd ({key})",
+        "label": f"svgd ({name})",
         "settings": {"step_size": 0.05, "rule": None},
         "effective_step": 0.05,
-        "budget": {"iterations": 40},
-        "particles": 8,
-        "samples": 8,
-        "replicates": 3,
-        "seed": 0,
-        "chunk": 3,
-        "device": "cpu",
-        "dtype": "float32",
-        "status": Status.OK,
         "iterations": 40,
         "seconds": 1.5,
         "values": {"sliced_w2": [0.3, 0.1, 0.2]},
         "metrics_key": "m1",
         "created": "2026-01-01T00:00:01+00:00",
     }
-    return CellRecord.model_validate(values | changes)
+    return records.make_record(name, **values | changes)
 
 
 def write_folder(root, record, curve=None):
-    folder = root / "cells" / record.key
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cell.json").write_text(record.model_dump_json())
-    if curve is not None:
-        curve.to_parquet(folder / "curve.parquet", index=False)
-        np.savez(folder / "samples.npz", samples=np.zeros((3, 8, 2), np.float32))
-    return folder
+    store = Store(root)
+    store.write_cell(record, curve, None if curve is None else np.zeros((3, 8, 2)))
+    return store.folder(record.key)
 
 
 def make_curve():
@@ -80,8 +63,7 @@ def make_curve():
         for c, values in enumerate([(0.9, 0.5, 0.7), (0.3, 0.1, 0.2)])
         for r, value in enumerate(values)
     ]
-    columns = ["replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value"]
-    return pd.DataFrame(rows, columns=columns)
+    return records.make_curve(rows)
 
 
 def mirror(root, *cells, run=RUN, uri=None):
@@ -119,8 +101,14 @@ def mirrored(tmp_path_factory):
     return root, warnings, client, experiment, runs
 
 
-def child(runs, key):
-    return runs[f"banana / svgd ({key})"]
+def child(runs, name):
+    return runs[f"banana / svgd ({name})"]
+
+
+def found(client, experiment, record):
+    """The runs that mirror a cell."""
+    query = f"tags.`parvibench.cell_key` = '{record.key}'"
+    return client.search_runs([experiment.experiment_id], query)
 
 
 def test_nothing_is_lost_and_nothing_is_doubled(mirrored):
@@ -134,10 +122,10 @@ def test_children_hang_under_their_run(mirrored):
     parent = runs[RUN["id"]]
     assert parent.data.tags["parvibench.suite"] == "tiny"
     assert parent.data.tags["parvibench.command"] == "parvibench run"
-    for key in ("good", "bad", "half"):
-        tags = child(runs, key).data.tags
+    for name in ("good", "bad", "half"):
+        tags = child(runs, name).data.tags
         assert tags["mlflow.parentRunId"] == parent.info.run_id
-        assert tags["parvibench.cell_key"] == key
+        assert tags["parvibench.cell_key"] == make_record(name).key
         assert tags["parvibench.task"] == "banana"
 
 
@@ -191,15 +179,16 @@ def test_a_run_mirrored_again_keeps_its_own_cells(mirrored):
     root, _, client, _, runs = mirrored
     place = client.download_artifacts(runs[RUN["id"]].info.run_id, "cells.json", str(root))
     cells = json.loads(Path(place).read_text())["cells"]
-    assert [(c["key"], c["reused"]) for c in cells] == [(k, "false") for k in ("good", "bad", "half")]
+    assert [(c["key"], c["reused"]) for c in cells] == [
+        (make_record(name).key, "false") for name in ("good", "bad", "half")
+    ]
 
 
 def test_a_later_run_links_to_what_is_there(mirrored):
     root, _, client, experiment, runs = mirrored
     later = RUN | {"id": "20260102-000000-000-tiny"}
     assert mirror(root, (make_record("good"), make_curve()), run=later) == ""
-    found = client.search_runs([experiment.experiment_id], "tags.`parvibench.cell_key` = 'good'")
-    assert len(found) == 1
+    assert len(found(client, experiment, make_record("good"))) == 1
     parent = client.search_runs([experiment.experiment_id], f"tags.`parvibench.run_id` = '{later['id']}'")[0]
     place = client.download_artifacts(parent.info.run_id, "cells.json", str(root))
     (link,) = json.loads(Path(place).read_text())["cells"]
@@ -211,8 +200,8 @@ def test_a_retried_failure_takes_the_place_of_the_old_one(mirrored):
     root, _, client, experiment, _ = mirrored
     retried = RUN | {"id": "20260103-000000-000-tiny"}
     assert mirror(root, (make_record("bad"), make_curve()), run=retried) == ""
-    (found,) = client.search_runs([experiment.experiment_id], "tags.`parvibench.cell_key` = 'bad'")
-    assert found.info.status == "FINISHED"
+    (run,) = found(client, experiment, make_record("bad"))
+    assert run.info.status == "FINISHED"
 
 
 def test_odd_names_and_large_values_are_delivered(mirrored):
@@ -227,8 +216,8 @@ def test_odd_names_and_large_values_are_delivered(mirrored):
         reason="z" * 10_000,
     )
     assert mirror(root, (record, None), run=odd) == ""
-    (found,) = client.search_runs([experiment.experiment_id], "tags.`parvibench.cell_key` = 'odd'")
-    assert found.data.metrics["final/m__1_"] == 2.0
+    (mirrored_cell,) = found(client, experiment, record)
+    assert mirrored_cell.data.metrics["final/m__1_"] == 2.0
 
 
 def test_a_server_out_of_reach_costs_a_warning(tmp_path):
@@ -320,8 +309,7 @@ def make_store(root, run, *cells):
     for record, curve in cells:
         samples = None if curve is None else np.arange(48, dtype=np.float32).reshape(3, 8, 2)
         store.write_cell(record, curve, samples)
-    wanted = [RunCell(key=r.key, task=r.task, algorithm=r.algorithm, label=r.label) for r, _ in cells]
-    store.write_run(RunRecord.model_validate({**run, "cells": [c.model_dump() for c in wanted]}))
+    store.write_run(RunRecord.model_validate({**run, "cells": [records.asked(r) for r, _ in cells]}))
     return store
 
 
@@ -336,12 +324,13 @@ def test_a_store_is_rebuilt_from_the_mirror(mirrored, tmp_path, monkeypatch):
     assert sync(here) == ""
     there = Store(tmp_path / "there")
     assert rebuild(uri, there, run["id"]).id == run["id"]
-    for key in ("kept", "lost"):
+    kept, lost = (make_record(name).key for name in ("kept", "lost"))
+    for key in (kept, lost):
         assert there.find(key) == here.find(key)
-    pd.testing.assert_frame_equal(there.curve("kept"), here.curve("kept"))
-    assert np.array_equal(there.samples("kept"), here.samples("kept"))
-    assert there.samples("lost") is None
-    assert (there.folder("lost") / "traceback.txt").read_text() == "Traceback ..."
+    pd.testing.assert_frame_equal(there.curve(kept), here.curve(kept))
+    assert np.array_equal(there.samples(kept), here.samples(kept))
+    assert there.samples(lost) is None
+    assert (there.folder(lost) / "traceback.txt").read_text() == "Traceback ..."
     monkeypatch.setattr(Store, "write_cell", lambda *_: pytest.fail("written again"))
     rebuild(uri, there, run["id"])
     monkeypatch.setitem(archive.CELL_FILES, "samples.npz", 10)
@@ -357,12 +346,18 @@ def test_what_cannot_be_rebuilt_is_told(mirrored, tmp_path):
         rebuild("http://user:secret@127.0.0.1:9", Store(tmp_path / "b"))
 
 
-def test_a_servers_paths_lead_nowhere(mirrored, tmp_path):
-    """A run on the server names a cell by a path: nothing is written outside the store."""
+def test_a_server_s_paths_lead_nowhere(mirrored, tmp_path):
+    """A cell on the server names a file by a path: nothing is read or written outside the store."""
     root = mirrored[0]
-    odd = RUN | {"id": "20260107-000000-000-tiny"}
-    odd["cells"] = [{"key": "../../evil", "task": "banana", "algorithm": "svgd", "label": "svgd"}]
-    assert mirror(root, run=odd) == ""
-    with pytest.raises(StoreError, match="no cell key"):
-        rebuild(f"sqlite:///{root}/mlflow.db", Store(tmp_path / "s"), odd["id"])
-    assert not list(tmp_path.rglob("*evil*"))
+    run = RUN | {"id": "20260107-000000-000-tiny"}
+    record = make_record("evil", traceback="T")
+    here = make_store(tmp_path / "here", run, (record, None))
+    path = here.folder(record.key) / "cell.json"
+    evil = record.model_copy(update={"files": {"../../evil": "0" * 64}})
+    path.write_bytes(store._sealed(evil, evil.files))
+    copy = Mirror(root)
+    copy.start_run(here.run().model_dump(mode="json"))
+    copy.cell(run["id"], record, here.folder(record.key))
+    assert copy.close() == ""
+    with pytest.raises(StoreError, match="no file of a cell"):
+        rebuild(f"sqlite:///{root}/mlflow.db", Store(tmp_path / "s"), run["id"])

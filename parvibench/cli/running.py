@@ -280,17 +280,17 @@ def _dry_run(
     rows: list[dict[str, Any]] = []
     waiting: list[tuple[Any, dict[str, Any]]] = []
     for cell in expand(suite, device=resolve_device(device), settings=settings, compiled=compiled):
-        record = store.find(cell.key)
+        record = store.usable(cell.key)
         lacking = cell.missing_needs()
         state = "cached" if is_final(record) else f"unsupported: {lacking}" if lacking else "to run"
-        limits = cell.budget.model_dump(exclude_none=True)
+        limits = cell.spec.budget.model_dump(exclude_none=True)
         rows.append(
             {
                 "task": cell.task,
                 "algorithm": cell.algorithm,
                 "label": cell.label,
                 "key": cell.key,
-                "replicates": len(cell.replicates),
+                "replicates": cell.n_replicates,
                 "chunks": len(cell.chunks),
                 "budget": limits,
                 "state": state,

@@ -9,6 +9,7 @@
     │   ├── SuiteError               a suite file, with file, line and key path
     │   ├── ShapeError               an array of the wrong shape or with NaN
     │   └── StoreError               a store that cannot be used now
+    │       └── DamagedError         a cell whose files are not those that were written
     ├── DataMissingError             a data set that is not here and cannot be fetched
     ├── UnsupportedError             the task lacks what the algorithm needs
     └── BudgetExhausted              the meter stopped the algorithm before an overrun
@@ -62,6 +63,10 @@ class ShapeError(InputError):
 
 class StoreError(InputError):
     """A result store that is locked, damaged or not writable."""
+
+
+class DamagedError(StoreError):
+    """A stored cell with a file that is missing or not the one that was written; running it again mends it."""
 
 
 class DataMissingError(ParVIBenchError):

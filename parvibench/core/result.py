@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .budget import Budget
+from .cell import CellSpec, Specified
 
 #: Raised on any change of the stored files that old readers would misread.
-STORE_FORMAT = 1
+STORE_FORMAT = 2
 
 
 class Status(StrEnum):
@@ -24,6 +22,7 @@ class Status(StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     CRASHED = "crashed"
     INTERRUPTED = "interrupted"
+    DAMAGED = "damaged"
     SKIPPED = "skipped"
     UNSUPPORTED = "unsupported"
 
@@ -33,44 +32,35 @@ class Status(StrEnum):
         return self not in (Status.OK, Status.UNSUPPORTED)
 
 
-class CellRecord(BaseModel):
+class CellRecord(BaseModel, Specified):
     """``cell.json``: everything about a cell but its curve and samples.
 
     Attributes:
+        spec: what was run.
+        label: name in tables.
+        kind: of the algorithm.
+        tuned: whether the step size was chosen by tuning.
         values: metric -> value per replicate at the last checkpoint, ``None`` where it is not finite.
         absent: metric -> why it does not apply.
         diverged: replicate id -> iteration at which it stopped being finite.
         seconds: steady compute time of all replicates together, s.
         score_evaluations: per replicate, as charged (the largest).
-        compiled: whether the steps went through ``torch.compile``.
         overheads: seconds spent apart from steady compute: ``warmup``, ``metrics``, ``compile``.
         flags: what a reader of the numbers should know: a clock in doubt, a budget ignored.
         drift: largest relative change of a reference kernel's time over a chunk.
         process: threads and allocator of the processes that ran it.
+        files: name -> SHA-256 of the other files in the cell's folder.
+        sha256: of ``cell.json`` itself with this field left empty.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     format: int = STORE_FORMAT
-    key: str
-    task: str
-    task_version: int
-    algorithm: str
-    algorithm_version: int
-    kind: str
+    spec: CellSpec
     label: str
-    settings: dict[str, Any]
+    kind: str
     tuned: bool = False
     effective_step: float | None = None
-    budget: Budget
-    particles: int
-    samples: int
-    replicates: int
-    seed: int
-    chunk: int
-    device: str
-    dtype: str
-    compiled: bool = False
     status: Status
     reason: str = ""
     traceback: str = ""
@@ -88,13 +78,10 @@ class CellRecord(BaseModel):
     metrics_key: str = ""
     hardware: str = ""
     created: str = ""
+    files: dict[str, str] = Field(default_factory=dict)
+    sha256: str = ""
 
 
 def to_json_number(value: float) -> float | None:
     """JSON has no infinity and no NaN: both become null."""
     return float(value) if math.isfinite(value) else None
-
-
-def from_json_numbers(values: Sequence[float | None]) -> list[float]:
-    """Null reads as +inf, so that failures rank worst where lower is better."""
-    return [math.inf if v is None else float(v) for v in values]

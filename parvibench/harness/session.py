@@ -20,7 +20,7 @@ from parvibench.harness.run.chunks import ChunkResult, pack_result, unpack_resul
 from parvibench.harness.run.measuring import can_remeasure, metrics_key, remeasure
 from parvibench.harness.store.environment import hardware, provenance
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
+from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final, new_run_id
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Executor, InProcess, Job, Outcome, Progress
 from parvibench.harness.workers.interrupts import Interrupts
@@ -109,9 +109,8 @@ def run_cells(
                 if cell.key in held:
                     _tell(observers, cell, held[cell.key], store, cached=True)
             todo = list({c.key: c for c in cells if c.key not in held}.values())
-            if fresh:
-                for cell in todo:
-                    store.forget(cell.key)
+            for cell in todo if fresh else ():
+                store.forget(cell.key)
             with interrupts.suppressed():
                 for cell, record, curve, samples in _run(todo, executor, store, observers):
                     with interrupts.held_back():
@@ -131,7 +130,7 @@ def _held(cells: Sequence[Cell], store: Store, retry_failed: bool) -> dict[str, 
     """Stored cells that answer the request, measured anew where their metrics are out of date."""
     held: dict[str, CellRecord] = {}
     for cell in cells:
-        record = store.find(cell.key)
+        record = store.usable(cell.key)
         if record is None or cell.key in held or not is_final(record, retry_failed):
             continue
         if record.status is Status.OK and record.metrics_key != metrics_key(cell):
@@ -164,9 +163,9 @@ def _run(
             continue
         state = pending[cell.key] = _Pending(cell)
         for i in range(len(cell.chunks)):
-            job = Job(cell, i, None if any(cell.objects) else store.keeper(cell.key, i))
-            kept = store.done(cell.key, i).load()
-            result = unpack_result(cell, job.replicates, kept) if kept else None
+            job = Job(cell, i, None if any(cell.objects) else store.snapshot(cell.key, i))
+            saved = store.finished_chunk(cell.key, i).load()
+            result = unpack_result(cell, job.replicates, saved) if saved else None
             if result is None:
                 jobs.append(job)
             else:
@@ -183,9 +182,10 @@ def _run(
         state.outcomes[outcome.job.chunk] = outcome
         if state.complete:
             yield state.finished()
-        elif outcome.result is not None and outcome.job.keeper is not None:
-            job, running = outcome.job, outcome.job.keeper
-            store.done(job.cell.key, job.chunk).save(pack_result(job.cell, job.replicates, outcome.result))
+        elif outcome.result is not None and outcome.job.snapshot is not None:
+            job, running = outcome.job, outcome.job.snapshot
+            content = pack_result(job.cell, job.replicates, outcome.result)
+            store.finished_chunk(job.cell.key, job.chunk).save(content)
             running.path.unlink(missing_ok=True)
 
 
@@ -194,7 +194,7 @@ def _refusal(cell: Cell) -> tuple[Status, str] | None:
     try:
         lacking = cell.missing_needs()
         if not lacking:
-            cell.load()[0].target(cell.replicates[:1], "cpu", torch.float32)  # data present and sound
+            cell.load()[0].target(cell.spec.replicates[:1], "cpu", torch.float32)  # data present and sound
     except DataMissingError as error:
         return Status.SKIPPED, str(error)
     except ParVIBenchError as error:
@@ -216,32 +216,17 @@ def _tables(outcomes: Sequence[Outcome]) -> tuple[pd.DataFrame | None, np.ndarra
 
 def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
     """The record of a cell from the outcomes of its chunks, in chunk order."""
-    algorithm = cell.load()[1]
     failed = next((o for o in outcomes if o.result is None), None)
     results = [o.result for o in outcomes if o.result is not None]
     diverged = {k: v for r in results for k, v in r.diverged.items()}
     record = CellRecord(
-        key=cell.key,
-        task=cell.task,
-        task_version=cell.task_version,
-        algorithm=cell.algorithm,
-        algorithm_version=cell.algorithm_version,
-        kind=algorithm.kind,
+        spec=cell.spec,
         label=cell.label,
-        settings=dict(cell.settings),
+        kind=cell.load()[1].kind,
         tuned=cell.tuned,
-        budget=cell.budget,
-        particles=cell.particles,
-        samples=cell.samples,
-        replicates=len(cell.replicates),
-        seed=cell.seed,
-        chunk=cell.chunk,
-        device=cell.device,
-        dtype=cell.dtype,
-        compiled=cell.compiled,
         status=Status.OK,
         seconds=sum(r.seconds for r in results),
-        hardware=hardware(cell.device),
+        hardware=hardware(cell.spec.device),
         created=_now(),
         metrics_key=metrics_key(cell),
     )
@@ -249,10 +234,10 @@ def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
         return record.model_copy(
             update={"status": failed.status, "reason": failed.reason, "traceback": failed.traceback}
         )
-    all_diverged = len(diverged) == len(cell.replicates)
+    all_diverged = len(diverged) == cell.n_replicates
     update = {
         "status": Status.DIVERGED if all_diverged else Status.OK,
-        "reason": _divergence(diverged, len(cell.replicates)),
+        "reason": _divergence(diverged, cell.n_replicates),
         "n_diverged": len(diverged),
         "diverged": diverged,
         "effective_step": results[0].effective_step,
@@ -290,15 +275,14 @@ def _merged(results: Sequence[ChunkResult]) -> dict[str, Any]:
 
 
 def _start_run(cells: Sequence[Cell], suite: dict[str, Any], profile: str | None, command: str) -> RunRecord:
-    now = dt.datetime.now(dt.UTC)
-    wanted = [RunCell(key=c.key, task=c.task, algorithm=c.algorithm, label=c.label) for c in cells]
+    device = cells[0].spec.device if cells else "cpu"
     return RunRecord(
-        id=f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}-{suite['name']}",
+        id=new_run_id(suite["name"]),
         suite=suite,
         profile=profile,
-        cells=wanted,
-        provenance=provenance(command, cells[0].device if cells else "cpu", [c.task for c in cells]),
-        started=now.isoformat(timespec="seconds"),
+        cells=[RunCell(spec=c.spec, label=c.label) for c in cells],
+        provenance=provenance(command, device, [c.task for c in cells]),
+        started=_now(),
     )
 
 

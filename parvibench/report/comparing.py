@@ -64,7 +64,7 @@ def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
     known = lb.floor(x.task, metric, x.samples) if x.samples == y.samples else None
     unit = "floors" if known else metric
     scale = known.median if known else 1.0
-    paired = x.seed == y.seed and x.particles == y.particles
+    paired = x.spec.seed == y.spec.seed and x.particles == y.particles
     note = _obstacle(x, y, metric)
     if note:
         return (x.task, x.label, metric, unit, paired, 0, *[math.nan] * 6, "not comparable", note)
@@ -89,8 +89,8 @@ def _obstacle(x: CellRecord, y: CellRecord, metric: str) -> str:
             return f"{which} is {c.status}: {c.reason}"[:300]
         if metric not in c.values:
             return f"{which} has no {metric or 'metric'}"
-    if x.task_version != y.task_version:
-        return f"the task changed: version {x.task_version} and {y.task_version}"
+    if x.spec.task_version != y.spec.task_version:
+        return f"the task changed: version {x.spec.task_version} and {y.spec.task_version}"
     return ""
 
 

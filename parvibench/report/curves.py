@@ -12,7 +12,7 @@ import pandas as pd
 
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import Results, checkpoint_values
 
 from .drawing import (
     AXES,
@@ -32,7 +32,7 @@ from .drawing import (
     style,
     svg,
 )
-from .leaderboard import higher_is_better, is_anchor
+from .leaderboard import is_anchor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,11 +155,9 @@ def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
     curve = results.store.curve(cell.key)
     rows = curve[curve["metric"] == metric]
     decided = curve[curve["metric"] == CONTEXTS].groupby("checkpoint")["value"].median()
-    worst = -math.inf if higher_is_better(metric) else math.inf
     points = []
     for checkpoint, at in rows.groupby("checkpoint"):
-        stopped = len(set(cell.diverged) - set(at["replicate"]))
-        found = sorted([*at["value"].fillna(worst), *[worst] * stopped])
+        found = sorted(checkpoint_values(metric, at, cell.diverged))
         quartiles = (found[round(q * (len(found) - 1))] for q in (0.25, 0.75))
         spent = (float(at[a].median()) for a in AXES)
         points.append((*spent, decided.get(checkpoint, math.nan), statistics.median(found), *quartiles))

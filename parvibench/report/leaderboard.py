@@ -24,7 +24,7 @@ from parvibench.statistics import median_interval
 
 from .judgement import floor_of, judge
 
-NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED)
+NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
 #: The first of these tags names a task's group, the planar ones apart.
@@ -165,11 +165,11 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
         "equivalent_low": judged.low,
         "equivalent_high": judged.high,
         "n_diverged": cell.n_diverged,
-        "replicates": cell.replicates,
+        "replicates": cell.n_replicates,
         "samples": cell.samples,
         "score_evaluations": cell.score_evaluations,
         "iteration": cell.iterations,
-        "seconds": cell.seconds / max(1, cell.replicates),
+        "seconds": cell.seconds / max(1, cell.n_replicates),
     }
 
 
@@ -196,7 +196,7 @@ def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArr
     found = {}
     for row in board[board["rank"].notna()].to_dict("records"):
         cell, metric = cells[row["task"], row["label"]], row["metric"]
-        stored = cell.values.get(metric) or [None] * max(1, cell.replicates)
+        stored = cell.values.get(metric) or [None] * max(1, cell.n_replicates)
         values = np.array(metric_values(metric, stored)) * (-1 if higher_is_better(metric) else 1)
         known = floor(cell.task, metric, cell.samples)
         found[cell.task, cell.label] = values / (known.median if known else 1.0)

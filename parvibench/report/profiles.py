@@ -87,7 +87,7 @@ def runtime_profiles(
         labels: methods, best first; the first ``MAX_LINES`` are drawn.
         looks: of ``palette``.
     """
-    cells = [c for c in results.cells if c.task in tasks and c.label in labels[:MAX_LINES] and c.replicates]
+    cells = [c for c in results.cells if c.task in tasks and c.label in labels[:MAX_LINES] and c.values]
     floors = {c.task: known.median for c in cells if (known := floor(c.task, "sliced_w2", c.samples))}
     curves = {c.key: results.store.curve(c.key) for c in cells}
     found = []
@@ -99,7 +99,7 @@ def runtime_profiles(
                     hitting_times(
                         curves[cell.key].assign(task=cell.task),
                         {cell.task: floors[cell.task]},
-                        {cell.task: cell.replicates},
+                        {cell.task: cell.n_replicates},
                         metric="sliced_w2",
                         multiples=TARGETS,
                         axis=axis,

@@ -209,7 +209,7 @@ def _status(cell: CellRecord) -> Entry:
         return Entry(str(cell.status), look="status", help=cell.reason[:300])
     if cell.n_diverged:
         return Entry(
-            f"{cell.n_diverged} of {cell.replicates} diverged", look="status", help=cell.reason[:300]
+            f"{cell.n_diverged} of {cell.n_replicates} diverged", look="status", help=cell.reason[:300]
         )
     return Entry("ok", note="flagged" if cell.flags else "", help="; ".join(cell.flags)[:300])
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.results import checkpoint_values, metric_values
 from parvibench.harness.store.secrets import without_secrets
 
 #: Cells with more replicates log medians only; the artifact curve.parquet holds them all.
@@ -38,16 +38,13 @@ def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str
         for (name, _), rows in curve.groupby(["metric", "checkpoint"]):
             metric = str(name)
             step, seconds = int(rows["iteration"].median()), float(rows["seconds"].median())
-            worst = _worst(metric)
-            stopped = len(set(record.diverged) - set(rows["replicate"]))
-            values = [*rows["value"].fillna(worst), *[worst] * stopped]
-            yield metric, step, seconds, float(statistics.median(values))
-            if record.replicates <= MAX_REPLICATE_SERIES:
+            yield metric, step, seconds, statistics.median(checkpoint_values(metric, rows, record.diverged))
+            if record.n_replicates <= MAX_REPLICATE_SERIES:
                 columns = (rows[c].tolist() for c in ("replicate", "iteration", "seconds", "value"))
                 for replicate, at, spent, value in zip(*columns, strict=True):
                     yield f"replicates/{metric}.r{replicate}", at, spent, value
     for metric, stored in record.values.items():
-        values = [_worst(metric) if v is None else v for v in stored]
+        values = metric_values(metric, stored)
         lost = sum(v is None or not math.isfinite(v) for v in stored)
         if values:
             yield f"final/{metric}", record.iterations, record.seconds, statistics.median(values)
@@ -55,27 +52,10 @@ def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str
             yield f"nonfinite/{metric}", record.iterations, record.seconds, float(lost)
 
 
-def _worst(metric: str) -> float:
-    """What a replicate without a value counts as."""
-    row = registry.metrics().get(metric)
-    return -math.inf if row is not None and row.direction == "higher" else math.inf
-
-
 def cell_params(record: CellRecord) -> dict[str, str]:
     """What defines the cell, as text."""
-    plain = ("task_version", "algorithm_version", "particles", "samples", "replicates", "seed", "chunk", "device", "dtype", "compiled")  # fmt: skip
-    values: dict[str, Any] = {
-        "task": record.task,
-        "algorithm": record.algorithm,
-        **{f"settings.{k}": v for k, v in record.settings.items()},
-        **{f"budget.{k}": v for k, v in record.budget.model_dump(exclude_none=True).items()},
-        **{name: getattr(record, name) for name in plain},
-        "tuned": record.tuned,
-    }
-    if record.effective_step is not None:
-        values["effective_step"] = record.effective_step
-    values |= {f"process.{k}": v for k, v in record.process.items()}
-    return {k: str(v)[:_MAX_PARAM] for k, v in values.items()}
+    values = record.spec.model_dump(mode="json") | {"replicates": record.n_replicates, "tuned": record.tuned}
+    return _flat(values | {"effective_step": record.effective_step, "process": record.process})
 
 
 def cell_tags(record: CellRecord) -> dict[str, str]:
@@ -99,17 +79,18 @@ def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
 
 def run_params(run: Mapping[str, Any]) -> dict[str, str]:
     """The provenance of a run, flat: ``packages.torch``, ``data.boston`` ..."""
-    flat: dict[str, str] = {}
+    return {k: without_secrets(v) for k, v in _flat(run.get("provenance", {})).items()}
 
-    def walk(path: str, value: Any) -> None:
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested values as text under dotted names; None and empty text are left out."""
+    found: dict[str, str] = {}
+    for key, value in values.items():
         if isinstance(value, Mapping):
-            for key, inner in value.items():
-                walk(f"{path}.{key}" if path else str(key), inner)
+            found |= _flat(value, f"{prefix}{key}.")
         elif value not in (None, ""):
-            flat[path] = without_secrets(str(value))[:_MAX_PARAM]
-
-    walk("", run.get("provenance", {}))
-    return flat
+            found[f"{prefix}{key}"] = str(value)[:_MAX_PARAM]
+    return found
 
 
 def system_points(run: Mapping[str, Any]) -> Iterator[tuple[str, float, int, int]]:

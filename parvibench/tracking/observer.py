@@ -96,7 +96,7 @@ def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:
                 f"{without_secrets(uri)}: no run record there ({error.error_count()} problems)"
             ) from None
         for cell in run.cells:
-            if into.find(cell.key) is not None or cell.key not in where:
+            if into.usable(cell.key) is not None or cell.key not in where:
                 continue
             folder = fetched.folder(cell.key)
             folder.mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
@@ -21,9 +23,9 @@ from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.run import trial
 from parvibench.harness.run.loop import run_chunk
-from parvibench.harness.run.snapshot import NotWritableError, named_types, pack, unpack
+from parvibench.harness.run.snapshot import NotWritableError, pack, rebuilt, unpack
 from parvibench.harness.session import run_cells
-from parvibench.harness.store.keeping import Keeper
+from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite
@@ -55,7 +57,7 @@ class Outer(NamedTuple):
     ],
 )
 def test_tensors_come_back_with_bits_and_layout(tensor: torch.Tensor) -> None:
-    back = unpack(pack(tensor), {})
+    back = unpack(pack(tensor))
     assert (back.dtype, back.shape, back.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
     assert back.data_ptr() % 64 == tensor.data_ptr() % 64 or not tensor.numel()
     as_bytes = [t.contiguous().flatten().view(torch.uint8) if t.dim() else t for t in (back, tensor)]
@@ -64,7 +66,7 @@ def test_tensors_come_back_with_bits_and_layout(tensor: torch.Tensor) -> None:
 
 def test_nested_states_come_back_as_their_types() -> None:
     state = Outer(Inner(torch.ones(2), 7), (1.5, "x", [True, {"k": torch.zeros(1)}], float("inf")), None)
-    back = unpack(pack(state), named_types(state))
+    back = rebuilt(unpack(pack(tree_leaves(state))), state)
     assert isinstance(back, Outer)
     assert isinstance(back.inner, Inner)
     assert back.rest[0] == 1.5
@@ -72,21 +74,30 @@ def test_nested_states_come_back_as_their_types() -> None:
     assert (back.inner.n, back.none, back.rest[3]) == (7, None, float("inf"))
 
 
-@pytest.mark.parametrize("value", [object(), torch.ones(1, requires_grad=True), {1: 2}, np.array(["x"])])
+@pytest.mark.parametrize("value", [object(), torch.ones(1, requires_grad=True), [len], np.array(["x"])])
 def test_what_cannot_be_written_is_refused(value: object) -> None:
     with pytest.raises(NotWritableError):
         pack(value)
 
 
-def test_snapshots_of_strangers_run_no_code() -> None:
-    """A pickled array, a foreign type, a lying layout and noise are refused."""
-    buffer = io.BytesIO()
-    np.savez(buffer, description=np.array([object()], dtype=object))
-    state = Inner(torch.ones(4), 1)
-    lying = pack({"t": torch.ones(4)}).replace(b'"shape": [4]', b'"shape": [9]')
-    for content in (buffer.getvalue(), pack(state), lying, b"noise", pack(state)[:-30]):
+class Runs:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os._exit, (3,)
+
+
+def test_untrusted_snapshots_run_no_code() -> None:
+    """Pickled code, a type of its own, noise and half a file are refused; so is another number of values."""
+    contents = [b"", b"noise", pack(torch.ones(4))[:-30], pickle.dumps(Runs())]
+    for value in (Runs(), Inner(torch.ones(4), 1)):
+        torch.save(value, buffer := io.BytesIO())
+        contents.append(buffer.getvalue())
+    for content in contents:
         with pytest.raises(StoreError):
-            unpack(content, {})
+            unpack(content)
+    with pytest.raises(StoreError, match="1 values for a state of 2"):
+        rebuilt([1], Inner(torch.ones(1), 1))
 
 
 SUITE = {
@@ -110,7 +121,7 @@ class Pulled(Exception):
 
 def run_in_two(cell: Cell, path: Path, monkeypatch: pytest.MonkeyPatch, stop: int) -> Any:
     """Run a chunk that keeps its state after every look, pull the plug at step ``stop``, go on from the file."""
-    keeper = Keeper(path, every=0.0)
+    file = SnapshotFile(path, every=0.0)
     algorithm = type(cell.load()[1])
     step = algorithm.step
 
@@ -122,7 +133,7 @@ def run_in_two(cell: Cell, path: Path, monkeypatch: pytest.MonkeyPatch, stop: in
     with monkeypatch.context() as patch:
         patch.setattr(algorithm, "step", plug)
         with pytest.raises(Pulled):
-            run_chunk(cell, cell.chunks[0], keeper=keeper)
+            run_chunk(cell, cell.chunks[0], snapshot=file)
     begun = []
     init = algorithm.init
 
@@ -133,7 +144,7 @@ def run_in_two(cell: Cell, path: Path, monkeypatch: pytest.MonkeyPatch, stop: in
     with monkeypatch.context() as patch:
         patch.setattr(algorithm, "init", watch)
         patch.setattr(trial, "_STEPS", 1)
-        return run_chunk(cell, cell.chunks[0], keeper=Keeper(path)), len(begun)
+        return run_chunk(cell, cell.chunks[0], snapshot=SnapshotFile(path)), len(begun)
 
 
 @pytest.mark.parametrize("name", ["sgld", "svgd", "srld", "ada-sifg", "ksivi", "psgld", "hmc", "mied"])
@@ -143,7 +154,7 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_was_left_alone(
     """State, meter, recorded path, curve and budget: all as if nothing had happened."""
     cell = make_cell(algorithms=[name], budget={"iterations": 24}, samples=10)
     whole = run_chunk(cell, cell.chunks[0])
-    resumed, inits = run_in_two(cell, tmp_path / "s.npz", monkeypatch, stop=17)
+    resumed, inits = run_in_two(cell, tmp_path / "s.pt", monkeypatch, stop=17)
     assert inits == 1  # the warm-up's: the run itself began from the file
     assert np.array_equal(resumed.samples, whole.samples)
     assert (resumed.iterations, resumed.score_evaluations) == (whole.iterations, whole.score_evaluations)
@@ -156,7 +167,7 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_was_left_alone(
 def test_bnns_with_mini_batches_resume_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = make_cell(tasks=["bnn-diabetes-sklearn"], algorithms=["sgld"], particles=5, budget={"iterations": 40}, metrics=["nll"])  # fmt: skip
     whole = run_chunk(cell, cell.chunks[0])
-    resumed, _ = run_in_two(cell, tmp_path / "s.npz", monkeypatch, stop=23)
+    resumed, _ = run_in_two(cell, tmp_path / "s.pt", monkeypatch, stop=23)
     assert np.array_equal(resumed.samples, whole.samples)
 
 
@@ -167,7 +178,7 @@ def test_bandits_go_on_with_the_decisions_made(
     settings = {"step_size": 1e-7}
     cell = make_cell(tasks=["bandit-wheel"], algorithms=[{"name": name, "settings": settings}], particles=3, contexts=400, budget={"iterations": 30}, metrics=["regret", "contexts"])  # fmt: skip
     whole = run_chunk(cell, cell.chunks[0])
-    resumed, _ = run_in_two(cell, tmp_path / "s.npz", monkeypatch, stop=17)
+    resumed, _ = run_in_two(cell, tmp_path / "s.pt", monkeypatch, stop=17)
     assert np.array_equal(resumed.samples, whole.samples)
     for metric in ("regret", "contexts"):
         assert resumed.values[metric] == whole.values[metric]
@@ -176,20 +187,20 @@ def test_bandits_go_on_with_the_decisions_made(
 def test_a_state_that_cannot_be_written_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = make_cell(algorithms=["nuts"], budget={"iterations": 4}, samples=2)
     assert not registry.load_algorithm("nuts").resumable
-    _, inits = run_in_two(cell, tmp_path / "s.npz", monkeypatch, stop=3)
+    _, inits = run_in_two(cell, tmp_path / "s.pt", monkeypatch, stop=3)
     assert inits == 2
-    assert not (tmp_path / "s.npz").exists()
+    assert not (tmp_path / "s.pt").exists()
 
 
 def test_snapshots_of_other_runs_are_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other settings, other metrics, a damaged file: the chunk begins again and gives the right numbers."""
     cell, other = make_cell(), make_cell(metrics=["ksd"])
-    path = tmp_path / "s.npz"
+    path = tmp_path / "s.pt"
     run_in_two(other, path, monkeypatch, stop=250)
     right = run_chunk(cell, cell.chunks[0])
     for content in (path.read_bytes(), path.read_bytes()[:-100], b""):
         path.write_bytes(content)
-        found = run_chunk(cell, cell.chunks[0], keeper=Keeper(path))
+        found = run_chunk(cell, cell.chunks[0], snapshot=SnapshotFile(path))
         assert np.array_equal(found.samples, right.samples)
         assert set(found.values) == set(right.values)
 
@@ -238,15 +249,15 @@ def test_finished_chunks_of_an_unfinished_cell_are_not_run_again(
 KILLED = """
 import sys
 from pathlib import Path
-from parvibench.harness.store import keeping
-from parvibench.harness.suite.cells import expand
 from parvibench.harness.session import run_cells
+from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.processes import Workers
 suite = Suite.model_validate({suite!r})
-keep = Store.keeper
-Store.keeper = lambda self, *a: keeping.Keeper(keep(self, *a).path, every=0.2)
+place = Store.snapshot
+Store.snapshot = lambda self, *a: SnapshotFile(place(self, *a).path, every=0.2)
 if __name__ == "__main__":
     run_cells(expand(suite), Store(sys.argv[1]), Workers(1, 60), suite=suite.resolved())
 """
@@ -260,16 +271,16 @@ def test_a_killed_run_goes_on_in_the_middle_of_a_cell(tmp_path: Path) -> None:
     command = [sys.executable, str(script), str(tmp_path / "store")]
     with subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}) as driver:
         deadline = time.monotonic() + 60
-        while not (kept := list(tmp_path.glob("store/unfinished/*/0.npz"))) and time.monotonic() < deadline:
+        while not (saved := list(tmp_path.glob("store/unfinished/*/0.pt"))) and time.monotonic() < deadline:
             time.sleep(0.05)
         driver.send_signal(signal.SIGKILL)
-    assert kept
+    assert saved
     time.sleep(1)
-    written = kept[0].stat().st_mtime_ns
+    written = saved[0].stat().st_mtime_ns
     time.sleep(0.5)
-    assert kept[0].stat().st_mtime_ns == written  # nobody writes it any more
+    assert saved[0].stat().st_mtime_ns == written  # nobody writes it any more
     cells = expand(Suite.model_validate(suite))
     results = run_cells(cells, Store(tmp_path / "store"), InProcess(), suite={"name": "t"})
     whole = run_chunk(cells[0], cells[0].chunks[0])
     assert np.array_equal(results.samples(results.cells[0]), whole.samples)
-    assert not kept[0].exists()
+    assert not saved[0].exists()

@@ -198,7 +198,7 @@ def test_the_same_chain_alone_and_in_company(tmp_path: Path) -> None:
         play(tmp_path / str(n), "srld", replicates=n, budget={"iterations": 60}, settings=steps)
         for n in (3, 2)
     )
-    assert (three.cells[0].chunk, two.cells[0].chunk) == (3, 2)
+    assert (three.cells[0].spec.chunk, two.cells[0].spec.chunk) == (3, 2)
     assert regrets(three, "srld")[:2].tolist() == regrets(two, "srld").tolist()
 
 

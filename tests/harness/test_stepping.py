@@ -99,7 +99,7 @@ def test_compiled_cells_have_keys_of_their_own_where_anything_is_compiled() -> N
         }
     )
     plain, compiled = (expand(suite, compiled=c) for c in (False, True))
-    assert [c.compiled for c in compiled] == [True, False, False]
+    assert [c.spec.compiled for c in compiled] == [True, False, False]
     assert [a.key == b.key for a, b in zip(plain, compiled, strict=True)] == [False, True, True]
 
 

@@ -2,56 +2,117 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from records import asked, make_curve, make_record
 
-from parvibench.core.budget import Budget
-from parvibench.core.errors import StoreError
+from parvibench.core.cell import CellSpec
+from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final
+from parvibench.harness.store.store import RunRecord, Store, is_final
 
 
-def make_record(key: str = "k1", status: Status = Status.OK, **values: object) -> CellRecord:
-    base: dict[str, object] = {
-        "key": key, "task": "banana", "task_version": 1, "algorithm": "svgd", "algorithm_version": 1,
-        "kind": "particles", "label": "svgd", "settings": {"step_size": 0.1}, "budget": Budget(iterations=5),
-        "particles": 4, "samples": 4, "replicates": 2, "seed": 0, "chunk": 2, "device": "cpu", "dtype": "float32",
-        "status": status, "values": {"sliced_w2": [0.5, None]},
-    }  # fmt: skip
-    return CellRecord.model_validate({**base, **values})
+def whole_cell() -> tuple[CellRecord, pd.DataFrame, np.ndarray]:
+    record = make_record(
+        "k", diverged={1: 64}, n_diverged=1, values={"sliced_w2": [0.5, None]}, traceback="T"
+    )
+    curve = make_curve([(0, 0, 5, 20.0, 0.1, "sliced_w2", np.inf)])
+    return record, curve, np.arange(16, dtype=np.float32).reshape(2, 4, 2)
 
 
 def test_a_cell_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    record = make_record(diverged={1: 64}, n_diverged=1)
-    curve = pd.DataFrame([(0, 0, 5, 20.0, 0.1, "sliced_w2", np.inf)], columns=list(CURVE_COLUMNS))
-    samples = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
+    store, (record, curve, samples) = Store(tmp_path), whole_cell()
     store.write_cell(record, curve, samples)
-    assert store.find("k1") == record
-    pd.testing.assert_frame_equal(store.curve("k1"), curve)
-    assert np.array_equal(store.samples("k1"), samples)
-    assert sorted(p.name for p in (tmp_path / "cells").iterdir()) == ["k1"]
+    found = store.find(record.key)
+    assert found is not None
+    assert found.model_copy(update={"files": {}, "sha256": ""}) == record
+    assert sorted(found.files) == ["curve.parquet", "samples.npz", "traceback.txt"]
+    pd.testing.assert_frame_equal(store.curve(record.key), curve)
+    assert np.array_equal(store.samples(record.key), samples)
+    assert [p.name for p in (tmp_path / "cells").iterdir()] == [record.key]
 
 
 def test_writing_again_replaces_the_whole_cell(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.write_cell(make_record(), samples=np.zeros((2, 4, 2)))
-    store.write_cell(make_record(status=Status.CRASHED, reason="x"))
-    assert store.find("k1").status is Status.CRASHED
-    assert store.samples("k1") is None
+    store, (record, curve, samples) = Store(tmp_path), whole_cell()
+    store.write_cell(record, curve, samples)
+    store.write_cell(record.model_copy(update={"status": Status.CRASHED}))
+    assert store.find(record.key).status is Status.CRASHED
+    assert store.samples(record.key) is None
 
 
-def test_damaged_and_foreign_records_count_as_absent(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.write_cell(make_record())
-    path = store.folder("k1") / "cell.json"
-    for content in ("{", json.dumps({"key": "k1"}), make_record(format=99).model_dump_json()):
-        path.write_text(content)
-        assert store.find("k1") is None
+@pytest.mark.parametrize("name", ["cell.json", "curve.parquet", "samples.npz", "traceback.txt"])
+@pytest.mark.parametrize("harm", ["a bit", "the end", "all of it"])
+def test_every_damaged_file_is_found(name: str, harm: str, tmp_path: Path) -> None:
+    """One bit flipped, the last bytes lost, the file gone: only the cell's absence is no damage."""
+    store, (record, curve, samples) = Store(tmp_path), whole_cell()
+    store.write_cell(record, curve, samples)
+    path = store.folder(record.key) / name
+    content = bytearray(path.read_bytes())
+    if harm == "all of it":
+        path.unlink()
+    else:
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content if harm == "a bit" else content[: -len(content) // 8])
+    if (name, harm) == ("cell.json", "all of it"):
+        assert store.find(record.key) is None
+        return
+    with pytest.raises(DamagedError, match=f"{name}: damaged"):
+        store.find(record.key)
+    assert store.usable(record.key) is None
+
+
+def test_a_record_under_another_key_is_damage(tmp_path: Path) -> None:
+    store, record, other = Store(tmp_path), make_record("a"), make_record("b")
+    store.write_cell(record)
+    store.folder(record.key).rename(store.folder(other.key))
+    with pytest.raises(DamagedError, match="specification is that of another cell"):
+        store.find(other.key)
+
+
+def test_older_formats_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    store, record = Store(tmp_path), make_record()
+    store.write_cell(record)
+    told = r"store format 1, and this version reads format 2: run again into another folder \(--out\)"
+    (store.folder(record.key) / "cell.json").write_text('{"format": 1, "key": "k1"}')
+    with pytest.raises(StoreError, match=told):
+        store.find(record.key)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "old.json").write_text('{"format": 1, "id": "old", "cells": []}')
+    with pytest.raises(StoreError, match=told):
+        store.run()
+    with pytest.raises(StoreError, match=told), store.locked():
+        pass
+
+
+def test_a_run_names_the_digests_of_its_cells(tmp_path: Path) -> None:
+    """A cell that is written again later is whole, but no longer what the run left."""
+    store, record = Store(tmp_path), make_record(values={"ksd": [1.0, 2.0, 3.0]})
+    store.write_cell(record)
+    run = RunRecord(id="r", suite={"name": "x"}, cells=[asked(record)], started="2026-01-01T00:00:00")
+    store.write_run(run)
+    (cell,) = store.run("r").cells
+    assert cell.sha256 == hashlib.sha256((store.folder(record.key) / "cell.json").read_bytes()).hexdigest()
+    assert store.find_for(cell).flags == []
+    store.write_cell(record.model_copy(update={"values": {"ksd": [4.0, 5.0, 6.0]}}))
+    assert store.find_for(cell).flags == ["written again after this run"]
+
+
+def test_keys_depend_on_every_field_and_on_no_default() -> None:
+    base = make_record().spec
+    changes = {
+        "task": "x", "task_version": 2, "algorithm": "x", "algorithm_version": 2, "source": "x", "settings": {},
+        "budget": {"seconds": 1}, "particles": 9, "samples": 9, "replicates": (0,), "seed": 1, "chunk": 1,
+        "device": "cuda", "dtype": "float64", "contexts": 9, "compiled": True,
+    }  # fmt: skip
+    assert set(changes) == set(CellSpec.model_fields)
+    keys = {CellSpec.model_validate({**base.model_dump(), k: v}).key for k, v in changes.items()}
+    assert len(keys) == len(changes)
+    assert base.key not in keys
+    assert CellSpec.model_validate(base.model_dump(exclude_defaults=True)).key == base.key
 
 
 def test_what_answers_a_request() -> None:
@@ -85,7 +146,7 @@ def test_runs_are_found_by_id_and_by_date(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(StoreError, match="no runs here"):
         store.run()
-    cells = [RunCell(key="k1", task="banana", algorithm="svgd", label="svgd")]
+    cells = [asked(make_record())]
     for name, started in (("b", "2026-01-01T00:00:00"), ("a", "2026-01-02T00:00:00")):
         store.write_run(RunRecord(id=name, suite={"name": "x"}, cells=cells, started=started))
     assert store.run().id == "a"

@@ -30,7 +30,7 @@ def parse(text: str):
 
 def test_a_good_suite_expands_to_its_cells() -> None:
     cells = expand(parse(GOOD))
-    assert [(c.task, c.label, len(c.replicates)) for c in cells] == [
+    assert [(c.task, c.label, c.n_replicates) for c in cells] == [
         ("banana", "svgd", 4),
         ("banana", "sgld-slow", 4),
         ("bnn-diabetes-sklearn", "svgd", 3),
@@ -99,7 +99,7 @@ def test_shipped_suites_expand(name: str) -> None:
     for profile in suite.profiles or [None]:
         cells = expand(suite.with_profile(profile))
         assert len(cells) == len(suite.tasks) * len(suite.algorithms)
-        assert all(c.budget.scores_per_particle is None for c in cells)
+        assert all(c.spec.budget.scores_per_particle is None for c in cells)
 
 
 def test_more_samples_than_particles_is_refused() -> None:
@@ -110,7 +110,7 @@ def test_more_samples_than_particles_is_refused() -> None:
 def test_srld_is_one_chain_whatever_the_suite_says() -> None:
     cells = expand(parse(GOOD.replace("  - svgd", "  - srld")))
     assert cells[0].particles == 1
-    assert cells[0].budget.score_evaluations == 2000
+    assert cells[0].spec.budget.score_evaluations == 2000
     assert cells[0].samples == 10
 
 

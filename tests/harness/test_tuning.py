@@ -38,8 +38,8 @@ def path(tmp_path: Path) -> Path:
 def test_every_method_gets_the_same_grid_and_budget_on_replicates_of_their_own(path: Path) -> None:
     cells = tuning.tuning_cells(load_suite(str(path)).with_profile("short"))
     assert [c.label for c in cells] == [f"{a} @ {s}" for s in ("0.001", "0.1", "10") for a in ("ula", "svgd")]
-    assert {c.budget.score_evaluations for c in cells} == {30 * 50}
-    assert {r for c in cells for r in c.replicates} == {TUNING_REPLICATES, TUNING_REPLICATES + 1}
+    assert {c.spec.budget.score_evaluations for c in cells} == {30 * 50}
+    assert {r for c in cells for r in c.spec.replicates} == {TUNING_REPLICATES, TUNING_REPLICATES + 1}
 
 
 def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ import contextlib
 import numpy as np
 import pandas as pd
 import pytest
+import records
 
-from parvibench.core.result import CellRecord, Status, to_json_number
+from parvibench.core.result import to_json_number
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
+from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
 from parvibench.report import judgement
 
 EVIL = '<script>alert("x")</script>'
@@ -16,29 +17,22 @@ REPLICATES = 7
 
 
 def make_record(key, task, algorithm, **changes):
+    anchor = algorithm in ("exact", "initial")
     values = {
-        "key": key,
         "task": task,
-        "task_version": 1,
         "algorithm": algorithm,
-        "algorithm_version": 1,
-        "kind": "anchor" if algorithm in ("exact", "initial") else "chains",
-        "label": algorithm,
-        "settings": {} if algorithm in ("exact", "initial") else {"step_size": 0.05},
+        "kind": "anchor" if anchor else "chains",
+        "settings": {} if anchor else {"step_size": 0.05},
         "budget": {"iterations": 400},
         "particles": 100,
         "samples": 100,
-        "replicates": REPLICATES,
-        "seed": 0,
+        "replicates": tuple(range(REPLICATES)),
         "chunk": REPLICATES,
-        "device": "cpu",
-        "dtype": "float32",
-        "status": Status.OK,
         "iterations": 400,
-        "score_evaluations": 0.0 if algorithm in ("exact", "initial") else 40_000.0,
+        "score_evaluations": 0.0 if anchor else 40_000.0,
         "seconds": 0.7,
     }
-    return CellRecord.model_validate(values | changes)
+    return records.make_record(key, **values | changes)
 
 
 def make_curve(generator, metrics, scale, *, steps=5, lost=()):
@@ -71,7 +65,7 @@ def write_store(root, cells, suite=None):
         RunRecord(
             id="20260101-000000-000-made",
             suite={"name": "made", "description": "for tests"} | (suite or {}),
-            cells=[RunCell(key=r.key, task=r.task, algorithm=r.algorithm, label=r.label) for r, *_ in cells],
+            cells=[records.asked(r) for r, *_ in cells],
             provenance={"command": f"parvibench {EVIL}", "packages": {"torch": "2"}},
             started="2026-01-01T00:00:00+00:00",
         )

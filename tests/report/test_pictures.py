@@ -59,7 +59,9 @@ def test_calibration_is_the_coverage_of_the_intervals(tmp_path):
     draws = task.problem(predictions.SPLITS, 0, dtype=torch.float64).init(20)
     cells = [
         (
-            make_record("a", NETWORK, "sgld", values={"nll": [1.0]}, replicates=predictions.SPLITS),
+            make_record(
+                "a", NETWORK, "sgld", values={"nll": [1.0]}, replicates=tuple(range(predictions.SPLITS))
+            ),
             None,
             draws.numpy(),
         )

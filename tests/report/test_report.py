@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_stores import EVIL, REPLICATES, make_curve, make_record, write_store
+from records import asked
 from rich.console import Console
 from scipy import stats
 from typer.testing import CliRunner
@@ -22,7 +23,7 @@ from parvibench.cli import app
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
+from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
 from parvibench.report import curves, densities, drawing, leaderboard, numbers, page
 from parvibench.report.origins import step_sizes
 from parvibench.report.page import Report, write_report
@@ -325,7 +326,10 @@ ODD_STORES = {
 
 @pytest.mark.parametrize("name", ODD_STORES)
 def test_odd_stores_render(name, tmp_path):
-    cells = [(r.model_copy(update={"key": f"k{i}"}), c, s) for i, (r, c, s) in enumerate(ODD_STORES[name])]
+    cells = [
+        (r.model_copy(update={"spec": r.spec.model_copy(update={"source": f"k{i}"})}), c, s)
+        for i, (r, c, s) in enumerate(ODD_STORES[name])
+    ]
     results = write_store(tmp_path, cells)
     page = write_report(results, tmp_path / "report").read_text()
     assert page.count("<tr>") >= len(cells)
@@ -334,8 +338,8 @@ def test_odd_stores_render(name, tmp_path):
 
 def test_a_run_that_has_not_begun_renders(tmp_path):
     store = Store(tmp_path)
-    cells = [RunCell(key="missing", task="banana", algorithm="svgd", label="svgd")]
-    store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=cells, started="2026-01-01T00:00:00"))
+    missing = [asked(make_record("missing", "banana", "svgd"))]
+    store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=missing, started="2026-01-01T00:00:00"))
     assert "interrupted" in page.render(Report.of(Results.load(store)))
 
 

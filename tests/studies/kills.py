@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 from small_runs import run, suite_of
 
-from parvibench.harness.store.keeping import Keeper
+from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
@@ -39,7 +39,7 @@ TASKS = [
 ]
 METHODS = ["svgd", "sgld", "srld", "ksivi", "ada-sifg"]
 #: Facts of a record that depend on the moment.
-TIMED = ("seconds", "overheads", "created", "drift", "flags", "process")
+TIMED = ("seconds", "overheads", "created", "drift", "flags", "process", "files", "sha256")
 
 
 def make_suite(tasks: int, iterations: int) -> Suite:
@@ -51,9 +51,9 @@ def make_suite(tasks: int, iterations: int) -> Suite:
 
 
 def drive(store: Path, suite: Suite) -> None:
-    """The run that gets killed; its chunks keep their state five times a second."""
-    keep = Store.keeper
-    Store.keeper = lambda self, *chunk: Keeper(keep(self, *chunk).path, every=0.2)  # type: ignore[method-assign]
+    """The run that gets killed; its chunks save their state five times a second."""
+    place = Store.snapshot
+    Store.snapshot = lambda self, *chunk: SnapshotFile(place(self, *chunk).path, every=0.2)  # type: ignore[method-assign]
     run(suite, store, Workers(2, 600))
 
 

@@ -13,7 +13,6 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from throughput import is_here
@@ -33,7 +32,7 @@ def default_cells(suite: str, profile: str | None, seconds: float) -> Iterator[C
     """Cells of a shipped suite that can run here, cut short."""
     for cell in expand(load_suite(suite).with_profile(profile)):
         if not cell.missing_needs() and is_here(cell.task):
-            yield replace(cell, budget=Budget(iterations=2000, seconds=seconds))
+            yield cell.varied(budget=Budget(iterations=2000, seconds=seconds))
 
 
 def peak_mib(cell: Cell) -> float:

@@ -18,7 +18,7 @@ from small_runs import suite_of
 from parvibench.core.algorithm import state_and_info
 from parvibench.core.errors import BudgetExhausted
 from parvibench.harness.run.loop import run_chunk
-from parvibench.harness.store.keeping import Keeper
+from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell, expand
 
 CASES = [("banana", "sgld"), ("multimodal", "svgd"), ("banana", "ada-sifg"), ("bnn-diabetes-sklearn", "sgld")]
@@ -35,13 +35,13 @@ def bare(cell: Cell) -> float:
     task, algorithm = cell.load()
     settings: Any = algorithm.make_settings(dict(cell.settings))
     problem = task.problem(
-        cell.replicates, cell.seed, cell.device, cell.torch_dtype,
+        cell.spec.replicates, cell.spec.seed, cell.spec.device, cell.torch_dtype,
         particles=cell.particles, full_batch="full-batch" in algorithm.needs,
     )  # fmt: skip
     start = time.process_time()
     with torch.inference_mode(not algorithm.differentiates):
-        state = algorithm.init(problem, settings, problem.streams, cell.budget.iterations or 1)
-        for step in range(cell.budget.iterations or 0):
+        state = algorithm.init(problem, settings, problem.streams, cell.spec.budget.iterations or 1)
+        for step in range(cell.spec.budget.iterations or 0):
             problem.streams.step = step
             try:
                 state, _ = state_and_info(algorithm.step(problem, settings, state, problem.streams))
@@ -53,7 +53,7 @@ def bare(cell: Cell) -> float:
 def harnessed(cell: Cell, folder: Path) -> float:
     """Processor seconds of the same chunk through the harness: warm-up, recorder, checkpoints and one snapshot a minute included."""
     start = time.process_time()
-    run_chunk(cell, cell.chunks[0], keeper=Keeper(folder / "s.npz"))
+    run_chunk(cell, cell.chunks[0], snapshot=SnapshotFile(folder / "s.pt"))
     return time.process_time() - start
 
 

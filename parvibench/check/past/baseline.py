@@ -114,14 +114,14 @@ def shipped() -> Traversable:
 def identity(cell: Cell) -> dict[str, Any]:
     """All that decides the law of a cell's replicates."""
     return {
-        "task_version": cell.task_version,
+        "task_version": cell.spec.task_version,
         "algorithm": cell.algorithm,
-        "algorithm_version": cell.algorithm_version,
+        "algorithm_version": cell.spec.algorithm_version,
         "settings": dict(cell.settings),
-        "budget": cell.budget.model_dump(mode="json", exclude_none=True),
+        "budget": cell.spec.budget.model_dump(mode="json", exclude_none=True),
         "particles": cell.particles,
         "samples": cell.samples,
-        "dtype": cell.dtype,
+        "dtype": cell.spec.dtype,
         "metrics": list(cell.metrics),
     }
 

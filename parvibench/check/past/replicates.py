@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -59,10 +59,10 @@ class CellQuestion(Question):
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Run fresh replicates of the cell, chunk by chunk."""
-        cell = replace(self.cell, replicates=tuple(replicates), seed=seed)
+        cell = self.cell.varied(replicates=tuple(replicates), seed=seed)
         values: dict[str, list[float]] = {}
         for chunk in cell.chunks:
-            kernel = reference_seconds(torch.device(cell.device))
+            kernel = reference_seconds(torch.device(cell.spec.device))
             for name, found in statistics(cell, run_chunk(cell, chunk), kernel).items():
                 values.setdefault(name, []).extend(found)
         return values

@@ -55,10 +55,13 @@ class ChunkResult:
             self.flags.append(text)
 
     def plain(self) -> dict[str, Any]:
-        """Text and one array: what ``snapshot.pack`` takes."""
+        """Text and one tensor: what ``snapshot.pack`` takes."""
         values = asdict(self)
         samples = values.pop("samples")
-        return {"samples": samples, "text": json.dumps(values)}
+        return {
+            "samples": None if samples is None else torch.from_numpy(samples),
+            "text": json.dumps(values),
+        }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
@@ -66,12 +69,13 @@ class ChunkResult:
         values = json.loads(plain["text"])
         values["curve"] = [tuple(row) for row in values["curve"]]
         values["diverged"] = {int(r): step for r, step in values["diverged"].items()}
-        return cls(samples=plain["samples"], **values)
+        samples = plain["samples"]
+        return cls(samples=None if samples is None else samples.numpy(), **values)
 
 
 def stamp(cell: Cell, replicates: tuple[int, ...]) -> str:
     """What must agree for bytes of a run to go on with: the chunk, its metrics, PyTorch and the hardware."""
-    parts = (cell.key, metrics_key(cell), replicates, torch.__version__, hardware(cell.device))
+    parts = (cell.key, metrics_key(cell), replicates, torch.__version__, hardware(cell.spec.device))
     return json.dumps([str(p) for p in parts])
 
 
@@ -83,7 +87,7 @@ def pack_result(cell: Cell, replicates: tuple[int, ...], result: ChunkResult) ->
 def unpack_result(cell: Cell, replicates: tuple[int, ...], content: bytes) -> ChunkResult | None:
     """The finished chunk behind the bytes, or None when they are damaged or of another run."""
     try:
-        found = unpack(content, {})
+        found = unpack(content)
         if found["stamp"] != stamp(cell, replicates):
             return None
         return ChunkResult.from_plain(found["result"])

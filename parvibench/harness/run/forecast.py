@@ -25,15 +25,16 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
     """
     paces: dict[tuple[object, ...], list[float]] = {}
     for folder in sorted((store.root / "cells").glob("[!.]*")):
-        record = store.find(folder.name)
+        record = store.usable(folder.name)
         if record is not None and record.status is Status.OK and record.iterations:
             whole = record.seconds + sum(record.overheads.values())
-            paces.setdefault(_kind(record), []).append(whole / record.iterations / record.replicates)
+            paces.setdefault(_kind(record), []).append(whole / record.iterations / record.n_replicates)
     return [_seconds(cell, paces.get(_kind(cell))) for cell in cells]
 
 
 def _kind(cell: Cell | CellRecord) -> tuple[object, ...]:
-    return cell.task, cell.algorithm, cell.particles, cell.chunk, cell.device, cell.dtype
+    spec = cell.spec
+    return spec.task, spec.algorithm, spec.particles, spec.chunk, spec.device, spec.dtype
 
 
 def _seconds(cell: Cell, paces: list[float] | None) -> float | None:
@@ -42,5 +43,5 @@ def _seconds(cell: Cell, paces: list[float] | None) -> float | None:
     except (ParVIBenchError, RuntimeError, ValueError):
         return None
     if paces:
-        return statistics.median(paces) * iterations * len(cell.replicates)
+        return statistics.median(paces) * iterations * cell.n_replicates
     return seconds * iterations * len(cell.chunks)

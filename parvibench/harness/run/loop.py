@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates, floating_tensors
 from parvibench.core.budget import MAX_CHECKPOINTS
@@ -18,7 +19,7 @@ from parvibench.core.metric import Cost
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.task import Task
 from parvibench.harness.store.environment import process_facts
-from parvibench.harness.store.keeping import Keeper
+from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute
 
@@ -27,7 +28,7 @@ from .clock import MAX_DRIFT, Clock, drift, peak_memory, reference_seconds
 from .compiling import CompiledStep
 from .measuring import Moved, context_maker, is_reported
 from .recorder import PathRecorder
-from .snapshot import NotWritableError, named_types, pack, unpack
+from .snapshot import NotWritableError, pack, rebuilt, unpack
 from .stepping import BLOCK, Advance, Stepper
 from .tally import Tally
 from .thompson import DecisionMaker, RecentPositions
@@ -40,7 +41,7 @@ _MARK = 0.8
 _FINITE_EVERY = 64
 #: Steps slower than this are looked after one by one, s.
 _SLOW_S = 1e-3
-#: Seconds between two signs of life.
+#: Seconds between two progress reports.
 _BEAT_S = 2.0
 _TAMPERED = "changed the meter of its budget"
 _IGNORED = "ignored its budget: went on after BudgetExhausted; stopped, the last complete state stands"
@@ -57,7 +58,10 @@ class Place(NamedTuple):
 
 
 def run_chunk(
-    cell: Cell, replicates: Sequence[int], notify: Notify = lambda _: None, keeper: Keeper | None = None
+    cell: Cell,
+    replicates: Sequence[int],
+    notify: Notify = lambda _: None,
+    snapshot: SnapshotFile | None = None,
 ) -> ChunkResult:
     """Run a chunk of replicates to the end of its budget and measure it on the way.
 
@@ -66,7 +70,7 @@ def run_chunk(
         replicates: ids of the replicates of this chunk.
         notify: called every few seconds with ``iteration`` and ``share`` of the budget, at every checkpoint with
             ``metric`` and ``value`` besides.
-        keeper: where the state is kept once a minute, and found by a run that goes on; None keeps nothing.
+        snapshot: where the state is saved once a minute, and found by a run that goes on; None saves nothing.
 
     Returns:
         Curve, samples and costs. Replicates that stop being finite are recorded as diverged.
@@ -77,7 +81,7 @@ def run_chunk(
     """
     task, algorithm = cell.load()
     settings = algorithm.make_settings(dict(cell.settings))
-    chunk = _Chunk(cell, replicates, task, algorithm, settings, notify, keeper)
+    chunk = _Chunk(cell, replicates, task, algorithm, settings, notify, snapshot)
     return chunk.draw_anchor() if algorithm.kind == "anchor" else chunk.run()
 
 
@@ -92,18 +96,22 @@ class _Chunk:
         algorithm: Algorithm,
         settings: AlgorithmSettings,
         notify: Notify,
-        keeper: Keeper | None,
+        snapshot: SnapshotFile | None,
     ) -> None:
         self.cell, self.replicates, self.task = cell, tuple(replicates), task
         self.algorithm, self.settings, self.notify = algorithm, settings, notify
-        self.compiled = CompiledStep(algorithm.step, cell.device) if cell.compiled else None
+        self.compiled = CompiledStep(algorithm.step, cell.spec.device) if cell.spec.compiled else None
         self.result = ChunkResult(effective_step=algorithm.effective_step(settings))
-        self.device = torch.device(cell.device)
+        self.device = torch.device(cell.spec.device)
         self.clock = Clock(self.device)
-        self.keeper = keeper if algorithm.resumable else None
+        self.snapshot = snapshot if algorithm.resumable else None
         self.memory_before = 0.0
-        self._limits = (cell.budget.iterations, cell.budget.score_evaluations, cell.budget.seconds)
-        if cell.device == "cuda":
+        self._limits = (
+            cell.spec.budget.iterations,
+            cell.spec.budget.score_evaluations,
+            cell.spec.budget.seconds,
+        )
+        if cell.spec.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         self.metrics_seconds = 0.0
         self.path: PathRecorder | RecentPositions | None = None
@@ -116,10 +124,10 @@ class _Chunk:
         advance: Advance = self.compiled or self.algorithm.step
         trial = Trial(self.cell, self.replicates, self.task, self.algorithm, self.settings, advance)
         self.result.overheads["warmup"] = trial.seconds - self._compiling
-        self._open(self.cell.budget.score_evaluations)
+        self._open(self.cell.spec.budget.score_evaluations)
         before = reference_seconds(self.device)
         with step_mode(self.cell, self.algorithm):
-            place = self._kept(trial.state, trial.horizon) or self._begin(trial.horizon)
+            place = self._resumed(trial.state, trial.horizon) or self._begin(trial.horizon)
             stepper = Stepper(
                 self.problem,
                 self.settings,
@@ -173,14 +181,14 @@ class _Chunk:
 
     def _loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> tuple[Any, int]:
         """Go on until the budget is spent; ``slow`` steps are looked after one by one."""
-        budget, problem, clock = self.cell.budget, self.problem, self.clock
+        budget, problem, clock = self.cell.spec.budget, self.problem, self.clock
         meter, limit = problem.meter, problem.meter.limit
         step, state = stepper.step, stepper.state
         moves = "displacement" in self.cell.metrics and self.algorithm.kind != "generator"
         last = np.inf if budget.iterations is None else budget.iterations
         share, charged = self._share(step), meter.charged
         beat = time.monotonic() + _BEAT_S
-        keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
+        save = time.monotonic() + (self.snapshot.every if self.snapshot else np.inf)
         while step < last:
             if self.decider is not None:
                 self._decide(state, step, share)
@@ -213,9 +221,9 @@ class _Chunk:
             if now >= beat:
                 self.notify({"iteration": step, "share": share})
                 beat = now + _BEAT_S
-            if now >= keep:
-                self._keep(Place(state, step, pending))
-                keep = time.monotonic() + (self.keeper.every if self.keeper else np.inf)
+            if now >= save:
+                self._save(Place(state, step, pending))
+                save = time.monotonic() + (self.snapshot.every if self.snapshot else np.inf)
         if stepper.ignored:
             self.result.flag(_IGNORED)
         if problem.meter is not meter or meter.limit != limit or meter.charged < charged:
@@ -240,52 +248,54 @@ class _Chunk:
         while self.decider is not None and self.decider.due(share):
             self.decider.decide(self._samples(state, step))
 
-    def _keep(self, place: Place) -> None:
-        """Write down where the run is; one whose state cannot be written starts again when interrupted."""
-        if self.keeper is None:
+    def _save(self, place: Place) -> None:
+        """Save where the run is; one whose state cannot be written starts again when interrupted."""
+        if self.snapshot is None:
             return
         meter = self.problem.meter
         values = {
             "stamp": stamp(self.cell, self.replicates),
-            "place": tuple(place),
+            "state": tree_leaves(place.state),
+            "step": place.step,
+            "pending": place.pending,
             "meter": (meter.scores, meter.hessian_vector_products, meter.log_densities),
             "seconds": (self.clock.seconds, self.metrics_seconds),
             "memory": self._memory(),
             "result": self.result.plain(),
-            "path": self.path.kept if self.path is not None else None,
-            "decided": self.decider.kept if self.decider is not None else None,
+            "path": self.path.saved if self.path is not None else None,
+            "decided": self.decider.saved if self.decider is not None else None,
             "mark": self.mark,
             "tally": (self.tally.sums, self.tally.steps),
         }
         try:
-            self.keeper.save(pack(values))
+            self.snapshot.save(pack(values))
         except NotWritableError:
-            self.keeper = None
+            self.snapshot = None
 
-    def _kept(self, first: Any, horizon: int) -> Place | None:
-        """Where an earlier run of this chunk was, if it left word; ``first`` is a state of the same types."""
-        content = self.keeper.load() if self.keeper else None
+    def _resumed(self, first: Any, horizon: int) -> Place | None:
+        """Where an earlier run of this chunk was, if there is a snapshot; ``first`` is a state of the same types."""
+        content = self.snapshot.load() if self.snapshot else None
         if content is None:
             return None
         try:
-            kept = unpack(content, named_types(first), self.device)
-        except StoreError:
+            saved = unpack(content, self.device)
+            if saved["stamp"] != stamp(self.cell, self.replicates):
+                return None
+            place = Place(rebuilt(saved["state"], first), saved["step"], saved["pending"])
+        except (StoreError, KeyError, TypeError):
             return None
-        if kept["stamp"] != stamp(self.cell, self.replicates):
-            return None
-        place = Place(*kept["place"])
         meter = self.problem.meter
-        meter.scores, meter.hessian_vector_products, meter.log_densities = kept["meter"]
-        seconds, self.metrics_seconds = kept["seconds"]
+        meter.scores, meter.hessian_vector_products, meter.log_densities = saved["meter"]
+        seconds, self.metrics_seconds = saved["seconds"]
         self.clock = Clock(self.device, seconds)
-        self.memory_before, self.mark = kept["memory"] or 0.0, kept["mark"]
-        self.tally.sums, self.tally.steps = kept["tally"]
-        self.result = ChunkResult.from_plain(kept["result"])
+        self.memory_before, self.mark = saved["memory"] or 0.0, saved["mark"]
+        self.tally.sums, self.tally.steps = saved["tally"]
+        self.result = ChunkResult.from_plain(saved["result"])
         if self.decider is not None:
-            self.decider.kept = kept["decided"]
-        if kept["path"] is not None:
+            self.decider.saved = saved["decided"]
+        if saved["path"] is not None:
             self.path = self._recorder(place.state.x, horizon)
-            self.path.kept = kept["path"]
+            self.path.saved = saved["path"]
         return place
 
     @property

@@ -97,8 +97,8 @@ def remeasure(
     values: dict[str, list[float]] = {m: [] for m in anew}
     absent = {m: record.absent.get(m, _LOST) for m in kept if m not in record.values}
     task = cell.load()[0]
-    cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.replicates, 1))
-    for ids, part in zip(cell.chunks, _by_chunk(samples, cell.chunk), strict=True):
+    cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.n_replicates, 1))
+    for ids, part in zip(cell.chunks, _by_chunk(samples, cell.spec.chunk), strict=True):
         context = context_maker(task, ids, cell.metrics)(cost, None, None, None, None, {})
         found, missing = compute(anew, torch.from_numpy(part).double(), context)
         absent |= missing
@@ -134,7 +134,7 @@ def _replaced(curve: pd.DataFrame, cell: Cell, values: dict[str, list[float]]) -
             "value": v,
         }
         for m, per_replicate in values.items()
-        for r, v in zip(cell.replicates, per_replicate, strict=True)
+        for r, v in zip(cell.spec.replicates, per_replicate, strict=True)
     ]
     stale = curve.index.isin(last.index[last["metric"].isin(values)])
     fresh = pd.DataFrame(rows, columns=curve.columns).astype(curve.dtypes.to_dict())

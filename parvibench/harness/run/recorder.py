@@ -13,7 +13,7 @@ class PathRecorder:
     """Keeps every k-th position of all chains; when full, drops every second one and doubles k.
 
     What is kept depends on step numbers and shapes only. An effective sample size estimated from the
-    kept positions cannot exceed their number.
+    recorded positions cannot exceed their number.
 
     Args:
         x: a state, (R, N, D): its shape sets the memory.
@@ -25,18 +25,18 @@ class PathRecorder:
         self._every = 1
         self._count = 0
         # One block of memory: many small ones kept for long cost the sampler's own allocations dearly.
-        self._kept = x.new_empty((self._capacity, *x.shape))
+        self._positions = x.new_empty((self._capacity, *x.shape))
 
     @property
-    def kept(self) -> tuple[int, Tensor]:
+    def saved(self) -> tuple[int, Tensor]:
         """k and the positions, (T, R, N, D): all there is to know, to be set on a recorder of the same shape."""
-        return self._every, self._kept[: self._count].clone()
+        return self._every, self._positions[: self._count].clone()
 
-    @kept.setter
-    def kept(self, value: tuple[int, Tensor]) -> None:
+    @saved.setter
+    def saved(self, value: tuple[int, Tensor]) -> None:
         self._every, positions = value
         self._count = len(positions)
-        self._kept[: self._count] = positions
+        self._positions[: self._count] = positions
 
     def add(self, step: int, x: Tensor) -> None:
         """Offer the position after iteration ``step`` (counted from 1), (R, N, D)."""
@@ -44,16 +44,16 @@ class PathRecorder:
             return
         if self._count == self._capacity:
             self._count //= 2
-            self._kept[: self._count] = self._kept[1::2].clone()
+            self._positions[: self._count] = self._positions[1::2].clone()
             self._every *= 2
             if step % self._every:
                 return
-        self._kept[self._count] = x
+        self._positions[self._count] = x
         self._count += 1
 
     def path(self) -> Tensor:
-        """The second half of the kept positions, (R, T, N, D): the first half is burn-in."""
-        return self._kept[self._count // 2 : self._count].transpose(0, 1).contiguous()
+        """The second half of the recorded positions, (R, T, N, D): the first half is burn-in."""
+        return self._positions[self._count // 2 : self._count].transpose(0, 1).contiguous()
 
     def samples(self, n: int) -> Tensor:
         """n positions spread evenly over the kept times and cycling through the chains, (R, n, D).
@@ -63,4 +63,6 @@ class PathRecorder:
         start = self._count // 2
         order = torch.arange(n)
         times = ((order.double() + 0.5) * (self._count - start) / n).long()
-        return self._kept[start + times, :, order % self._kept.shape[2]].transpose(0, 1).contiguous()
+        return (
+            self._positions[start + times, :, order % self._positions.shape[2]].transpose(0, 1).contiguous()
+        )

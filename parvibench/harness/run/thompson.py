@@ -39,12 +39,12 @@ class DecisionMaker:
         return RecentPositions(x, n, every=max(1, round(steps)))
 
     @property
-    def kept(self) -> Tensor:
+    def saved(self) -> Tensor:
         """The actions taken so far, (R, seen): all there is to know, to be set again on a maker of the same chunk."""
         return self._posterior.taken
 
-    @kept.setter
-    def kept(self, taken: Tensor) -> None:
+    @saved.setter
+    def saved(self, taken: Tensor) -> None:
         self._posterior.observe(taken)
         self._block = -(-taken.shape[1] // self._task.period)
 
@@ -95,25 +95,25 @@ class RecentPositions:
     def __init__(self, x: Tensor, n: int, every: int) -> None:
         self._times = -(-n // x.shape[1])
         self._every = every
-        self._kept = [x.clone()]
+        self._positions = [x.clone()]
 
     @property
-    def kept(self) -> tuple[int, list[Tensor]]:
+    def saved(self) -> tuple[int, list[Tensor]]:
         """The steps between two positions, and the positions, oldest first."""
-        return self._every, self._kept
+        return self._every, self._positions
 
-    @kept.setter
-    def kept(self, value: tuple[int, list[Tensor]]) -> None:
-        self._every, self._kept = value
+    @saved.setter
+    def saved(self, value: tuple[int, list[Tensor]]) -> None:
+        self._every, self._positions = value
 
     def add(self, step: int, x: Tensor) -> None:
         """Offer the position after iteration ``step`` (counted from 1), (R, N, D)."""
         if step % self._every == 0:
-            self._kept = [*self._kept, x.clone()][-self._times :]
+            self._positions = [*self._positions, x.clone()][-self._times :]
 
     def path(self) -> Tensor:
-        """The kept positions, oldest first, (R, T, N, D)."""
-        return torch.stack(self._kept, dim=1)
+        """The recorded positions, oldest first, (R, T, N, D)."""
+        return torch.stack(self._positions, dim=1)
 
     def samples(self, n: int) -> Tensor:
         """The n latest positions, (R, n, D); repeated in turn while there are fewer."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,8 @@ def make_problem(
     """The problem of a chunk, with a limit of score evaluations."""
     return task.problem(
         replicates,
-        cell.seed,
-        cell.device,
+        cell.spec.seed,
+        cell.spec.device,
         cell.torch_dtype,
         particles=cell.particles,
         limit=limit,
@@ -39,7 +38,7 @@ def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
     """Without gradients where the algorithm takes none; the compiler does not know inference mode well."""
     if algorithm.differentiates:
         return nullcontext()
-    return torch.no_grad() if cell.compiled else torch.inference_mode()
+    return torch.no_grad() if cell.spec.compiled else torch.inference_mode()
 
 
 class Trial:
@@ -78,7 +77,7 @@ class Trial:
                 state, _ = state_and_info(advance(problem, settings, state, problem.streams))
                 cost, self.pace = problem.meter.charged - before, time.perf_counter() - tick
         self.state = state
-        budget = cell.budget
+        budget = cell.spec.budget
         allowed = min(
             float(budget.iterations or np.inf),
             (budget.score_evaluations or np.inf) / cost if cost else np.inf,
@@ -98,6 +97,6 @@ def foresee(cell: Cell) -> tuple[int, float]:
     if algorithm.kind == "anchor":
         return 0, 0.0
     settings = algorithm.make_settings(dict(cell.settings))
-    plain = replace(cell, compiled=False)  # compiling takes longer than most runs
+    plain = cell.varied(compiled=False)  # compiling takes longer than most runs
     trial = Trial(plain, cell.chunks[0], task, algorithm, settings, algorithm.step)
     return trial.horizon, trial.pace

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
 from parvibench.harness.suite.cells import Cell
 
-from .store import RunCell, RunRecord, Store
+from .store import RunCell, RunRecord, Store, new_run_id
 
 
 def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
@@ -60,7 +59,7 @@ def _check(source: Store, run: RunRecord) -> None:
 
 def _copy(source: Store, into: Store, key: str) -> list[str]:
     """Copy one cell unless a result that is as good is there; what to tell about it."""
-    found, held = source.find(key), into.find(key)
+    found, held = source.find(key), into.usable(key)
     if found is None:
         return []
     if held is not None and (found.status.failed or not held.status.failed):
@@ -82,9 +81,8 @@ def _joined(runs: Sequence[RunRecord]) -> RunRecord:
         task = tasks.index(cell.task) if cell.task in tasks else len(tasks)
         return task, labels.index(cell.label) if cell.label in labels else len(labels)
 
-    now = dt.datetime.now(dt.UTC)
     return RunRecord(
-        id=f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}-{suite['name']}",
+        id=new_run_id(suite["name"]),
         suite=suite,
         profile=runs[0].profile,
         cells=sorted(cells, key=place),
@@ -95,4 +93,4 @@ def _joined(runs: Sequence[RunRecord]) -> RunRecord:
 
 
 def _records(store: Store, run: RunRecord) -> Iterator[CellRecord]:
-    return (record for cell in run.cells if (record := store.find(cell.key)) is not None)
+    return (record for cell in run.cells if (record := store.usable(cell.key)) is not None)

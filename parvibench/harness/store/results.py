@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,10 +13,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core import registry
+from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.statistics import median_interval
 
-from .store import RunRecord, Store
+from .store import RunCell, RunRecord, Store
 
 #: Metrics that mean nothing across different hardware.
 TIMED_METRICS = ("seconds", "ess_per_second")
@@ -38,13 +39,13 @@ class Results:
 
     @classmethod
     def load(cls, store: Store, run_id: str | None = None) -> Results:
-        """Read a run; the latest by default. A cell without a record counts as interrupted.
+        """Read a run; the latest by default. A cell without a record counts as interrupted, one with a file changed since as damaged.
 
         Raises:
             StoreError: no such run.
         """
         run = store.run(run_id)
-        cells = tuple(_record(store, run, i) for i in range(len(run.cells)))
+        cells = tuple(_record(store, c) for c in run.cells)
         if len({c.hardware for c in cells if c.hardware}) > 1:
             cells = tuple(_without_seconds(c) for c in cells)
         return cls(store, run, cells)
@@ -100,7 +101,7 @@ class Results:
                 "label": c.label,
                 "status": str(c.status),
                 "reason": c.reason,
-                "replicates": c.replicates,
+                "replicates": c.n_replicates,
                 "n_diverged": c.n_diverged,
                 **{m: median_interval(metric_values(m, v))[0] for m, v in c.values.items()},
             }
@@ -135,10 +136,27 @@ class Results:
 
 
 def metric_values(metric: str, stored: Sequence[float | None]) -> list[float]:
-    """Stored values with null read as the worst: +inf where lower is better, -inf where higher is."""
+    """Stored values; a replicate that failed (null, NaN) counts as the worst value there is."""
+    lost = worst(metric)
+    return [lost if v is None or math.isnan(v) else float(v) for v in stored]
+
+
+def checkpoint_values(metric: str, rows: pd.DataFrame, diverged: Collection[int]) -> list[float]:
+    """Values of all replicates at one checkpoint of a curve; those that diverged before it count as the worst.
+
+    Args:
+        metric: of the rows.
+        rows: of the curve, at one checkpoint of this metric.
+        diverged: ids of the replicates that diverged.
+    """
+    stopped = len(set(diverged) - set(rows["replicate"]))
+    return metric_values(metric, [*rows["value"], *[None] * stopped])
+
+
+def worst(metric: str) -> float:
+    """What a replicate without a value counts as: +inf where lower is better, -inf where higher is."""
     row = registry.metrics().get(metric)
-    worst = -math.inf if row is not None and row.direction == "higher" else math.inf
-    return [worst if v is None else float(v) for v in stored]
+    return -math.inf if row is not None and row.direction == "higher" else math.inf
 
 
 def primary_metric(task_name: str) -> str:
@@ -146,31 +164,16 @@ def primary_metric(task_name: str) -> str:
     return registry.load_task(task_name).primary
 
 
-def _record(store: Store, run: RunRecord, index: int) -> CellRecord:
-    asked = run.cells[index]
-    found = store.find(asked.key)
-    if found is not None:
-        return found.model_copy(update={"label": asked.label})
-    return CellRecord(
-        key=asked.key,
-        task=asked.task,
-        task_version=0,
-        algorithm=asked.algorithm,
-        algorithm_version=0,
-        kind="",
-        label=asked.label,
-        settings={},
-        budget={"iterations": 1},
-        particles=0,
-        samples=0,
-        replicates=0,
-        seed=0,
-        chunk=0,
-        device="",
-        dtype="",
-        status=Status.INTERRUPTED,
-        reason="the run ended before this cell; the same command resumes it",
-    )
+def _record(store: Store, asked: RunCell) -> CellRecord:
+    """The stored record; one without values where there is none or it is damaged."""
+    status, reason = Status.INTERRUPTED, "the run ended before this cell; the same command resumes it"
+    try:
+        found = store.find_for(asked)
+        if found is not None:
+            return found
+    except DamagedError as error:
+        status, reason = Status.DAMAGED, f"{error}; the same command runs this cell again"
+    return CellRecord(spec=asked.spec, label=asked.label, kind="", status=status, reason=reason)
 
 
 def _without_seconds(cell: CellRecord) -> CellRecord:
@@ -196,7 +199,7 @@ def _cell_document(cell: CellRecord) -> dict[str, Any]:
         "label": cell.label,
         "status": str(cell.status),
         "reason": cell.reason,
-        "replicates": cell.replicates,
+        "replicates": cell.n_replicates,
         "n_diverged": cell.n_diverged,
         "seconds": to_json_number(cell.seconds),
         "score_evaluations": cell.score_evaluations,

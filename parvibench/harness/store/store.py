@@ -2,12 +2,12 @@
 
 ::
 
-    <root>/cells/<key>/cell.json      the record
+    <root>/cells/<key>/cell.json      the record, with the SHA-256 of the files beside it
                        curve.parquet  metric values at every checkpoint, long form
                        samples.npz    samples of the last checkpoint, (R, n, D) float32
                        traceback.txt  of a cell that failed
-           unfinished/<key>/          what is kept of a cell that is not finished
-           runs/<id>.json             which cells a run asked for, and its provenance
+           unfinished/<key>/          snapshots of a cell that is not finished
+           runs/<id>.json             which cells a run asked for, the SHA-256 of each cell.json, and its provenance
            mlflow.db artifacts/       the MLflow mirror
            report/                    the page
 """
@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import hashlib
 import io
 import json
 import shutil
@@ -29,24 +31,30 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from parvibench.core.errors import StoreError
+from parvibench.core.cell import CellSpec, Specified
+from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, Status
 
-from .keeping import Keeper, write_atomically
-from .reading import inside, plain_name, read_npz, read_table, read_text
+from .files import SnapshotFile, write_atomically
+from .reading import MAX_BYTES, inside, plain_name, read_npz, read_table, read_text
 
 CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
 
 
-class RunCell(BaseModel):
-    """A cell as a run asked for it: the label is the run's, the results lie under the key."""
+class RunCell(BaseModel, Specified):
+    """A cell as a run asked for it: the label is the run's, the results lie under the key.
+
+    Attributes:
+        spec: what was asked for.
+        label: name in tables.
+        sha256: of ``cell.json`` when the run ended, or empty.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    key: str
-    task: str
-    algorithm: str
+    spec: CellSpec
     label: str
+    sha256: str = ""
 
 
 class RunRecord(BaseModel):
@@ -63,6 +71,12 @@ class RunRecord(BaseModel):
     started: str
     finished: str = ""
     system: list[dict[str, float]] = Field(default_factory=list)
+
+
+def new_run_id(suite: str) -> str:
+    """An id that sorts by time: date, time in milliseconds, name of the suite."""
+    now = dt.datetime.now(dt.UTC)
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}-{suite}"
 
 
 class Store:
@@ -93,9 +107,12 @@ class Store:
         """Hold the store for writing.
 
         Raises:
-            StoreError: another run holds it, or it cannot be written.
+            StoreError: another run holds it, it cannot be written, or it is of another format.
         """
         self.check_writable()
+        for run_id in self.runs()[:1]:
+            with contextlib.suppress(DamagedError):
+                self._peek(run_id)
         lock = filelock.FileLock(self.root / ".lock")
         try:
             lock.acquire(timeout=0)
@@ -127,28 +144,62 @@ class Store:
         """
         return self.root / "cells" / plain_name(key, "cell key")
 
-    def keeper(self, key: str, chunk: int) -> Keeper:
-        """Keeps the state of a running chunk."""
-        return Keeper(self._unfinished(key) / f"{chunk}.npz")
+    def snapshot(self, key: str, chunk: int) -> SnapshotFile:
+        """Where the state of a running chunk is saved."""
+        return SnapshotFile(self._unfinished(key) / f"{chunk}.pt")
 
-    def done(self, key: str, chunk: int) -> Keeper:
-        """Keeps the result of a finished chunk of an unfinished cell."""
-        return Keeper(self._unfinished(key) / f"{chunk}.done.npz")
+    def finished_chunk(self, key: str, chunk: int) -> SnapshotFile:
+        """Where the result of a finished chunk of an unfinished cell is saved."""
+        return SnapshotFile(self._unfinished(key) / f"{chunk}.done.pt")
 
     def forget(self, key: str) -> None:
-        """Remove what is kept of an unfinished cell."""
+        """Remove the snapshots of a cell."""
         shutil.rmtree(self._unfinished(key), ignore_errors=True)
 
     def _unfinished(self, key: str) -> Path:
         return self.root / "unfinished" / plain_name(key, "cell key")
 
     def find(self, key: str) -> CellRecord | None:
-        """The record of a cell, or None when there is none (or an older format)."""
+        """The record of a cell whose files are whole, or None when there is none.
+
+        Raises:
+            DamagedError: a file is missing or is not the one that was written.
+            StoreError: the cell is of another format.
+        """
+        path = self._file(key, "cell.json")
         try:
-            record = CellRecord.model_validate_json(read_text(self._file(key, "cell.json")))
-        except (FileNotFoundError, ValidationError):
+            content = read_text(path)
+        except FileNotFoundError:
             return None
-        return record if record.format == STORE_FORMAT else None
+        record = _parse(path, content)
+        if record.key != key:
+            raise DamagedError(f"{path}: damaged (its specification is that of another cell)")
+        for name, digest in record.files.items():
+            file = self._file(key, plain_name(name, "file of a cell"))
+            if not file.is_file() or _sha256(read_text(file, MAX_BYTES)) != digest:
+                raise DamagedError(f"{file}: damaged (not the file that was written)")
+        return record
+
+    def usable(self, key: str) -> CellRecord | None:
+        """The record of a cell, or None when there is none or its files are damaged."""
+        try:
+            return self.find(key)
+        except DamagedError:
+            return None
+
+    def find_for(self, cell: RunCell) -> CellRecord | None:
+        """The record of a cell of a run, under the run's label; or None.
+
+        Raises:
+            DamagedError: a file is missing or is not the one that was written.
+        """
+        record = self.find(cell.key)
+        if record is None:
+            return None
+        flags = record.flags
+        if cell.sha256 and cell.sha256 != self._digest(cell.key):
+            flags = [*flags, "written again after this run"]
+        return record.model_copy(update={"label": cell.label, "flags": flags})
 
     def curve(self, key: str) -> pd.DataFrame:
         """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
@@ -186,7 +237,9 @@ class Store:
             final.parent.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
             try:
-                for name, content in _contents(record, curve, samples):
+                files = dict(_contents(record, curve, samples))
+                digests = {name: _sha256(content) for name, content in files.items()}
+                for name, content in {**files, "cell.json": _sealed(record, digests)}.items():
                     write_atomically(aside / name, content)
                 aside.chmod(0o755)
                 old = final.with_name(f".old-{final.name}")
@@ -199,17 +252,21 @@ class Store:
                 raise
 
     def write_run(self, run: RunRecord) -> None:
-        """Write the list of a run's cells.
+        """Write the list of a run's cells, with the SHA-256 of every ``cell.json`` that stands.
 
         Raises:
             StoreError: the disk is full or cannot be written.
         """
+        cells = [c.model_copy(update={"sha256": self._digest(c.key)}) for c in run.cells]
+        content = run.model_copy(update={"cells": cells}).model_dump_json(indent=1).encode()
         with self._writing():
             folder = self.root / "runs"
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(
-                folder / f"{plain_name(run.id, 'run id')}.json", run.model_dump_json(indent=1).encode()
-            )
+            write_atomically(folder / f"{plain_name(run.id, 'run id')}.json", content)
+
+    def _digest(self, key: str) -> str:
+        path = self._file(key, "cell.json")
+        return _sha256(read_text(path)) if path.is_file() else ""
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -253,15 +310,49 @@ class Store:
         try:
             content = json.loads(read_text(inside(path, self.root)))
         except ValueError as error:
-            raise StoreError(f"{path}: damaged ({error}); delete it, the cells are kept apart") from None
+            raise DamagedError(f"{path}: damaged ({error}); delete it, the cells are kept apart") from None
+        _refuse_other_formats(path, content)
         return content if isinstance(content, dict) else {}
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _sealed(record: CellRecord, files: dict[str, str]) -> bytes:
+    """``cell.json``: the record with the SHA-256 of the other files, and of itself with that field left empty."""
+    plain = record.model_copy(update={"files": files, "sha256": ""})
+    digest = _sha256(plain.model_dump_json(indent=1).encode())
+    return plain.model_copy(update={"sha256": digest}).model_dump_json(indent=1).encode()
+
+
+def _parse(path: Path, content: bytes) -> CellRecord:
+    """The inverse of ``_sealed``."""
+    try:
+        _refuse_other_formats(path, json.loads(content))
+        record = CellRecord.model_validate_json(content)
+    except StoreError:
+        raise
+    except (ValueError, RecursionError):
+        raise DamagedError(f"{path}: damaged (no cell record)") from None
+    if _sha256(content.replace(record.sha256.encode(), b"", 1)) != record.sha256:
+        raise DamagedError(f"{path}: damaged (not the file that was written)")
+    return record
+
+
+def _refuse_other_formats(path: Path, content: Any) -> None:
+    found = content.get("format") if isinstance(content, dict) else None
+    if isinstance(found, int) and found != STORE_FORMAT:
+        raise StoreError(
+            f"{path}: store format {found}, and this version reads format {STORE_FORMAT}: run again into another "
+            "folder (--out), or read it with the version of ParVIBench that wrote it"
+        )
 
 
 def _contents(
     record: CellRecord, curve: pd.DataFrame | None, samples: NDArray[np.floating] | None
 ) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of a cell's files."""
-    yield "cell.json", record.model_dump_json(indent=1).encode()
+    """Names and bytes of the files beside ``cell.json``."""
     if record.traceback:
         yield "traceback.txt", record.traceback.encode()
     if curve is not None:

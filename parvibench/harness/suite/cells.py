@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm
-from parvibench.core.budget import Budget
+from parvibench.core.cell import CellSpec, Specified
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
@@ -28,93 +27,63 @@ CPU_CHUNK_NUMBERS = 250_000
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One (task, algorithm, label) with all its replicates; ``key`` names its results.
+class Cell(Specified):
+    """One (task, algorithm, label) with all its replicates, as it is run.
 
     Attributes:
-        task: task name.
-        algorithm: algorithm name (or ``module:Class`` of a plug-in).
-        label: name in tables; not part of the key.
-        settings: the complete settings.
+        spec: everything that may change its samples.
+        label: name in tables.
+        metrics: measured at every checkpoint.
         tuned: whether the step size was chosen by tuning.
-        budget: resolved.
-        particles: N.
-        samples: n judged.
-        replicates: ids of the replicates.
-        chunk: replicates per kernel call.
-        source: digest of the source of a plug-in, else empty.
-        contexts: decisions of a sequential task, else None.
-        compiled: whether its steps go through ``torch.compile``.
-        objects: task and algorithm objects that no name can load (run in this process only).
+        objects: task and algorithm that no name can load (run in this process only).
     """
 
-    task: str
-    task_version: int
-    algorithm: str
-    algorithm_version: int
+    spec: CellSpec
     label: str
-    settings: Mapping[str, Any]
-    tuned: bool
-    budget: Budget
-    particles: int
-    samples: int
-    replicates: tuple[int, ...]
-    seed: int
-    chunk: int
-    device: str
-    dtype: str
     metrics: tuple[str, ...]
-    source: str = ""
-    contexts: int | None = None
-    compiled: bool = False
+    tuned: bool = False
     objects: tuple[Task | None, Algorithm | None] = field(default=(None, None), compare=False, repr=False)
 
-    @cached_property
-    def key(self) -> str:
-        """Names the results: everything that may change a sample, nothing else."""
-        parts = {
-            "task": [self.task, self.task_version],
-            "algorithm": [self.algorithm, self.algorithm_version, self.source],
-            "settings": dict(self.settings),
-            "budget": self.budget.model_dump(),
-            "particles": self.particles,
-            "samples": self.samples,
-            "replicates": self.replicates,
-            "seed": self.seed,
-            "chunk": self.chunk,
-            "device": self.device,
-            "dtype": self.dtype,
-        }
-        if self.contexts is not None:
-            parts["contexts"] = self.contexts
-        if self.compiled:
-            parts["compiled"] = True
-        text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
-
     def load(self) -> tuple[Task, Algorithm]:
-        """The objects behind the names."""
+        """The objects behind the names, loaded once."""
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> tuple[Task, Algorithm]:
         task, algorithm = self.objects
-        task = task or registry.load_task(self.task)
-        if self.contexts is not None and isinstance(task, SequentialTask):
-            task = task.with_contexts(self.contexts)
+        task = _with_contexts(task or registry.load_task(self.task), self.spec.contexts)
         return task, algorithm or registry.load_algorithm(self.algorithm)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was loaded: names travel between processes, objects do not."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def varied(self, **changes: Any) -> Cell:
+        """This cell with other values in its specification."""
+        return replace(self, spec=self.spec.model_copy(update=changes))
 
     @property
     def chunks(self) -> list[tuple[int, ...]]:
         """Replicate ids, chunk by chunk."""
-        return [self.replicates[i : i + self.chunk] for i in range(0, len(self.replicates), self.chunk)]
+        ids, width = self.spec.replicates, self.spec.chunk
+        return [ids[i : i + width] for i in range(0, len(ids), width)]
 
     @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype as torch knows it."""
-        return {"float32": torch.float32, "float64": torch.float64}[self.dtype]
+        return {"float32": torch.float32, "float64": torch.float64}[self.spec.dtype]
 
     def missing_needs(self) -> str:
         """Why the pair cannot run, or empty."""
         task, algorithm = self.load()
         lacking = sorted(algorithm.needs - task.provides - _harness_provides(task))
         return f"{self.task} offers no {', '.join(lacking)}, which {self.algorithm} needs" if lacking else ""
+
+
+def _with_contexts(task: Task, contexts: int | None) -> Task:
+    if contexts is None or not isinstance(task, SequentialTask):
+        return task
+    return task.with_contexts(contexts)
 
 
 def _harness_provides(task: Task) -> set[str]:
@@ -148,87 +117,89 @@ def expand(
     for name in overrides:
         if name not in known:
             raise UnknownNameError("algorithm of this suite", name, known)
-    by_name = {o.name: o for o in objects}
-    cells = list(_cells(suite, device, overrides, by_name))
-    if compiled:
-        cells = [replace(cell, compiled=_compilable(cell.load()[1])) for cell in cells]
-    return _with_matched_steps(cells) if suite.match else cells
+    by_name: dict[str, Any] = {o.name: o for o in objects}
+    methods = {a.name: by_name.get(a.name) or registry.load_algorithm(a.name) for a in suite.algorithms}
+    cells = []
+    for task_entry in suite.tasks:
+        task = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
+        task = _with_contexts(task, suite.contexts)
+        effective: float | None = None
+        for entry in suite.algorithms:
+            algorithm = methods[entry.name]
+            given = {**entry.settings, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
+            values, tuned = _settings(suite, task, entry, algorithm, given)
+            if suite.match:
+                values, tuned, effective = _matched(algorithm, values, tuned, effective)
+            spec = _spec(suite, task_entry, task, entry, algorithm, values, device, compiled)
+            held = (by_name.get(task_entry.name), by_name.get(entry.name))
+            cell = Cell(spec, entry.display, tuple(suite.metrics or task.metrics), tuned, held)
+            vars(cell)["_loaded"] = task, algorithm
+            cells.append(cell)
+    return cells
 
 
-def _compilable(algorithm: Algorithm) -> bool:
-    return algorithm.kind != "anchor" and not algorithm.host_bound
+def _settings(
+    suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Algorithm, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], bool]:
+    """All settings of a cell, and whether its step size is a tuned one."""
+    chosen = algorithm.expand_preset(given)
+    step = None if suite.tuned is None else suite.tuned.step_size.get(task.name, {}).get(entry.display)
+    tuned = step is not None and "step_size" not in chosen
+    if tuned:
+        chosen["step_size"] = step
+    return algorithm.make_settings(chosen).model_dump(mode="json"), tuned
 
 
-def _with_matched_steps(cells: list[Cell]) -> list[Cell]:
-    """Step sizes scaled so that every effective step of a task equals that of its first method with one.
+def _matched(
+    algorithm: Algorithm, values: dict[str, Any], tuned: bool, target: float | None
+) -> tuple[dict[str, Any], bool, float | None]:
+    """The step size scaled so that the effective step is that of the task's first method with one.
 
     Methods without an effective step (adaptive rules have none) keep their step size.
+
+    Args:
+        algorithm: of the cell.
+        values: its settings.
+        tuned: whether their step size is a tuned one.
+        target: the effective step of the methods before, or None.
+
+    Returns:
+        The settings, whether their step size is a tuned one, and the target of the methods that follow.
     """
-    targets: dict[str, float] = {}
-    matched = []
-    for cell in cells:
-        algorithm = cell.load()[1]
-        effective = algorithm.effective_step(algorithm.make_settings(dict(cell.settings)))
-        if effective is not None and "step_size" in cell.settings:
-            target = targets.setdefault(cell.task, effective)
-            if effective != target:
-                scaled = cell.settings["step_size"] * target / effective
-                values = algorithm.make_settings({**cell.settings, "step_size": scaled}).model_dump(
-                    mode="json"
-                )
-                cell = replace(cell, settings=values, tuned=False)
-        matched.append(cell)
-    return matched
+    effective = algorithm.effective_step(algorithm.make_settings(values))
+    if effective is None or "step_size" not in values:
+        return values, tuned, target
+    if target is None or effective == target:
+        return values, tuned, effective
+    scaled = algorithm.make_settings({**values, "step_size": values["step_size"] * target / effective})
+    return scaled.model_dump(mode="json"), False, target
 
 
-def _cells(
-    suite: Suite, device: str, overrides: Mapping[str, Mapping[str, Any]], objects: Mapping[str, Any]
-) -> Iterator[Cell]:
-    for task_entry in suite.tasks:
-        task = objects.get(task_entry.name) or registry.load_task(task_entry.name)
-        if suite.contexts is not None and isinstance(task, SequentialTask):
-            task = task.with_contexts(suite.contexts)
-        for entry in suite.algorithms:
-            algorithm = objects.get(entry.name) or registry.load_algorithm(entry.name)
-            cell = _cell(suite, device, task_entry, task, entry, algorithm, overrides)
-            held = (objects.get(task_entry.name), objects.get(entry.name))
-            yield replace(cell, objects=held, source=_plugin_source(task, algorithm))
-
-
-def _cell(
+def _spec(
     suite: Suite,
-    device: str,
     task_entry: TaskEntry,
     task: Task,
     entry: AlgorithmEntry,
     algorithm: Algorithm,
-    overrides: Mapping[str, Mapping[str, Any]],
-) -> Cell:
-    given = algorithm.expand_preset(
-        {**entry.settings, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
-    )
-    tuned_step = None if suite.tuned is None else suite.tuned.step_size.get(task.name, {}).get(entry.display)
-    tuned = tuned_step is not None and "step_size" not in given
-    if tuned:
-        given["step_size"] = tuned_step
-    values = algorithm.make_settings(given).model_dump(mode="json")
+    settings: dict[str, Any],
+    device: str,
+    compiled: bool,
+) -> CellSpec:
     suite_particles = suite.particles or task.particles
     samples = suite.samples or suite_particles
     particles = algorithm.n_particles or suite_particles
     if algorithm.kind == "particles" and algorithm.n_particles is None and samples > particles:
         raise InputError(f"samples ({samples}) exceed the particles ({particles}) of {entry.display}")
     replicates = tuple(range(task_entry.splits or suite.replicates))
-    # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
-    budget = suite.budget.resolve(suite_particles, task.batch_share())
-    return Cell(
+    return CellSpec(
         task=task.name,
         task_version=task.version,
         algorithm=entry.name,
         algorithm_version=algorithm.version,
-        label=entry.display,
-        settings=values,
-        tuned=tuned,
-        budget=budget,
+        source=_plugin_source(task, algorithm),
+        settings=settings,
+        # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
+        budget=suite.budget.resolve(suite_particles, task.batch_share()),
         particles=particles,
         samples=samples,
         replicates=replicates,
@@ -236,8 +207,8 @@ def _cell(
         chunk=chunk_width(task, algorithm, particles, len(replicates), device),
         device=device,
         dtype=suite.dtype,
-        metrics=tuple(suite.metrics or task.metrics),
         contexts=task.rows if isinstance(task, SequentialTask) else None,
+        compiled=compiled and algorithm.kind != "anchor" and not algorithm.host_bound,
     )
 
 

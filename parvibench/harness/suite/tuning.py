@@ -51,16 +51,13 @@ def grid(spec: TuneSpec) -> list[float]:
 
 
 def _tuning_cell(cell: Cell, value: float, spec: TuneSpec) -> Cell:
-    task = registry.load_task(cell.task)
-    return replace(
-        cell,
-        label=f"{cell.label} @ {value:g}",
+    varied = cell.varied(
         settings={**cell.settings, "step_size": value},
-        budget=_share_of(cell.budget, spec.share),
+        budget=_share_of(cell.spec.budget, spec.share),
         replicates=tuple(range(TUNING_REPLICATES, TUNING_REPLICATES + spec.replicates)),
-        chunk=min(cell.chunk, spec.replicates),
-        metrics=(task.primary,),
+        chunk=min(cell.spec.chunk, spec.replicates),
     )
+    return replace(varied, label=f"{cell.label} @ {value:g}", metrics=(cell.load()[0].primary,))
 
 
 def _share_of(budget: Budget, share: float) -> Budget:
@@ -83,7 +80,7 @@ def choose(results: Results, suite: Suite) -> Tuned:
         values = metric_values(metric, cell.values.get(metric, [None]))
         sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
         tried[cell.task, label].append((sign * float(np.median(values)), step))
-        spent[cell.task][label] += cell.score_evaluations * cell.replicates
+        spent[cell.task][label] += cell.score_evaluations * cell.n_replicates
     steps: dict[str, dict[str, float]] = defaultdict(dict)
     at_edge = []
     ends = {grid(suite.tune)[0], grid(suite.tune)[-1]}

@@ -24,7 +24,7 @@ from typing import Any
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
-from parvibench.harness.store.keeping import EVERY_S, Keeper
+from parvibench.harness.store.files import EVERY_S, SnapshotFile
 
 from .executors import MAX_ATTEMPTS, Executor, InProcess, Job, OnProgress, Outcome, Progress
 from .processes import Workers
@@ -37,7 +37,7 @@ class Parcel:
     """A job as it travels: nothing in it is a path of the driver's machine that the other side would need.
 
     Attributes:
-        job: its keeper stays behind.
+        job: its snapshot file stays behind.
         plugin: source of the algorithm's file, where it comes from a file.
         snapshot: to go on from.
         every: seconds between two snapshots.
@@ -143,12 +143,12 @@ class Cluster:
             raise InputError(
                 f"{place}: cannot be read to be sent to the cluster ({error.strerror})"
             ) from None
-        keeper = job.keeper
+        file = job.snapshot
         return Parcel(
-            job=replace(job, keeper=None),
+            job=replace(job, snapshot=None),
             plugin=plugin,
-            snapshot=keeper.load() if keeper else None,
-            every=keeper.every if keeper else EVERY_S,
+            snapshot=file.load() if file else None,
+            every=file.every if file else EVERY_S,
             version=version("parvibench"),
             timeout=self._timeout,
             memory=self._memory,
@@ -176,8 +176,8 @@ class Cluster:
         if isinstance(message, Outcome):
             return replace(message, job=sent.job)
         if isinstance(message, bytes):
-            if sent.job.keeper is not None:
-                sent.job.keeper.save(message)
+            if sent.job.snapshot is not None:
+                sent.job.snapshot.save(message)
         else:
             on_progress(Progress(sent.job, message))
         return None
@@ -202,11 +202,11 @@ def serve(parcel: Parcel) -> Iterator[dict[str, Any] | bytes | Outcome]:
 
 
 def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes | Outcome]:
-    keeper = Keeper(folder / "snapshot.npz", parcel.every)
+    file = SnapshotFile(folder / "snapshot.pt", parcel.every)
     if parcel.snapshot is not None:
-        keeper.save(parcel.snapshot)
-    job = _unpacked(parcel, folder, keeper)
-    on_gpu = job.cell.device == "cuda"
+        file.save(parcel.snapshot)
+    job = _unpacked(parcel, folder, file)
+    on_gpu = job.cell.spec.device == "cuda"
     executor: Executor = InProcess() if on_gpu else Workers(1, parcel.timeout, parcel.memory)
     events: queue.SimpleQueue[Progress | Outcome] = queue.SimpleQueue()
 
@@ -215,7 +215,7 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes |
             events.put(outcome)
 
     threading.Thread(target=work, daemon=True).start()
-    seen = _written(keeper)
+    seen = _written(file)
     while True:
         with contextlib.suppress(queue.Empty):
             event = events.get(timeout=1.0)
@@ -223,12 +223,12 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes |
                 yield _told_where(event)
                 return
             yield event.news
-        if (now := _written(keeper)) != seen and (content := keeper.load()) is not None:
+        if (now := _written(file)) != seen and (content := file.load()) is not None:
             seen = now
             yield content
 
 
-def _unpacked(parcel: Parcel, folder: Path, keeper: Keeper) -> Job:
+def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> Job:
     """The job with its plug-in's file where it can be found."""
     cell = parcel.job.cell
     place, _, name = cell.algorithm.rpartition(":")
@@ -238,13 +238,13 @@ def _unpacked(parcel: Parcel, folder: Path, keeper: Keeper) -> Job:
         copy = folder / Path(place).name
         copy.write_bytes(parcel.plugin)
         # The name is part of the key, which is of no use here: the driver knows whose result it is.
-        cell = replace(cell, algorithm=f"{copy}:{name}")
-    return replace(parcel.job, cell=cell, keeper=keeper)
+        cell = cell.varied(algorithm=f"{copy}:{name}")
+    return replace(parcel.job, cell=cell, snapshot=file)
 
 
-def _written(keeper: Keeper) -> int:
+def _written(file: SnapshotFile) -> int:
     try:
-        return keeper.path.stat().st_mtime_ns
+        return file.path.stat().st_mtime_ns
     except OSError:
         return 0
 

@@ -17,7 +17,7 @@ from parvibench.core.errors import DataMissingError, InputError, UnsupportedErro
 from parvibench.core.result import Status
 from parvibench.harness.run.chunks import ChunkResult
 from parvibench.harness.run.loop import run_chunk
-from parvibench.harness.store.keeping import Keeper
+from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
 #: A job whose process is killed from outside is begun this often before its cell counts as crashed.
@@ -38,11 +38,11 @@ W = TypeVar("W", bound=Work)
 
 @dataclass(frozen=True)
 class Job:
-    """A chunk of a cell, and where its state is kept while it runs."""
+    """A chunk of a cell, and where its state is saved while it runs."""
 
     cell: Cell
     chunk: int
-    keeper: Keeper | None = None
+    snapshot: SnapshotFile | None = None
 
     @property
     def replicates(self) -> tuple[int, ...]:
@@ -51,7 +51,7 @@ class Job:
 
     def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
         """Run it here."""
-        return run_chunk(self.cell, self.replicates, notify, self.keeper)
+        return run_chunk(self.cell, self.replicates, notify, self.snapshot)
 
 
 @dataclass(frozen=True)

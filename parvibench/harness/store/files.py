@@ -1,7 +1,7 @@
-"""What is kept of a cell that is not finished: the state of a running chunk, the results of finished ones.
+"""Writing files as a whole, and the snapshots of a cell that is not finished.
 
-``<store>/unfinished/<cell key>/<chunk>.npz`` is a snapshot of a running chunk, ``<chunk>.done.npz`` the
-result of a finished one of several. The folder goes when the cell stands in the store.
+``<store>/unfinished/<cell key>/<chunk>.pt`` is a snapshot of a running chunk, ``<chunk>.done.pt`` the result of a
+finished one of several. The folder goes when the cell stands in the store.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @dataclass(frozen=True)
-class Keeper:
-    """Keeps the latest snapshot of one chunk.
+class SnapshotFile:
+    """The latest snapshot of one chunk.
 
     Attributes:
         path: the file.
@@ -51,7 +51,7 @@ class Keeper:
             return None
 
     def save(self, content: bytes) -> None:
-        """Replace the snapshot; a disk that is full costs the snapshot, not the run."""
+        """Replace the snapshot; a full disk costs the snapshot, not the run."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.path, content)
