@@ -85,6 +85,9 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
     Returns:
         Median, low, high; NaN for no values. An even number of values with +inf in the upper middle has
         the median +inf.
+
+    >>> median_interval([3, 1, 2, 5, 4, math.inf])
+    (3.5, 1.0, inf)
     """
     x = np.sort(np.where(np.isnan(v := np.asarray(values, dtype=float)), math.inf, v))
     n = len(x)
@@ -120,6 +123,9 @@ def paired_difference(
 
     Raises:
         ValueError: lengths differ.
+
+    >>> paired_difference([2.0, 3.0, 5.0], [1.0, 1.0, 2.0]).mean
+    2.0
     """
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if x.shape != y.shape or x.ndim != 1:
@@ -203,7 +209,11 @@ def _p_no_better(x: NDArray[np.float64], y: NDArray[np.float64], overlap: float)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the order given: reject those at most alpha (Holm 1979, Scand. J. Stat. 6)."""
+    """Holm's adjusted p-values, in the order given: reject those at most alpha (Holm 1979, Scand. J. Stat. 6).
+
+    >>> holm([0.01, 0.04, 0.5])
+    [0.03, 0.08, 0.5]
+    """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)
     steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
@@ -218,6 +228,9 @@ def average_ranks(values: ArrayLike) -> AverageRanks:
     Args:
         values: (tasks, algorithms), lower is better; NaN and +inf rank last, ties share their ranks. Rows
             are tasks, never replicates.
+
+    >>> average_ranks([[1.0, 2.0, 3.0], [2.0, 1.0, math.inf]]).ranks
+    [1.5, 1.5, 3.0]
     """
     x = np.asarray(values, dtype=float)
     if x.ndim != 2:

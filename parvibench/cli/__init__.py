@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints. Everything meant for machines goes to stdout, the rest to stderr."""
+"""The command line: parses, calls, prints. Results go to stdout, progress and messages to stderr."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import typer
 
 from parvibench.core.errors import DataMissingError, ParVIBenchError
 
-from . import checking, data, looking, references, running, tracking
-from . import compare as comparing
-from .shared import EXIT_FAILED, EXIT_USAGE, console
+from . import checking, compare, data, evaluation, lookup, references, reporting, running, tracking
+from .shared import EXIT_FAILED, EXIT_USAGE, note
 
 app = typer.Typer(
     name="parvibench",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Benchmark samplers of unnormalised densities: metered budgets, certified references, honest verdicts.",
+    help="Benchmark samplers of unnormalised densities: metered budgets, certified references, calibrated verdicts.",
     epilog="First run: `parvibench run --suite quick`",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (running, checking, comparing, looking, tracking):
+for group in (running, reporting, checking, compare, evaluation, lookup, tracking):
     app.add_typer(group.app)
 app.add_typer(data.app, name="data")
 app.add_typer(references.app, name="reference")
@@ -50,7 +49,7 @@ def main() -> NoReturn:
     try:
         code = app(standalone_mode=False)
     except ParVIBenchError as error:
-        console.print(f"parvibench: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        note(f"parvibench: {error}", style="red")
         sys.exit(EXIT_FAILED if isinstance(error, DataMissingError) else EXIT_USAGE)
     except typer.Exit as error:  # raised by callbacks that run before a command
         sys.exit(error.exit_code)

@@ -1,4 +1,4 @@
-"""Two runs against each other: ``compare``."""
+"""Comparison of two runs: ``compare``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import Json, Out, new_table, out_console, print_json
+from .shared import Json, Out, answer, new_table, out_console, print_json
 
 if TYPE_CHECKING:
     from parvibench.harness.store.results import Results
@@ -33,16 +33,16 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Differences of the second run from the first, cell by cell, paired where they share replicates."""
-    from parvibench.report import comparing
+    """Compare the second run with the first, cell by cell, paired where they share replicates."""
+    from parvibench.report import run_differences
 
     a, b = _load(run_a, out), _load(run_b, out)
-    frame = comparing.compare(a, b, metric)
-    files = comparing.write(frame, to or out / "compare")
+    frame = run_differences.compare(a, b, metric)
+    files = run_differences.write(frame, to or out / "compare")
     if as_json:
-        print_json(comparing.document(a, b, frame, files))
+        print_json(run_differences.document(a, b, frame, files))
         return
-    from parvibench.report.numbers import interval, number
+    from parvibench.report.formatting import interval, number
 
     table = new_table("task", "method", "metric", "first", "second", "difference [95%]", "p", "second is")
     for row in frame.to_dict("records"):
@@ -56,13 +56,13 @@ def compare(
     counts = frame["verdict"].value_counts()
     summary = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
     pairing = "paired by replicate" if frame["paired"].all() else "not all paired: seeds or particles differ"
-    out_console.print(f"{summary} ({pairing}; 5%, Holm)", highlight=False)
+    answer(f"{summary} ({pairing}; 5%, Holm)")
     for path in files:
-        out_console.print(str(path), highlight=False, soft_wrap=True)
+        answer(str(path))
 
 
 def _load(run: str, out: Path) -> Results:
-    """A run by id, or the latest of a store."""
+    """A run of the store ``out`` by id, or the latest run of another store."""
     from parvibench.harness.store.results import Results
     from parvibench.harness.store.store import Store
 

@@ -8,14 +8,14 @@ import typer
 
 from parvibench.core.errors import UnknownNameError
 
-from .shared import Json, console, new_table, out_console, print_json
+from .shared import Json, new_table, note, out_console, print_json
 
-app = typer.Typer(no_args_is_help=True, help="Data sets: what is here, and fetching what is not.")
+app = typer.Typer(no_args_is_help=True, help="Data sets: status and download.")
 
 
 @app.command("status")
 def data_status(as_json: Json = False) -> None:
-    """Which data sets are here."""
+    """List the data sets and whether they are on disk."""
     from parvibench.data.fetch import status
 
     rows: list[dict[str, Any]] = [
@@ -51,4 +51,4 @@ def data_fetch(
         if name not in known:
             raise UnknownNameError("data set", name, known)
     for name in names or known:
-        console.print(f"{name}: {fetch.fetch(name)}", highlight=False, soft_wrap=True)
+        note(f"{name}: {fetch.fetch(name)}")

@@ -1,4 +1,4 @@
-"""Showing a run on a terminal: a live bar, or plain lines when nobody looks."""
+"""Progress of a run on stderr: a live bar on a terminal, else a plain line every ten seconds."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from parvibench.harness.workers.executors import Progress as JobProgress
 
 _PLAIN_EVERY_S = 10.0
 _MAX_SHOWN = 8
-#: Cells' worth of work before a rate is told.
-_ENOUGH = 0.25
+#: Finished cells, fractions included, before a rate is shown.
+_FEWEST_FOR_RATE = 0.25
 
 
 class Display:
-    """An observer that shows cells done, the rate, what runs now, and failures as they happen.
+    """An observer that shows finished cells, the rate, the running cells, and failures as they occur.
 
     Args:
         console: standard error, so that standard output stays machine-readable.
@@ -44,11 +44,11 @@ class Display:
         self._last = self._began = 0.0
 
     def started(self, run: RunRecord, total: int, cached: int) -> None:
-        """Begin the display."""
+        """Start the display."""
         self._total, self._cached = total, cached
         self._began = self._last = time.monotonic()
         told = f"{total} cells" + (f", {cached} already in the store" if cached else "")
-        self._console.print(f"run {run.id}: {told}", highlight=False)
+        self._print(f"run {run.id}: {told}")
         if not self._console.is_terminal or cached == total:
             return
         self._bar = Progress(
@@ -62,13 +62,13 @@ class Display:
         self._live.start()
 
     def progress(self, progress: JobProgress) -> None:
-        """Remember where a job stands."""
+        """Record a job's progress."""
         key = progress.job.cell.key, progress.job.chunk
         self._running[key] = {**self._running.get(key, {}), "cell": progress.job.cell, **progress.news}
         self._plain_line()
 
     def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
-        """Count a cell; tell a failure."""
+        """Count a cell; print its failure or its flags."""
         for key in [k for k in self._running if k[0] == cell.key]:
             del self._running[key]
         if cached:
@@ -78,52 +78,43 @@ class Display:
             self._bar.update(self._bar_task, advance=1)
         if record.status is not Status.OK:
             first = record.reason.split("\n")[0]
-            self._console.print(
-                f"  {record.status}: {cell.task} x {cell.label}: {first}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            self._print(f"  {record.status}: {cell.task} x {cell.label}: {first}")
         elif notes := [n for n in (record.reason, *record.flags) if n]:
-            self._console.print(
-                f"  {cell.task} x {cell.label}: {'; '.join(notes)}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            self._print(f"  {cell.task} x {cell.label}: {'; '.join(notes)}")
         self._plain_line()
 
     def ended(self, run: RunRecord) -> None:
-        """End the display; say how to go on if something is left."""
+        """Stop the display; after an interruption print how to resume."""
         if self._live is not None:
             self._live.stop()
         left = self._total - self._cached - self._done
         if left > 0:
-            self._console.print(
-                f"interrupted: {left} cells left; finished cells are kept, the same command resumes",
-                highlight=False,
-            )
+            self._print(f"interrupted: {left} cells left; finished cells are kept, the same command resumes")
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _plain_line(self) -> None:
-        """Every ten seconds, and at the end: cells done, rate, time left, and what runs now."""
+        """Every ten seconds and at the end: finished cells, rate, time left, and the running cells."""
         now = time.monotonic()
         todo = self._total - self._cached
         if self._live is not None or (now - self._last < _PLAIN_EVERY_S and self._done < todo):
             return
         self._last = now
         running = "; ".join(_shown(state) for state in list(self._running.values())[:_MAX_SHOWN])
-        line = f"  {self._done}/{todo} cells{self._rate(now)}" + (f"  now: {running}" if running else "")
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._print(
+            f"  {self._done}/{todo} cells{self._rate(now)}" + (f"  now: {running}" if running else "")
+        )
 
     def _rate(self, now: float) -> str:
-        """Cells a minute and time left; shares of running cells count."""
+        """Cells per minute and time left; running cells count by the share done."""
         spent = now - self._began
         shares: dict[str, list[float]] = {}
         for (key, _), state in self._running.items():
             shares.setdefault(key, []).append(state["share"])
         done = self._done + sum(sum(v) / max(len(v), 1) for v in shares.values())
         todo = self._total - self._cached
-        if done < _ENOUGH or self._done == todo:
+        if done < _FEWEST_FOR_RATE or self._done == todo:
             return ""
         left = spent * (todo - done) / done
         return f", {60 * done / spent:.3g} a minute, about {duration(left)} left"
@@ -143,7 +134,7 @@ def _shown(state: dict[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit a person would use."""
+    """Seconds as text, in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:

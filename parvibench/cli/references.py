@@ -10,9 +10,9 @@ import typer
 
 from parvibench.core import registry
 
-from .shared import EXIT_FAILED, Json, console, out_console, print_json
+from .shared import EXIT_FAILED, Json, note, out_console, print_json
 
-app = typer.Typer(no_args_is_help=True, help="Reference samples: building them, and verifying those shipped.")
+app = typer.Typer(no_args_is_help=True, help="Reference samples: build and verify.")
 
 
 @app.command("verify", epilog="Example: `parvibench reference verify banana`")
@@ -22,7 +22,7 @@ def reference_verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute what can be of the shipped references: exit 1 when anything does not hold."""
+    """Recompute the checks of the shipped references: exit code 1 when any fails."""
     from rich.markup import escape
 
     from parvibench.reference.checks import verify
@@ -58,8 +58,8 @@ def reference_build(
         Path | None, typer.Option(help="Where to write; default: the installed package.")
     ] = None,
 ) -> None:
-    """Make reference samples with their noise floors and certificates: ten minutes or so a task."""
+    """Make reference samples with their noise floors and certificates: about ten minutes per task."""
     from parvibench.reference.build import build
 
     for name in tasks:
-        console.print(f"{name}: {build(registry.load_task(name), folder)}", highlight=False, soft_wrap=True)
+        note(f"{name}: {build(registry.load_task(name), folder)}")

@@ -1,33 +1,31 @@
-"""Running suites: ``run``, ``tune``, ``merge``, ``report``."""
+"""Runs of a suite: ``run``, ``tune``."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from parvibench.core.errors import InputError
 
+from .reporting import write_and_print
 from .shared import (
     EXIT_FAILED,
     Json,
     Out,
+    answer,
     command_line,
     console,
     key_value,
     new_table,
+    note,
     out_console,
     parse_number,
     print_json,
-    warn,
-)
-
-if TYPE_CHECKING:
-    from parvibench.harness.store.results import Results
-    from parvibench.tracking.observer import MirrorObserver
+)  # fmt: skip
 
 app = typer.Typer()
 
@@ -62,7 +60,10 @@ def run(
     profile: Annotated[str | None, typer.Option(help="Profile of the suite, e.g. fast or paper.")] = None,
     match: Annotated[
         str | None,
-        typer.Option(metavar="effective-step", help="Scale step sizes so that a task's methods move alike."),
+        typer.Option(
+            metavar="effective-step",
+            help="Scale step sizes so that all methods of a task have the same effective step.",
+        ),
     ] = None,
     part: Annotated[
         str | None,
@@ -76,26 +77,30 @@ def run(
     memory: Annotated[
         float | None,
         typer.Option(
-            metavar="MIB", help="Limit of one worker with all it starts. Default: 80% of the machine for all."
+            metavar="MIB",
+            help="Memory limit of a worker and its subprocesses. Default: 80% of the machine for all workers.",
         ),
     ] = None,
     ray: Annotated[
         str | None,
         typer.Option(
-            metavar="local|ADDRESS", help="Run on a Ray cluster; --workers then bounds the chunks at a time."
+            metavar="local|ADDRESS",
+            help="Run on a Ray cluster; --workers then limits the chunks that run at a time.",
         ),
     ] = None,
     gpus: Annotated[
-        float, typer.Option(help="Share of a GPU that a chunk on the cluster takes, with --device cuda.")
+        float, typer.Option(help="Share of a GPU per chunk on the cluster, with --device cuda.")
     ] = 1.0,
     compiled: Annotated[
         bool,
         typer.Option(
-            "--compile", help="Steps through torch.compile: worth its time in long runs; other last digits."
+            "--compile", help="Run steps through torch.compile: pays off in long runs; last digits differ."
         ),
     ] = False,
     out: Out = Path("parvibench-runs"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what the store already holds.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run all cells again, also those in the store.")
+    ] = False,
     retry: Annotated[
         str | None, typer.Option(metavar="failed", help="Run again the cells that failed.")
     ] = None,
@@ -103,13 +108,13 @@ def run(
         bool,
         typer.Option(
             "--dry-run",
-            help="Show the cells, what is cached and how long the rest will take (two steps of each).",
+            help="Show the cells, which are cached, and a forecast of the rest (two steps of each).",
         ),
     ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
 ) -> None:
-    """Run a suite (or tasks x algorithms), then write the leaderboard. Finished cells are kept: the same command resumes."""
+    """Run a suite (or tasks x algorithms) and write its report. Finished cells are kept: the same command resumes."""
     from parvibench import api
     from parvibench.tracking.observer import MirrorObserver
 
@@ -150,7 +155,7 @@ def run(
         observers=[] if quiet else [Display(console)],
         command=command_line(),
     )
-    _finish(results, out / "report", as_json=as_json, quiet=quiet, mirror=mirror)
+    write_and_print(results, out / "report", as_json=as_json, quiet=quiet, mirror=mirror)
 
 
 @app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")
@@ -192,72 +197,7 @@ def tune(
     if any(c.status == "interrupted" for c in results.cells):
         raise typer.Exit(EXIT_FAILED)
     tuning.write_tuned(path, tuning.choose(results, chosen), profile)
-    console.print(f"step sizes of {len(cells)} tuning cells stored in {path}", highlight=False)
-
-
-@app.command(
-    epilog="Examples:\n\n"
-    "`parvibench report --out parvibench-runs`\n\n"
-    "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
-    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds`\n\n"
-    "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
-)
-def report(
-    out: Out = Path("parvibench-runs"),
-    run_id: Annotated[str | None, typer.Option("--run", help="Id of a run; default: the latest.")] = None,
-    to: Annotated[
-        Path | None, typer.Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
-    ] = None,
-    task: Annotated[list[str] | None, typer.Option(help="Only this task (repeatable).")] = None,
-    figure: Annotated[
-        str | None,
-        typer.Option(help="Draw only this figure, by the name the page gives, as SVG or PNG with CSV."),
-    ] = None,
-    tracking_uri: Annotated[
-        str | None,
-        typer.Option(metavar="URI", help="First fetch the run from this MLflow server into the store."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Write the leaderboard of a run again: HTML page, Markdown, CSV, Parquet, JSON, figures' data."""
-    from parvibench.harness.store.results import Results
-    from parvibench.harness.store.store import Store
-    from parvibench.report import page
-
-    if tracking_uri is not None:
-        from parvibench.tracking.observer import rebuild
-
-        run_id = rebuild(tracking_uri, Store(out), run_id).id
-    results = Results.load(Store(out), run_id)
-    folder = to or out / ("report-part" if task else "report")
-    if task:
-        results = page.select(results, task)
-    if figure is None:
-        _finish(results, folder, as_json=as_json, quiet=False)
-        return
-    for path in page.write_figure(results, figure, folder / "figures"):
-        out_console.print(str(path), highlight=False, soft_wrap=True)
-
-
-@app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")
-def merge(
-    stores: Annotated[
-        list[Path], typer.Argument(help="Stores of the parts (`run --shard`), their latest runs.")
-    ],
-    out: Out = Path("parvibench-runs"),
-    as_json: Json = False,
-) -> None:
-    """Put the parts of a run together, as one run with its leaderboard."""
-    from parvibench.harness.store import merging
-    from parvibench.harness.store.results import Results
-    from parvibench.harness.store.store import Store
-
-    into = Store(out)
-    run, notes = merging.merge([Store(path) for path in stores], into)
-    for note in notes:
-        warn(note)
-    results = Results.load(into, run.id)
-    _finish(results, out / "report", as_json=as_json, quiet=False)
+    note(f"step sizes of {len(cells)} tuning cells stored in {path}")
 
 
 def _dry_run(
@@ -314,30 +254,7 @@ def _dry_run(
     together = sum(row["predicted_seconds"] or 0.0 for _, row in waiting)
     processes = max(1, (os.cpu_count() or 1) if workers is None else workers)
     predicted = f", about {duration(together / processes)} on {processes} workers" if waiting else ""
-    out_console.print(f"{len(rows)} cells, {len(waiting)} to run{predicted}", highlight=False)
-
-
-def _finish(
-    results: Results, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None
-) -> None:
-    """Write the report, print what was asked for and leave with the right code."""
-    from parvibench.report.leaderboard import table
-    from parvibench.report.page import write_report
-    from parvibench.report.text import print_leaderboard
-
-    board = table(results)
-    page = write_report(results, folder, board)
-    if mirror is not None:
-        mirror.report(results.run.id, folder)
-        if warning := mirror.close():
-            warn(warning)
-    if as_json:
-        print_json(results.document(str(page)))
-    elif not quiet:
-        print_leaderboard(results, out_console, board)
-        out_console.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
-    if results.failed:
-        raise typer.Exit(EXIT_FAILED)
+    answer(f"{len(rows)} cells, {len(waiting)} to run{predicted}")
 
 
 def _parse_shard(text: str) -> tuple[int, int]:

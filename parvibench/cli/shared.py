@@ -1,4 +1,4 @@
-"""What the commands share: consoles, options, and printing for people and for machines."""
+"""Consoles, options and printing that all commands share."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from parvibench.core.errors import InputError
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
-#: For people: progress, notes, errors, on stderr.
+#: stderr: progress, notes, errors.
 console = Console(stderr=True)
-#: The answer itself, on stdout.
+#: stdout: the result.
 out_console = Console()
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -27,22 +27,32 @@ Out = Annotated[Path, typer.Option("--out", help="The result store.", show_defau
 
 
 def warn(message: str) -> None:
-    """A note in yellow on stderr."""
-    console.print(message, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    """Print a warning on stderr."""
+    note(message, style="yellow")
+
+
+def note(message: str, style: str = "") -> None:
+    """Print plain text on stderr, never wrapped."""
+    console.print(message, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def answer(message: str) -> None:
+    """Print plain text on stdout, never wrapped."""
+    out_console.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
-    """One document on stdout."""
+    """Print one JSON document on stdout."""
     print(json.dumps(document, indent=1, allow_nan=False))
 
 
 def new_table(*columns: str) -> Table:
-    """A table in the project's style."""
+    """An empty table in the project's style."""
     return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def command_line() -> str:
-    """What was typed."""
+    """The command as typed."""
     return " ".join(["parvibench", *sys.argv[1:]])
 
 

@@ -41,6 +41,9 @@ def c2st(samples: Tensor, context: Context) -> Tensor:
     Returns:
         (R,), a share; lower is better, about 0.5 for exact draws and 1 for samples told at sight. About 0.3 s a
         replicate at n = 1000.
+
+    >>> c2st(torch.cat([x, x], 1), Context(banana, Reference(square.repeat(2, 1), True, {})))
+    tensor([0.8000], dtype=torch.float64)
     """
     values = []
     for r, x in enumerate(samples):

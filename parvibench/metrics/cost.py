@@ -12,13 +12,20 @@ def seconds(samples: Tensor, context: Context) -> Tensor:
     """Steady compute time of one replicate, (R,) in seconds; lower is better.
 
     Metrics, compilation and warm-up are not in it; replicates of a chunk share its time evenly.
+
+    >>> seconds(x, chains)
+    tensor([0.5000], dtype=torch.float64)
     """
     return samples.new_full((len(samples),), recorded_cost(context).seconds)
 
 
 @metric("lower", "rows", "cost", "score evaluations charged per replicate")
 def score_evaluations(samples: Tensor, context: Context) -> Tensor:
-    """Score evaluations charged to one replicate, (R,) in rows; lower is better."""
+    """Score evaluations charged to one replicate, (R,) in rows; lower is better.
+
+    >>> score_evaluations(x, chains)
+    tensor([400.], dtype=torch.float64)
+    """
     return samples.new_full((len(samples),), recorded_cost(context).score_evaluations)
 
 
@@ -28,6 +35,9 @@ def peak_memory(samples: Tensor, context: Context) -> Tensor:
 
     On a GPU what PyTorch had allocated there since the chunk began; otherwise the resident memory of the
     process since its start, libraries and measuring included: compare it with the anchors'.
+
+    >>> peak_memory(x, chains)
+    tensor([128.], dtype=torch.float64)
     """
     peak = recorded_cost(context).peak_memory
     if peak is None:

@@ -18,6 +18,9 @@ def regret(samples: Tensor, context: Context) -> Tensor:
 
     Returns:
         (R,) in units of the reward; lower is better. O(T).
+
+    >>> regret(x, bandit)
+    tensor([3.], dtype=torch.float64)
     """
     made = _decisions(context)
     return (made.best - made.reward).sum(1).to(samples)
@@ -33,6 +36,9 @@ def regret_percent(samples: Tensor, context: Context) -> Tensor:
 
     Returns:
         (R,) in percent; lower is better, 100 for a policy as good as chance; NaN where chance misses nothing.
+
+    >>> regret_percent(x, bandit)
+    tensor([200.], dtype=torch.float64)
     """
     made = _decisions(context)
     chance = (made.best - made.uniform).sum(1)
@@ -47,6 +53,9 @@ def contexts(samples: Tensor, context: Context) -> Tensor:
     Args:
         samples: (R, n, D); not looked at.
         context: needs decisions.
+
+    >>> contexts(x, bandit)
+    tensor([3.], dtype=torch.float64)
     """
     return samples.new_full((len(samples),), _decisions(context).reward.shape[1])
 

@@ -8,22 +8,38 @@ from parvibench.core.metric import Context, NotApplicable
 
 
 def acceptance(samples: Tensor, context: Context) -> Tensor:
-    """Mean probability of accepting a proposal, (R,) in [0, 1]; neither direction is better."""
+    """Mean probability of accepting a proposal, (R,) in [0, 1]; neither direction is better.
+
+    >>> acceptance(x, Context(banana, diagnostics={"acceptance": torch.tensor([0.5])}))
+    tensor([0.5000], dtype=torch.float64)
+    """
     return _reported("acceptance", samples, context)
 
 
 def divergences(samples: Tensor, context: Context) -> Tensor:
-    """Share of transitions whose energy error exceeded 1000 or was not a number, (R,); lower is better."""
+    """Share of transitions whose energy error exceeded 1000 or was not a number, (R,); lower is better.
+
+    >>> divergences(x, Context(banana, diagnostics={"divergences": torch.tensor([0.5])}))
+    tensor([0.5000], dtype=torch.float64)
+    """
     return _reported("divergences", samples, context)
 
 
 def tree_depth(samples: Tensor, context: Context) -> Tensor:
-    """Mean number of doublings of a trajectory of NUTS, (R,); neither direction is better."""
+    """Mean number of doublings of a trajectory of NUTS, (R,); neither direction is better.
+
+    >>> tree_depth(x, Context(banana, diagnostics={"tree_depth": torch.tensor([0.5])}))
+    tensor([0.5000], dtype=torch.float64)
+    """
     return _reported("tree_depth", samples, context)
 
 
 def refit_loss(samples: Tensor, context: Context) -> Tensor:
-    """Mean loss of the network that is refitted in every step, (R,); comparable within one method only."""
+    """Mean loss of the network that is refitted in every step, (R,); comparable within one method only.
+
+    >>> refit_loss(x, Context(banana, diagnostics={"refit_loss": torch.tensor([0.5])}))
+    tensor([0.5000], dtype=torch.float64)
+    """
     return _reported("refit_loss", samples, context)
 
 

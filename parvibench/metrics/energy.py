@@ -28,6 +28,9 @@ def energy_distance(samples: Tensor, context: Context) -> Tensor:
     Returns:
         (R,) in units of x; lower is better, about E||x - x'|| / n for n exact draws. O((n + m)^2 D) for the
         first replicate, in blocks, and O(n (n + m) D) for the others, which share the reference's own term.
+
+    >>> energy_distance(x, context)
+    tensor([1.4716], dtype=torch.float64)
     """
     values = []
     for r, x in enumerate(samples):

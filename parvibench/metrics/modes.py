@@ -31,6 +31,9 @@ def modes_found(samples: Tensor, context: Context) -> Tensor:
 
     Returns:
         (R,) counts as floats; higher is better. O(n K D).
+
+    >>> modes_found(gmm.facts.modes.means[None].double(), Context(gmm))
+    tensor([5.], dtype=torch.float64)
     """
     distances, logits = _membership(samples, _modes(context))
     nearest = logits.argmax(2, keepdim=True)
@@ -57,6 +60,9 @@ def mode_weight_tv(samples: Tensor, context: Context) -> Tensor:
 
     Returns:
         (R,), a probability in [0, 1]; lower is better, of order n^(-1/2) for exact draws. O(n K D).
+
+    >>> mode_weight_tv(gmm.facts.modes.means[None].double(), Context(gmm))
+    tensor([0.0014], dtype=torch.float64)
     """
     modes = _modes(context)
     shares = _membership(samples, modes)[1].softmax(2).mean(1)

@@ -20,6 +20,9 @@ def displacement(samples: Tensor, context: Context) -> Tensor:
 
     Returns:
         (R,) in units of x; neither direction is better. O(N D).
+
+    >>> displacement(x, Context(banana, moved=(x, x + 3)))
+    tensor([4.2426], dtype=torch.float64)
     """
     if context.moved is None:
         raise NotApplicable("fresh draws of a generator keep no identity from one moment to the next")

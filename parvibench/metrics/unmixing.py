@@ -29,6 +29,9 @@ def amari(samples: Tensor, context: Context) -> Tensor:
 
     Raises:
         ShapeError: the unmixing matrix is not (d, d).
+
+    >>> amari(torch.eye(5, dtype=torch.float64).reshape(1, 1, 25), Context(ica))
+    tensor([0.9597], dtype=torch.float64)
     """
     known = context.task.facts.unmixing
     if known is None:

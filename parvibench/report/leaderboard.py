@@ -22,17 +22,17 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 
-from .judgement import floor_of, judge
+from .floor_comparison import compare_with_floor, floor_of
 
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
-#: The first of these tags names a task's group, the planar ones apart.
+#: A task's group is the first of these tags that it has, split by dimension except for ``_ANY_DIMENSION``.
 GROUPS = (
     "regression", "classification", "unmixing", "path", "bandit", "multimodal", "curved", "heavy-tailed", "correlated",
     "log-concave",
 )  # fmt: skip
-_WHATEVER_DIMENSION = GROUPS[:5]
+_ANY_DIMENSION = GROUPS[:5]
 #: Columns of ``table`` before the medians of all metrics.
 COLUMNS = (
     "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
@@ -56,7 +56,7 @@ class Group:
 
     @property
     def title(self) -> str:
-        """What the numbers are."""
+        """Name of the numbers, with the better direction."""
         if self.ratio:
             return f"{self.metric} over its floor (1: as good as exact draws)"
         row = registry.metrics().get(self.metric)
@@ -71,18 +71,18 @@ def task_names(results: Results) -> list[str]:
 
 @cache
 def task_group(task: str) -> str:
-    """What kind of target a task is, such as ``multimodal, 2-D``: every task has one group."""
+    """The group of a task by its kind of target, such as ``multimodal, 2-D``; every task has one."""
     row = registry.tasks().get(task)
     found = [] if row is None else [g for g in GROUPS if g in row.tags]
     if row is None or not found:
         return "other"
-    if found[0] in _WHATEVER_DIMENSION:
+    if found[0] in _ANY_DIMENSION:
         return found[0]
     return f"{found[0]}, {'2-D' if row.dim == 2 else 'higher dimension'}"
 
 
 def is_anchor(cell: CellRecord) -> bool:
-    """Whether a cell is there for comparison only."""
+    """Whether a cell is an anchor: shown for comparison, not ranked."""
     row = registry.algorithms().get(cell.algorithm)
     return cell.kind == "anchor" or (row is not None and row.kind == "anchor")
 
@@ -99,7 +99,7 @@ def higher_is_better(metric: str) -> bool:
 
 
 def primary_metric(results: Results, task: str) -> str:
-    """The metric that ranks a task: its own, or for unknown tasks the first there is; empty without any."""
+    """The metric that ranks a task: its declared one, else the first recorded; empty without any."""
     present = dict.fromkeys(m for c in results.cells if c.task == task for m in c.values)
     own = _declared_primary(task)
     return next((m for m in (own, "sliced_w2", "nll", *present) if m in present), own)
@@ -115,7 +115,7 @@ def floor(task: str, metric: str, n: int) -> Floor | None:
 def _declared_primary(task: str) -> str:
     try:
         return registry.load_task(task).primary
-    except Exception:  # a plug-in's module may fail in any way; the report does without
+    except Exception:  # a plug-in's module may fail in any way
         return ""
 
 
@@ -124,7 +124,7 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
-    ``equivalent_high`` see ``judgement.Judgement``. ``score_evaluations`` and ``seconds`` are per replicate.
+    ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate.
     """
     metric = primary_metric(results, task)
     sign = -1 if higher_is_better(metric) else 1
@@ -144,7 +144,7 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
 def _row(cell: CellRecord, metric: str) -> dict[str, object]:
     median, low, high = median_interval(metric_values(metric, cell.values.get(metric, [])))
     found = floor(cell.task, metric, cell.samples)
-    judged = judge(cell, metric)
+    compared = compare_with_floor(cell, metric)
     return {
         "task": cell.task,
         "group": task_group(cell.task),
@@ -159,11 +159,11 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
         "low": low,
         "high": high,
         "floor_ratio": median / found.median if found else math.nan,
-        "verdict": judged.verdict,
-        "p_value": judged.p_value,
-        "equivalent": judged.equivalent,
-        "equivalent_low": judged.low,
-        "equivalent_high": judged.high,
+        "verdict": compared.verdict,
+        "p_value": compared.p_value,
+        "equivalent": compared.equivalent,
+        "equivalent_low": compared.low,
+        "equivalent_high": compared.high,
         "n_diverged": cell.n_diverged,
         "replicates": cell.n_replicates,
         "samples": cell.samples,
@@ -174,7 +174,7 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """All rankings, one below the other, with the median of every other metric beside them."""
+    """All rankings in one table, with a column for the median of every other metric."""
     medians = {
         (c.task, c.label): {m: median_interval(metric_values(m, v))[0] for m, v in c.values.items()}
         for c in results.cells
@@ -188,7 +188,7 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """What every ranked cell's replicates score, (task, label) -> (R,): lower is better, failures are +inf.
+    """Scores of every ranked cell's replicates, (task, label) -> (R,): lower is better, failures are +inf.
 
     Ratios to the floor where the board shows them, else the primary metric (its negative where higher is better).
     """
@@ -204,12 +204,12 @@ def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArr
 
 
 def shown(row: Row) -> float:
-    """What a leaderboard shows of a row: the ratio to the floor where there is one, else the median."""
+    """The number a leaderboard shows: the ratio to the floor where there is one, else the median."""
     return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
 
 
 def groups(board: pd.DataFrame) -> list[Group]:
-    """Tasks of ``table`` by what their leaderboards show."""
+    """Tasks of ``table`` grouped by the quantity their leaderboards show."""
     found: dict[tuple[str, bool], list[str]] = {}
     for task, rows in board.groupby("task", sort=False):
         key = (str(rows["metric"].iloc[0]), bool(rows["floor_ratio"].notna().any()))
@@ -244,7 +244,7 @@ def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
 
 
 def values(results: Results) -> pd.DataFrame:
-    """Long form of everything: one row per task, label, metric and replicate (null: not finite).
+    """All values in long form: one row per task, label, metric and replicate (null: not finite).
 
     A cell without values has one row without metric, so that no requested cell is missing.
     """

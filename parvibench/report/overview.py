@@ -1,4 +1,4 @@
-"""The page's first part: who wins where, and aggregates over tasks."""
+"""The page's first sections: the best method by target, and aggregates over tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 
 from . import leaderboard as lb
-from . import verdicts
-from .drawing import Drawing, Looks, budget_axes, slug
-from .numbers import interval, name, number
-from .profiles import forest, quality_and_cost, runtime_profiles
-from .verdicts import Findings, Winner
-from .view import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
+from .figures.figure import Drawing, Styles, budget_axes, slug
+from .figures.over_tasks import forest, quality_and_cost, runtime_profiles
+from .formatting import interval, name, number
+from .page_tables import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
+from .winners import Findings, Winner, aggregates, differences, friedman, join
 
 _WINNER_COLUMNS = (
     Column("target", "a task, or in bold a group of tasks", numeric=False),
@@ -24,8 +23,8 @@ _WINNER_COLUMNS = (
     Column("margin", "against the second best", numeric=False),
     Column(
         "how sure",
-        "two-sided paired tests against every other method at 5%, Bonferroni; with the methods named, the leader is in a set that "
-        "holds the truly best one in 95 of 100 cases",
+        "two-sided paired tests against every other method at 5%, Bonferroni; the leader and the methods named form a set that "
+        "holds the truly best method in 95 of 100 cases",
         numeric=False,
     ),
     Column("score evaluations", "charged per replicate"),
@@ -35,11 +34,11 @@ _WINNER_COLUMNS = (
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Everything about the tasks that one quantity ranks.
+    """Summary of the tasks that one quantity ranks.
 
     Attributes:
         title: the quantity.
-        sentences: what the tests say.
+        sentences: outcomes of the tests.
         tables: aggregates, paired differences.
         drawings: its figures.
     """
@@ -50,7 +49,7 @@ class Aggregates:
     drawings: tuple[Drawing, ...]
 
 
-def winners(findings: Findings, anchors: Mapping[str, str]) -> Table:
+def winners_table(findings: Findings, anchors: Mapping[str, str]) -> Table:
     """The best method of every group of tasks and of every task, group by group.
 
     Args:
@@ -77,7 +76,9 @@ def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
         return Row((Entry(title, link=link), Entry("none", look="status"), blank, blank, Entry(winner.confidence), blank, blank), group=group, look=look)  # fmt: skip
     value = winner.value
     unit = "× floor" if ratio else winner.quantity
-    note = f"{unit} [{interval(value.low, value.high)}]" + (", ≈ exact" if winner.alike else "")
+    note = f"{unit} [{interval(value.low, value.high)}]" + (
+        ", ≈ indistinguishable" if winner.indistinguishable else ""
+    )
     margin = f"{winner.margin} {name(winner.next)}" if winner.next else ""
     return Row(
         (
@@ -95,9 +96,9 @@ def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
 
 
 def headline(board: pd.DataFrame) -> str:
-    """Which method leads over all, and what Friedman's test says of that; empty when nothing is ranked.
+    """The method with the best average rank, and Friedman's test; empty when nothing is ranked.
 
-    Average ranks over different tasks are no fair contest: methods with a rank on every task come first.
+    Only methods with a rank on every task are compared, where there are any.
     """
     ranks = lb.average_ranks(board) if len(board) else pd.DataFrame(columns=["anchor", "average_rank"])
     ranked = ranks[~ranks["anchor"].astype(bool) & ranks["average_rank"].notna()]
@@ -105,7 +106,7 @@ def headline(board: pd.DataFrame) -> str:
         return ""
     if len(ranked) == 1:
         return f"{name(str(ranked.index[0]))} is the only method with a rank."
-    found = verdicts.friedman(board, [str(t) for t in board["task"].unique()])
+    found = friedman(board, [str(t) for t in board["task"].unique()])
     places = found.table["average_rank"] if len(found.table) else ranked["average_rank"]
     leaders = [str(v) for v in places.index[places == places.iloc[0]]]
     n_tasks = int((board["rank"].notna() & (board["label"] == leaders[0])).sum())
@@ -123,25 +124,25 @@ def headline(board: pd.DataFrame) -> str:
     return f"{lead}. {found.sentence}{note}" if board["task"].nunique() > 1 else f"{lead}."
 
 
-def aggregated(findings: Findings, looks: Looks) -> list[Aggregates]:
-    """One part per quantity that ranks at least two tasks, and one for a single task's where it stands alone."""
+def aggregated(findings: Findings, styles: Styles) -> list[Aggregates]:
+    """One part per quantity that ranks tasks; ranks of a single task are left out."""
     found = []
     for group in lb.groups(findings.board):
         made = _ratios if group.ratio else _ranks
         if group.ratio or len(group.tasks) > 1:
-            found.append(made(findings, looks, group))
+            found.append(made(findings, styles, group))
     return found
 
 
-def _ratios(findings: Findings, looks: Looks, group: lb.Group) -> Aggregates:
+def _ratios(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
     results, board, scores = findings.results, findings.board, findings.scores
     tasks = group.tasks
-    whole_table = verdicts.aggregates(board, scores, tasks)
+    whole_table = aggregates(board, scores, tasks)
     by_group = {"all": tasks} | {
         str(g): tuple(str(t) for t in rows["task"].unique())
         for g, rows in board[board["task"].isin(tasks)].groupby("group", sort=False)
     }
-    parts = {g: verdicts.aggregates(board, scores, t) for g, t in by_group.items()}
+    parts = {g: aggregates(board, scores, t) for g, t in by_group.items()}
     columns = [Column("method", numeric=False)] + [
         Column(g, f"interquartile mean over {', '.join(t)}"[:300], sub=f"{len(t)} task{'s' * (len(t) > 1)}")
         for g, t in by_group.items()
@@ -158,10 +159,10 @@ def _ratios(findings: Findings, looks: Looks, group: lb.Group) -> Aggregates:
             "sliced W2 over its floor",
             "Mean of the middle half of all replicates of all tasks; bars: 95%, replicates resampled within tasks. 1: as good as "
             "exact draws.",
-            looks,
+            styles,
         ),
-        *runtime_profiles(results, tasks, ranked, looks),
-        *quality_and_cost(board, whole_table, tasks, looks, budget_axes(results.timed)),
+        *runtime_profiles(results, tasks, ranked, styles),
+        *quality_and_cost(board, whole_table, tasks, styles, budget_axes(results.timed)),
     ]
     sentences = [
         _aggregate_sentence(whole_table, tasks),
@@ -194,22 +195,22 @@ def _aggregate_sentence(table: pd.DataFrame, tasks: Sequence[str]) -> str:
     lead = finite.iloc[0]
     value = f"{number(lead['value'])} [{interval(lead['low'], lead['high'])}]"
     sure = (
-        f"best, but not significantly better than {verdicts.join(rivals[:5])}"
+        f"best, but not significantly better than {join(rivals[:5])}"
         if rivals
         else f"significantly better than all {len(finite) - 1} others"
     )
     return f"Over {len(tasks)} task{'s' * (len(tasks) > 1)} {name(str(finite.index[0]))} has the lowest interquartile mean, {value} floors: {sure}."
 
 
-def _ranks(findings: Findings, looks: Looks, group: lb.Group) -> Aggregates:
+def _ranks(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
     board, scores = findings.board, findings.scores
-    ranks = verdicts.friedman(board, group.tasks)
+    ranks = friedman(board, group.tasks)
     ranked = lb.average_ranks(board[board["task"].isin(group.tasks)])
     methods = [str(v) for v in ranked.index[~ranked["anchor"].astype(bool) & ranked["average_rank"].notna()]]
     sentences, tables = [ranks.sentence], []
     if methods:
         leader = str(ranks.table.index[0]) if len(ranks.table) else methods[0]
-        found = verdicts.differences(board, scores, group.tasks, leader)
+        found = differences(board, scores, group.tasks, leader)
         sentences.append(_difference_sentence(found, leader, len(group.tasks)))
         tables.append(_difference_table(found, leader, group))
     drawings = forest(
@@ -218,7 +219,7 @@ def _ranks(findings: Findings, looks: Looks, group: lb.Group) -> Aggregates:
         ranks.table.rename(columns={"average_rank": "value"}),
         f"average rank over {len(ranks.tasks)} tasks",
         f"Methods that are ranked on every one of the tasks. {ranks.sentence}",
-        looks,
+        styles,
     )
     return Aggregates(group.title, tuple(sentences), tuple(tables), tuple(drawings))
 
@@ -229,8 +230,8 @@ def _difference_sentence(found: pd.DataFrame, leader: str, n_tasks: int) -> str:
     beaten = [f"{name(str(k))} on {v}" for k, v in worse.items()]
     lost = [f"{name(str(k))} on {v}" for k, v in better.items()]
     first = f"{name(leader)} has the best average rank. Of {n_tasks} tasks it is significantly better than "
-    second = f", and significantly worse than {verdicts.join(lost)}" if lost else ""
-    return f"{first}{verdicts.join(beaten) if beaten else 'no other method on any'}{second}."
+    second = f", and significantly worse than {join(lost)}" if lost else ""
+    return f"{first}{join(beaten) if beaten else 'no other method on any'}{second}."
 
 
 def _difference_table(found: pd.DataFrame, leader: str, group: lb.Group) -> Table:

@@ -18,28 +18,27 @@ from parvibench.harness.store.results import Results
 from parvibench.metrics.power import sees
 
 from . import leaderboard as lb
-from . import matrix, overview
-from . import origins as provenance
-from .drawing import Drawing, palette
-from .methods import MethodSection, method_sections
+from . import overview, page_leaderboard, provenance
+from .figures.figure import Drawing, label_styles
+from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .published import Comparison, comparisons, published_sentence, published_table, shown_papers
-from .tasks import TaskSection, task_sections
-from .text import marks_used, to_markdown
-from .verdicts import Findings
+from .task_sections import TaskSection, task_sections
+from .text_tables import marks_used, to_markdown
+from .winners import Findings
 
 _MAX_NAME = 200
 
 
 @dataclass(frozen=True)
 class Report:
-    """All parts of a report, before they become text.
+    """All parts of a report, before they are rendered.
 
     Attributes:
-        findings: what the tests say.
+        findings: outcomes of the tests.
         aggregates: over tasks.
-        tasks: one section each.
-        methods: one section each.
+        tasks: one section per task.
+        methods: one section per method.
         published: our numbers beside the papers'.
     """
 
@@ -51,32 +50,32 @@ class Report:
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Report:
-        """Test, tabulate and draw.
+        """Run the tests, make the tables and draw the figures.
 
         Args:
             results: of a run.
-            board: from ``leaderboard.table``, if at hand.
+            board: from ``leaderboard.table``, if already made.
         """
         findings = Findings.of(results, board)
-        looks = palette(results.cells)
+        styles = label_styles(results.cells)
         return cls(
             findings,
-            tuple(overview.aggregated(findings, looks)),
-            tuple(task_sections(findings, looks)),
+            tuple(overview.aggregated(findings, styles)),
+            tuple(task_sections(findings, styles)),
             tuple(method_sections(findings)),
             tuple(comparisons(results)),
         )
 
     def drawings(self) -> Iterator[tuple[str, Drawing]]:
-        """Every figure, with the task it belongs to (empty for figures over tasks)."""
+        """Every figure with its task (empty for figures over tasks)."""
         for part in self.aggregates:
             yield from (("", d) for d in part.drawings)
         for task in self.tasks:
             yield from ((task.name, d) for d in task.drawings)
 
 
-def select(results: Results, tasks: list[str]) -> Results:
-    """The results of some tasks.
+def restrict_to_tasks(results: Results, tasks: list[str]) -> Results:
+    """The results with the cells of these tasks only.
 
     Raises:
         InputError: the run has no such task.
@@ -98,7 +97,7 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     Args:
         results: of a run.
         out: the folder.
-        board: from ``leaderboard.table``, if at hand.
+        board: from ``leaderboard.table``, if already made.
 
     Returns:
         The path of the page.
@@ -122,11 +121,11 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
 
 
 def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
-    """Draw one figure again, as files of their own.
+    """Write one figure to separate image files, and its data as CSV.
 
     Args:
         results: of a run.
-        figure: its name, as the page shows it.
+        figure: its name, as shown on the page.
         out: the folder.
 
     Returns:
@@ -152,7 +151,7 @@ def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
 
 
 def render(report: Report) -> str:
-    """The page as text."""
+    """The page as HTML."""
     import jinja2
     from markupsafe import Markup
 
@@ -163,7 +162,7 @@ def render(report: Report) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
-    table = matrix.leaderboard(results, board)
+    table = page_leaderboard.leaderboard(results, board)
     return template.render(
         run=results.run,
         suite=results.run.suite,
@@ -172,9 +171,9 @@ def render(report: Report) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         counts=_counts(results),
         headline=overview.headline(board),
-        winners=overview.winners(findings, {t.name: t.anchor for t in report.tasks}),
+        winners=overview.winners_table(findings, {t.name: t.anchor for t in report.tasks}),
         matrix=table,
-        numbers=matrix.numbers(results, board, table),
+        numbers=page_leaderboard.numbers(results, board, table),
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],
         aggregates=report.aggregates,
@@ -194,14 +193,14 @@ def render(report: Report) -> str:
 
 
 def _counts(results: Results) -> str:
-    """How the cells ended, in words."""
+    """The number of cells by status, in words."""
     statuses = pd.Series([str(c.status) for c in results.cells], dtype="string").value_counts(sort=False)
     parts = [f"{n} {status}" for status, n in statuses.items()]
     return f"{len(results.cells)} cells: {', '.join(parts)}" if parts else "no cells"
 
 
 def _command(results: Results, drawing: Drawing, task: str) -> str:
-    """What draws a figure again. The store is named, not placed: pages travel without it."""
+    """The command that draws a figure; it names the store without its folder, since pages are copied elsewhere."""
     words = ["parvibench", "report", "--out", results.store.root.name, "--run", results.run.id]
     words += ["--task", task] if task else []
     return shlex.join([*words, "--figure", drawing.name])

@@ -1,4 +1,4 @@
-"""Against the papers: our numbers beside published ones, with both spreads and what differs between the protocols.
+"""Our numbers beside published ones, with both spreads and the differences between the protocols.
 
 ``published/<paper>.csv`` holds every number of the papers' tables, as printed. Columns: ``table``, ``task`` and ``dataset``
 as the paper calls them, ``algorithm``, ``metric``, ``value``, ``std``, ``repeats``, ``suspicious`` (the paper contradicts itself
@@ -21,18 +21,18 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import holm
 
-from .numbers import number
-from .view import Column, Entry, Row, Table, numeric, p_value, sortable
+from .formatting import number
+from .page_tables import Column, Entry, Row, Table, numeric, p_value, sortable
 
 
 @dataclass(frozen=True)
 class Paper:
-    """How a paper's network regressions were run.
+    """The protocol of a paper's network regressions.
 
     Attributes:
         title: its short name with arXiv id.
         one_split: whether the spread is over seeds on one split of the data.
-        protocol: what differs from the standard protocol here.
+        protocol: differences from the standard protocol.
     """
 
     title: str
@@ -91,7 +91,7 @@ _COLUMNS = (
     Column("difference", "ours less published"),
     Column(
         "p-value",
-        "two-sided Student test that both are runs of one method under one protocol, by our spread; a mean over seeds on one split "
+        "two-sided Student test that both come from one method under one protocol, by our spread; a mean over seeds on one split "
         "counts as one draw; Holm over the table",
     ),
     Column("remarks", numeric=False),
@@ -146,8 +146,8 @@ def published(paper: str) -> pd.DataFrame:
 def consistency(published: float, draws: float, mean: float, sd: float, n: int) -> float:
     """Two-sided p-value that a published mean and ours come from one law.
 
-    The published spread does not enter: over seeds on one split it says nothing of other splits, which make most of the
-    variance. Ours stands for both, ``t = (mean - published) / (sd sqrt(1/n + 1/draws))`` with n - 1 degrees of freedom.
+    The published spread is not used: over seeds on one split it does not include the variance between splits, which is
+    most of it. Ours is used for both, ``t = (mean - published) / (sd sqrt(1/n + 1/draws))`` with n - 1 degrees of freedom.
 
     Args:
         published: the number.
@@ -166,7 +166,7 @@ def consistency(published: float, draws: float, mean: float, sd: float, n: int) 
 
 
 def comparisons(results: Results) -> list[Comparison]:
-    """Every published number that a cell of the run can stand beside, in the papers' order."""
+    """Every published number with a matching cell of the run, in the papers' order."""
     cells: dict[tuple[str, str], list[CellRecord]] = {}
     for c in results.cells:
         if c.status is Status.OK:
@@ -182,7 +182,7 @@ def comparisons(results: Results) -> list[Comparison]:
 
 
 def _tasks(paper: str, task: str, dataset: str) -> list[str]:
-    """Our tasks that a published row belongs to: by the standard protocol, and as in the paper's code."""
+    """Our tasks that match a published row: by the standard protocol, and as in the paper's code."""
     if task == "bnn_regression" and dataset in _DATASETS:
         plain = f"bnn-{_DATASETS[dataset]}"
         return [plain, f"{plain}-{paper}"]
@@ -235,7 +235,7 @@ def _metric(row: dict[Any, Any]) -> tuple[str, int]:
 
 
 def published_table(found: list[Comparison]) -> Table:
-    """The comparisons as a table; suspicious numbers are flagged and not tested."""
+    """The comparisons as a table; suspicious numbers are marked and not tested."""
     tested = [i for i, c in enumerate(found) if not c.suspicious and not math.isnan(c.p_value)]
     adjusted = dict(zip(tested, holm([found[i].p_value for i in tested]), strict=True))
     rows = [_row(c, adjusted.get(i, math.nan)) for i, c in enumerate(found)]
@@ -261,7 +261,7 @@ def _row(c: Comparison, p: float) -> Row:
 
 
 def published_sentence(found: list[Comparison]) -> str:
-    """What the tests say; empty without any."""
+    """The outcome of the tests in a sentence; empty without tests."""
     tested = [c for c in found if not c.suspicious and not math.isnan(c.p_value)]
     if not tested:
         return ""
@@ -280,5 +280,5 @@ def published_sentence(found: list[Comparison]) -> str:
 
 
 def shown_papers(found: list[Comparison]) -> list[Paper]:
-    """The papers that occur."""
+    """The papers with a comparison."""
     return [PAPERS[p] for p in dict.fromkeys(c.paper for c in found)]

@@ -10,7 +10,7 @@ import records
 from parvibench.core.result import to_json_number
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
-from parvibench.report import judgement
+from parvibench.report import floor_comparison
 
 EVIL = '<script>alert("x")</script>'
 REPLICATES = 7
@@ -110,10 +110,10 @@ def made_cells():
 @contextlib.contextmanager
 def only_reference(task, reference):
     """Reports know this one reference."""
-    caches = (judgement.reference_of, judgement.floored_of)
+    caches = (floor_comparison.reference_of, floor_comparison.floored_of)
     with pytest.MonkeyPatch.context() as patch:
         for load in ("load_reference", "load_floored"):
-            patch.setattr(judgement, load, lambda name: reference if name == task else None)
+            patch.setattr(floor_comparison, load, lambda name: reference if name == task else None)
         for found in caches:
             found.cache_clear()
         yield

@@ -24,10 +24,12 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
-from parvibench.report import curves, densities, drawing, leaderboard, numbers, page
-from parvibench.report.origins import step_sizes
+from parvibench.report import formatting, leaderboard, page
+from parvibench.report.figures import anytime_curves, density_scatter, figure
+from parvibench.report.figures.figure import TaskCells
 from parvibench.report.page import Report, write_report
-from parvibench.report.text import print_leaderboard
+from parvibench.report.provenance import step_sizes
+from parvibench.report.text_tables import print_leaderboard
 
 
 @pytest.fixture(scope="module")
@@ -115,20 +117,20 @@ def test_the_page_shows_the_same_numbers(results, out, html_page):
     assert set(shown) == set(board.index)
     for label in ("ula", EVIL, "exact"):
         assert float(shown[label][3][1]) == board.loc[label, "median"]
-        assert shown[label][3][0].split(" ")[0] == numbers.number(board.loc[label, "median"])
+        assert shown[label][3][0].split(" ")[0] == formatting.number(board.loc[label, "median"])
         assert float(shown[label][4][1]) == board.loc[label, "floor_ratio"]
     assert shown["half"][3][0].startswith("∞")
     assert shown["half"][2][0] == "4 of 7 diverged"
 
 
 def test_cells_are_judged_against_exact_draws(results, out, html_page):
-    """Floors are medians 0.5 / sqrt(n): a value of 0.05 at n = 100 is exact, twice that is worth a quarter."""
+    """Floors are medians 0.5 / sqrt(n): a value of 0.05 at n = 100 has the equivalent n 100, twice that a quarter."""
     board = pd.read_csv(out / "leaderboard.csv")
     rows = board[board["task"] == "banana"].set_index("label")
     ok = rows[(rows["status"] == "ok") & (rows["median"] < 0.1)]  # the floor of 25 draws
     assert len(ok)
-    worth = (0.5 / ok["median"].clip(lower=0.025)) ** 2  # at most 4 n
-    np.testing.assert_allclose(ok["equivalent"], worth, rtol=0.01)
+    expected = (0.5 / ok["median"].clip(lower=0.025)) ** 2  # at most 4 n
+    np.testing.assert_allclose(ok["equivalent"], expected, rtol=0.01)
     assert (ok["equivalent_low"] <= ok["equivalent"]).all()
     assert (ok["equivalent"] <= ok["equivalent_high"]).all()
     for label, row in ok.iterrows():
@@ -142,8 +144,8 @@ def test_cells_are_judged_against_exact_draws(results, out, html_page):
         assert row["verdict"] == ("distinguishable" if p <= 0.05 else "indistinguishable")
     assert board.loc[board["task"] != "banana", "verdict"].isna().all()
     assert rows.loc["mala", ["verdict", "equivalent"]].isna().all()
-    assert "told apart" in html_page
-    assert "worth" in html_page
+    assert "<bdi>distinguishable" in html_page
+    assert "equivalent n" in html_page
 
 
 def test_nothing_is_fetched_and_nothing_is_executed(html_page):
@@ -193,10 +195,10 @@ def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out,
         assert f'href="figures/{d.name}.csv"' in html_page
         assert all(p.image in html_page for p in d.pictures)
         assert len(pd.read_csv(out / "figures" / f"{d.name}.csv")) == len(d.data) > 0
-    looks = drawing.palette(results.cells)
-    (panels,) = densities.particles(results, "banana", looks, [*looks])
+    styles = figure.label_styles(results.cells)
+    (panels,) = density_scatter.particles(TaskCells(results, "banana", styles, [*styles]))
     assert [p.caption.split(" (")[0] for p in panels.pictures] == [EVIL, "ula", "half", "exact", "initial"]
-    assert densities.particles(results, "plug/in", looks, [*looks]) == []
+    assert density_scatter.particles(TaskCells(results, "plug/in", styles, [*styles])) == []
     assert len(html_page) < 2_000_000
 
 
@@ -210,9 +212,9 @@ def test_one_figure_is_drawn_again(results, tmp_path):
 
 
 def test_a_report_of_one_task(results):
-    assert {c.task for c in page.select(results, ["banana"]).cells} == {"banana"}
+    assert {c.task for c in page.restrict_to_tasks(results, ["banana"]).cells} == {"banana"}
     with pytest.raises(InputError, match=r"--task apple: not in run .* which has banana"):
-        page.select(results, ["apple"])
+        page.restrict_to_tasks(results, ["apple"])
 
 
 def test_what_a_reader_of_the_numbers_should_know_is_on_the_page(tmp_path):
@@ -228,7 +230,7 @@ def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
     curve = curve[(curve["checkpoint"] < 2) | (curve["replicate"] >= 4)]
     record = make_record("k", "banana", "ula", n_diverged=4, diverged=dict.fromkeys(range(4), 50))
     results = write_store(tmp_path, [(record, curve, None)])
-    line = curves._line(results, results.cells[0], "sliced_w2")
+    line = anytime_curves._line(results, results.cells[0], "sliced_w2")
     assert np.isfinite(line["median"]).tolist() == [True, True, False, False, False]
 
 
@@ -238,7 +240,9 @@ def test_decisions_are_drawn_against_the_contexts_whichever_budget_is_shown(tmp_
     curve.loc[made, "value"] = 50.0 * 2 ** curve.loc[made, "checkpoint"]
     record = make_record("k", "bandit-wheel", "srld")
     results = write_store(tmp_path, [(record, curve, None)])
-    first, *others = curves.anytime(results, "bandit-wheel", "regret", drawing.palette(results.cells))
+    first, *others = anytime_curves.anytime(
+        TaskCells(results, "bandit-wheel", figure.label_styles(results.cells), ["srld"]), "regret"
+    )
     assert (first.name, first.axis) == ("curve-bandit-wheel-regret-contexts", "")
     assert first.data["contexts"].tolist() == [50, 100, 200]
     assert [d.axis for d in others] == ["score_evaluations", "iteration", "seconds"]
@@ -247,11 +251,11 @@ def test_decisions_are_drawn_against_the_contexts_whichever_budget_is_shown(tmp_
 def test_contours_hold_the_probability_they_claim():
     from parvibench.core import registry
 
-    x, y, mass = densities._density("banana")
+    x, y, mass = density_scatter._density("banana")
     draws = registry.load_task("banana").reference().draws.numpy()
     column = np.clip(np.searchsorted(x, draws[:, 0]), 0, len(x) - 1)
     row = np.clip(np.searchsorted(y, draws[:, 1]), 0, len(y) - 1)
-    for level in densities.CONTOURS:
+    for level in density_scatter.CONTOURS:
         # 10,000 draws: 5 standard errors are at most 0.025; the grid adds about as much.
         assert np.mean(mass[row, column] <= level) == pytest.approx(level, abs=0.05)
 
@@ -357,4 +361,4 @@ def test_a_run_that_has_not_begun_renders(tmp_path):
     ],
 )
 def test_numbers_have_three_digits(value, text):
-    assert numbers.number(value) == text
+    assert formatting.number(value) == text

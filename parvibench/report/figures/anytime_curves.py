@@ -14,93 +14,71 @@ from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import Results, checkpoint_values
 
-from .drawing import (
+from .figure import (
     AXES,
     GREY,
     INK,
-    SIZE,
     Drawing,
-    Looks,
-    Picture,
+    LabelStyle,
+    Plot,
+    TaskCells,
     axis_label,
     axis_name,
     budget_axes,
-    legend,
     log_axes,
     short,
     slug,
-    style,
-    svg,
-)
-from .leaderboard import is_anchor
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FLOOR_BAND = (0.05, 0.95)
-#: Metric of sequential tasks that is an axis of their curves as well.
+#: Metric of sequential tasks that also serves as an axis.
 CONTEXTS = "contexts"
 #: Most methods in one figure; the best ranked ones are drawn.
 MAX_LINES = 12
 
 
-def anytime(
-    results: Results,
-    task: str,
-    metric: str,
-    looks: Looks,
-    floor: Floor | None = None,
-    labels: list[str] | None = None,
-    source: str = "",
-) -> list[Drawing]:
+def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "") -> list[Drawing]:
     """Anytime curves of one metric against every budget axis: medians over replicates, interquartile range.
 
-    For tasks that make decisions also against the contexts decided on, whichever budget the page shows.
+    Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows.
 
     Args:
-        results: of a run.
-        task: its task.
+        shown: the task's cells.
         metric: y axis; logarithmic where all values are positive, ``nll`` excepted.
-        looks: of ``palette``.
         floor: drawn as a band (5 to 95%) with its median.
-        labels: which methods; default all.
         source: a published figure that this one repeats.
 
     Returns:
         One drawing per axis; none when there is nothing to draw.
     """
-    cells = [c for c in results.cells if c.task == task and (labels is None or c.label in labels)]
-    anchors = {c.label for c in cells if is_anchor(c)}
-    lines = {c.label: _line(results, c, metric) for c in cells}
-    lines = {k: v for k, v in lines.items() if len(v) and (k in anchors or (v["iteration"] > 0).any())}
-    limits = _limits(lines, anchors, floor, metric)
+    lines = {c.label: _line(shown.results, c, metric) for c in shown.in_run_order}
+    lines = {k: v for k, v in lines.items() if len(v) and (k in shown.anchors or (v["iteration"] > 0).any())}
+    limits = _limits(lines, shown.anchors, floor, metric)
     if limits is None or not lines:
         return []
     data = pd.concat([line.assign(label=label) for label, line in lines.items()], ignore_index=True)
-    end = "; ".join(f"{short(k)} {v['median'].iloc[-1]:.3g}" for k, v in lines.items() if k not in anchors)
+    end = "; ".join(
+        f"{short(k)} {v['median'].iloc[-1]:.3g}" for k, v in lines.items() if k not in shown.anchors
+    )
     found = []
     decided = all(line[CONTEXTS].notna().all() for line in lines.values())
-    for axis in [CONTEXTS] * decided + budget_axes(results.timed):
+    for axis in [CONTEXTS] * decided + budget_axes(shown.results.timed):
+        plot = Plot(slug("curve", shown.task, metric, axis), axis_label(axis), axis_name(metric))
+        with plot:
+            _draw(plot.axes, axis, lines, shown, limits, floor)
         title = f"{metric} against {AXES.get(axis, axis)}" + (f" ({source})" if source else "")
-        alt = f"{title} on {short(task)}, one line per method; at the end: {end}"
-        picture = Picture(_draw(task, metric, axis, lines, anchors, looks, limits, floor), alt)
-        columns = ["label", axis, "median", "low", "high"]
-        found.append(
-            Drawing(
-                slug("curve", task, metric, axis),
-                title,
-                (picture,),
-                data[columns],
-                _note(floor),
-                axis if axis in AXES else "",
-            )
-        )
+        alt = f"{title} on {short(shown.task)}, one line per method; at the end: {end}"
+        columns = data[["label", axis, "median", "low", "high"]]
+        found.append(plot.drawing(title, alt, columns, _note(floor), axis if axis in AXES else ""))
     return found
 
 
 def _note(floor: Floor | None) -> str:
     known = (
-        " Grey: the floor, what as many independent exact draws reach (5 to 95%, and median)."
+        " Grey: the floor, the values of as many independent exact draws (5 to 95%, and median)."
         if floor
         else ""
     )
@@ -111,39 +89,24 @@ def _note(floor: Floor | None) -> str:
 
 
 def _draw(
-    task: str,
-    metric: str,
+    axes: Axes,
     axis: str,
     lines: Mapping[str, pd.DataFrame],
-    anchors: set[str],
-    looks: Looks,
+    shown: TaskCells,
     limits: tuple[float, float, bool],
     floor: Floor | None,
-) -> str:
-    with style(f"{task}/{metric}/{axis}"):
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(figsize=SIZE)
-        for label, line in lines.items():
-            _draw_line(
-                axes,
-                label,
-                line.rename(columns={axis: "x"}),
-                looks[label],
-                anchor=label in anchors,
-                top=limits[1],
-            )
-        if floor is not None:
-            axes.axhspan(*(floor.quantile(q) for q in _FLOOR_BAND), color=GREY, alpha=0.3, linewidth=0)
-            axes.axhline(floor.median, color=GREY, linewidth=1, label="floor")
-        axes.set_ylim(limits[:2])
-        log_axes(axes, y=limits[2])
-        axes.set_xlabel(axis_label(axis))
-        axes.set_ylabel(axis_name(metric))
-        legend(figure, axes)
-        text = svg(figure)
-        plt.close(figure)
-    return text
+) -> None:
+    for label, line in lines.items():
+        style = shown.styles[label]
+        if label not in shown.anchors:
+            _draw_line(axes, label, line.rename(columns={axis: "x"}), style, top=limits[1])
+        elif np.isfinite(level := line["median"].iloc[-1]):
+            axes.axhline(level, color=INK, linestyle=style.line, linewidth=1.2, label=short(label))
+    if floor is not None:
+        axes.axhspan(*(floor.quantile(q) for q in _FLOOR_BAND), color=GREY, alpha=0.3, linewidth=0)
+        axes.axhline(floor.median, color=GREY, linewidth=1, label="floor")
+    axes.set_ylim(limits[:2])
+    log_axes(axes, y=limits[2])
 
 
 def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
@@ -164,19 +127,17 @@ def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
     return pd.DataFrame(points, columns=[*AXES, CONTEXTS, "median", "low", "high"]).sort_values("iteration")
 
 
-def _draw_line(
-    axes: Axes, label: str, line: pd.DataFrame, look: tuple[str, str], *, anchor: bool, top: float
-) -> None:
-    colour, marker = look
-    name = short(label)
-    if anchor:
-        level = line["median"].iloc[-1]
-        if np.isfinite(level):
-            axes.axhline(level, color=INK, linestyle=marker, linewidth=1.2, label=name)
-        return
+def _draw_line(axes: Axes, label: str, line: pd.DataFrame, style: LabelStyle, *, top: float) -> None:
+    colour, marker, _ = style
     finite = line[np.isfinite(line["median"]) & (line["x"] > 0)]
     axes.plot(
-        finite["x"], finite["median"], color=colour, marker=marker, markersize=4, linewidth=1.4, label=name
+        finite["x"],
+        finite["median"],
+        color=colour,
+        marker=marker,
+        markersize=4,
+        linewidth=1.4,
+        label=short(label),
     )
     high = np.where(np.isfinite(finite["high"]), finite["high"], 10 * abs(top))
     low = np.where(np.isfinite(finite["low"]), finite["low"], np.nan)
@@ -189,7 +150,7 @@ def _limits(
     """Limits of the y axis and whether it is logarithmic; None without a finite value.
 
     The axis ends a little above where three quarters of the methods end (and, when logarithmic, above the
-    anchors): a method that goes astray must not flatten all others.
+    anchors): one diverging method must not flatten all others.
     """
     found = [v for line in lines.values() for v in line[["median", "low", "high"]].to_numpy(float).ravel()]
     found += [] if floor is None else [floor.quantile(q) for q in _FLOOR_BAND]

@@ -1,21 +1,14 @@
-"""What ``show`` and ``doctor`` tell: plain dictionaries, ready for a table or JSON."""
+"""The contents of ``show``: plain dictionaries for a table or JSON."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import math
-import os
-import platform
-import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from parvibench.core import registry
-from parvibench.core.errors import ParVIBenchError
 from parvibench.metrics.power import SIZE, power_rows
 
 
@@ -96,7 +89,7 @@ def algorithm(name: str) -> dict[str, Any]:
 
 
 def metric(name: str) -> dict[str, Any]:
-    """Formula, unit and need of a metric, and what it can see.
+    """Formula, unit and need of a metric, and its power against known alterations.
 
     Raises:
         UnknownNameError: with near names.
@@ -122,73 +115,3 @@ def metric(name: str) -> dict[str, Any]:
         "about": inspect.getdoc(compute) or "",
         "power": studied,
     }
-
-
-def doctor() -> list[dict[str, Any]]:
-    """Checks of the installation: what, found, ok, required."""
-    checks = [_check("Python", platform.python_version(), sys.version_info >= (3, 11))]
-    for package in (
-        "torch",
-        "numpy",
-        "scipy",
-        "POT",
-        "arviz-stats",
-        "pyro-ppl",
-        "mlflow",
-        "pandas",
-        "seaborn",
-    ):
-        try:
-            checks.append(_check(package, version(package), True))
-        except PackageNotFoundError:
-            checks.append(_check(package, "not installed", False))
-    return [*checks, *_registry_checks(), _device_check(), _data_check(), _disk_check(), _tracking_check()]
-
-
-def _check(what: str, found: str, ok: bool, required: bool = True) -> dict[str, Any]:
-    return {"what": what, "found": found, "ok": ok, "required": required}
-
-
-def _registry_checks() -> list[dict[str, Any]]:
-    """Every registered name loads, every reference matches its certificate."""
-    broken = []
-    for name in registry.tasks():
-        try:
-            registry.load_task(name).floored()
-        except ParVIBenchError as error:
-            broken.append(f"{name}: {error}")
-    for name in registry.algorithms():
-        try:
-            registry.load_algorithm(name)
-        except ParVIBenchError as error:
-            broken.append(f"{name}: {error}")
-    count = f"{len(registry.tasks())} tasks, {len(registry.algorithms())} algorithms load"
-    return [_check("registry", "; ".join(broken) or count, not broken)]
-
-
-def _device_check() -> dict[str, Any]:
-    torch = importlib.import_module("torch")
-    if torch.cuda.is_available():
-        return _check("GPU", torch.cuda.get_device_name(), True, required=False)
-    return _check("GPU", f"none; {os.cpu_count()} CPUs will be used", False, required=False)
-
-
-def _data_check() -> dict[str, Any]:
-    from parvibench.data.fetch import status
-
-    rows = status()
-    present = sum(r.state == "ok" for r in rows)
-    hint = "" if present == len(rows) else "; fetch the others with: parvibench data fetch"
-    return _check("data sets", f"{present} of {len(rows)} here{hint}", present == len(rows), required=False)
-
-
-def _disk_check() -> dict[str, Any]:
-    free = shutil.disk_usage(Path.cwd()).free / 2**30
-    return _check("free disk here", f"{free:.1f} GiB", free > 1, required=False)
-
-
-def _tracking_check() -> dict[str, Any]:
-    from parvibench.harness.store.secrets import without_secrets
-
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return _check("tracking", without_secrets(uri) or "embedded SQLite in the store", True, required=False)

@@ -1,4 +1,4 @@
-"""Where the numbers come from: step sizes, failures, metrics, versions and commands."""
+"""Provenance of the numbers: step sizes, failures, metrics, versions and commands."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import Results
 
-from .view import Column, Entry, Row, Table, method, setting, sortable
+from .page_tables import Column, Entry, Row, Table, method, setting, sortable
 
 _MAX_TEXT = 4000
 
 
 @dataclass(frozen=True)
 class StepSizes:
-    """Where the step sizes come from, in words and as a table, and those on the edge of the tuning grid."""
+    """Origin of the step sizes, in words and as a table, and those on the edge of the tuning grid."""
 
     summary: str
     at_edge: tuple[str, ...]
@@ -36,7 +36,7 @@ _STEP_COLUMNS = (
 
 
 def step_sizes(results: Results) -> StepSizes | None:
-    """Which step sizes were used, where they come from, and what tuning them cost; None without any."""
+    """Step sizes used, their origin, and the cost of tuning them; None without any."""
     tuned = results.run.suite.get("tuned") or {}
     edges = set(tuned.get("at_edge", ()))
     costs = tuned.get("score_evaluations", {})
@@ -78,7 +78,7 @@ def _origin(cell: CellRecord) -> str:
         return "tuned"
     try:
         default = registry.load_algorithm(cell.algorithm).make_settings({})
-    except Exception:  # a plug-in that is not here any more
+    except Exception:  # a plug-in that is no longer installed
         return "not known"
     return "default" if getattr(default, "step_size", None) == cell.settings["step_size"] else "set"
 
@@ -89,13 +89,13 @@ def failures(results: Results) -> list[CellRecord]:
 
 
 def glossary(results: Results) -> list[registry.MetricRow]:
-    """The metrics that occur."""
+    """The metrics of the run."""
     used = {m for c in results.cells for m in (*c.values, *c.absent)}
     return [row for name, row in registry.metrics().items() if name in used]
 
 
 def provenance(results: Results) -> list[tuple[str, str]]:
-    """Pairs of names and short texts; what is empty is left out."""
+    """Pairs of names and short texts; empty ones are left out."""
     run = results.run
     values: dict[str, Any] = {
         "run": run.id,

@@ -1,4 +1,4 @@
-"""The leaderboard of all methods and tasks, and the numbers by which the page's script filters and refills it."""
+"""The page's leaderboard of methods x tasks, and the numbers its script needs to filter it and to switch metrics."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
-from .drawing import AXES, budget_axes
-from .numbers import interval, name, number
-from .text import entry
-from .view import Column, Entry, Row, Table, method, numeric, sortable
+from .figures.figure import AXES, budget_axes
+from .formatting import interval, name, number
+from .page_tables import Column, Entry, Row, Table, method, numeric, sortable
+from .text_tables import entry
 
-#: How a cell of the leaderboard is ranked; the script knows these numbers.
+#: How a cell of the leaderboard is ranked; the same numbers stand in page.js.
 _RANKED, _FAILED, _UNRANKED = 0, 1, 2
 
 
@@ -59,7 +59,7 @@ def leaderboard(results: Results, board: pd.DataFrame) -> Table:
 
 
 def _kind(cell: CellRecord) -> str:
-    """Of the method: as it ran, else as it is registered."""
+    """Kind of the method: as it ran, else as registered."""
     if lb.is_anchor(cell):
         return "anchor"
     row = registry.algorithms().get(cell.algorithm)
@@ -67,7 +67,7 @@ def _kind(cell: CellRecord) -> str:
 
 
 def _sub(row: pd.Series) -> str:
-    """What a task's column shows."""
+    """The quantity in a task's column."""
     if not math.isnan(row["floor_ratio"]) or lb.floor(
         row["task"], row["metric"], max(1, int(row["samples"]))
     ):
@@ -89,7 +89,7 @@ def _matrix_entry(row: pd.Series | None) -> Entry:
 
 
 def numbers(results: Results, board: pd.DataFrame, table: Table) -> dict[str, Any]:
-    """What the script fills the leaderboard with, as JSON: every metric, every budget axis.
+    """The contents of the leaderboard for every metric and every budget axis, as JSON for the script.
 
     ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and
     task: [text, number or null, how it is ranked] or null. ``costs``: budget axis -> by row and task, number or null.

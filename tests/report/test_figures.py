@@ -9,16 +9,15 @@ from parvibench.core import registry
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.predictive import coverage
-from parvibench.report import drawing
-from parvibench.report import marginal_plots as marginals
-from parvibench.report import prediction_plots as predictions
-from parvibench.report.autocorrelations import mean_autocorrelation
+from parvibench.report.figures import high_dimensional, predictive_intervals
+from parvibench.report.figures.autocorrelations import mean_autocorrelation
+from parvibench.report.figures.figure import TaskCells, label_styles
 
 NETWORK = "bnn-diabetes-sklearn"
 
 
-def looks_of(results):
-    return drawing.palette(results.cells)
+def shown(results, task, label):
+    return TaskCells(results, task, label_styles(results.cells), [label])
 
 
 @pytest.fixture
@@ -37,14 +36,14 @@ def six_dimensions():
 
 def test_the_worst_coordinates_are_found(six_dimensions):
     exact, samples = six_dimensions
-    assert marginals.worst_coordinates(samples.reshape(-1, 6), exact)[:2].tolist() == [2, 4]
+    assert high_dimensional.worst_coordinates(samples.reshape(-1, 6), exact)[:2].tolist() == [2, 4]
 
 
 def test_correlations_are_those_of_the_samples(six_dimensions, tmp_path):
     exact, samples = six_dimensions
     cells = [(make_record("a", "gmm5-10d", "ula", values={"sliced_w2": [1.0] * 7}), None, samples)]
     results = write_store(tmp_path, cells)
-    corner, found = marginals.marginals(results, "gmm5-10d", looks_of(results), ["ula"])
+    corner, found = high_dimensional.marginals(shown(results, "gmm5-10d", "ula"))
     assert corner.data["label"].value_counts().to_dict() == {"reference": 600, "ula": 600}
     assert "x3, x5" in corner.note
     rows, columns = np.triu_indices(6, 1)
@@ -56,19 +55,23 @@ def test_correlations_are_those_of_the_samples(six_dimensions, tmp_path):
 def test_calibration_is_the_coverage_of_the_intervals(tmp_path):
     """At the level 95% it is the metric ``coverage`` of the same samples."""
     task = registry.load_task(NETWORK)
-    draws = task.problem(predictions.SPLITS, 0, dtype=torch.float64).init(20)
+    draws = task.problem(predictive_intervals.SPLITS, 0, dtype=torch.float64).init(20)
     cells = [
         (
             make_record(
-                "a", NETWORK, "sgld", values={"nll": [1.0]}, replicates=tuple(range(predictions.SPLITS))
+                "a",
+                NETWORK,
+                "sgld",
+                values={"nll": [1.0]},
+                replicates=tuple(range(predictive_intervals.SPLITS)),
             ),
             None,
             draws.numpy(),
         )
     ]
     results = write_store(tmp_path, cells)
-    calibration, intervals = predictions.predictions(results, NETWORK, looks_of(results), ["sgld"])
-    held_out = task.predictive(range(predictions.SPLITS), "cpu", torch.float64)
+    calibration, intervals = predictive_intervals.predictions(shown(results, NETWORK, "sgld"))
+    held_out = task.predictive(range(predictive_intervals.SPLITS), "cpu", torch.float64)
     expected = coverage(draws.float().double(), Context(task, predictive=held_out)).mean()
     at_95 = calibration.data.loc[calibration.data["probability"].round(2) == 0.95, "inside"].item()
     assert at_95 == pytest.approx(float(expected), abs=1e-9)
@@ -84,7 +87,7 @@ def test_paths_have_a_band(tmp_path):
     cells = [(make_record("a", "diffusion-50", "ula", values={"sliced_w2": [1.0]}), None, draws[None])]
     results = write_store(tmp_path, cells)
     with only_reference("diffusion-50", Reference(exact, True, {}, {})):
-        *_, paths = marginals.marginals(results, "diffusion-50", looks_of(results), ["ula"])
+        *_, paths = high_dimensional.marginals(shown(results, "diffusion-50", "ula"))
     rows = paths.data.set_index("label")
     spread = rows.loc["reference", "high"].to_numpy() - rows.loc["reference", "low"].to_numpy()
     gap = np.abs(rows.loc["ula", "mean"].to_numpy() - rows.loc["reference", "mean"].to_numpy())

@@ -1,4 +1,4 @@
-"""Looking things up and judging samples: ``list``, ``show``, ``evaluate``, ``doctor``."""
+"""What is installed: ``list``, ``show``, ``doctor``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rich.table import Table
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 
-from .shared import EXIT_FAILED, Json, console, key_value, new_table, out_console, parse_number, print_json
+from .shared import EXIT_FAILED, Json, new_table, note, out_console, print_json
 
 app = typer.Typer()
 
 
 class What(StrEnum):
-    """What can be listed."""
+    """Kinds of things that can be listed."""
 
     TASKS = "tasks"
     ALGORITHMS = "algorithms"
@@ -29,7 +29,7 @@ class What(StrEnum):
 
 
 class Kind(StrEnum):
-    """What can be shown."""
+    """Kinds of things that can be shown."""
 
     TASK = "task"
     ALGORITHM = "algorithm"
@@ -47,7 +47,7 @@ def list_(what: What, as_json: Json = False) -> None:
     table = new_table(*columns)
     table.expand = True
     for key, column in zip(columns, table.columns, strict=True):
-        # One line a row, the text last cut short; a name is there to be typed: it never is.
+        # One line per row; free text is cut short, names never are.
         column.no_wrap, column.overflow = True, "ellipsis"
         if key in ("tags", "needs", "summary", "citation", "profiles", "description"):
             column.ratio = 1
@@ -101,19 +101,16 @@ def _metric_rows() -> list[dict[str, Any]]:
 def _suite_rows() -> list[dict[str, Any]]:
     from parvibench.harness.suite.suite import load_suite, shipped
 
-    rows = []
-    for name in shipped():
-        suite = load_suite(name)
-        rows.append(
-            {
-                "name": name,
-                "tasks": len(suite.tasks),
-                "algorithms": len(suite.algorithms),
-                "profiles": list(suite.profiles),
-                "description": suite.description,
-            }
-        )
-    return rows
+    return [
+        {
+            "name": name,
+            "tasks": len(suite.tasks),
+            "algorithms": len(suite.algorithms),
+            "profiles": list(suite.profiles),
+            "description": suite.description,
+        }
+        for name, suite in ((name, load_suite(name)) for name in shipped())
+    ]
 
 
 _LISTS: dict[What, Callable[[], list[dict[str, Any]]]] = {
@@ -133,17 +130,17 @@ def show(
     figure: Annotated[
         Path | None,
         typer.Option(
-            help="Where a task's corner plot goes (.png, .svg). Default: parvibench-runs/tasks/NAME.png"
+            help="File of a task's corner plot (.png, .svg). Default: parvibench-runs/tasks/NAME.png"
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a task (facts, certificate, corner plot), an algorithm (settings, presets) or a metric (formula, power)."""
-    from . import describe
+    from . import descriptions
 
-    facts = {Kind.TASK: describe.task, Kind.ALGORITHM: describe.algorithm, Kind.METRIC: describe.metric}[
-        kind
-    ](name)
+    facts = {
+        Kind.TASK: descriptions.task, Kind.ALGORITHM: descriptions.algorithm, Kind.METRIC: descriptions.metric
+    }[kind](name)  # fmt: skip
     if as_json:
         print_json(facts)
     else:
@@ -156,21 +153,21 @@ def show(
 
 
 def _draw(name: str, figure: Path | None) -> None:
-    """The corner plot of a task's reference, where it has one."""
+    """Write the corner plot of a task's reference, where it has one."""
     reference = registry.load_task(name).reference()
     if reference is None:
         if figure is not None:
             raise InputError(f"--figure: {name} has no reference samples to draw")
         return
-    from parvibench.report.corner import write_corner
+    from parvibench.report.figures.reference_corner import write_corner
 
     path = figure or Path("parvibench-runs") / "tasks" / f"{name}.png"
     if path.suffix not in (".png", ".svg"):
         raise InputError(f"--figure {path}: the name must end in .png or .svg")
-    console.print(f"corner plot: {write_corner(reference, path)}", highlight=False, soft_wrap=True)
+    note(f"corner plot: {write_corner(reference, path)}")
 
 
-#: Longer arrays of numbers are summed up.
+#: Longer arrays of numbers are shown by their length and range.
 _LONG = 32
 
 
@@ -190,7 +187,7 @@ def _readable(value: Any) -> str:
 
 
 def _nested(value: Any) -> str:
-    """What stands after a key: on the same line, or on indented lines of its own."""
+    """A value after its key: on the same line, or for a mapping on indented lines below."""
     text = _readable(value)
     return indent(f"\n{text}", "  ") if isinstance(value, dict) else f" {text}"
 
@@ -204,83 +201,12 @@ def _flat(value: Any) -> Iterator[Any]:
         yield value
 
 
-@app.command(epilog="Example: `parvibench evaluate --task banana samples.npy`")
-def evaluate(
-    samples: Annotated[
-        Path, typer.Argument(help=".npy, .npz with array 'samples', .csv or .parquet; shape (n, d).")
-    ],
-    task: Annotated[str, typer.Option(help="The task the samples are meant for.")],
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(metavar="score_evaluations=N", help="What the samples cost (repeatable)."),
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Judge by this metric (repeatable); default: the task's.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Judge samples of your own against a task's reference."""
-    registry.load_task(task)
-    from parvibench import api
-    from parvibench.data.samples import read_samples
-
-    costs = {k: parse_number(k, v) for k, v in (key_value(c, "--cost") for c in cost or [])}
-    document = api.evaluate(read_samples(samples), task, metrics=metric)
-    if as_json:
-        print_json(document)
-        return
-    table = new_table("metric", "value", "floor", "ratio", "p", "worth", "exact?")
-    for row in document["metrics"]:
-        if row["value"] is not None:
-            table.add_row(*_evaluation_cells(row))
-    out_console.print(table)
-    for row in document["metrics"]:
-        if row["value"] is None:
-            out_console.print(
-                f"not applicable: {row['metric']} ({row['reason']})", highlight=False, markup=False
-            )
-    out_console.print(
-        "floor: median of exact draws; worth: that many exact draws do as well [95% interval]", style="dim"
-    )
-    out_console.print(
-        f"{document['n']} samples of {document['task']}: [bold]{document['verdict']}[/] from exact draws (Holm, 5%)"
-    )
-    spent = costs.get("score_evaluations")
-    best = next(
-        (r["equivalent_sample_size"] for r in document["metrics"] if r["equivalent_sample_size"]), None
-    )
-    if spent and best:
-        out_console.print(f"{1e3 * best / spent:.3g} equivalent exact draws per 1000 score evaluations")
-
-
-def _evaluation_cells(row: dict[str, Any]) -> list[str]:
-    def text(value: float | None) -> str:
-        return "-" if value is None else f"{value:.3g}"
-
-    floor = row["floor"] or {}
-    verdict = {"indistinguishable": "≈ alike", "distinguishable": "told apart"}.get(row["verdict"], "")
-    worth = ""
-    if row["equivalent_sample_size"] is not None:
-        low, high = (f"{v:,.0f}" for v in row["equivalent_sample_size_interval"])
-        capped = "≥ " if row["reason"].startswith("at least") else ""
-        worth = f"{capped}{row['equivalent_sample_size']:,.0f} [{low}, {high}]"
-    return [
-        row["metric"],
-        text(row["value"]),
-        text(floor.get("median")),
-        text(row["ratio"]),
-        text(row["p_value"]),
-        worth,
-        verdict if row["floor"] else "no floor",
-    ]
-
-
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """Check the installation: versions, devices, data, store, tracking."""
-    from . import describe
+    from .installation import checks_of_installation
 
-    checks = describe.doctor()
+    checks = checks_of_installation()
     if as_json:
         print_json(checks)
     else:

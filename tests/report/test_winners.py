@@ -10,8 +10,8 @@ from made_stores import make_curve, make_record, only_reference, with_values, wr
 from scipy import stats
 
 from parvibench.core.reference import Reference
-from parvibench.report import overview, verdicts
-from parvibench.report.verdicts import Findings
+from parvibench.report import overview, winners
+from parvibench.report.winners import Findings
 
 TASKS = ("banana", "correlated-2d", "gmm5-2d")
 METHODS = {"svgd": 1.0, "ula": 1.02, "mala": 2.0, "lapd": 2.1}
@@ -33,11 +33,11 @@ def store(tmp_path_factory):
 def findings(store):
     table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
     with pytest.MonkeyPatch.context() as patch, only_reference(None, None):
-        from parvibench.report import judgement
+        from parvibench.report import floor_comparison
 
         for load in ("load_reference", "load_floored"):
-            patch.setattr(judgement, load, lambda name: Reference(np.zeros((9, 2)), True, {}, table))
-        judgement.floored_of.cache_clear()
+            patch.setattr(floor_comparison, load, lambda name: Reference(np.zeros((9, 2)), True, {}, table))
+        floor_comparison.floored_of.cache_clear()
         yield Findings.of(store)
 
 
@@ -70,7 +70,7 @@ def test_winners_are_those_of_paired_tests(findings, final):
 
 
 def test_aggregates_are_interquartile_means(findings, final):
-    found = verdicts.aggregates(findings.board, findings.scores, TASKS)
+    found = winners.aggregates(findings.board, findings.scores, TASKS)
     for label in METHODS:
         pooled = np.concatenate([final[task, label] for task in TASKS])
         assert found.loc[label, "value"] == pytest.approx(stats.trim_mean(pooled, 0.25))
@@ -84,14 +84,14 @@ def test_aggregates_are_interquartile_means(findings, final):
 
 def test_friedman_is_scipys(findings, final):
     medians = pd.DataFrame({m: [np.median(final[t, m]) for t in TASKS] for m in METHODS})
-    found = verdicts.friedman(findings.board, TASKS)
+    found = winners.friedman(findings.board, TASKS)
     assert found.p_value == pytest.approx(stats.friedmanchisquare(*medians.to_numpy().T).pvalue)
     assert found.table["average_rank"].to_dict() == medians.rank(axis=1).mean().to_dict()
-    assert "cannot tell" in found.sentence if found.p_value > 0.05 else "not alike" in found.sentence
+    assert ("finds no difference" if found.p_value > 0.05 else "methods differ") in found.sentence
 
 
 def test_paired_differences_are_adjusted_over_the_table(findings, final):
-    found = verdicts.differences(findings.board, findings.scores, TASKS, "svgd")
+    found = winners.differences(findings.board, findings.scores, TASKS, "svgd")
     raw = [
         stats.ttest_rel(final[r["task"], r["label"]], final[r["task"], "svgd"]).pvalue
         for r in found.to_dict("records")
@@ -121,7 +121,7 @@ def test_sentences_say_what_the_tests_say(findings):
 
 
 def test_the_winners_table_shows_margin_and_cost(findings):
-    table = overview.winners(findings, {})
+    table = overview.winners_table(findings, {})
     rows = {row.entries[0].text: [e.text for e in row.entries] for row in table.rows}
     assert list(rows) == ["curved, 2-D (2 tasks)", "banana", "correlated-2d", "gmm5-2d"]
     for winner in findings.tasks:
@@ -133,7 +133,7 @@ def test_the_winners_table_shows_margin_and_cost(findings):
 
 
 def test_overlapping_splits_are_corrected():
-    assert verdicts.overlap("bnn-boston") == pytest.approx(1 / 9)
-    assert verdicts.overlap("bnn-boston-srld") == pytest.approx(1 / 9)
-    assert verdicts.overlap("bnn-boston-sifg") == 0  # all replicates on one split
-    assert verdicts.overlap("banana") == verdicts.overlap("unknown") == 0
+    assert winners.overlap("bnn-boston") == pytest.approx(1 / 9)
+    assert winners.overlap("bnn-boston-srld") == pytest.approx(1 / 9)
+    assert winners.overlap("bnn-boston-sifg") == 0  # all replicates on one split
+    assert winners.overlap("banana") == winners.overlap("unknown") == 0

@@ -1,4 +1,4 @@
-"""What a page is made of: tables of entries that know how they look and how they sort."""
+"""Tables of the page: columns, rows, and entries with their text, sort key and style."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import hashlib
 import math
 from dataclasses import dataclass
 
-from .numbers import number
+import pandas as pd
+
+from .formatting import number
+from .winners import Winner
 
 
 @dataclass(frozen=True)
@@ -14,10 +17,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: its name.
-        help: what it means.
+        title: heading.
+        help: explanation shown on hovering.
         numeric: whether its entries are numbers.
-        group: of the task that it shows, for filtering.
+        group: group of the task it shows, for filtering.
         sub: small print below the title.
     """
 
@@ -30,14 +33,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """A table's entry.
+    """One cell of a table.
 
     Attributes:
         text: as shown.
         sort: number to sort by, or empty to sort by the text.
-        look: names of CSS classes.
+        look: CSS classes.
         help: shown on hovering.
-        link: fragment that it leads to.
+        link: fragment it links to.
         note: small print after the text.
     """
 
@@ -51,13 +54,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """A table's row; the first entry names it.
+    """One row of a table.
 
     Attributes:
-        entries: one per column.
+        entries: one per column; the first names the row.
         kind: of the method, for filtering.
         group: of the task, for filtering.
-        look: names of CSS classes.
+        look: CSS classes.
     """
 
     entries: tuple[Entry, ...]
@@ -76,39 +79,53 @@ class Table:
 
 
 def fragment(kind: str, title: str) -> str:
-    """A link's target that any name fits."""
+    """The id of a section, safe for any title."""
     return f"{kind}-{hashlib.sha256(title.encode()).hexdigest()[:12]}"
 
 
 def method(label: str, *, anchor: bool = False) -> Entry:
-    """The name of a method."""
+    """Entry with the name of a method."""
     return Entry(label, look="anchor" if anchor else "", help="anchor: not ranked" if anchor else "")
 
 
 def numeric(value: float | None, look: str = "", help: str = "", note: str = "") -> Entry:
-    """A number; empty for none."""
+    """Entry with a number; empty for None or NaN."""
     if value is None or math.isnan(value):
         return Entry("", look=look, help=help)
     return Entry(number(value), sortable(value), look, help, note=note)
 
 
 def whole(value: float) -> Entry:
-    """A count, with separators."""
+    """Entry with a count and thousands separators."""
     return Entry(f"{value:,.0f}", sortable(value)) if math.isfinite(value) else Entry("")
 
 
 def setting(value: float | None) -> Entry:
-    """A setting: as many digits as it has, up to three."""
+    """Entry with a setting, at most three digits."""
     return Entry("") if value is None or math.isnan(value) else Entry(f"{value:.3g}", sortable(value))
 
 
+def rank_entry(row: pd.Series) -> Entry:
+    """Entry with the rank of a row of the leaderboard; empty where it is not ranked."""
+    return Entry("") if math.isnan(row["rank"]) else Entry(f"{row['rank']:.0f}", sortable(row["rank"]))
+
+
+def may_be_best(row: pd.Series, winner: Winner) -> Entry:
+    """Entry that says whether a row of the leaderboard may be the best of its task."""
+    if row["label"] == winner.label:
+        return Entry("leads", look="strong")
+    if math.isnan(row["rank"]):
+        return Entry("")
+    return Entry("not ruled out", look="strong") if row["label"] in winner.rivals else Entry("no")
+
+
 def p_value(p: float) -> Entry:
-    """A p-value; small ones as a bound."""
+    """Entry with a p-value; below 0.001 as a bound."""
     if math.isnan(p):
         return Entry("")
     return Entry("< 0.001" if p < 0.001 else f"{p:.3f}", sortable(p), "strong" if p <= 0.05 else "")
 
 
 def sortable(value: float) -> str:
-    """A number that JavaScript reads."""
+    """A number as JavaScript reads it; empty for NaN."""
     return "" if math.isnan(value) else str(float(value)).replace("inf", "Infinity")

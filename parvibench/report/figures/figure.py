@@ -1,8 +1,9 @@
-"""What all figures share: how they look, how they become text, and what goes with them.
+"""The frame of every figure: theme, axes, legend, deterministic SVG or PNG, and the data beside it.
 
-SVG for lines (drawn in the page's own text colour, so that they suit light and dark), PNG as data URIs for clouds of
-points. The same results give the same bytes. With every figure go its data and a name, by which
-``parvibench report --figure NAME`` draws it again.
+seaborn provides the theme, the palette, histograms and pair grids. Curves, bands and intervals are computed before they
+are drawn, so Matplotlib draws them directly. Line figures are SVG in the page's own text colour, which suits light and
+dark pages; clouds of points are PNG data URIs. The same results give the same bytes. A figure's name is also what
+``parvibench report --figure NAME`` takes.
 """
 
 from __future__ import annotations
@@ -16,36 +17,49 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pandas as pd
 from PIL import Image
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord
-
-from .leaderboard import is_anchor
+from parvibench.harness.store.results import Results
+from parvibench.report.leaderboard import is_anchor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Stands for the colour of the page's text in an SVG.
+#: Placeholder in an SVG for the colour of the page's text.
 INK = "#010203"
 GREY = "#888888"
 _MARKERS = "osD^vP*X<>"
-#: Of seaborn's colour-blind palette: the pale colours and grey last.
+#: Order of seaborn's colour-blind palette here: pale colours and grey last.
 _ORDER = (0, 1, 2, 3, 4, 9, 5, 6, 8, 7)
-#: Axes with their margins, inches.
+#: Width and height of a figure without its legend, inches.
 SIZE = (4.7, 3.1)
-#: What a budget may be counted in: a column of the curves, and how it reads.
+WIDE = (6.4, 3.1)
+#: Budget axes: column of the curves -> title.
 AXES = {
     "score_evaluations": "score evaluations",
     "iteration": "iterations",
     "seconds": "seconds",
 }
-#: Colour and marker of every label.
-Looks = Mapping[str, tuple[str, str]]
+
+
+class LabelStyle(NamedTuple):
+    """How a method is drawn in every figure: colour (hex), marker (empty for anchors), line style."""
+
+    colour: str
+    marker: str = "o"
+    line: str = "-"
+
+
+#: Style of every label.
+Styles = Mapping[str, LabelStyle]
 
 
 @dataclass(frozen=True)
@@ -54,8 +68,8 @@ class Picture:
 
     Attributes:
         image: an SVG element, or a PNG as a data URI.
-        alt: what it shows, for those who cannot see it.
-        caption: below it.
+        alt: text for readers who cannot see the image.
+        caption: shown below it.
     """
 
     image: str
@@ -69,7 +83,7 @@ class Picture:
 
     @property
     def content(self) -> bytes:
-        """A file of its own: ink is black there."""
+        """Bytes of a separate file, with black text."""
         if not self.is_svg:
             return base64.b64decode(self.image.partition(",")[2])
         names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -82,7 +96,7 @@ class Drawing:
 
     Attributes:
         name: unique in the report; also the name of its files.
-        title: what is drawn.
+        title: heading.
         pictures: its images.
         data: the numbers drawn, long form.
         note: how to read it.
@@ -98,7 +112,7 @@ class Drawing:
 
 
 def slug(*parts: str) -> str:
-    """A file name that tells what it is; names with anything but letters, digits, ``-`` and ``_`` get a digest."""
+    """Parts joined to a file name; other characters than letters, digits, ``-`` and ``_`` become ``-``, with a digest."""
     text = "-".join(parts)
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text)[:60]
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
@@ -114,36 +128,70 @@ def axis_label(axis: str) -> str:
     return f"{AXES.get(axis, axis)} per replicate{' (s)' if axis == 'seconds' else ''}"
 
 
-def palette(cells: Sequence[CellRecord]) -> dict[str, tuple[str, str]]:
-    """Colour (hex) and marker of every label: the same in all figures, told apart by colour-blind readers.
-
-    Anchors are grey, and have a line style in place of a marker.
-    """
+def label_styles(cells: Sequence[CellRecord]) -> dict[str, LabelStyle]:
+    """The style of every label, distinguishable for colour-blind readers; anchors are grey and dashed or dotted."""
     import seaborn as sns
 
     colours = [sns.color_palette("colorblind", 10).as_hex()[i] for i in _ORDER]
     anchors = dict.fromkeys(c.label for c in cells if is_anchor(c))
     methods = dict.fromkeys(c.label for c in cells if c.label not in anchors)
-    looks = {m: (colours[i % 10], _MARKERS[(i + i // 10) % 10]) for i, m in enumerate(methods)}
-    return looks | {a: (GREY, ("--", ":")[i % 2]) for i, a in enumerate(anchors)}
+    styles = {m: LabelStyle(colours[i % 10], _MARKERS[(i + i // 10) % 10]) for i, m in enumerate(methods)}
+    return styles | {a: LabelStyle(GREY, "", ("--", ":")[i % 2]) for i, a in enumerate(anchors)}
+
+
+@dataclass(frozen=True)
+class TaskCells:
+    """The cells of one task that its figures draw.
+
+    Attributes:
+        results: of a run.
+        task: name of the task.
+        styles: of ``label_styles``.
+        labels: methods drawn, best first.
+    """
+
+    results: Results
+    task: str
+    styles: Styles
+    labels: Sequence[str]
+
+    @cached_property
+    def cells(self) -> list[CellRecord]:
+        """Their records, best first."""
+        return self.results.of_task(self.task, self.labels)
+
+    @cached_property
+    def in_run_order(self) -> list[CellRecord]:
+        """The same in the order of the run."""
+        return [c for c in self.results.cells if c.task == self.task and c.label in self.labels]
+
+    @cached_property
+    def anchors(self) -> set[str]:
+        """Labels of the anchors among them."""
+        return {c.label for c in self.cells if is_anchor(c)}
+
+    @cached_property
+    def tags(self) -> frozenset[str]:
+        """The task's tags; none for an unknown task."""
+        return frozenset(getattr(registry.tasks().get(self.task), "tags", ()))
 
 
 def short(label: str, most: int = 16) -> str:
-    """A name for a figure: few printable characters; Matplotlib hides names that start with ``_``."""
+    """A label for a figure: printable, at most ``most`` characters; Matplotlib hides labels that start with ``_``."""
     name = "".join(c for c in label if c.isprintable())
     name = name if len(name) <= most else f"{name[: most - 1]}…"
     return f" {name}" if name.startswith("_") else name
 
 
 def axis_name(metric: str) -> str:
-    """A metric with its unit."""
+    """A metric's name with its unit."""
     row = registry.metrics().get(metric)
     unit = f" ({row.unit})" if row is not None and row.unit not in ("", "1") else ""
     return f"{metric.replace('_', ' ')}{unit}"
 
 
 def log_axes(axes: Axes, *, x: bool = True, y: bool = True) -> None:
-    """Logarithmic axes with plain numbers at few ticks; limits must be set before."""
+    """Set logarithmic scales, with plain numbers at few ticks; the limits must be set before."""
     from matplotlib import ticker
 
     for axis, logarithmic in ((axes.xaxis, x), (axes.yaxis, y)):
@@ -162,14 +210,14 @@ def log_axes(axes: Axes, *, x: bool = True, y: bool = True) -> None:
 
 
 def tick(value: float) -> str:
-    """A round number, thousands and millions by letter."""
+    """A tick label; thousands and millions as k and M."""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if unit <= abs(value) < 1e9:
             return f"{value / unit:g}{letter}"
     return f"{value:g}".replace("e+", "e")
 
 
-def legend(figure: Figure, axes: Axes) -> None:
+def add_legend(figure: Figure, axes: Axes) -> None:
     """All methods below the axes, in four columns; the figure grows with them."""
     handles, names = axes.get_legend_handles_labels()
     width, height = figure.get_size_inches()
@@ -179,10 +227,71 @@ def legend(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, names, loc="lower center", ncols=4, frameon=False, fontsize=8, borderpad=0)
 
 
+class Plot:
+    """Axes to draw on inside a ``with`` block, which ends by labelling them and rendering the figure as SVG.
+
+    Args:
+        name: of the drawing.
+        x: label of the x axis.
+        y: label of the y axis; without one there is no legend either.
+        size: width and height without the legend, inches.
+    """
+
+    axes: Axes
+
+    def __init__(self, name: str, x: str, y: str = "", size: tuple[float, float] = SIZE) -> None:
+        self._name, self._x, self._y, self._size = name, x, y, size
+
+    def __enter__(self) -> Self:
+        self._theme = theme(self._name)
+        self._theme.__enter__()
+        import matplotlib.pyplot as plt
+
+        self._figure, self.axes = plt.subplots(figsize=self._size)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import matplotlib.pyplot as plt
+
+        if error is None:
+            self.axes.set(xlabel=self._x, ylabel=self._y)
+            if self._y:
+                add_legend(self._figure, self.axes)
+            else:
+                self._figure.tight_layout(pad=0.4)
+            self._image = svg(self._figure)
+        plt.close(self._figure)
+        self._theme.__exit__(kind, error, trace)
+
+    def drawing(self, title: str, alt: str, data: pd.DataFrame, note: str, axis: str = "") -> Drawing:
+        """The finished figure with its data."""
+        return Drawing(self._name, title, (Picture(self._image, alt),), data, note, axis)
+
+
 @contextmanager
-def style(salt: str = "") -> Iterator[None]:
-    """Matplotlib set for a page: no display, the page's ink, ids that depend on the content only."""
+def panel(x: Sequence[float], y: Sequence[float]) -> Iterator[tuple[Figure, Axes]]:
+    """Small square axes with given limits, for a grid of PNG images drawn one after the other."""
+    with theme():
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(figsize=(2.2, 2.2))
+        axes.set_position((0.16, 0.12, 0.82, 0.86))
+        axes.tick_params(colors=GREY, labelsize=6, length=2)
+        axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+        axes.spines[:].set(visible=True, color=GREY)
+        try:
+            yield figure, axes
+        finally:
+            plt.close(figure)
+
+
+@contextmanager
+def theme(salt: str = "") -> Iterator[None]:
+    """seaborn's theme for the page: no display, the page's text colour, ids that depend on the content only."""
     import matplotlib as mpl
+    import seaborn as sns
 
     settings: dict[Any, Any] = {
         "svg.hashsalt": f"parvibench/{salt}",
@@ -191,23 +300,25 @@ def style(salt: str = "") -> Iterator[None]:
         "text.color": INK,
         "axes.labelcolor": INK,
         "axes.edgecolor": GREY,
+        "axes.facecolor": "none",
         "xtick.color": INK,
         "ytick.color": INK,
-        "axes.grid": True,
         "grid.color": GREY,
         "grid.alpha": 0.25,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "font.size": 9,
+        "axes.labelsize": 9,
+        "axes.linewidth": 0.8,
     }
     mpl.use("Agg", force=False)
-    with mpl.rc_context(settings), warnings.catch_warnings():
+    with sns.axes_style("whitegrid"), mpl.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield
 
 
 def png(figure: Figure) -> str:
-    """The figure as a data URI, in 128 colours: less than half the bytes of all of them, and no visible difference."""
+    """The figure as a data URI, in 128 colours: less than half the bytes, and no visible difference."""
     drawn, packed = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=160, transparent=True)
     with Image.open(drawn) as image:
@@ -216,7 +327,7 @@ def png(figure: Figure) -> str:
 
 
 def svg(figure: Figure) -> str:
-    """The SVG element alone: no header, no metadata, no names shared between figures."""
+    """The SVG element alone: no header, no metadata, no ids shared between figures."""
     buffer = io.StringIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)

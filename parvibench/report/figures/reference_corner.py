@@ -1,4 +1,4 @@
-"""The picture of a task's reference: marginals and pairs of its coordinates."""
+"""Corner plot of a task's reference draws."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from parvibench.core.reference import Reference
 
-from .drawing import style
+from .figure import theme
 
 #: Coordinates drawn, evenly spaced where there are more.
 COORDINATES = 6
@@ -17,22 +17,19 @@ _POINTS = 4000
 
 
 def write_corner(reference: Reference, path: Path) -> Path:
-    """Corner plot of the reference draws: histograms of single coordinates and of pairs.
+    """Write histograms of single coordinates and of pairs of the reference draws.
 
     Args:
         reference: with draws (m, D).
-        path: of the picture, .png or .svg; its folder is made.
+        path: of the image, .png or .svg; its folder is created.
 
     Returns:
         The path.
     """
     draws = reference.draws.numpy()
     chosen = np.unique(np.linspace(0, draws.shape[1] - 1, min(COORDINATES, draws.shape[1])).astype(int))
-    table = pd.DataFrame(draws[:_POINTS, chosen], columns=[f"x{i + 1}" for i in chosen])
-    # Heavy tails would leave the bulk a single bin.
-    low, high = table.quantile(0.002), table.quantile(0.998)
-    table = table[((table >= low) & (table <= high)).all(axis=1)]
-    with style(path.stem):
+    table = central(pd.DataFrame(draws[:_POINTS, chosen], columns=[f"x{i + 1}" for i in chosen]))
+    with theme(path.stem):
         import matplotlib.pyplot as plt
         import seaborn as sns
 
@@ -41,3 +38,10 @@ def write_corner(reference: Reference, path: Path) -> Path:
         grid.figure.savefig(path, dpi=120)
         plt.close(grid.figure)
     return path
+
+
+def central(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with every number between its column's 0.2% and 99.8% quantiles: heavy tails would leave the bulk one bin."""
+    numbers = table.select_dtypes("number")
+    low, high = numbers.quantile(0.002), numbers.quantile(0.998)
+    return table[((numbers >= low) & (numbers <= high)).all(axis=1)]

@@ -1,4 +1,4 @@
-"""A task's part of the page: what it is, who does how well, and pictures of that."""
+"""A task's section of the page: facts, ranking, figures and certificate."""
 
 from __future__ import annotations
 
@@ -16,26 +16,39 @@ from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
-from .autocorrelations import autocorrelations
-from .curves import MAX_LINES, anytime
-from .densities import particles
-from .drawing import Drawing, Looks
-from .judgement import floor_of, floored_of
-from .marginal_plots import marginals
-from .numbers import interval, number
-from .prediction_plots import predictions
-from .verdicts import Findings, Winner
-from .view import Column, Entry, Row, Table, fragment, method, numeric, p_value, sortable, whole
+from .figures.anytime_curves import MAX_LINES, anytime
+from .figures.autocorrelations import autocorrelations
+from .figures.density_scatter import particles
+from .figures.figure import Drawing, Styles, TaskCells
+from .figures.high_dimensional import marginals
+from .figures.predictive_intervals import predictions
+from .floor_comparison import floor_of, floored_of
+from .formatting import interval, number
+from .page_tables import (
+    Column,
+    Entry,
+    Row,
+    Table,
+    fragment,
+    may_be_best,
+    method,
+    numeric,
+    p_value,
+    rank_entry,
+    sortable,
+    whole,
+)  # fmt: skip
+from .winners import Findings, Winner
 
-#: Tasks of one report that get figures; the others' are drawn by ``parvibench report --task NAME``.
+#: Most tasks with figures in one report; ``parvibench report --task NAME`` draws the others.
 MAX_DRAWN = 12
 _RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
-_VERDICT_HELP = "can the samples be told from exact draws? 5%, all metrics with a floor combined by Holm"
-_WORTH_HELP = "equivalent sample size: how many exact draws do as well [95% interval], replicates pooled"
+_VERDICT_HELP = "test against exact draws at 5%, all metrics with a floor combined by Holm"
+_EQUIVALENT_HELP = "how many exact draws do as well [95% interval], replicates pooled"
 _RIVAL_HELP = (
     "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
 )
-#: Metrics that a paper's own figure shows, by the tag of its tasks.
+#: Tag of a paper's tasks -> metric of its own figure, and that figure.
 _PAPER_CURVES = {
     "sifg": ("kl_knn", "as in SIFG, Figure 3"),
     "ksivi": ("kl_knn", "as in KSIVI, Figure 2"),
@@ -45,17 +58,17 @@ _PAPER_CURVES = {
 
 @dataclass(frozen=True)
 class TaskSection:
-    """All that the page says about a task.
+    """Everything the page shows of a task.
 
     Attributes:
         name: of the task.
         anchor: fragment of its section.
         group: see ``leaderboard.task_group``.
-        facts: what it is.
-        sentence: who leads.
+        facts: summary, dimension and tags.
+        sentence: which method leads.
         certificate: names and texts about its reference.
-        table: ranking.
-        drawings: figures.
+        table: the ranking.
+        drawings: its figures.
         note: why figures are missing, or empty.
         absent: metrics that do not apply: metric, methods, reason.
     """
@@ -72,7 +85,7 @@ class TaskSection:
     absent: tuple[tuple[str, str, str], ...] = ()
 
 
-def task_sections(findings: Findings, looks: Looks) -> list[TaskSection]:
+def task_sections(findings: Findings, styles: Styles) -> list[TaskSection]:
     """One section per task, in the order of the run."""
     results, board = findings.results, findings.board
     leaders = {w.where: w for w in findings.tasks}
@@ -90,7 +103,7 @@ def task_sections(findings: Findings, looks: Looks) -> list[TaskSection]:
                 sentence=leaders[task].sentence,
                 certificate=_certificate(task),
                 table=_ranking_table(cells, rows, leaders[task]),
-                drawings=tuple(_drawings(results, rows, task, looks)) if drawn else (),
+                drawings=tuple(_drawings(results, rows, task, styles)) if drawn else (),
                 note=""
                 if drawn
                 else f"This report draws {MAX_DRAWN} tasks; parvibench report --task draws this one.",
@@ -100,7 +113,7 @@ def task_sections(findings: Findings, looks: Looks) -> list[TaskSection]:
     return found
 
 
-def _drawings(results: Results, rows: pd.DataFrame, task: str, looks: Looks) -> list[Drawing]:
+def _drawings(results: Results, rows: pd.DataFrame, task: str, styles: Styles) -> list[Drawing]:
     """A task's figures: the ``MAX_LINES`` best methods and the anchors."""
     metric = str(rows["metric"].iloc[0])
     anchors = [str(v) for v in rows.loc[rows["anchor"], "label"]]
@@ -108,15 +121,13 @@ def _drawings(results: Results, rows: pd.DataFrame, task: str, looks: Looks) -> 
     tags = getattr(registry.tasks().get(task), "tags", ())
     samples = int(rows["samples"].max())
     sources = {metric: "", "rmse": ""} | {m: note for tag, (m, note) in _PAPER_CURVES.items() if tag in tags}
+    shown = TaskCells(results, task, styles, labels)
     found = [
         drawing
-        for shown, source in sources.items()
-        for drawing in anytime(results, task, shown, looks, floor_of(task, shown, samples), labels, source)
+        for m, source in sources.items()
+        for drawing in anytime(shown, m, floor_of(task, m, samples), source)
     ]
-    found += particles(results, task, looks, labels)
-    found += marginals(results, task, looks, labels)
-    found += autocorrelations(results, task, looks, labels)
-    return found + predictions(results, task, looks, labels)
+    return [*found, *particles(shown), *marginals(shown), *autocorrelations(shown), *predictions(shown)]
 
 
 def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) -> Table:
@@ -124,7 +135,10 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) 
     by_label = {c.label: c for c in cells}
     others = [m for m in dict.fromkeys(m for c in cells for m in c.values) if m != metric and not _is_cost(m)]
     with_ratio = bool(rows["floor_ratio"].notna().any())
-    with_verdict, with_worth = bool((rows["verdict"] != "").any()), bool(rows["equivalent"].notna().any())
+    with_verdict, with_equivalent = (
+        bool((rows["verdict"] != "").any()),
+        bool(rows["equivalent"].notna().any()),
+    )
     columns = [
         Column("method", numeric=False),
         Column("rank"),
@@ -133,7 +147,7 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) 
         *([Column("×\u00a0floor", _RATIO_HELP)] if with_ratio else []),
         Column("may be best", _RIVAL_HELP, numeric=False),
         *([Column("against exact draws", _VERDICT_HELP, numeric=False)] if with_verdict else []),
-        *([Column("worth", _WORTH_HELP)] if with_worth else []),
+        *([Column("equivalent n", _EQUIVALENT_HELP)] if with_equivalent else []),
         Column("score evaluations", "charged per replicate"),
         Column("seconds", "steady compute time per replicate, s"),
         *[Column(m, f"{_help(m)}; median over replicates") for m in others],
@@ -148,15 +162,13 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) 
             Row(
                 (
                     method(cell.label, anchor=bool(row["anchor"])),
-                    Entry("")
-                    if math.isnan(row["rank"])
-                    else Entry(f"{row['rank']:.0f}", sortable(row["rank"])),
+                    rank_entry(row),
                     _status(cell),
                     median,
                     *([numeric(row["floor_ratio"])] if with_ratio else []),
-                    _may_be_best(cell.label, row, winner),
+                    may_be_best(row, winner),
                     *([_verdict(row)] if with_verdict else []),
-                    *([_worth(row)] if with_worth else []),
+                    *([_equivalent(row)] if with_equivalent else []),
                     whole(cell.score_evaluations),
                     numeric(row["seconds"]),
                     *[_metric_entry(cell, m) for m in others],
@@ -167,24 +179,16 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) 
     return Table(f"ranked by {metric}" if metric else "no metric", tuple(columns), tuple(body))
 
 
-def _may_be_best(label: str, row: pd.Series, winner: Winner) -> Entry:
-    if label == winner.label:
-        return Entry("leads", look="strong")
-    if math.isnan(row["rank"]):
-        return Entry("")
-    return Entry("not ruled out", look="strong") if label in winner.rivals else Entry("no")
-
-
 def _verdict(row: pd.Series) -> Entry:
     if not row["verdict"]:
         return Entry("")
-    alike = row["verdict"] == "indistinguishable"
+    mark = "≈ " if row["verdict"] == "indistinguishable" else ""
     p = p_value(float(row["p_value"]))
-    return Entry("≈ alike" if alike else "told apart", help=f"adjusted p {p.text or 'unknown'}")
+    return Entry(f"{mark}{row['verdict']}", help=f"adjusted p {p.text or 'unknown'}")
 
 
-def _worth(row: pd.Series) -> Entry:
-    """Equivalent sample size with its interval."""
+def _equivalent(row: pd.Series) -> Entry:
+    """Equivalent n with its interval."""
     if math.isnan(row["equivalent"]):
         return Entry("")
     cap = 4 * row["samples"]
@@ -208,9 +212,8 @@ def _status(cell: CellRecord) -> Entry:
     if cell.status is not Status.OK:
         return Entry(str(cell.status), look="status", help=cell.reason[:300])
     if cell.n_diverged:
-        return Entry(
-            f"{cell.n_diverged} of {cell.n_replicates} diverged", look="status", help=cell.reason[:300]
-        )
+        text = f"{cell.n_diverged} of {cell.n_replicates} diverged"
+        return Entry(text, look="status", help=cell.reason[:300])
     return Entry("ok", note="flagged" if cell.flags else "", help="; ".join(cell.flags)[:300])
 
 
@@ -225,7 +228,7 @@ def _absent(cells: list[CellRecord]) -> tuple[tuple[str, str, str], ...]:
 def _facts(task: str) -> str:
     row = registry.tasks().get(task)
     if row is None:
-        return "A task of a plug-in."
+        return "A plug-in task."
     parts = [
         row.summary[:1].upper() + row.summary[1:],
         f"{row.dim} dimensions" if row.dim else "",
@@ -235,7 +238,7 @@ def _facts(task: str) -> str:
 
 
 def _certificate(task: str) -> tuple[tuple[str, str], ...]:
-    """What vouches for a task's reference, in names and short texts; empty without one."""
+    """The certificate of a task's reference as names and short texts; empty without one."""
     found = floored_of(task)
     if found is None:
         return ()

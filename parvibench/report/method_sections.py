@@ -1,4 +1,4 @@
-"""A method's part of the page: how it does by kind of target, its settings and steps, where it is from."""
+"""A method's section of the page: results by kind of target, settings, step sizes and citation."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import Results
 
 from . import leaderboard as lb
-from .numbers import interval, number
-from .verdicts import Findings, Winner
-from .view import Column, Entry, Row, Table, fragment, numeric, setting, sortable
+from .formatting import interval, number
+from .page_tables import Column, Entry, Row, Table, fragment, may_be_best, numeric, rank_entry, setting
+from .winners import Findings, Winner
 
 _COLUMNS = (
     Column("task", numeric=False),
     Column("group", numeric=False),
     Column("rank"),
     Column("result", "ratio to the floor where there is one, else the primary metric; median [95%]"),
-    Column("may be best", "whether the leader is significantly better", numeric=False),
+    Column("may be best", "no: the leader is significantly better", numeric=False),
     Column("step size", "eta in x + eta score + sqrt(2 eta) noise"),
     Column("effective step", "the factor that really multiplies the velocity"),
     Column("seconds", "steady compute time per replicate"),
@@ -32,15 +32,15 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class MethodSection:
-    """All that the page says about a method.
+    """Everything the page shows of a method.
 
     Attributes:
         name: its label.
         anchor: fragment of its section.
-        facts: what it is, and where it is from.
-        sentences: how it does, by group of tasks.
-        settings: the same on all tasks: names and values.
-        table: task by task.
+        facts: summary, kind, needs and citation.
+        sentences: its results, one sentence per group of tasks.
+        settings: names and values.
+        table: its results, one row per task.
     """
 
     name: str
@@ -52,7 +52,7 @@ class MethodSection:
 
 
 def method_sections(findings: Findings) -> list[MethodSection]:
-    """One section per method that is no anchor, best average rank first."""
+    """One section per method, anchors excepted; best average rank first."""
     results, board = findings.results, findings.board
     ranks = lb.average_ranks(board) if len(board) else pd.DataFrame({"anchor": []})
     return [
@@ -67,18 +67,14 @@ def _section(label: str, results: Results, board: pd.DataFrame, findings: Findin
     body = []
     for _, row in rows.iterrows():
         task, cell = str(row["task"]), cells[row["task"]]
-        winner = leaders[task]
-        may = "leads" if winner.label == label else "not ruled out" if label in winner.rivals else "no"
         body.append(
             Row(
                 (
                     Entry(task),
                     Entry(str(row["group"])),
-                    Entry("")
-                    if math.isnan(row["rank"])
-                    else Entry(f"{row['rank']:.0f}", sortable(row["rank"])),
+                    rank_entry(row),
                     _result(row),
-                    Entry("" if math.isnan(row["rank"]) else may, look="" if may == "no" else "strong"),
+                    may_be_best(row, leaders[task]),
                     setting(cell.settings.get("step_size")),
                     setting(cell.effective_step),
                     numeric(row["seconds"]),
@@ -109,7 +105,7 @@ def _result(row: pd.Series) -> Entry:
 def _facts(algorithm: str) -> str:
     row = registry.algorithms().get(algorithm)
     if row is None:
-        return f"A plug-in: {algorithm}."
+        return f"Plug-in {algorithm}."
     parts = [
         row.summary[:1].upper() + row.summary[1:],
         row.kind,
@@ -125,7 +121,7 @@ def _sentences(rows: pd.DataFrame, leaders: Mapping[str, Winner]) -> list[str]:
         label = str(mine["label"].iloc[0])
         first = [str(t) for t in mine["task"] if leaders[str(t)].label == label]
         near = [str(t) for t in mine["task"] if label in leaders[str(t)].rivals]
-        alike = [
+        exact = [
             str(t) for t, v in zip(mine["task"], mine["verdict"], strict=True) if v == "indistinguishable"
         ]
         parts = [
@@ -133,13 +129,13 @@ def _sentences(rows: pd.DataFrame, leaders: Mapping[str, Winner]) -> list[str]:
         ]
         parts += [f"leads on {', '.join(first)}"] if first else []
         parts += [f"not ruled out as best on {', '.join(near)}"] if near else []
-        parts += [f"cannot be told from exact draws on {', '.join(alike)}"] if alike else []
+        parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if exact else []
         found.append(f"{group}: {'; '.join(parts)}.")
     return found
 
 
 def _settings(cells: list[CellRecord]) -> tuple[tuple[str, str], ...]:
-    """Settings with their values; those that differ between tasks say so."""
+    """Names and values of the settings; at most 12 values where tasks differ."""
     names = dict.fromkeys(k for c in cells for k in c.settings)
     found = []
     for key in names:

@@ -1,4 +1,4 @@
-"""Two runs against each other, cell by cell: differences of the primary metric, paired where replicates are shared."""
+"""Comparison of two runs, cell by cell: differences of the primary metric, paired where replicates are shared."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import holm, paired_difference
 
 from . import leaderboard as lb
-from .drawing import Drawing, slug
-from .numbers import name
-from .profiles import forest
-from .verdicts import overlap
+from .figures.figure import GREY, Drawing, LabelStyle, slug
+from .figures.over_tasks import forest
+from .formatting import name
+from .winners import overlap
 
 _COLUMNS = (
     "task", "label", "metric", "unit", "paired", "n", "a", "b", "difference", "low", "high", "p_value", "verdict", "note",
@@ -83,7 +83,7 @@ def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
 
 
 def _obstacle(x: CellRecord, y: CellRecord, metric: str) -> str:
-    """Why two cells cannot be compared, or nothing."""
+    """Why two cells are not comparable; empty where they are."""
     for which, c in (("the first", x), ("the second", y)):
         if c.status is not Status.OK:
             return f"{which} is {c.status}: {c.reason}"[:300]
@@ -113,30 +113,22 @@ def _verdict(row: pd.Series) -> str:
 
 
 def drawings(frame: pd.DataFrame) -> list[Drawing]:
-    """Differences with their intervals, one figure per unit; the clearest two dozen."""
+    """Differences with their intervals, one figure per unit; the 24 with the smallest p-values."""
     found = []
     for unit, rows in frame[frame["low"].notna()].groupby("unit", sort=False):
         rows = rows.sort_values("p_value", kind="stable")
-        table = pd.DataFrame(
-            {
-                "value": rows["difference"].to_numpy(),
-                "low": rows["low"].to_numpy(),
-                "high": rows["high"].to_numpy(),
-            },
-            index=pd.Index(
-                [f"{name(t)}: {name(m)}" for t, m in zip(rows["task"], rows["label"], strict=True)],
-                name="cell",
-            ),
-        )
-        looks = {
-            str(k): ("#0173b2" if p <= _ALPHA else "#888888", "o")
+        cells = [f"{name(t)}: {name(m)}" for t, m in zip(rows["task"], rows["label"], strict=True)]
+        table = rows[["difference", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
+        table.index = pd.Index(cells, name="cell")
+        styles = {
+            str(k): LabelStyle("#0173b2" if p <= _ALPHA else GREY)
             for k, p in zip(table.index, rows["p_value"], strict=True)
         }
         title = f"second run less first, {unit}"
         note = (
             "Mean differences over replicates with 95% intervals; blue: significant after Holm's correction."
         )
-        found += forest(slug("difference", str(unit)), title, table, title, note, looks, zero=True)
+        found += forest(slug("difference", str(unit)), title, table, title, note, styles, zero=True)
     return found
 
 
@@ -152,7 +144,7 @@ def write(frame: pd.DataFrame, out: Path) -> list[Path]:
 
 
 def document(a: Results, b: Results, frame: pd.DataFrame, files: Sequence[Path]) -> dict[str, Any]:
-    """The table for machines; null where a number is missing."""
+    """The table as a JSON document; null where a number is missing."""
     rows = [
         {k: to_json_number(v) if isinstance(v, float) else v for k, v in row.items()}
         for row in frame.to_dict("records")

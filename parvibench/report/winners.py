@@ -1,6 +1,6 @@
-"""Who is best, by how much, and how sure that is: per task, per group of tasks, over all tasks. In numbers and words.
+"""The best method per task, per group of tasks and over all tasks, with margins and tests, in numbers and sentences.
 
-Every sentence follows from a test, never from looking at medians.
+Every sentence states the outcome of a test; medians alone decide nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from parvibench.statistics import (
 )
 
 from . import leaderboard as lb
-from .numbers import interval, name, number
+from .formatting import interval, name, number
 
 #: Most rivals that a sentence names.
 _NAMED = 3
@@ -40,18 +40,18 @@ class Winner:
 
     Attributes:
         where: task or group.
-        tasks: the tasks it stands for.
-        label: the method; empty where nothing has a finite result.
-        quantity: what ``value`` is.
+        tasks: the tasks covered.
+        label: the method; empty where no method has a finite result.
+        quantity: name of ``value``.
         value: its median or aggregate, with a 95% interval.
         next: the second best, or empty.
-        margin: how much better than the next, in words.
-        rivals: methods that it is not significantly better than, best first; with it they hold the truly best
-            method in 95 of 100 cases at least.
-        beaten: how many others it is significantly better than.
+        margin: difference from the second best, in words.
+        rivals: methods that it is not significantly better than, best first; this set with the leader holds the truly
+            best method in at least 95 of 100 cases.
+        beaten: number of methods it is significantly better than.
         score_evaluations: charged per replicate, mean over tasks.
         seconds: per replicate, mean over tasks.
-        alike: indistinguishable from exact draws on every one of the tasks.
+        indistinguishable: from exact draws, on every one of the tasks.
     """
 
     where: str
@@ -65,11 +65,11 @@ class Winner:
     beaten: int = 0
     score_evaluations: float = math.nan
     seconds: float = math.nan
-    alike: bool = False
+    indistinguishable: bool = False
 
     @property
     def confidence(self) -> str:
-        """How sure it is, in words."""
+        """The outcome of the tests, in words."""
         if not self.label:
             return "no method has a finite result"
         if not self.next:
@@ -87,25 +87,25 @@ class Winner:
 
     @property
     def sentence(self) -> str:
-        """All of it in one sentence."""
+        """Everything in one sentence."""
         if not self.label:
             return f"On {name(self.where)} no method has a finite result."
         value = f"{number(self.value.value)} [{interval(self.value.low, self.value.high)}]"
         margin = f", {self.margin} {name(self.next)}" if self.margin else ""
-        alike = "; its samples cannot be told from exact draws" if self.alike else ""
-        return f"On {name(self.where)} {name(self.label)} leads with {self.quantity} {value}{margin}: {self.confidence}{alike}."
+        exact = "; its samples are indistinguishable from exact draws" if self.indistinguishable else ""
+        return f"On {name(self.where)} {name(self.label)} leads with {self.quantity} {value}{margin}: {self.confidence}{exact}."
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that the tests say of a run: what figures, tables and sentences are made from.
+    """The tests of a run, from which figures, tables and sentences are made.
 
     Attributes:
         results: the run.
         board: of ``leaderboard.table``.
         scores: of ``leaderboard.scores``.
         tasks: the best method of every task, in the order of the run.
-        groups: the best method of every group of at least two tasks that are judged against exact draws.
+        groups: the best method of every group of at least two tasks with a ratio to the floor.
     """
 
     results: Results
@@ -116,11 +116,11 @@ class Findings:
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Findings:
-        """Make all tests.
+        """Run all tests.
 
         Args:
             results: of a run.
-            board: from ``leaderboard.table``, if at hand.
+            board: from ``leaderboard.table``, if already made.
         """
         board = lb.table(results) if board is None else board
         scores = lb.scores(results, board)
@@ -150,7 +150,7 @@ def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
     quantity = "a ratio to the floor of" if ratio else f"{rows['metric'].iloc[0] or 'no metric'}"
     if not len(ok):
         return Winner(task, (task,), "", quantity, Aggregate(math.nan, math.nan, math.nan))
-    # Equal medians: the cheaper one leads.
+    # At equal medians the cheaper method leads.
     ok = ok.sort_values(["rank", "seconds"], kind="stable")
     lead = ok.iloc[0]
     labels = [str(label) for label in ok["label"]]
@@ -170,18 +170,18 @@ def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
         beaten=len(labels) - 1 - len(held.rivals()),
         score_evaluations=float(lead["score_evaluations"]),
         seconds=float(lead["seconds"]),
-        alike=lead["verdict"] == "indistinguishable",
+        indistinguishable=lead["verdict"] == "indistinguishable",
     )
 
 
 def _aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Replicates that all have, in their order, (methods, replicates)."""
+    """The replicates that all methods have, in order: (methods, replicates)."""
     shared = min(len(v) for v in values)
     return np.array([v[:shared] for v in values])
 
 
 def _margin(best: float, second: float, *, relative: bool) -> str:
-    """How much better the best is, in words that go before the other's name."""
+    """Difference of the best from the second best, in words that precede the second's name."""
     if best == second:
         return "level with"
     if relative:
@@ -246,7 +246,7 @@ def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, score
         beaten=len(labels) - 1 - len(rivals),
         score_evaluations=float(rows["score_evaluations"].mean()),
         seconds=float(rows["seconds"].mean()),
-        alike=bool((rows["verdict"] == "indistinguishable").all()),
+        indistinguishable=bool((rows["verdict"] == "indistinguishable").all()),
     )
 
 
@@ -255,9 +255,9 @@ class Ranks:
     """Average ranks over tasks, with Friedman's test.
 
     Attributes:
-        tasks: they rank on.
+        tasks: the tasks ranked on.
         table: index label, column ``average_rank``; methods that are ranked on all the tasks, best first.
-        p_value: of Friedman's test that all these methods are alike, NaN where it cannot be made.
+        p_value: of Friedman's test that all these methods are equal; NaN where the test cannot be made.
     """
 
     tasks: tuple[str, ...]
@@ -266,23 +266,23 @@ class Ranks:
 
     @property
     def sentence(self) -> str:
-        """What the test says."""
+        """The outcome of Friedman's test."""
         n = len(self.table)
         if math.isnan(self.p_value):
             return "Friedman's test needs three methods on at least two tasks."
         if self.p_value > 0.05:
             return (
-                f"Friedman's test cannot tell the {n} methods apart over {len(self.tasks)} tasks "
+                f"Friedman's test finds no difference between the {n} methods over {len(self.tasks)} tasks "
                 f"(p = {number(self.p_value)}): differences in rank may be chance."
             )
         return (
-            f"The {n} methods are not alike over the {len(self.tasks)} tasks (Friedman's test, p = "
+            f"The {n} methods differ over the {len(self.tasks)} tasks (Friedman's test, p = "
             f"{number(self.p_value)})."
         )
 
 
 def friedman(board: pd.DataFrame, tasks: Sequence[str]) -> Ranks:
-    """Average ranks of the methods that are ranked on all of these tasks, tasks that rank nobody apart."""
+    """Average ranks of the methods ranked on all of these tasks; tasks without a ranked method are left out."""
     some = set(board.loc[board["rank"].notna(), "task"])
     tasks = [t for t in tasks if t in some]
     labels = complete_labels(board, tasks)

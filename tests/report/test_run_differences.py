@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from parvibench.cli import app
 from parvibench.core.errors import InputError
-from parvibench.report import comparing
+from parvibench.report import run_differences
 
 FIRST = np.random.default_rng(1).normal(1, 0.2, 7)
 SECOND = FIRST - 0.1 + np.random.default_rng(2).normal(0, 0.01, 7)
@@ -43,7 +43,7 @@ def runs(tmp_path):
 
 
 def test_differences_are_paired_within_a_seed(runs):
-    frame = comparing.compare(*runs).set_index(["task", "label"])
+    frame = run_differences.compare(*runs).set_index(["task", "label"])
     plain, banana = frame.loc[("plain", "ula")], frame.loc[("banana", "ula")]
     expected = stats.ttest_rel(SECOND, FIRST)
     assert plain["difference"] == pytest.approx((SECOND - FIRST).mean())
@@ -57,25 +57,25 @@ def test_differences_are_paired_within_a_seed(runs):
 
 def test_other_seeds_are_not_paired(tmp_path):
     a, b = make(tmp_path / "a", FIRST), make(tmp_path / "b", SECOND, seed=1)
-    row = comparing.compare(a, b).set_index("task").loc["plain"]
+    row = run_differences.compare(a, b).set_index("task").loc["plain"]
     assert not row["paired"]
     assert row["p_value"] == pytest.approx(min(1, 2 * stats.ttest_ind(SECOND, FIRST, equal_var=False).pvalue))
     assert row["verdict"] == "open"  # the spread over replicates hides what pairing shows
 
 
 def test_the_direction_of_the_metric_decides(runs):
-    row = comparing.compare(*runs, metric="modes_found").set_index("label").loc["ula"]
+    row = run_differences.compare(*runs, metric="modes_found").set_index("label").loc["ula"]
     assert row.loc[row["task"] == "banana", "verdict"].item() == "worse"
 
 
 def test_changed_tasks_and_foreign_runs_are_refused(tmp_path, runs):
     other = make(tmp_path / "c", FIRST, task_version=2)
-    frame = comparing.compare(runs[0], other)
+    frame = run_differences.compare(runs[0], other)
     assert set(frame["verdict"]) == {"not comparable"}
     assert "the task changed: version 1 and 2" in set(frame["note"])
     foreign = write_store(tmp_path / "d", [(make_record("z", "elsewhere", "ula"), None, None)])
     with pytest.raises(InputError, match="share no task and method"):
-        comparing.compare(runs[0], foreign)
+        run_differences.compare(runs[0], foreign)
 
 
 def test_the_command_prints_and_draws(tmp_path, runs):

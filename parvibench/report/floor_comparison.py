@@ -1,4 +1,4 @@
-"""What floors say of a cell: can its samples be told from exact ones, and how many exact ones are they worth?"""
+"""A cell's samples against exact draws: distinguishable or not, and their equivalent n."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from parvibench.statistics import holm
 T = TypeVar("T")
 
 
-class Judgement(NamedTuple):
-    """A cell's samples against exact draws of the same size.
+class FloorComparison(NamedTuple):
+    """A cell's samples compared with exact draws of the same size.
 
     Attributes:
         verdict: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm;
-            empty without any.
-        p_value: the smallest adjusted one, NaN without any.
-        metric: the one it belongs to.
-        equivalent: sample size by the primary metric, replicates pooled; NaN where there is none.
-        low: its 95% interval.
-        high: its upper end.
-        reason: why it is missing or capped.
+            empty without such a metric.
+        p_value: the smallest adjusted p-value; NaN without such a metric.
+        metric: the metric that p-value belongs to.
+        equivalent: equivalent n by the primary metric, replicates pooled; NaN where it is not defined.
+        low: lower end of its 95% interval.
+        high: upper end.
+        reason: why the equivalent n is missing or capped.
     """
 
     verdict: str = ""
@@ -42,14 +42,14 @@ class Judgement(NamedTuple):
     reason: str = ""
 
 
-def judge(cell: CellRecord, primary: str) -> Judgement:
-    """The judgement of one cell; an empty one without a reference or without values.
+def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
+    """Compare one cell with its floors; every field is empty without a reference or without values.
 
-    A replicate that failed ranks worst in every test; no equivalent sample size is given then.
+    A failed replicate ranks worst in every test, and the cell then has no equivalent n.
     """
     reference = floored_of(cell.task)
     if reference is None or cell.status is not Status.OK or not cell.values:
-        return Judgement()
+        return FloorComparison()
     found = {}
     for metric, stored in cell.values.items():
         floor = reference.floor(metric, cell.samples)
@@ -61,7 +61,7 @@ def judge(cell: CellRecord, primary: str) -> Judgement:
     size, interval, reason = None, None, ""
     if len(values):
         size, interval, reason = equivalent_sample_size(primary, values, cell.samples, reference)
-    return Judgement(
+    return FloorComparison(
         verdict(list(found.values())) if found else "",
         adjusted.get(metric, math.nan),
         metric,
@@ -72,25 +72,25 @@ def judge(cell: CellRecord, primary: str) -> Judgement:
 
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:
-    """The floor of a metric at sample size n, or None."""
+    """The floor of a metric at sample size n; None without one."""
     reference = floored_of(task)
     return None if reference is None else reference.floor(metric, n)
 
 
 @cache
 def reference_of(task: str) -> Reference | None:
-    """The shipped reference of a task; None without one, or when it cannot be read."""
+    """The shipped reference of a task; None without one, or where it cannot be read."""
     return _readable(load_reference, task)
 
 
 @cache
 def floored_of(task: str) -> Floored | None:
-    """The reference, or the certified predictions."""
+    """The reference or the certified predictions of a task; None as for ``reference_of``."""
     return _readable(load_floored, task)
 
 
 def _readable(load: Callable[[str], T | None], task: str) -> T | None:
     try:
         return load(task)
-    except (ValueError, OSError):  # damaged, or a plug-in whose name is no file name
+    except (ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
         return None

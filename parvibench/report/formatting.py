@@ -1,4 +1,4 @@
-"""Numbers and names as a reader sees them."""
+"""Numbers and names as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MAX_NAME = 80
 
 
 def number(value: float | None) -> str:
-    """Three significant digits; a dash for nothing."""
+    """Three significant digits; a dash for None and NaN."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -23,11 +23,11 @@ def number(value: float | None) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Both ends."""
+    """Both ends of an interval, separated by a comma."""
     return f"{number(low)}, {number(high)}"
 
 
 def name(text: str) -> str:
-    """A name that fits a sentence: printable, at most 80 characters."""
+    """A name for a sentence: printable, at most 80 characters."""
     plain = "".join(c for c in text if c.isprintable()) or "(no name)"
     return plain if len(plain) <= _MAX_NAME else f"{plain[: _MAX_NAME - 1]}…"

@@ -1,4 +1,4 @@
-"""Leaderboards as text: Markdown, and tables that fit the terminal."""
+"""Leaderboards as Markdown and as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pandas as pd
 from parvibench.core.result import Status
 from parvibench.harness.store.results import Results
 
+from .formatting import number
 from .leaderboard import Row, average_ranks, groups, shown, table
-from .numbers import number
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-#: What stands beside a number in a leaderboard.
+#: Marks beside the numbers of a leaderboard.
 MARKS = {
     "≈": "indistinguishable from exact draws at this sample size (5%, all metrics with a floor combined by Holm)",
     "*": "some replicates diverged and count as worst",
@@ -26,15 +26,15 @@ MARKS = {
 
 
 def entry(row: Row) -> str:
-    """A row's place in a matrix: its number with its marks (see ``MARKS``); else its status."""
+    """A leaderboard's text for a row: its number with its ``MARKS``, or its status where it has none."""
     if row["status"] != Status.OK:
         return str(row["status"])
-    alike = "≈" if row["verdict"] == "indistinguishable" else ""
-    return alike + number(shown(row)) + ("*" if row["n_diverged"] else "")
+    mark = "≈" if row["verdict"] == "indistinguishable" else ""
+    return mark + number(shown(row)) + ("*" if row["n_diverged"] else "")
 
 
 def marks_used(board: pd.DataFrame) -> list[str]:
-    """The marks that a board needs, with their meanings."""
+    """The marks used in a board, with their meanings."""
     ok = board[board["status"] == Status.OK]
     used = {"≈": (ok["verdict"] == "indistinguishable").any(), "*": (ok["n_diverged"] > 0).any()}
     return [f"{mark}: {meaning}" for mark, meaning in MARKS.items() if used[mark]]
@@ -79,7 +79,7 @@ def _markdown_cell(row: pd.Series | None) -> str:
 
 
 def _plain(text: object) -> str:
-    """Text that Markdown shows as it is, on one line."""
+    """Text escaped for Markdown, on one line."""
     return html.escape(" ".join(str(text).split()), quote=False).replace("|", "\\|")
 
 
@@ -92,8 +92,8 @@ def print_leaderboard(results: Results, console: Console, board: pd.DataFrame | 
 
     Args:
         results: of a run.
-        console: where to.
-        board: from ``leaderboard.table``, if at hand.
+        console: receives the tables.
+        board: from ``leaderboard.table``, if already made.
     """
     from rich.text import Text
 
@@ -150,7 +150,7 @@ def _broken(name: str) -> str:
 
 
 def _fitting(tasks: tuple[str, ...], width: int, results: Results) -> Iterator[list[str]]:
-    """Tasks in portions whose columns fit beside the method's name."""
+    """Tasks in groups whose columns fit the width beside the method's name."""
     labels = max((len(c.label) for c in results.cells), default=6)
     free = width - min(20, max(6, labels)) - 16
     part: list[str] = []

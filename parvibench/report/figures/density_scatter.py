@@ -2,67 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
 from parvibench.core import registry
-from parvibench.harness.store.results import Results
+from parvibench.core.task import Task
 
-from .drawing import GREY, Drawing, Looks, Picture, png, short, slug, style
+from .figure import GREY, Drawing, Picture, TaskCells, panel, png, short, slug
 
 MAX_POINTS = 500
 #: Probability within the contours, from the inside out.
 CONTOURS = (0.5, 0.9, 0.99)
 _GRID = 120
-#: A paper's own picture of its two-dimensional targets, by the tag of its tasks.
+#: Tag of a paper's tasks -> its own figure of two-dimensional targets.
 _PAPER_FIGURES = {"sifg": "SIFG, Figure 1", "ksivi": "KSIVI, Figure 1", "srld": "SRLD, Figure 3"}
 
 
-def particles(results: Results, task: str, looks: Looks, labels: list[str]) -> list[Drawing]:
+def particles(shown: TaskCells) -> list[Drawing]:
     """Samples of one replicate of every method over the contours of a 2-D density.
 
     Contours hold 50, 90 and 99% of the probability. The first finite replicate is drawn, at most
-    ``MAX_POINTS`` points. All panels of a task share their axes.
-
-    Returns:
-        One drawing; none without 2-D samples, or where the density cannot be loaded.
+    ``MAX_POINTS`` points. All panels share their axes. Empty without 2-D samples, or where the density cannot be loaded.
     """
-    drawn, chains = {}, set()
-    for cell in results.cells:
-        points = _first_finite(results.samples(cell)) if cell.task == task and cell.label in labels else None
-        if points is not None:
-            drawn[cell.label] = points[:MAX_POINTS]
-            if cell.kind == "chains" and cell.particles == 1:
-                chains.add(cell.label)
-    density = _density(task) if drawn else None
+    found = {c.label: _first_finite(shown.results.samples(c)) for c in shown.in_run_order}
+    drawn = {label: points for label, points in found.items() if points is not None}
+    density = _density(shown.task) if drawn else None
     if density is None:
         return []
     x, y, mass = density
-    with style():
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(figsize=(2.2, 2.2))
-        axes.set_position((0.13, 0.1, 0.85, 0.88))
+    pictures, chains = [], False
+    with panel(x.tolist(), y.tolist()) as (figure, axes):
         axes.contourf(x, y, mass, levels=[0, *CONTOURS], colors=GREY, alpha=0.16)
         axes.contour(x, y, mass, levels=CONTOURS, colors=GREY, linewidths=0.7)
-        axes.tick_params(colors=GREY, labelsize=6, length=2)
-        axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
-        axes.spines[:].set_color(GREY)
         (dots,) = axes.plot([], [], "o-", markersize=2.6, markeredgewidth=0, alpha=0.85)
-        pictures = []
-        for label in sorted(drawn, key=labels.index):
-            points = drawn[label]
+        for cell in (c for c in shown.cells if c.label in drawn):
+            points, single = drawn[cell.label], cell.kind == "chains" and cell.particles == 1
+            chains |= single
             dots.set_data(points[:, 0], points[:, 1])
-            dots.set_color(looks[label][0])
-            dots.set_linewidth(0.4 if label in chains else 0)
+            dots.set(color=shown.styles[cell.label].colour, linewidth=0.4 if single else 0)
             inside = ((points >= [x[0], y[0]]) & (points <= [x[-1], y[-1]])).all(1)
             lost = f" ({(~inside).sum()} of {len(points)} outside)" if not inside.all() else ""
-            alt = f"{len(points)} samples of {short(label)} over the density of {short(task)}{lost}"
-            pictures.append(Picture(png(figure), alt, label + lost))
-        plt.close(figure)
+            alt = (
+                f"{len(points)} samples of {short(cell.label)} over the density of {short(shown.task)}{lost}"
+            )
+            pictures.append(Picture(png(figure), alt, cell.label + lost))
     data = pd.concat(
         [pd.DataFrame({"label": k, "x1": v[:, 0], "x2": v[:, 1]}) for k, v in drawn.items()],
         ignore_index=True,
@@ -70,23 +55,21 @@ def particles(results: Results, task: str, looks: Looks, labels: list[str]) -> l
     note = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
     if chains:
         note += " Lines join the samples of single chains in their order."
-    tags = getattr(registry.tasks().get(task), "tags", ())
-    source = next((f" (as in {figure})" for tag, figure in _PAPER_FIGURES.items() if tag in tags), "")
-    return [Drawing(slug("samples", task), f"samples over the target{source}", tuple(pictures), data, note)]
+    source = next((f" (as in {figure})" for tag, figure in _PAPER_FIGURES.items() if tag in shown.tags), "")
+    title = f"samples over the target{source}"
+    return [Drawing(slug("samples", shown.task), title, tuple(pictures), data, note)]
 
 
 def _first_finite(samples: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-    """The first replicate without NaN or infinity, (n, 2), or None."""
+    """At most ``MAX_POINTS`` samples of the first finite replicate, (n, 2), or None."""
     if samples is None or samples.ndim != 3 or samples.shape[2] != 2:
         return None
     finite = np.isfinite(samples).all((1, 2))
-    return samples[finite.argmax()] if finite.any() else None
+    return samples[finite.argmax()][:MAX_POINTS] if finite.any() else None
 
 
 def _density(task: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
-    """Grid and, at every point, the probability of all points that are denser: (G,), (G,), (G, G)."""
-    import torch
-
+    """Grid and, at every point, the probability of all denser points: (G,), (G,), (G, G)."""
     try:
         known = registry.load_task(task)
         target = known.target([0], "cpu", torch.float64)
@@ -97,15 +80,13 @@ def _density(task: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArr
         points = np.stack(np.meshgrid(x, y), axis=-1).reshape(1, -1, 2)
         with torch.no_grad():
             log_density = target.log_density(torch.from_numpy(points)).numpy().reshape(_GRID, _GRID)
-    except Exception:  # an unknown or broken plug-in: the page goes without its scatter
+    except Exception:  # an unknown or broken plug-in: no scatter
         return None
     return x, y, _mass_above(log_density)
 
 
-def _extent(task: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _extent(task: Task) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corners of a box around nearly all of a 2-D task's probability, from its reference or exact draws."""
-    import torch
-
     reference = task.reference()
     if reference is not None:
         draws = reference.draws.numpy()

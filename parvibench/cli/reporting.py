@@ -1,0 +1,104 @@
+"""Reports of stored runs: ``report``, ``merge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .shared import EXIT_FAILED, Json, Out, answer, out_console, print_json, warn
+
+if TYPE_CHECKING:
+    from parvibench.harness.store.results import Results
+    from parvibench.tracking.observer import MirrorObserver
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench report --out parvibench-runs`\n\n"
+    "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
+    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds`\n\n"
+    "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
+)
+def report(
+    out: Out = Path("parvibench-runs"),
+    run_id: Annotated[str | None, typer.Option("--run", help="Id of a run; default: the latest.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this task (repeatable).")] = None,
+    figure: Annotated[
+        str | None,
+        typer.Option(help="Write only this figure (its name is on the page), as SVG or PNG with CSV."),
+    ] = None,
+    tracking_uri: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="First fetch the run from this MLflow server into the store."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the figures' data."""
+    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.store import Store
+    from parvibench.report import page
+
+    if tracking_uri is not None:
+        from parvibench.tracking.observer import rebuild
+
+        run_id = rebuild(tracking_uri, Store(out), run_id).id
+    results = Results.load(Store(out), run_id)
+    folder = to or out / ("report-part" if task else "report")
+    if task:
+        results = page.restrict_to_tasks(results, task)
+    if figure is None:
+        write_and_print(results, folder, as_json=as_json, quiet=False)
+        return
+    for path in page.write_figure(results, figure, folder / "figures"):
+        answer(str(path))
+
+
+@app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")
+def merge(
+    stores: Annotated[
+        list[Path], typer.Argument(help="Stores of the parts (`run --shard`), their latest runs.")
+    ],
+    out: Out = Path("parvibench-runs"),
+    as_json: Json = False,
+) -> None:
+    """Merge the parts of a run into one run, and write its report."""
+    from parvibench.harness.store import merging
+    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.store import Store
+
+    into = Store(out)
+    run, notes = merging.merge([Store(path) for path in stores], into)
+    for note in notes:
+        warn(note)
+    results = Results.load(into, run.id)
+    write_and_print(results, out / "report", as_json=as_json, quiet=False)
+
+
+def write_and_print(
+    results: Results, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None
+) -> None:
+    """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
+    from parvibench.report.leaderboard import table
+    from parvibench.report.page import write_report
+    from parvibench.report.text_tables import print_leaderboard
+
+    board = table(results)
+    page = write_report(results, folder, board)
+    if mirror is not None:
+        mirror.report(results.run.id, folder)
+        if warning := mirror.close():
+            warn(warning)
+    if as_json:
+        print_json(results.document(str(page)))
+    elif not quiet:
+        print_leaderboard(results, out_console, board)
+        answer(f"\nreport: {page}")
+    if results.failed:
+        raise typer.Exit(EXIT_FAILED)

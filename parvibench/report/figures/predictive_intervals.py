@@ -1,0 +1,121 @@
+"""Predictions of networks: calibration of all methods, and predictive intervals of the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from parvibench.core import registry
+from parvibench.core.errors import ParVIBenchError
+from parvibench.core.task import PredictiveData
+
+from .figure import GREY, INK, Drawing, Plot, TaskCells, short, slug
+
+#: Replicates (data splits) drawn.
+SPLITS = 5
+_LEVELS = np.linspace(0.05, 0.95, 19)
+_ROWS = 40
+
+
+def predictions(shown: TaskCells) -> list[Drawing]:
+    """Calibration of the predictive intervals of all methods, and the leader's intervals on some test rows.
+
+    Empty where the task has no held-out data or its data set is missing.
+    """
+    held_out = _held_out(shown.task)
+    if held_out is None:
+        return []
+    levels, leader = {}, None
+    for cell in shown.cells:
+        stored = shown.results.samples(cell)
+        if stored is None or not np.isfinite(stored[:SPLITS]).all():
+            continue
+        found = [_predict(data, stored[r]) for r, data in enumerate(held_out[: len(stored)])]
+        pit = torch.cat([_distribution(y, means, sds) for y, means, sds in found])
+        levels[cell.label] = [float(((2 * pit - 1).abs() <= level).double().mean()) for level in _LEVELS]
+        if leader is None and cell.label not in shown.anchors:
+            leader = (cell.label, *found[0])
+    drawings = [_calibration(shown, levels)] if levels else []
+    return drawings if leader is None else [*drawings, _intervals(shown, *leader)]
+
+
+def _held_out(task: str) -> list[PredictiveData] | None:
+    """Test data of the first splits, or None."""
+    if task not in registry.tasks():
+        return None
+    try:
+        known = registry.load_task(task)
+        found = [known.predictive([r], "cpu", torch.float64) for r in range(SPLITS)]
+    except ParVIBenchError:  # the data set is missing, or a plug-in is broken
+        return None
+    return [data for data in found if data is not None] or None
+
+
+def _predict(data: PredictiveData, samples: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+    """Responses (T,), means (n, T) and noise sds (n,) of one split."""
+    means, sds = data.predict(torch.from_numpy(samples[None].astype(np.float64)))
+    return data.y[0].double(), means[0].double(), sds[0].double()
+
+
+def _distribution(y: Tensor, means: Tensor, sds: Tensor) -> Tensor:
+    """The predictive mixture's distribution function at y, (T,)."""
+    return torch.special.ndtr((y - means) / sds[:, None]).mean(0)
+
+
+def _quantile(level: float, means: Tensor, sds: Tensor) -> Tensor:
+    """Quantiles of the mixtures, (T,), by bisection."""
+    low, high = (means - 10 * sds[:, None]).amin(0), (means + 10 * sds[:, None]).amax(0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = _distribution(middle, means, sds) < level
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return (low + high) / 2
+
+
+def _calibration(shown: TaskCells, levels: Mapping[str, list[float]]) -> Drawing:
+    name = slug("calibration", shown.task)
+    with Plot(name, "probability of the central predictive interval", "share of test rows inside") as plot:
+        plot.axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
+        for label, found in levels.items():
+            style = shown.styles[label]
+            colour = INK if label in shown.anchors else style.colour
+            plot.axes.plot(
+                _LEVELS, found, color=colour, marker=style.marker, linestyle=style.line, markersize=3, linewidth=1.3,
+                label=short(label),
+            )  # fmt: skip
+        plot.axes.set(xlim=(0, 1), ylim=(0, 1))
+    middle = "; ".join(f"{short(k)} {v[len(v) // 2]:.2f}" for k, v in levels.items())
+    title = "calibration of predictive intervals"
+    note = f"Below the line: intervals too narrow; above: too wide. Test rows of the first {SPLITS} splits."
+    data = pd.DataFrame(
+        [(k, p, v) for k, found in levels.items() for p, v in zip(_LEVELS, found, strict=True)],
+        columns=["label", "probability", "inside"],
+    )
+    return plot.drawing(
+        title, f"{title} on {short(shown.task)}; inside the 50% interval: {middle}", data, note
+    )
+
+
+def _intervals(shown: TaskCells, label: str, y: Tensor, means: Tensor, sds: Tensor) -> Drawing:
+    rows = torch.linspace(0, len(y) - 1, min(_ROWS, len(y))).long()
+    order = rows[means.mean(0)[rows].argsort()]
+    y, means = y[order], means[:, order]
+    centre, low, high = means.mean(0), _quantile(0.025, means, sds), _quantile(0.975, means, sds)
+    colour = shown.styles[label].colour
+    with Plot(slug("predictions", shown.task), "test rows, by predicted mean", "response") as plot:
+        at = np.arange(len(y))
+        plot.axes.vlines(
+            at, low, high, color=colour, linewidth=2.5, alpha=0.5, label="95% predictive interval"
+        )
+        plot.axes.plot(at, centre, "_", color=colour, markersize=6, label="predictive mean")
+        plot.axes.plot(at, y, "o", color=INK, markersize=3, label="observed")
+    inside = int(((y >= low) & (y <= high)).sum())
+    title = f"predictions of {short(label)}"
+    alt = f"{title} on {len(y)} test rows of {short(shown.task)}; {inside} lie in their 95% interval"
+    data = pd.DataFrame({"observed": y, "mean": centre, "low": low, "high": high})
+    note = f"{inside} of {len(y)} rows of the first split lie in their interval."
+    return plot.drawing(title, alt, data, note)
