@@ -436,7 +436,7 @@ def test_uivi_estimates_the_score_of_the_mixture_without_bias() -> None:
     40,000 samples, three statistics |z| < 5: false alarm 2e-6. Catches no acceptance step, a chain started at
     z = 0, a lost half kick, and the prior of z left out.
     """
-    settings = uivi.Settings(burn_in=2, kept=2, leapfrog_steps=3, adaptation=0.0)
+    settings = uivi.Settings(warmup=2, kept=2, leapfrog_steps=3, adaptation=0.0)
     net, network, z, x, sigma, exact = bent_case(40, 1000)
     streams = make_problem(Gaussian([1.0]), range(40)).streams
     step = torch.full((40, 1, 1), 0.5, dtype=torch.float64)
@@ -454,7 +454,7 @@ def test_uivi_estimate_gains_from_longer_chains_and_adapts_its_step() -> None:
     streams = make_problem(Gaussian([1.0, 1.0])).streams
     errors = []
     for kept in (1, 60):
-        settings = uivi.Settings(burn_in=5, kept=kept)
+        settings = uivi.Settings(warmup=5, kept=kept)
         step = torch.full((3, 1, 1), 0.2, dtype=torch.float64)
         estimate, after = uivi.mixture_score(net, network, settings, x, sigma, z, step, streams)
         errors.append((estimate - exact).square().mean().item())
