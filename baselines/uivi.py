@@ -71,19 +71,10 @@ _TOY = {
 
 
 class State(NamedTuple):
-    """The sampler's state and the leapfrog step."""
+    """The sampler and the leapfrog step."""
 
-    parameters: Tensor  # (R, P + D): the network's, then log sigma^2
-    average: Tensor  # (R, P + D); (R, 0) without ema
-    first: Tensor  # (R, P + D)
-    second: Tensor  # (R, P + D)
-    t: int
+    sampler: SamplerState
     leapfrog_step: Tensor  # (R, 1, 1)
-
-    @property
-    def sampler(self) -> SamplerState:
-        """What all semi-implicit samplers hold."""
-        return SamplerState(*self[:5])
 
 
 class UIVI(SemiImplicit[Settings, State]):
@@ -101,23 +92,24 @@ class UIVI(SemiImplicit[Settings, State]):
         """Random network, constant sigma."""
         sampler = start(settings, problem.dim, streams)
         step = sampler.parameters.new_full((len(sampler.parameters), 1, 1), settings.leapfrog_step)
-        return State(*sampler, step)
+        return State(sampler, step)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Draw a batch, estimate grad log q at it by HMC, one step of Adam."""
-        if state.t < 0:
-            return State(*pretrain(problem, settings, state.sampler, streams), state.leapfrog_step)
+        sampler = state.sampler
+        if sampler.t < 0:
+            return state._replace(sampler=pretrain(problem, settings, sampler, streams))
         z = streams.normal("algorithm", (settings.batch, settings.latent_dim))
         xi = streams.normal("noise", (settings.batch, problem.dim))
-        made = draw(settings, state.parameters, z, xi)
-        network, _ = split(state.parameters, problem.dim)
+        made = draw(settings, sampler.parameters, z, xi)
+        network, _ = split(sampler.parameters, problem.dim)
         net = settings.network(problem.dim)
         q_score, step = mixture_score(
             net, network, settings, made.x, made.sigma, z, state.leapfrog_step, streams
         )
-        target = settings.temper(state.sampler) * problem.score(made.x)
-        grad = pull_back(settings, state.parameters, made, (q_score - target) / settings.batch)
-        return State(*descend(settings, state.sampler, grad, problem.dim), step)
+        target = settings.temper(sampler) * problem.score(made.x)
+        grad = pull_back(settings, sampler.parameters, made, (q_score - target) / settings.batch)
+        return State(descend(settings, sampler, grad, problem.dim), step)
 
 
 class Conditional(NamedTuple):
