@@ -52,8 +52,8 @@ MUTANTS = (
         _SEMI_IMPLICIT,
         "The critic is fitted to the negative of the difference of scores.",
         "baselines.sivi_sm",
-        "values[-1] - temper * problem.score(made.x) - made.noise",
-        "values[-1] + temper * problem.score(made.x) + made.noise",
+        "values[-1] - (1 - psi) * temper * problem.score(made.x) - made.noise",
+        "values[-1] + (1 - psi) * temper * problem.score(made.x) + made.noise",
     ),
     Mutant(
         "uivi-sigma",

@@ -124,7 +124,7 @@ MUTANTS = (
         _KERNELS,
         "The derivative of the squared distance has lost its factor 2.",
         "kernels.radial",
-        "slope.mul_(weights).mul_(2)",
-        "slope.mul_(weights)",
+        "    c.mul_(2)\n",
+        "",
     ),
 )
