@@ -16,7 +16,8 @@ gradient passes the cut. Pyro's modules hold one set of parameters and belong to
 is written on batched flat parameters instead; see also parvibench.nn.variational.
 
 Departures: the paper gates y by a sigmoid (its Eq. 14), which narrows only; the last elementwise flow is a
-guide's usual location and scale, started at one draw of the task's initial distribution.
+guide's usual location and scale, started at one draw of the task's initial distribution. No source runs it on a
+task of this suite: no presets.
 """
 
 from __future__ import annotations

@@ -76,13 +76,9 @@ class Settings(SemiImplicitSettings):
         None, ge=0, description="iterations after which w is 0, never by default; code: 19,999 student-t"
     )
     fixed_median: bool = Field(
-        False,
-        description="no gradient through the median of the Gaussian kernel; an option of the code's toys",
+        False, description="no gradient through the median; an option of the code's toys"
     )
-    affine_invariant: bool = Field(
-        False,
-        description="residuals are multiplied through the inverse covariance of the batch; code: student-t",
-    )
+    affine_invariant: bool = Field(False, description="G = F C^-1 F'^T, see above; code: student-t")
 
 
 _TOY = {

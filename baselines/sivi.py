@@ -18,7 +18,7 @@ paper): one score per sample and no differentiation of the target.
 
 Departures: all samples of a batch share the K mixing draws, which costs K instead of n K passes of the
 network and leaves the expectation as it is; K is constant where the paper lets it grow; the task's initial
-distribution is not used. ``batch`` is n.
+distribution is not used. ``batch`` is n. The KSIVI paper gives no learning rate for networks: no preset.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Presets, ours, paper
+from parvibench.core.algorithm import Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import squared_distances
@@ -49,7 +49,29 @@ from parvibench.nn.semi_implicit import (
 class Settings(SemiImplicitSettings):
     """Settings of SIVI."""
 
-    mixing: int = Field(100, ge=1, description="K, further mixing draws; KSIVI paper's regression")
+    batch: int = Field(100, ge=1, description="n, samples in a batch; KSIVI paper's regression")
+    mixing: int = Field(
+        100, ge=1, description="K, further mixing draws; KSIVI paper's regression, UIVI code's toys 50"
+    )
+
+
+#: As run by UIVI's code for comparison; its rates are of mu 0.01 and of sigma 0.002.
+_TOY = {
+    "iterations": code(50_000), "batch": code(1), "mixing": code(50), "latent_dim": code(3), "hidden": code(50),
+    "step_size": code(0.01), "log_var_rate": code(0.2), "log_var_init": code(-1.386), "beta2": ours(0.9),
+    "decay": code(0.9), "decay_every": code(3000),
+}  # fmt: skip
+#: These two as in the KSIVI paper, Appendix C; the schedules it leaves open are those of its own method.
+_LOGISTIC = {
+    "iterations": paper(20_000), "samples": paper(1000), "step_size": paper(0.01), "log_var_rate": paper(0.1),
+    "batch": paper(100), "mixing": paper(100), "latent_dim": paper(10), "hidden": paper(100),
+    "log_var_init": paper(0.0), "beta2": ours(0.999), "decay": ours(0.9), "decay_every": ours(3000),
+}  # fmt: skip
+_DIFFUSION = {
+    "iterations": paper(100_000), "samples": paper(1000), "step_size": paper(1e-4), "batch": paper(128),
+    "mixing": ours(100), "latent_dim": paper(100), "hidden": paper(128), "log_var_init": paper(-2.0),
+    "log_var_floor": ours(-12.0), "decay": ours(0.9), "decay_every": ours(10_000),
+}  # fmt: skip
 
 
 class SIVI(SemiImplicit[Settings, SamplerState]):
@@ -61,13 +83,11 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
     settings_type = Settings
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
     summary = "semi-implicit variational inference"
-    # KSIVI paper; its schedule and network for SIVI are those of KSIVI
     presets: ClassVar[Presets] = {
-        "blr-waveform": {
-            "step_size": paper(0.01), "log_var_rate": paper(0.1), "batch": paper(100), "mixing": paper(100),
-            "latent_dim": paper(10), "hidden": paper(100), "decay_every": ours(3000),
-        },
-    }  # fmt: skip
+        **dict.fromkeys(("banana", "multimodal", "x-shaped"), _TOY),
+        "blr-waveform": _LOGISTIC,
+        **dict.fromkeys([f"diffusion-{d}" for d in ("50", "100", "200", "100-ksivi-code")], _DIFFUSION),
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
         """Random network, constant sigma."""

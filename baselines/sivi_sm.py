@@ -72,21 +72,11 @@ class Settings(SemiImplicitSettings):
 
 
 class State(NamedTuple):
-    """The sampler's state, then f's parameters and Adam's memory."""
+    """The sampler, f's parameters and Adam's memory of f."""
 
-    parameters: Tensor  # (R, P + D): the network's, then log sigma^2
-    average: Tensor  # (R, P + D); (R, 0) without ema
-    first: Tensor  # (R, P + D)
-    second: Tensor  # (R, P + D)
-    t: int
+    sampler: SamplerState
     critic: Tensor  # (R, Q)
-    critic_first: Tensor  # (R, Q)
-    critic_second: Tensor  # (R, Q)
-
-    @property
-    def sampler(self) -> SamplerState:
-        """What all semi-implicit samplers hold."""
-        return SamplerState(*self[:5])
+    moments: Moments
 
 
 _TOY = {
@@ -144,45 +134,43 @@ class SIVISM(SemiImplicit[Settings, State]):
         """Random networks, constant sigma."""
         net = _critic(problem, settings)
         critic = net.initialise(streams.uniform("init", (net.n_parameters,), index=1))
-        moments = Moments.start(critic)
         sampler = start(settings, problem.dim, streams, settings.critic_pretraining)
-        return State(*sampler, critic, moments.first, moments.second)
+        return State(sampler, critic, Moments.start(critic))
 
     @torch.no_grad()
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """One step on the sampler, then those on f."""
+        sampler, critic, moments = state
         delay = settings.critic_pretraining
-        if state.t < -delay:
-            return State(*pretrain(problem, settings, state.sampler, streams, delay), *state[5:])
-        if state.t < 0:
+        if sampler.t < -delay:
+            return state._replace(sampler=pretrain(problem, settings, sampler, streams, delay))
+        if sampler.t < 0:
             return _pretrain_critic(problem, settings, state, streams)
-        temper, psi = settings.temper(state.sampler), settings.share(state.t)
+        temper, psi = settings.temper(sampler), settings.share(sampler.t)
         z, xi = _noise(problem, settings, streams, 0)
-        grad = sampler_gradient(problem, settings, state.parameters, state.critic, z, xi, temper, psi)
-        sampler = descend(settings, state.sampler, grad, problem.dim)
+        grad = sampler_gradient(problem, settings, sampler.parameters, critic, z, xi, temper, psi)
+        rate = settings.critic_learning_rate * step_decay(sampler.t, settings.decay, settings.decay_every)
+        sampler = descend(settings, sampler, grad, problem.dim)
 
-        critic = state.critic
-        moments = Moments(state.critic_first, state.critic_second, state.t * settings.critic_steps)
-        rate = settings.critic_learning_rate * step_decay(state.t, settings.decay, settings.decay_every)
         betas = settings.beta1, settings.critic_beta2
         for j in range(settings.critic_steps):
             z, xi = _noise(problem, settings, streams, j + 1)
             grad = critic_gradient(problem, settings, sampler.parameters, critic, z, xi, temper, psi)
             critic, moments = adam(critic, grad, moments, rate, betas)
-        return State(*sampler, critic, moments.first, moments.second)
+        return State(sampler, critic, moments)
 
 
 def _pretrain_critic(problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
     """One step of Adam on f with the sampler as it is; after the last one Adam's memory is empty again."""
+    sampler, critic, moments = state
     z, xi = _noise(problem, settings, streams, 1)
-    psi = settings.share(state.t)
-    grad = critic_gradient(problem, settings, state.parameters, state.critic, z, xi, 1.0, psi)
-    moments = Moments(state.critic_first, state.critic_second, state.t + settings.critic_pretraining)
+    psi = settings.share(sampler.t)
+    grad = critic_gradient(problem, settings, sampler.parameters, critic, z, xi, 1.0, psi)
     betas = settings.beta1, settings.critic_beta2
-    critic, moments = adam(state.critic, grad, moments, settings.critic_pretraining_rate, betas)
-    if state.t == -1:
+    critic, moments = adam(critic, grad, moments, settings.critic_pretraining_rate, betas)
+    if sampler.t == -1:
         moments = Moments.start(critic)
-    return State(*state[:4], state.t + 1, critic, moments.first, moments.second)
+    return State(sampler._replace(t=sampler.t + 1), critic, moments)
 
 
 def sampler_gradient(

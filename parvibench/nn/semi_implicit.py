@@ -94,18 +94,18 @@ class SamplerState(NamedTuple):
     second: Tensor  # (R, P + D)
     t: int  # iterations after pre-training, negative during it
 
+    @property
+    def sampler(self) -> SamplerState:
+        """Itself, where a method's state is no more than this."""
+        return self
+
 
 class Trained(Protocol):
-    """A state that holds the sampler's parameters and their average."""
+    """A state that holds a sampler's."""
 
     @property
-    def parameters(self) -> Tensor:
-        """(R, P + D)."""
-        ...
-
-    @property
-    def average(self) -> Tensor:
-        """(R, P + D), or (R, 0) without ema."""
+    def sampler(self) -> SamplerState:
+        """The sampler's parameters and Adam's memory."""
         ...
 
 
@@ -114,7 +114,7 @@ T = TypeVar("T", bound=Trained)
 
 
 class SemiImplicit(Algorithm[S, T]):
-    """What all semi-implicit methods share: they generate, and have no step in x."""
+    """What all semi-implicit methods share: fresh draws."""
 
     kind: ClassVar[Kind] = "generator"
 
@@ -123,11 +123,8 @@ class SemiImplicit(Algorithm[S, T]):
         """Fresh draws, (R, n, D), from the average of the parameters where one is kept."""
         z = streams.normal("output", (n, settings.latent_dim))
         xi = streams.normal("output", (n, problem.dim), index=1)
-        return draw(settings, state.parameters if settings.ema is None else state.average, z, xi).x
-
-    def effective_step(self, settings: S) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
+        held = state.sampler
+        return draw(settings, held.parameters if settings.ema is None else held.average, z, xi).x
 
 
 class Draw(NamedTuple):

@@ -70,10 +70,6 @@ class Variational(Algorithm[S, VariationalState]):
         """Fresh draws, (R, n, D)."""
         return self.push(settings, state.parameters, streams.normal("output", (n, problem.dim)))
 
-    def effective_step(self, settings: S) -> float | None:
-        """None: the samples have no velocity of their own."""
-        return None
-
 
 def begin(parameters: Tensor, horizon: int) -> VariationalState:
     """First state at the given parameters."""

@@ -29,7 +29,7 @@ BRISK: dict[str, dict[str, Any]] = {
     "mean-field": {"batch": 8},
     "sivi": {"batch": 8, "hidden": 6, "mixing": 5},
     "sivi-sm": {"batch": 8, "hidden": 6, "critic_hidden": 6},
-    "uivi": {"batch": 8, "hidden": 6, "burn_in": 2, "kept": 2, "leapfrog_steps": 2},
+    "uivi": {"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2},
     "sifg": {"hidden": 6},
     "srld": {"memory": 2, "thinning": 1},
     "sr-sghmc": {"memory": 2, "thinning": 1},

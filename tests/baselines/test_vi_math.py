@@ -147,8 +147,8 @@ def test_ksivi_follows_the_program_step_by_step(name: str, more: dict[str, Any])
     """On mini-batches. Catches an Adam that remembers the pre-training, a schedule or annealing off by one."""
     target = Regression()
     run = Run(name, make_problem(target, [0], batch_size=5), **{**PROGRAM, **more})
-    sampler = fitted_first(run, run.settings, run.state.parameters[0])
-    torch.testing.assert_close(run.state.parameters[0], sampler.flat(), rtol=1e-7, atol=1e-9)
+    sampler = fitted_first(run, run.settings, run.state.sampler.parameters[0])
+    torch.testing.assert_close(run.state.sampler.parameters[0], sampler.flat(), rtol=1e-7, atol=1e-9)
     batches = 1 if name == "ksivi-ustat" else 2
     for _ in range(8):
         run.problem.streams.step = run.iteration
@@ -161,9 +161,9 @@ def test_ksivi_follows_the_program_step_by_step(name: str, more: dict[str, Any])
             batches,
         )
         run.steps(1)
-    torch.testing.assert_close(run.state.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(run.state.sampler.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
     if run.settings.ema is not None:
-        torch.testing.assert_close(run.state.average[0], sampler.average, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(run.state.sampler.average[0], sampler.average, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(("rows", "cost"), [("training", 0.5), ("development", 0.4)])
@@ -172,7 +172,7 @@ def test_pretraining_costs_the_rows_it_looks_at(rows: str, cost: float) -> None:
     problem = make_problem(Regression(), [0], batch_size=5)
     run = Run("ksivi", problem, pretraining=3, pretraining_rows=rows).steps(3)
     assert problem.meter.charged == pytest.approx(3 * 8 * cost)
-    assert run.state.t == 0
+    assert run.state.sampler.t == 0
 
 
 def test_pretraining_needs_responses_and_the_rows_asked_for() -> None:
@@ -249,22 +249,22 @@ def test_regularisation_ends_when_told() -> None:
 def test_samples_come_from_the_averaged_parameters() -> None:
     """Decay 0.9 over three steps by hand. Catches 0.9 and 0.1 exchanged, and output from the last ones."""
     run = Run("ksivi", make_problem(Bent()), ema=0.9)
-    expected = run.state.parameters
+    expected = run.state.sampler.parameters
     for _ in range(3):
         run.steps(1)
-        expected = 0.9 * expected + 0.1 * run.state.parameters
-    torch.testing.assert_close(run.state.average, expected, rtol=1e-12, atol=1e-12)
+        expected = 0.9 * expected + 0.1 * run.state.sampler.parameters
+    torch.testing.assert_close(run.state.sampler.average, expected, rtol=1e-12, atol=1e-12)
     averaged = run.output()
     run.state = run.state._replace(parameters=expected)
     assert torch.equal(run.output(), averaged)
-    run.state = run.state._replace(average=run.state.average + 1)
+    run.state = run.state._replace(average=run.state.sampler.average + 1)
     assert not torch.equal(run.output(), averaged)
 
 
 def test_log_variance_has_its_own_rate_and_clipping_is_per_replicate() -> None:
     """Adam's first move is the rate. Catches a factor on the network, and one norm for all replicates."""
     run = Run("ksivi", make_problem(Bent()), step_size=0.01, log_var_rate=0.1)
-    start = run.state.parameters
+    start = run.state.sampler.parameters
     move = (run.steps(1).state.parameters - start).abs()
     torch.testing.assert_close(move[:, -2:], torch.full_like(move[:, -2:], 1e-3), rtol=1e-3, atol=0)
     assert move[:, :-2].max().item() == pytest.approx(0.01, rel=1e-3)
@@ -386,7 +386,7 @@ def test_sivi_sm_follows_the_program_step_by_step(
     run = Run("sivi-sm", make_problem(target, [0], batch_size=5), **{**PROGRAM, "critic_hidden": 4, **more})
     settings, shape = run.settings, MLP((3, 4, 4, 3), "relu")
     critic = Critic(settings, shape, run.state.critic[0])
-    sampler = fitted_first(run, settings, run.state.parameters[0])
+    sampler = fitted_first(run, settings, run.state.sampler.parameters[0])
 
     def score(x: Tensor) -> Tensor:
         return target.score(x[None], run.problem._batch())[0]
@@ -407,7 +407,7 @@ def test_sivi_sm_follows_the_program_step_by_step(
             critic.fit(sampler, score, *noise_of(run, 1, j + 1), temper, psi)
         schedule.step()
         run.steps(1)
-    torch.testing.assert_close(run.state.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(run.state.sampler.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(run.state.critic[0], flattened(critic.network).detach(), rtol=1e-6, atol=1e-8)
 
 
@@ -436,7 +436,7 @@ def test_uivi_estimates_the_score_of_the_mixture_without_bias() -> None:
     40,000 samples, three statistics |z| < 5: false alarm 2e-6. Catches no acceptance step, a chain started at
     z = 0, a lost half kick, and the prior of z left out.
     """
-    settings = uivi.Settings(burn_in=2, kept=2, leapfrog_steps=3, adaptation=0.0)
+    settings = uivi.Settings(warmup=2, kept=2, leapfrog_steps=3, adaptation=0.0)
     net, network, z, x, sigma, exact = bent_case(40, 1000)
     streams = make_problem(Gaussian([1.0]), range(40)).streams
     step = torch.full((40, 1, 1), 0.5, dtype=torch.float64)
@@ -454,7 +454,7 @@ def test_uivi_estimate_gains_from_longer_chains_and_adapts_its_step() -> None:
     streams = make_problem(Gaussian([1.0, 1.0])).streams
     errors = []
     for kept in (1, 60):
-        settings = uivi.Settings(burn_in=5, kept=kept)
+        settings = uivi.Settings(warmup=5, kept=kept)
         step = torch.full((3, 1, 1), 0.2, dtype=torch.float64)
         estimate, after = uivi.mixture_score(net, network, settings, x, sigma, z, step, streams)
         errors.append((estimate - exact).square().mean().item())
@@ -470,9 +470,10 @@ def test_uivi_gradient_goes_back_through_the_samples(activation: str) -> None:
     settings = {"hidden": 5, "batch": 6, "activation": activation, "annealing": 3, "adaptation": 0.0}
     run = Run("uivi", make_problem(Bent(), [0, 1]), **settings)
     parameters = sampler_parameters(run.settings)
-    run.state = run.state._replace(parameters=parameters)
+    sampler = run.state.sampler._replace(parameters=parameters)
+    run.state = run.state._replace(sampler=sampler)
     step = run.state.leapfrog_step
-    found = run.steps(1).state.first * 10
+    found = run.steps(1).state.sampler.first * 10
     streams = run.problem.streams
     z, xi = streams.normal("algorithm", (6, 3)), streams.normal("noise", (6, 2))
     sigma, net = (0.5 * parameters[:, None, -2:]).exp(), run.settings.network(2)

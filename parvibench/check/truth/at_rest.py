@@ -48,13 +48,14 @@ class AtRest(TruthQuestion):
         start = torch.zeros(len(ids), 1, dim, dtype=torch.float64)
         problem = problem_at(Normal(mean, log_var), start, ids, seed)
         state = algorithm.init(problem, settings, problem.streams, self.steps)
-        parameters = torch.zeros_like(state.parameters)
+        parameters = torch.zeros_like(state.sampler.parameters)
         parameters[:, -2 * dim :] = torch.cat((mean, log_var))
         grads = []
         for problem.streams.step in range(self.steps):
-            start = state._replace(parameters=parameters)
+            sampler = state.sampler._replace(parameters=parameters)
+            start = sampler if state is state.sampler else state._replace(sampler=sampler)
             after, _ = state_and_info(algorithm.step(problem, settings, start, problem.streams))
-            grads.append(after.first[:, -2 * dim :] / (1 - settings.beta1))
+            grads.append(after.sampler.first[:, -2 * dim :] / (1 - settings.beta1))
         found = torch.stack(grads).mean(0).T
         return dict(zip(self.expected(), found.tolist(), strict=True))
 

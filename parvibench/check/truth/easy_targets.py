@@ -47,7 +47,7 @@ EFFORTS = {
     "sivi-sm": _effort(
         200, 200, **{**_SEMI_IMPLICIT, "step_size": 0.005}, critic_hidden=32, critic_learning_rate=0.01
     ),
-    "uivi": _effort(150, 200, **_SEMI_IMPLICIT, burn_in=2, kept=2, leapfrog_steps=3),
+    "uivi": _effort(150, 200, **_SEMI_IMPLICIT, warmup=2, kept=2, leapfrog_steps=3),
     "mean-field": _effort(200, 200, step_size=0.05),
     "full-rank": _effort(200, 200, step_size=0.05),
     "iaf": _effort(150, 200, step_size=0.05, hidden=8, flows=1),
