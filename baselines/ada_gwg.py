@@ -34,7 +34,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, code, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.optim import Moments
@@ -113,6 +113,10 @@ class AdaGWG(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516"
     summary = "generalised Wasserstein gradient flow with adaptive exponent"
+    example = Example(
+        quick={"hidden": 6, "p_step_size": 0.1},
+        settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01},
+    )
     # As baseline of the SIFG paper.
     presets: ClassVar[Presets] = {
         **{

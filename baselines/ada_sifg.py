@@ -30,7 +30,7 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, code, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.optim import Moments
@@ -90,6 +90,16 @@ class AdaSIFG(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow with adaptive noise"
+    example = Example(
+        quick={"hidden": 6, "sigma_step_size": 0.01},
+        settings={
+            "step_size": 0.1,
+            "hidden": 16,
+            "sigma": 0.3,
+            "net_optimiser": "adam",
+            "net_learning_rate": 0.01,
+        },
+    )
     presets: ClassVar[Presets] = {
         "gmm5-2d": {**_TOY, "iterations": paper(2000), "sigma": paper(0.12), "sigma_step_size": paper(1e-9)},
         "gmm5-2d-code": {

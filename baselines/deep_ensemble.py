@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, ours, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.optim import AdamState, adam
@@ -50,6 +50,7 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
     rescales = True
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
     summary = "independent Adam runs to the posterior's modes"
+    example = Example(samples=False)
     presets: ClassVar[Presets] = {"networks": {"step_size": paper(0.1), "held": ours(1)}}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:

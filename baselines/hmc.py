@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -64,6 +64,13 @@ class HMC(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Neal (2011), arXiv:1206.1901"
     summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
+    example = Example(
+        quick={"leapfrog_steps": 3, "jitter": 0.2},
+        scores=3,
+        first_scores=1,
+        settings={"step_size": 0.1, "leapfrog_steps": 4},
+        steps=50,
+    )
     presets: ClassVar[
         Presets
     ] = {  # SIFG's ground truth: eps = 5e-4, 40 steps in the text, 41 drifts in the code

@@ -31,6 +31,7 @@ from pydantic import Field
 from pyro.nn.auto_reg_nn import create_mask
 from torch import Tensor
 
+from parvibench.core.algorithm import Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
@@ -55,6 +56,13 @@ class IAF(Variational[Settings]):
     settings_type = Settings
     citation = "Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934"
     summary = "variational inference with inverse autoregressive flows"
+    example = Example(
+        quick={"batch": 8, "hidden": 6},
+        settings={"step_size": 0.05, "hidden": 8, "flows": 1},
+        steps=150,
+        points=200,
+        both_modes=False,
+    )
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> VariationalState:
         """Random flows; location at the first of the task's initial points, narrow."""

@@ -27,7 +27,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code
+from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import median_bandwidth, self_distances
@@ -59,6 +59,7 @@ class KSDD(Algorithm[Settings, AdamState]):
     differentiates = True
     citation = "Korba, Aubin-Frankowski, Majewski & Ablin (2021), arXiv:2105.09994"
     summary = "kernel Stein discrepancy descent"
+    example = Example(scores=2, settings={"step_size": 0.05}, both_modes=False)
     # as MIED's authors and then KSIVI's ran it
     presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "bandwidth": code(2.0)}}
 

@@ -42,7 +42,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Presets, code, ours, paper
+from parvibench.core.algorithm import Example, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels import named
@@ -136,6 +136,14 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
     differentiates = True
     citation = "Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997"
     summary = "kernel semi-implicit variational inference"
+    example = Example(
+        quick={"batch": 8, "hidden": 6},
+        scores=4,
+        settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99},
+        steps=200,
+        points=200,
+        both_modes=False,
+    )
     batches: ClassVar[int] = 2
     presets: ClassVar[Presets] = {
         **_SHARED,
@@ -171,6 +179,14 @@ class KSIVIUStat(KSIVI):
     name = "ksivi-ustat"
     batches = 1
     summary = "kernel semi-implicit variational inference, U-statistic"
+    example = Example(
+        quick={"batch": 8, "hidden": 6},
+        scores=2,
+        settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99},
+        steps=200,
+        points=200,
+        both_modes=False,
+    )
     presets: ClassVar[Presets] = {
         **_SHARED,
         "blr-waveform": {**_LOGISTIC, "iterations": code(40_000), "log_var_init": code(-2.0)},

@@ -27,7 +27,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, code, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
@@ -81,6 +81,9 @@ class L2GF(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"
     summary = "L2 functional gradient flow with a neural network"
+    example = Example(
+        quick={"hidden": 6}, settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01}
+    )
     presets: ClassVar[Presets] = {**L2_TOYS, "ica-meg-tempered": L2_ICA, **on_networks(L2_NETWORK)}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -56,6 +56,7 @@ class MALA(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Roberts & Tweedie (1996)"
     summary = "Metropolis-adjusted Langevin algorithm"
+    example = Example(first_scores=1, settings={"step_size": 0.3})
     presets: ClassVar[Presets] = {
         "blr-waveform": {"step_size": paper(5e-5)}
     }  # KSIVI's second reference, eps = 1e-4

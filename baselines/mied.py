@@ -25,7 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code
+from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import self_distances
@@ -54,6 +54,7 @@ class MIED(Algorithm[Settings, AdamState]):
     rescales = True
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
     summary = "mollified interaction energy descent"
+    example = Example(settings={"step_size": 0.05}, steps=150)
     presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "mollifier": code("riesz")}}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:

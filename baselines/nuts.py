@@ -24,7 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.errors import ShapeError
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem
@@ -61,6 +61,7 @@ class NUTS(Algorithm[Settings, State]):
     max_chunk = 1
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246"
     summary = "the No-U-Turn sampler of Pyro, one chain"
+    example = Example(settings={"max_tree_depth": 4}, steps=30, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """One chain at the task's initial point; the first step length is searched for here.

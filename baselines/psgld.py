@@ -25,7 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Example, SteppedSettings
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -55,6 +55,7 @@ class PSGLD(Algorithm[Settings, State]):
     rescales = True
     citation = "Li, Chen, Carlson & Carin (2016), arXiv:1512.07666"
     summary = "stochastic gradient Langevin dynamics, preconditioned by RMSprop"
+    example = Example(settings={"step_size": 0.03, "damping": 1.0}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""

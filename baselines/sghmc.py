@@ -24,7 +24,7 @@ from typing import NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Example, SteppedSettings
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -54,6 +54,7 @@ class SGHMC(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Chen, Fox & Guestrin (2014), arXiv:1402.4102"
     summary = "stochastic gradient Hamiltonian Monte Carlo"
+    example = Example(settings={"step_size": 0.01, "friction": 0.1}, steps=150)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""

@@ -30,7 +30,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, code, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.optim import Moments
@@ -69,6 +69,16 @@ class SIFG(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow"
+    example = Example(
+        quick={"hidden": 6},
+        settings={
+            "step_size": 0.1,
+            "hidden": 16,
+            "sigma": 0.3,
+            "net_optimiser": "adam",
+            "net_learning_rate": 0.01,
+        },
+    )
     presets: ClassVar[Presets] = {
         "gmm5-2d": {**_TOY, "iterations": paper(2000), "sigma": paper(0.12)},
         "gmm5-2d-code": {**_TOY, "iterations": code(2300), "step_size": code(0.005), "sigma": code(0.1)},

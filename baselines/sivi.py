@@ -30,7 +30,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Presets, code, ours, paper
+from parvibench.core.algorithm import Example, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import squared_distances
@@ -83,6 +83,12 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
     settings_type = Settings
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
     summary = "semi-implicit variational inference"
+    example = Example(
+        quick={"batch": 8, "hidden": 6, "mixing": 5},
+        settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99, "mixing": 20},
+        steps=200,
+        points=200,
+    )
     presets: ClassVar[Presets] = {
         **dict.fromkeys(("banana", "multimodal", "x-shaped"), _TOY),
         "blr-waveform": _LOGISTIC,

@@ -30,7 +30,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Presets, code, ours, paper
+from parvibench.core.algorithm import Example, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
@@ -118,6 +118,21 @@ class SIVISM(SemiImplicit[Settings, State]):
     differentiates = True
     citation = "Yu & Zhang (2023), arXiv:2308.10014"
     summary = "semi-implicit variational inference by score matching"
+    example = Example(
+        quick={"batch": 8, "hidden": 6, "critic_hidden": 6},
+        scores=3,
+        settings={
+            "step_size": 0.005,
+            "batch": 32,
+            "hidden": 16,
+            "beta2": 0.99,
+            "critic_hidden": 32,
+            "critic_learning_rate": 0.01,
+        },
+        steps=200,
+        points=200,
+        both_modes=False,
+    )
     # paper: that of KSIVI, arXiv:2405.18997, Appendix C
     presets: ClassVar[Presets] = {
         "banana": _TOY,

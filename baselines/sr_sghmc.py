@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -48,6 +48,11 @@ class SRSGHMC(Algorithm[Settings, State]):
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5"
     summary = "self-repulsive stochastic gradient Hamiltonian Monte Carlo"
+    example = Example(
+        quick={"memory": 2, "thinning": 1},
+        settings={"step_size": 0.01, "friction": 0.1, "alpha": 1.0},
+        steps=1500,
+    )
     move = staticmethod(sghmc.SGHMC.move)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from parvibench.core.algorithm import Example
+
 from . import sr_sghmc, uld
 
 
@@ -34,4 +36,9 @@ class SRULD(sr_sghmc.SRSGHMC):
     name = "sr-uld"
     settings_type = Settings
     summary = "self-repulsive underdamped Langevin dynamics"
+    example = Example(
+        quick={"memory": 2, "thinning": 1},
+        settings={"step_size": 0.05, "friction": 0.5, "alpha": 1.0},
+        steps=1500,
+    )
     move = staticmethod(uld.ULD.move)

@@ -31,7 +31,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -79,6 +79,9 @@ class SRLD(Algorithm[Settings, State]):
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070"
     summary = "Stein self-repulsive Langevin dynamics"
+    example = Example(
+        quick={"memory": 2, "thinning": 1}, settings={"step_size": 0.1, "alpha": 1.0}, steps=1500
+    )
     presets: ClassVar[Presets] = {
         "correlated-2d": {
             "step_size": code(0.01), "alpha": paper(10.0), "memory": code(100), "thinning": code(1),

@@ -24,7 +24,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Presets, SteppedSettings, code, paper
+from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import exp_, median_bandwidth, sampled_pairs, self_distances
@@ -70,6 +70,7 @@ class SVGD(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Liu & Wang (2016), arXiv:1608.04471"
     summary = "Stein variational gradient descent"
+    example = Example(settings={"step_size": 0.5})
     presets: ClassVar[Presets] = {
         # as baseline of the SIFG paper; on gmm5-2d its script starts from another run's last samples
         "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), **_PLAIN, "step_size": code(0.1)},

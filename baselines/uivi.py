@@ -29,7 +29,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Presets, code, ours
+from parvibench.core.algorithm import Example, Presets, code, ours
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
@@ -86,6 +86,21 @@ class UIVI(SemiImplicit[Settings, State]):
     settings_type = Settings
     citation = "Titsias & Ruiz (2019), arXiv:1808.02078"
     summary = "unbiased implicit variational inference"
+    example = Example(
+        quick={"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2},
+        settings={
+            "step_size": 0.01,
+            "batch": 32,
+            "hidden": 16,
+            "beta2": 0.99,
+            "warmup": 2,
+            "kept": 2,
+            "leapfrog_steps": 3,
+        },
+        steps=150,
+        points=200,
+        brief_steps=3,
+    )
     presets: ClassVar[Presets] = dict.fromkeys(("banana", "multimodal", "x-shaped"), _TOY)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -25,6 +25,7 @@ import math
 from pydantic import Field
 from torch import Tensor
 
+from parvibench.core.algorithm import Example
 from parvibench.core.streams import Streams
 
 from . import sghmc
@@ -46,6 +47,7 @@ class ULD(sghmc.SGHMC):
     settings_type = Settings
     citation = "Cheng, Chatterji, Bartlett & Jordan (2018), arXiv:1707.03663"
     summary = "underdamped Langevin dynamics, exact integrator"
+    example = Example(settings={"step_size": 0.05, "friction": 0.5}, steps=150)
 
     @staticmethod
     def move(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import torch
@@ -60,6 +61,33 @@ def ours(value: Any) -> Sourced:
     return Sourced(value, "ours")
 
 
+@dataclass(frozen=True)
+class Example:
+    """How tests and checks run an algorithm; the defaults suit a sampler that scores every point once a step.
+
+    Attributes:
+        quick: settings with which every branch acts within a few steps of eight points.
+        scores: score evaluations of a step with them, per point; a Hessian-vector product is one more.
+        first_scores: score evaluations before the first step, per point.
+        settings: with these the samples have the moments of a unit Gaussian, from a start on its left half, ...
+        steps: ... after so many steps, ...
+        points: ... with so many points.
+        samples: False for an algorithm that looks for modes: it is not asked for moments.
+        both_modes: whether the same settings and steps suffice to find both of two modes, four apart.
+        brief_steps: steps of the checks that run an algorithm several times.
+    """
+
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    scores: int = 1
+    first_scores: int = 0
+    settings: Mapping[str, Any] = field(default_factory=lambda: {"step_size": 0.1})
+    steps: int = 100
+    points: int = 50
+    samples: bool = True
+    both_modes: bool = True
+    brief_steps: int = 14
+
+
 S = TypeVar("S", bound=AlgorithmSettings)
 T = TypeVar("T")
 
@@ -88,6 +116,8 @@ class Algorithm(ABC, Generic[S, T]):
             such steps are neither compiled nor recorded.
         rescales: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step.
         citation: author (year), arXiv id.
+        summary: one line.
+        example: how tests and checks run it.
     """
 
     name: ClassVar[str]
@@ -104,6 +134,7 @@ class Algorithm(ABC, Generic[S, T]):
     rescales: ClassVar[bool] = False
     citation: ClassVar[str] = ""
     summary: ClassVar[str] = ""
+    example: ClassVar[Example] = Example()
 
     @abstractmethod
     def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> T:

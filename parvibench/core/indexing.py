@@ -240,9 +240,11 @@ def _syntax(node: Any) -> Any:
 
 
 def _is_displayed(node: Any) -> bool:
-    """A docstring, or an argument that is displayed."""
+    """A docstring, an argument that is displayed, or an import of an interface."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if isinstance(node, ast.ImportFrom):
+        return node.module in _INTERFACES
     return isinstance(node, ast.keyword) and node.arg in _DISPLAYED
 
 

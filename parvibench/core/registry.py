@@ -44,6 +44,11 @@ class Row:
     version: int = 1
     summary: str = ""
 
+    @property
+    def built_in(self) -> bool:
+        """Whether it ships with this package."""
+        return self.target.startswith("parvibench.")
+
 
 @dataclass(frozen=True)
 class TaskRow(Row):
@@ -123,11 +128,11 @@ def metrics() -> Mapping[str, MetricRow]:
 def _indexed(section: str, row: type[R]) -> dict[str, R]:
     """The rows of a section of the index."""
     index = json.loads((files("parvibench.core") / "index.json").read_text(encoding="utf-8"))
-    rows: dict[str, dict[str, Any]] = index[section]
-    return {
-        name: row(name, **{key: tuple(v) if isinstance(v, list) else v for key, v in facts.items()})
-        for name, facts in rows.items()
-    }
+    rows: dict[str, R] = {}
+    for name, facts in index[section].items():
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
+        rows[name] = row(name, **values)
+    return rows
 
 
 def _with_entry_points(group: str, rows: dict[str, R], row: type[R]) -> dict[str, R]:

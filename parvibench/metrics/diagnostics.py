@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.metric import Context, NotApplicable, metric
 
 
+@metric("neutral", "1", "diagnostics", "mean acceptance probability since the checkpoint before")
 def acceptance(samples: Tensor, context: Context) -> Tensor:
     """Mean probability of accepting a proposal, (R,) in [0, 1]; neither direction is better.
 
@@ -16,6 +17,7 @@ def acceptance(samples: Tensor, context: Context) -> Tensor:
     return _reported("acceptance", samples, context)
 
 
+@metric("lower", "1", "diagnostics", "share of divergent transitions since the checkpoint before")
 def divergences(samples: Tensor, context: Context) -> Tensor:
     """Share of transitions whose energy error exceeded 1000 or was not a number, (R,); lower is better.
 
@@ -25,6 +27,7 @@ def divergences(samples: Tensor, context: Context) -> Tensor:
     return _reported("divergences", samples, context)
 
 
+@metric("neutral", "doublings", "diagnostics", "mean doublings of a trajectory since the checkpoint before")
 def tree_depth(samples: Tensor, context: Context) -> Tensor:
     """Mean number of doublings of a trajectory of NUTS, (R,); neither direction is better.
 
@@ -34,6 +37,7 @@ def tree_depth(samples: Tensor, context: Context) -> Tensor:
     return _reported("tree_depth", samples, context)
 
 
+@metric("neutral", "1", "diagnostics", "mean loss of the refitted network since the checkpoint before")
 def refit_loss(samples: Tensor, context: Context) -> Tensor:
     """Mean loss of the network that is refitted in every step, (R,); comparable within one method only.
 

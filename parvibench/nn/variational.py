@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Kind, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Example, Kind, SteppedSettings
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -48,6 +48,9 @@ class Variational(Algorithm[S, VariationalState]):
     """A family: where it starts, the gradient of its bound, and its draws."""
 
     kind: ClassVar[Kind] = "generator"
+    example: ClassVar[Example] = Example(
+        quick={"batch": 8}, settings={"step_size": 0.05}, steps=200, points=200, both_modes=False
+    )
 
     @abstractmethod
     def gradient(self, problem: Problem, settings: S, parameters: Tensor, noise: Tensor) -> Tensor:

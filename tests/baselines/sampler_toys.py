@@ -16,27 +16,12 @@ from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
 
-#: Settings that make every branch of an algorithm act within a few steps.
-BRISK: dict[str, dict[str, Any]] = {
-    "ada-gwg": {"hidden": 6, "p_step_size": 0.1},
-    "ada-sifg": {"hidden": 6, "sigma_step_size": 0.01},
-    "l2-gf": {"hidden": 6},
-    "hmc": {"leapfrog_steps": 3, "jitter": 0.2},
-    "ksivi": {"batch": 8, "hidden": 6},
-    "ksivi-ustat": {"batch": 8, "hidden": 6},
-    "full-rank": {"batch": 8},
-    "iaf": {"batch": 8, "hidden": 6},
-    "mean-field": {"batch": 8},
-    "sivi": {"batch": 8, "hidden": 6, "mixing": 5},
-    "sivi-sm": {"batch": 8, "hidden": 6, "critic_hidden": 6},
-    "uivi": {"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2},
-    "sifg": {"hidden": 6},
-    "srld": {"memory": 2, "thinning": 1},
-    "sr-sghmc": {"memory": 2, "thinning": 1},
-    "sr-uld": {"memory": 2, "thinning": 1},
-}
-#: All but nuts, which takes one replicate at a time and has a file of its own.
-SAMPLERS = [n for n, row in registry.algorithms().items() if row.kind != "anchor" and n != "nuts"]
+#: But for NUTS, which takes one replicate at a time and has a file of its own.
+SAMPLERS = [
+    name
+    for name, row in registry.algorithms().items()
+    if row.kind != "anchor" and registry.load_algorithm(name).max_chunk != 1
+]
 
 
 class Gaussian(Target):
@@ -136,7 +121,8 @@ class Run:
 
     def __init__(self, name: str, problem: Problem, horizon: int = 1000, **settings: Any) -> None:
         self.algorithm = registry.load_algorithm(name)
-        self.problem, self.settings = problem, self.algorithm.make_settings(BRISK.get(name, {}) | settings)
+        self.problem = problem
+        self.settings = self.algorithm.make_settings({**self.algorithm.example.quick, **settings})
         with self.mode():
             self.state = self.algorithm.init(problem, self.settings, problem.streams, horizon)
         self.iteration, self.info = 0, None

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from device_guard import DeviceGuard, ShapeStreams, WouldWaitError
-from sampler_toys import BRISK
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
@@ -98,7 +97,7 @@ def test_a_step_never_waits_for_the_device(name: str, settings: dict[str, Any], 
     task, algorithm = registry.load_task(task_name), registry.load_algorithm(name)
     if algorithm.needs - task.provides:
         pytest.skip(f"{task_name} lacks what {name} needs")
-    chosen = algorithm.make_settings(BRISK.get(name, {}) | settings)
+    chosen = algorithm.make_settings({**algorithm.example.quick, **settings})
     problem = shapes_of(task, None if "full-batch" in algorithm.needs else task.batch_size)
     problem.streams.batch(task.rows or 7, 3)  # an epoch's shuffle comes from the host, once an epoch
     with _mode(algorithm):

@@ -17,12 +17,12 @@ import pytest
 import torch
 from scipy import stats
 
-from parvibench.check.decisions import decide
+from parvibench.check.deciding import decide
 from parvibench.check.questions import Bound, Law, Question
 from parvibench.check.truth import truth_questions
 from parvibench.check.truth.at_rest import AtRest
 from parvibench.check.truth.contract import Contract, Effort, Tolerance, sampler_questions
-from parvibench.check.truth.easy_targets import EFFORTS
+from parvibench.check.truth.easy_targets import effort_of
 from parvibench.check.truth.estimators import Floors, Mixing, Scores, Unbiased, scores_by_quadrature
 from parvibench.check.truth.invariance import Invariance, Ranks, uniform_ranks
 from parvibench.check.truth.langevin_laws import LangevinLaw
@@ -33,7 +33,7 @@ from parvibench.check.truth.steps import summaries
 from parvibench.check.truth.task_facts import DensityTruth
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
-from parvibench.core.registry import load_task
+from parvibench.core.registry import load_algorithm, load_task
 from parvibench.core.streams import Streams
 
 THRESHOLD = 1e-6
@@ -62,8 +62,8 @@ def test_every_test_has_a_name_of_its_own_and_every_sampler_is_asked() -> None:
     others = [q for q in questions if q not in langevin]
     names = Counter((q.task, q.algorithm, name) for q in others for name in q.expected())
     assert max(names.values()) == 1
-    exempt = {"exact", "initial", "map", "deep-ensemble"}
-    samplers = set(registry.algorithms()) - exempt
+    samplers = {name for name, row in registry.algorithms().items() if row.kind != "anchor"}
+    samplers -= {"map", "deep-ensemble"}
     for kind in (Tolerance, Contract):
         assert {q.algorithm for q in questions if isinstance(q, kind)} == samplers
     assert all(q.oracle == "truth" for q in questions)
@@ -292,7 +292,7 @@ def test_samplers_from_outside_are_asked() -> None:
 
 
 def test_a_sampler_may_be_given_by_its_class(tmp_path: Any) -> None:
-    effort = EFFORTS["ula"]
+    effort = effort_of(load_algorithm("ula").example)
     question = Tolerance("biased-start-gaussian", "parvibench.baselines.ula:ULA", effort)
     assert question.measure(range(3), 1) == Tolerance("biased-start-gaussian", "ula", effort).measure(
         range(3), 1
