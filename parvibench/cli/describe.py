@@ -71,7 +71,7 @@ def algorithm(name: str) -> dict[str, Any]:
     Raises:
         UnknownNameError: with near names.
     """
-    found = registry.load_algorithm(name)
+    found = registry.load_method(name)
     module = sys.modules[type(found).__module__]
     settings = {
         key: f"{field.default!r} - {field.description or ''}"
@@ -159,7 +159,7 @@ def _registry_checks() -> list[dict[str, Any]]:
             broken.append(f"{name}: {error}")
     for name in registry.algorithms():
         try:
-            registry.load_algorithm(name)
+            registry.load_method(name)
         except ParVIBenchError as error:
             broken.append(f"{name}: {error}")
     count = f"{len(registry.tasks())} tasks, {len(registry.algorithms())} algorithms load"
