@@ -1,7 +1,6 @@
 """The two ends of every leaderboard: fresh exact draws, and the initial distribution.
 
-Anchors take no steps. The harness calls ``draw`` with the task itself, because an algorithm's view of a
-task knows nothing of its reference.
+Anchors take no steps; they see the task itself, because a problem knows nothing of the task's reference.
 """
 
 from __future__ import annotations
@@ -9,51 +8,20 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, ParticleState
+from parvibench.core.algorithm import Anchor
 from parvibench.core.errors import UnsupportedError
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem, Task
 
-Draws = tuple[Tensor, Tensor | None]
 
-
-class _Anchor(Algorithm[AlgorithmSettings, ParticleState]):
-    kind = "anchor"
-    settings_type = AlgorithmSettings
-
-    def init(
-        self, problem: Problem, settings: AlgorithmSettings, streams: Streams, horizon: int
-    ) -> ParticleState:
-        """The task's initial points."""
-        return ParticleState.start(problem)
-
-    def step(
-        self, problem: Problem, settings: AlgorithmSettings, state: ParticleState, streams: Streams
-    ) -> ParticleState:
-        """Stay."""
-        return state
-
-    def output(
-        self, problem: Problem, settings: AlgorithmSettings, state: ParticleState, n: int, streams: Streams
-    ) -> Tensor:
-        """Samples without the task: n initial points."""
-        return problem.init(n)
-
-
-class Exact(_Anchor):
+class Exact(Anchor):
     """What independent exact draws achieve: nobody can be better but by luck."""
 
     name = "exact"
     needs = frozenset({"exact"})
     summary = "fresh exact draws: the best a sampler can do"
 
-    def output(
-        self, problem: Problem, settings: AlgorithmSettings, state: ParticleState, n: int, streams: Streams
-    ) -> Tensor:
-        """Refused: a problem holds no exact draws."""
-        raise UnsupportedError("exact draws come from the task: call draw(task, problem, n, streams)")
-
-    def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> Draws:
+    def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
         """Independent exact draws, or n distinct rows of the reference where no sampler exists.
 
         Args:
@@ -76,14 +44,14 @@ class Exact(_Anchor):
         return samples.to(problem.device, problem.dtype), rows
 
 
-class Initial(_Anchor):
+class Initial(Anchor):
     """What doing nothing achieves."""
 
     name = "initial"
     needs = frozenset[str]()
     summary = "the initial distribution: what doing nothing achieves"
 
-    def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> Draws:
+    def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
         """Initial points (R, n, D); never rows of a reference."""
         return problem.init(n), None
 

@@ -64,7 +64,7 @@ def algorithm(name: str) -> dict[str, Any]:
     Raises:
         UnknownNameError: with near names.
     """
-    found = registry.load_algorithm(name)
+    found = registry.load_method(name)
     module = sys.modules[type(found).__module__]
     settings = {
         key: f"{field.default!r} - {field.description or ''}"

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from .errors import SettingsError
 from .streams import Streams
-from .task import Problem
+from .task import Problem, Task
 
 Kind = Literal["particles", "chains", "generator", "anchor"]
 Source = Literal["paper", "code", "ours"]
@@ -92,28 +92,21 @@ S = TypeVar("S", bound=AlgorithmSettings)
 T = TypeVar("T")
 
 
-class Algorithm(ABC, Generic[S, T]):
-    """A sampler as three pure functions of a state (a NamedTuple of tensors, ints and further NamedTuples).
-
-    The state holds all that the next step needs, optimiser moments included; its first field is
-    ``x`` of shape (R, N, D) unless ``kind`` is ``generator``. Randomness comes from ``streams`` at
-    the address the harness has set; nothing else is remembered between calls. Replicates must not
-    see one another: bandwidths, clipping and norms are per replicate.
+class Method(ABC):
+    """What a suite can name: an algorithm, or an anchor.
 
     Attributes:
         name: canonical name.
         version: raised on any change of results.
         kind: ``particles`` (the N points), ``chains`` (N parallel chains whose positions the harness
-            records and thins), ``generator`` (any number of fresh draws).
+            records and thins), ``generator`` (any number of fresh draws), ``anchor`` (no steps at all).
         needs: capabilities the task must offer: ``score``, ``hvp``, ``full-batch``, ...
         settings_type: pydantic model of the settings.
-        differentiates: True when ``step`` uses autograd (otherwise it runs in inference mode).
         presets: name -> setting -> value with its source: what a publication ran. Never acts by itself.
         n_particles: a fixed N, or None to take the suite's (SRLD is one chain by definition).
         max_chunk: most replicates in one call, or None; 1 for kernels that take one replicate at a time.
-        resumable: False when the state cannot be written down.
         host_bound: True when a step waits for numbers from the device, as trajectories of adaptive length do;
-            such steps are neither compiled nor recorded.
+            such steps are not compiled.
         rescales: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step.
         citation: author (year), arXiv id.
         summary: one line.
@@ -124,43 +117,15 @@ class Algorithm(ABC, Generic[S, T]):
     version: ClassVar[int] = 1
     kind: ClassVar[Kind]
     needs: ClassVar[frozenset[str]] = frozenset({"score"})
-    settings_type: ClassVar[type[AlgorithmSettings]]
-    differentiates: ClassVar[bool] = False
+    settings_type: ClassVar[type[AlgorithmSettings]] = AlgorithmSettings
     presets: ClassVar[Presets] = {}
     n_particles: ClassVar[int | None] = None
     max_chunk: ClassVar[int | None] = None
-    resumable: ClassVar[bool] = True
     host_bound: ClassVar[bool] = False
     rescales: ClassVar[bool] = False
     citation: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     example: ClassVar[Example] = Example()
-
-    @abstractmethod
-    def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> T:
-        """First state.
-
-        Args:
-            problem: the metered problem.
-            settings: validated settings.
-            streams: positioned at step 0.
-            horizon: number of iterations the budget is expected to allow, for schedules.
-        """
-
-    @abstractmethod
-    def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T | tuple[T, Any]:
-        """Next state; must not change the tensors of ``state`` that a caller may still hold.
-
-        Returns:
-            The state alone, or with an Info: a NamedTuple of (R,) tensors that tell of this step (``acceptance``,
-            ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints
-            as metrics of the fields' names; nothing else depends on them.
-        """
-
-    def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
-        """Samples to judge, (R, n, D); for particles and chains the current positions, (R, N, D)."""
-        x: Tensor = state.x  # type: ignore[attr-defined]
-        return x
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
@@ -200,7 +165,7 @@ class Algorithm(ABC, Generic[S, T]):
         """What a preset holds beside settings: a subset of ``PROTOCOL_KEYS`` with values."""
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in PROTOCOL_KEYS}
 
-    def effective_step(self, settings: S) -> float | None:
+    def effective_step(self, settings: Any) -> float | None:
         """The factor that really multiplies the velocity, in the units of x^2; None without one.
 
         The samples of a generator have no velocity of their own.
@@ -208,6 +173,72 @@ class Algorithm(ABC, Generic[S, T]):
         if self.rescales or self.kind == "generator":
             return None
         return getattr(settings, "step_size", None)
+
+
+class Anchor(Method):
+    """An end of every leaderboard: samples without steps, drawn with the task itself, reference included."""
+
+    kind = "anchor"
+
+    @abstractmethod
+    def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
+        """Samples to judge.
+
+        Args:
+            task: where the draws come from.
+            problem: its replicates, device and dtype are those of the samples.
+            n: samples per replicate.
+            streams: randomness.
+
+        Returns:
+            Samples (R, n, D), and the rows (R, n) of the reference that they are, or None.
+
+        Raises:
+            UnsupportedError: the task has none.
+        """
+
+
+class Algorithm(Method, Generic[S, T]):
+    """A sampler as three pure functions of a state (a NamedTuple of tensors, ints and further NamedTuples).
+
+    The state holds all that the next step needs, optimiser moments included; its first field is
+    ``x`` of shape (R, N, D) unless ``kind`` is ``generator``. Randomness comes from ``streams`` at
+    the address the harness has set; nothing else is remembered between calls. Replicates must not
+    see one another: bandwidths, clipping and norms are per replicate.
+
+    Attributes:
+        differentiates: True when ``step`` uses autograd (otherwise it runs in inference mode).
+        resumable: False when the state cannot be written down.
+    """
+
+    differentiates: ClassVar[bool] = False
+    resumable: ClassVar[bool] = True
+
+    @abstractmethod
+    def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> T:
+        """First state.
+
+        Args:
+            problem: the metered problem.
+            settings: validated settings.
+            streams: positioned at step 0.
+            horizon: number of iterations the budget is expected to allow, for schedules.
+        """
+
+    @abstractmethod
+    def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T | tuple[T, Any]:
+        """Next state; must not change the tensors of ``state`` that a caller may still hold.
+
+        Returns:
+            The state alone, or with an Info: a NamedTuple of (R,) tensors that tell of this step (``acceptance``,
+            ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints
+            as metrics of the fields' names; nothing else depends on them.
+        """
+
+    def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
+        """Samples to judge, (R, n, D); for particles and chains the current positions, (R, N, D)."""
+        x: Tensor = state.x  # type: ignore[attr-defined]
+        return x
 
 
 def describe_validation(owner: str, error: Any, model: type[BaseModel]) -> str:

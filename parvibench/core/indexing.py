@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .algorithm import Algorithm
+from .algorithm import Method
 from .errors import InputError
 from .metric import Metric
 from .sequential import SequentialTask
@@ -128,7 +128,7 @@ def _section(
 
 
 def _is_algorithm(value: Any) -> bool:
-    return inspect.isclass(value) and issubclass(value, Algorithm) and not inspect.isabstract(value)
+    return inspect.isclass(value) and issubclass(value, Method) and not inspect.isabstract(value)
 
 
 def _task_row(task: Task) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _task_row(task: Task) -> dict[str, Any]:
     }
 
 
-def _algorithm_row(algorithm: type[Algorithm]) -> dict[str, Any]:
+def _algorithm_row(algorithm: type[Method]) -> dict[str, Any]:
     return {
         "version": algorithm.version,
         "kind": algorithm.kind,

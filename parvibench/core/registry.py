@@ -23,7 +23,7 @@ from . import reference_folder
 from .errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from .algorithm import Algorithm
+    from .algorithm import Algorithm, Method
     from .metric import Metric
     from .task import Task
 
@@ -166,9 +166,24 @@ def load_algorithm(name: str) -> Algorithm:
 
     Raises:
         UnknownNameError: with near names.
-        InputError: the attribute is no algorithm.
+        InputError: an anchor, or no algorithm at all.
     """
     from .algorithm import Algorithm
+
+    method = load_method(name)
+    if not isinstance(method, Algorithm):
+        raise InputError(f"{name} is an anchor: it takes no steps")
+    return method
+
+
+def load_method(name: str) -> Method:
+    """The algorithm or anchor of that name, or of ``module:attribute`` / ``file.py:attribute``.
+
+    Raises:
+        UnknownNameError: with near names.
+        InputError: the attribute is neither.
+    """
+    from .algorithm import Method
 
     rows = algorithms()
     if name not in rows and ":" not in name:
@@ -177,10 +192,10 @@ def load_algorithm(name: str) -> Algorithm:
             "the entry-point group 'parvibench.algorithms', or be named as 'module:Class'.",
         )  # fmt: skip
     found = _resolve(rows[name].target if name in rows else name)
-    algorithm = found() if isinstance(found, type) else found
-    if not isinstance(algorithm, Algorithm):
-        raise InputError(f"{name} is a {type(algorithm).__name__}, not a parvibench Algorithm")
-    return algorithm
+    method = found() if isinstance(found, type) else found
+    if not isinstance(method, Method):
+        raise InputError(f"{name} is a {type(method).__name__}, not a parvibench Algorithm")
+    return method
 
 
 @cache

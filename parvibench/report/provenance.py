@@ -77,7 +77,7 @@ def _origin(cell: CellRecord) -> str:
     if cell.tuned:
         return "tuned"
     try:
-        default = registry.load_algorithm(cell.algorithm).make_settings({})
+        default = registry.load_method(cell.algorithm).make_settings({})
     except Exception:  # a plug-in that is no longer installed
         return "not known"
     return "default" if getattr(default, "step_size", None) == cell.settings["step_size"] else "set"

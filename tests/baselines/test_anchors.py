@@ -52,7 +52,7 @@ def draw(
 ) -> tuple[Tensor, Tensor | None]:
     problem = make_problem(Gaussian([1.0, 1.0]), replicates, dtype=torch.float32)
     streams = Streams(3, replicates, dtype=torch.float32)
-    return registry.load_algorithm(name).draw(task, problem, n, streams)  # type: ignore[attr-defined]
+    return registry.load_method(name).draw(task, problem, n, streams)  # type: ignore[attr-defined]
 
 
 def test_exact_draws_are_fresh_per_replicate() -> None:

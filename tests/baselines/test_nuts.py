@@ -1,5 +1,6 @@
 """NUTS: exact laws, honest costs, and Pyro's global state kept out of sight."""
 
+import contextlib
 import math
 import random
 from typing import Any
@@ -69,6 +70,44 @@ def test_nuts_adapts_while_warming_up_and_never_after() -> None:
     assert abs(math.log(variances[0].item() / variances[1].item() / 400)) < math.log(4)
 
 
+@pytest.mark.parametrize("limit", [400.0, 1500.0])
+def test_the_warm_up_ends_when_a_quarter_of_the_budget_is_charged(limit: float) -> None:
+    """However many transitions were foreseen. Catches a warm-up that reaches into the judged half."""
+    run = Run("nuts", make_problem(Gaussian([1.0, 400.0]), [0], particles=1, limit=limit), 10**6)
+    charged, steps = [0.0], []
+    with contextlib.suppress(BudgetExhausted):
+        while True:
+            run.steps(1)
+            charged.append(run.problem.meter.charged)
+            steps.append(run.state.kernel.step_size)
+    last = next(i for i, spent in enumerate(charged) if spent >= limit / 4)
+    assert len(set(steps[last - 1 :])) == 1
+    assert len(set(steps[:last])) > 1
+
+
+@pytest.mark.parametrize("warmup", [1, 2, 5, 20, 60])
+def test_a_short_warm_up_leaves_no_chain_where_it_stood(warmup: int) -> None:
+    """Pyro's own schedule ended with a mean over two steps of dual averaging: chains that never moved."""
+    for replicate in range(4):
+        target = Gaussian([1.0, 25.0, 0.04])
+        problem = make_problem(target, [replicate], particles=1, dtype=torch.float32)
+        run = Run("nuts", problem, 10**6, warmup_steps=warmup, max_tree_depth=4).steps(warmup)
+        x = chain(run, 25)
+        assert (x[1:] != x[:-1]).any(1).mean() > 0.3
+
+
+def test_a_transition_tells_what_it_did() -> None:
+    """A step of ten thousand standard deviations diverges at the first doubling."""
+    run = nuts(Gaussian([1.0, 4.0])).steps(30)
+    assert 0 < run.info.acceptance.item() <= 1
+    assert run.info.divergences.item() == 0
+    assert 1 <= run.info.tree_depth.item() <= 10
+    run.state.kernel._adapter.step_size = 1e4
+    run.steps(1)
+    assert (run.info.divergences.item(), run.info.tree_depth.item()) == (1, 1)
+    assert run.info.acceptance.item() == 0
+
+
 def test_every_gradient_is_charged_as_one_score(monkeypatch: pytest.MonkeyPatch) -> None:
     target, calls = Skewed(), []
     plain = target.log_density_and_score
@@ -78,8 +117,11 @@ def test_every_gradient_is_charged_as_one_score(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_transition_beyond_the_budget_is_dropped() -> None:
-    """All steps that fit are the same as without a limit; the state of the last one stands."""
-    limited, free = nuts(Skewed(), limit=60), nuts(Skewed())
+    """All steps that fit are the same as without a limit, which only warm-up looks at; the last state stands."""
+    limited, free = (
+        Run("nuts", make_problem(Skewed(), [0], particles=1, limit=limit), warmup_steps=0)
+        for limit in (60, None)
+    )
     with pytest.raises(BudgetExhausted):
         limited.steps(60)
     assert limited.problem.meter.charged <= 60

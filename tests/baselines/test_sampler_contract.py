@@ -66,7 +66,7 @@ def tensors(state: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", registry.algorithms())
 def test_settings_are_described_frozen_and_strict(name: str) -> None:
-    algorithm = registry.load_algorithm(name)
+    algorithm = registry.load_method(name)
     settings = algorithm.make_settings()
     assert all(field.description for field in algorithm.settings_type.model_fields.values())
     with pytest.raises(SettingsError, match="no such setting"):

@@ -116,7 +116,9 @@ def test_srld_remembers_every_cth_state_with_its_score() -> None:
 
 @pytest.mark.parametrize(("horizon", "thinning"), [(1, 1), (400, 10), (100_000, 100)])
 def test_srld_thins_less_in_short_runs(horizon: int, thinning: int) -> None:
-    assert Run("srld", make_problem(Bent()), horizon, memory=10, thinning=100).state.thinning == thinning
+    assert (
+        Run("srld", make_problem(Bent()), horizon, memory=10, thinning=100).state.memory.thinning == thinning
+    )
 
 
 def test_lapd_tends_to_ula_as_m_vanishes() -> None:

@@ -25,9 +25,8 @@ class Mine(Algorithm):
         return ParticleState.start(problem)
     def step(self, problem, settings, state, streams):
         return ParticleState(state.x + settings.step_size * problem.score(state.x))
-    def output(self, problem, settings, state, n, streams):
-        return state.x
 """
+TEMPLATE = Path(__file__).parents[2] / "baselines" / "_template.py"
 
 
 def test_near_names_are_suggested() -> None:
@@ -48,6 +47,23 @@ def test_a_file_plug_in_loads_once(tmp_path: Path) -> None:
     file.write_text(PLUGIN)
     first, second = (registry.load_algorithm(f"{file}:Mine") for _ in range(2))
     assert type(first) is type(second)
+
+
+def test_the_template_runs_as_it_is_and_is_not_registered() -> None:
+    assert len(TEMPLATE.read_text().splitlines()) < 40
+    assert not any("_template" in row.target for row in registry.algorithms().values())
+    algorithm = registry.load_algorithm(f"{TEMPLATE}:Template")
+    problem = registry.load_task("banana").problem(2, seed=1, particles=5)
+    settings = algorithm.make_settings()
+    start = algorithm.init(problem, settings, problem.streams, 1)
+    state = algorithm.step(problem, settings, start, problem.streams)
+    assert algorithm.output(problem, settings, state, 5, problem.streams).shape == (2, 5, 2)
+
+
+def test_an_anchor_is_a_method_but_no_algorithm() -> None:
+    assert registry.load_method("exact").kind == "anchor"
+    with pytest.raises(InputError, match="exact is an anchor"):
+        registry.load_algorithm("exact")
 
 
 @pytest.mark.parametrize("name", ["no.such.module:X", "nowhere.py:X", "parvibench.core.budget:Nothing"])

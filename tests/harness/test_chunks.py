@@ -24,6 +24,6 @@ from parvibench.harness.suite.cells import chunk_width
 def test_a_chunk_is_as_wide_as_the_cache_and_a_whole_cell_on_a_gpu(
     task: str, method: str, particles: int, cpu: int
 ) -> None:
-    algorithm = registry.load_algorithm(method)
+    algorithm = registry.load_method(method)
     found = [chunk_width(registry.load_task(task), algorithm, particles, 30, d) for d in ("cpu", "cuda")]
     assert found == [cpu, algorithm.max_chunk or 30]

@@ -12,9 +12,7 @@ from parvibench.core.errors import SettingsError, SuiteError
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import parse_suite
 
-PRESETS = [
-    (name, preset) for name in registry.algorithms() for preset in registry.load_algorithm(name).presets
-]
+PRESETS = [(name, preset) for name in registry.algorithms() for preset in registry.load_method(name).presets]
 SUITE = """\
 name: mine
 tasks: [gmm5-2d]
@@ -32,7 +30,7 @@ def cell(settings: str, overrides: dict | None = None, tail: str = "") -> Cell:
 
 @pytest.mark.parametrize(("name", "preset"), PRESETS)
 def test_presets_hold_valid_settings_with_their_source(name: str, preset: str) -> None:
-    algorithm = registry.load_algorithm(name)
+    algorithm = registry.load_method(name)
     protocol = algorithm.protocol(preset)
     values = {key: value for key, value in algorithm.presets[preset].items() if key not in protocol}
     resolved = algorithm.make_settings({"preset": preset}).model_dump()
@@ -71,7 +69,7 @@ def test_unknown_presets_name_the_known_ones() -> None:
     with pytest.raises(SettingsError, match="no preset named 3"):
         cell("{}", {"sifg": {"preset": 3}})
     with pytest.raises(SettingsError, match="Known: none"):
-        registry.load_algorithm("uld").make_settings({"preset": "toy"})
+        registry.load_method("uld").make_settings({"preset": "toy"})
 
 
 def test_the_command_line_refuses_unknown_presets_with_exit_code_2() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, finite_replicates, floating_tensors
+from parvibench.core.algorithm import AlgorithmSettings, Anchor, finite_replicates, floating_tensors
 from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import BudgetIgnored, StoreError
 from parvibench.core.metric import Cost
@@ -82,7 +82,7 @@ def run_chunk(
     task, algorithm = cell.load()
     settings = algorithm.make_settings(dict(cell.settings))
     chunk = _Chunk(cell, replicates, task, algorithm, settings, notify, snapshot)
-    return chunk.draw_anchor() if algorithm.kind == "anchor" else chunk.run()
+    return chunk.draw(algorithm) if isinstance(algorithm, Anchor) else chunk.run()
 
 
 class _Chunk:
@@ -93,7 +93,7 @@ class _Chunk:
         cell: Cell,
         replicates: Sequence[int],
         task: Task,
-        algorithm: Algorithm,
+        algorithm: Any,  # an Algorithm, or an Anchor to draw from
         settings: AlgorithmSettings,
         notify: Notify,
         snapshot: SnapshotFile | None,
@@ -104,7 +104,7 @@ class _Chunk:
         self.result = ChunkResult(effective_step=algorithm.effective_step(settings))
         self.device = torch.device(cell.spec.device)
         self.clock = Clock(self.device)
-        self.snapshot = snapshot if algorithm.resumable else None
+        self.snapshot = snapshot if getattr(algorithm, "resumable", False) else None
         self.memory_before = 0.0
         self._limits = (
             cell.spec.budget.iterations,
@@ -154,12 +154,10 @@ class _Chunk:
             self.result.flag(f"the machine's speed changed by {change} meanwhile: the seconds are doubtful")
         return self.result
 
-    def draw_anchor(self) -> ChunkResult:
-        """Anchors take no steps: one checkpoint at no cost."""
+    def draw(self, anchor: Anchor) -> ChunkResult:
+        """An anchor's samples: one checkpoint at no cost."""
         self._open(None)
-        samples, excluded = self.algorithm.draw(  # type: ignore[attr-defined]
-            self.task, self.problem, self.cell.samples, self.problem.streams
-        )
+        samples, excluded = anchor.draw(self.task, self.problem, self.cell.samples, self.problem.streams)
         while self.decider is not None and self.decider.due(1.0):
             self.decider.decide(samples)
         self._record(samples.double().cpu(), 0, last=True, excluded=excluded)
@@ -372,7 +370,7 @@ class _Chunk:
         context = self._context(cost, excluded, path, moved, decisions, reported)
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
-        values = reported | values
+        values |= reported
         self._add_rows(values, cost)
         self.result.values = {m: v.tolist() for m, v in values.items()} if last else self.result.values
         self.result.absent = absent

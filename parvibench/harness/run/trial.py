@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, state_and_info
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Method, state_and_info
 from parvibench.core.task import Problem, Task
 from parvibench.harness.suite.cells import Cell
 
@@ -20,7 +20,7 @@ _STEPS = 2
 
 
 def make_problem(
-    cell: Cell, replicates: Sequence[int], task: Task, algorithm: Algorithm, limit: float | None
+    cell: Cell, replicates: Sequence[int], task: Task, method: Method, limit: float | None
 ) -> Problem:
     """The problem of a chunk, with a limit of score evaluations."""
     return task.problem(
@@ -30,7 +30,7 @@ def make_problem(
         cell.torch_dtype,
         particles=cell.particles,
         limit=limit,
-        full_batch="full-batch" in algorithm.needs,
+        full_batch="full-batch" in method.needs,
     )
 
 
@@ -94,7 +94,7 @@ def foresee(cell: Cell) -> tuple[int, float]:
         ParVIBenchError: as a run of the cell.
     """
     task, algorithm = cell.load()
-    if algorithm.kind == "anchor":
+    if not isinstance(algorithm, Algorithm):
         return 0, 0.0
     settings = algorithm.make_settings(dict(cell.settings))
     plain = cell.varied(compiled=False)  # compiling takes longer than most runs

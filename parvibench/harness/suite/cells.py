@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Method
 from parvibench.core.cell import CellSpec, Specified
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.core.sequential import SequentialTask
@@ -42,17 +42,17 @@ class Cell(Specified):
     label: str
     metrics: tuple[str, ...]
     tuned: bool = False
-    objects: tuple[Task | None, Algorithm | None] = field(default=(None, None), compare=False, repr=False)
+    objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
 
-    def load(self) -> tuple[Task, Algorithm]:
+    def load(self) -> tuple[Task, Method]:
         """The objects behind the names, loaded once."""
         return self._loaded
 
     @cached_property
-    def _loaded(self) -> tuple[Task, Algorithm]:
+    def _loaded(self) -> tuple[Task, Method]:
         task, algorithm = self.objects
         task = _with_contexts(task or registry.load_task(self.task), self.spec.contexts)
-        return task, algorithm or registry.load_algorithm(self.algorithm)
+        return task, algorithm or registry.load_method(self.algorithm)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what was loaded: names travel between processes, objects do not."""
@@ -97,7 +97,7 @@ def expand(
     *,
     device: str = "cpu",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-    objects: Sequence[Task | Algorithm] = (),
+    objects: Sequence[Task | Method] = (),
     compiled: bool = False,
 ) -> list[Cell]:
     """All cells of a suite, tasks outermost.
@@ -118,7 +118,7 @@ def expand(
         if name not in known:
             raise UnknownNameError("algorithm of this suite", name, known)
     by_name: dict[str, Any] = {o.name: o for o in objects}
-    methods = {a.name: by_name.get(a.name) or registry.load_algorithm(a.name) for a in suite.algorithms}
+    methods = {a.name: by_name.get(a.name) or registry.load_method(a.name) for a in suite.algorithms}
     cells = []
     for task_entry in suite.tasks:
         task = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
@@ -139,7 +139,7 @@ def expand(
 
 
 def _settings(
-    suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Algorithm, given: Mapping[str, Any]
+    suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], bool]:
     """All settings of a cell, and whether its step size is a tuned one."""
     chosen = algorithm.expand_preset(given)
@@ -151,7 +151,7 @@ def _settings(
 
 
 def _matched(
-    algorithm: Algorithm, values: dict[str, Any], tuned: bool, target: float | None
+    algorithm: Method, values: dict[str, Any], tuned: bool, target: float | None
 ) -> tuple[dict[str, Any], bool, float | None]:
     """The step size scaled so that the effective step is that of the task's first method with one.
 
@@ -180,7 +180,7 @@ def _spec(
     task_entry: TaskEntry,
     task: Task,
     entry: AlgorithmEntry,
-    algorithm: Algorithm,
+    algorithm: Method,
     settings: dict[str, Any],
     device: str,
     compiled: bool,
@@ -212,7 +212,7 @@ def _spec(
     )
 
 
-def chunk_width(task: Task, algorithm: Algorithm, particles: int, replicates: int, device: str) -> int:
+def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, device: str) -> int:
     """Replicates per kernel call: all on a GPU; on a CPU as many as stay in cache.
 
     Particles times data rows leave the cache with one replicate already unless they are few. Measured
@@ -230,7 +230,7 @@ def chunk_width(task: Task, algorithm: Algorithm, particles: int, replicates: in
     return min(replicates, max(1, fitting))
 
 
-def _plugin_source(task: Task, algorithm: Algorithm) -> str:
+def _plugin_source(task: Task, algorithm: Method) -> str:
     """SHA-256 over the source files of whatever does not come with the package, else empty."""
     digest = hashlib.sha256()
     outside = [type(o) for o in (task, algorithm) if not type(o).__module__.startswith("parvibench.")]

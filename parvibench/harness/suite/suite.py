@@ -348,4 +348,4 @@ def _known(kind: str, name: str, rows: Any) -> None:
 def _check_algorithm(entry: AlgorithmEntry) -> None:
     _known("algorithm", entry.name, registry.algorithms())
     if entry.settings:  # settings live in the class: only then is it imported
-        registry.load_algorithm(entry.name).make_settings(entry.settings)
+        registry.load_method(entry.name).make_settings(entry.settings)
