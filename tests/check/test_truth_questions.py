@@ -17,7 +17,7 @@ import pytest
 import torch
 from scipy import stats
 
-from parvibench.check.decisions import decide
+from parvibench.check.outcomes import decide
 from parvibench.check.questions import Bound, Law, Question
 from parvibench.check.truth import truth_questions
 from parvibench.check.truth.at_rest import AtRest
