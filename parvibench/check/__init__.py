@@ -1,1 +1,1 @@
-"""`parvibench check`: has the quality of a sampler got worse?"""
+"""`parvibench check`: statistical tests of whether a sampler has got worse."""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
-from .deciding import RED, Test
+from .outcomes import RED, Test
 from .rounds import CheckResult
 
 #: Columns of ``rows``.

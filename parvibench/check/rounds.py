@@ -14,7 +14,7 @@ from typing import Literal
 
 from parvibench.core.streams import derive_seed
 
-from .deciding import RED, Test, decide, failed, gating
+from .outcomes import RED, Test, decide, failed, gating
 from .questions import Measurement, Question, Values, batches, measure
 
 Keep = Callable[[Question, Values], None]

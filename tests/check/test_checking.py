@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from parvibench.check import output
-from parvibench.check.deciding import decide
+from parvibench.check.outcomes import decide
 from parvibench.check.questions import Better, Bound, Expected, Fixed, Law, Question
 from parvibench.check.rounds import CheckResult, Plan, check
 from parvibench.cli import checking as command

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from parvibench.check.deciding import RED, decide
+from parvibench.check.outcomes import RED, decide
 from parvibench.check.past import baseline as past
 from parvibench.check.past.baseline import Baseline
 from parvibench.check.past.replicates import TIME, as_array, density_values, moments

@@ -27,14 +27,14 @@ from torch import Generator, Tensor
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.core.streams import derive_seed
-from parvibench.core.target import Target
-from parvibench.core.task import DENSITY_METRICS, Facts, Modes, Task
+from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import POOL_SIZE, POOLS, V_STATISTICS, equivalent_sample_size, v_constants
 from parvibench.metrics.floors import ALPHA, judged_metrics, p_value, simulate_floors, verdict
 from parvibench.metrics.pairwise import median_distance
 from parvibench.reference.build import ROWS, calibrated
+from parvibench.tasks.mixtures import FullMixture, MixtureTask
 
 DIMENSIONS = (2, 22, 100)
 #: Half the distance between the modes along the first coordinate, in sds of a mode.
@@ -58,43 +58,9 @@ AR_CHAINS, AR_COEFFICIENT = 3000, 0.5
 VERDICT = "verdict (Holm)"
 
 
-class Pair(Target):
-    """Log density of two Gaussians of one covariance, up to a constant."""
-
-    def __init__(self, means: Tensor, precision: Tensor) -> None:
-        self.dim = means.shape[1]
-        self._means, self._precision = means, precision
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """By responsibilities, as for any mixture."""
-        apart = x.unsqueeze(-3) - self._means.to(x)[:, None]  # (R, 2, N, D)
-        pulls = apart @ self._precision.to(x)
-        log_p = -0.5 * (apart * pulls).sum(-1)
-        return log_p.logsumexp(-2), -(log_p.softmax(-2).unsqueeze(-1) * pulls).sum(-3)
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Up to a constant, (R, N)."""
-        return self.log_density_and_score(x)[0]
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """(R, N, D)."""
-        return self.log_density_and_score(x)[1]
-
-
 @dataclass(frozen=True, kw_only=True)
-class PairTask(Task):
+class PairTask(MixtureTask):
     """Two Gaussians of equal weight, four sds apart, neighbouring coordinates correlated by a half."""
-
-    provides: frozenset[str] = frozenset({"score", "exact"})
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Pair:
-        """The density."""
-        assert self.facts.modes is not None
-        return Pair(self.facts.modes.means, torch.linalg.inv(_covariance(self.dim)))
-
-    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
-        """Exact draws: nothing is run on this task."""
-        return torch.stack([self.exact(n, g) for g in generators])
 
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent draws, (n, D) float64."""
@@ -121,10 +87,8 @@ def make_task(dim: int) -> PairTask:
     """The study's target in ``dim`` dimensions."""
     means = torch.zeros(2, dim, dtype=torch.float64)
     means[:, 0] = torch.tensor([-SEPARATION, SEPARATION])
-    sd = torch.ones(dim, dtype=torch.float64)
-    sd[0] = math.sqrt(1 + SEPARATION**2)
     half = torch.full((2,), 0.5, dtype=torch.float64)
-    modes = Modes(means, torch.ones(2, dtype=torch.float64), half)
+    mixture = FullMixture(means, half, _covariance(dim).expand(2, -1, -1))
     return PairTask(
         name=f"pair-{dim}d",
         summary="two correlated Gaussians",
@@ -132,7 +96,8 @@ def make_task(dim: int) -> PairTask:
         dim=dim,
         tags=frozenset(),
         citation="",
-        facts=Facts(mean=torch.zeros(dim, dtype=torch.float64), sd=sd, modes=modes),
+        mixture=mixture,
+        facts=mixture.facts(with_modes=True),
     )
 
 

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from parvibench.check.deciding import gating
 from parvibench.check.evidence import bound_p_value, law_p_values
+from parvibench.check.outcomes import gating
 from parvibench.check.past.baseline import Baseline
 from parvibench.check.questions import Bound, Expected, Law, Question, Values
 from parvibench.check.rounds import Keep, Plan, check

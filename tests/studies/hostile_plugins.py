@@ -23,6 +23,10 @@ class Good(Algorithm):
     kind = "particles"
     settings_type = SteppedSettings
 
+    def __init_subclass__(cls):
+        super().__init_subclass__()
+        cls.name = cls.__name__.lower()
+
     def init(self, problem, settings, streams, horizon):
         return ParticleState.start(problem)
 
@@ -40,23 +44,17 @@ class Good(Algorithm):
 
 
 class Segfault(Good):
-    name = "segfault"
-
     def misbehave(self, x):
         ctypes.string_at(0)
 
 
 class Leaves(Good):
-    name = "leaves"
-
     def misbehave(self, x):
         os._exit(0)
 
 
 class HoldsTheGil(Good):
     """``PyDLL`` keeps the lock while C sleeps for ever."""
-
-    name = "holds-the-gil"
 
     def misbehave(self, x):
         ctypes.PyDLL(None).sleep(100_000)
@@ -65,16 +63,12 @@ class HoldsTheGil(Good):
 class Hoards(Good):
     """40 GB, piece by piece, all of it touched."""
 
-    name = "hoards"
-
     def misbehave(self, x):
         pieces = [torch.ones(250_000_000) for _ in range(40)]
         time.sleep(len(pieces))
 
 
 class TurnsNaN(Good):
-    name = "turns-nan"
-
     def step(self, problem, settings, state, streams):
         x = super().step(problem, settings, state, streams).x
         return ParticleState(torch.full_like(x, torch.nan) if streams.step >= 3 else x)
@@ -88,8 +82,6 @@ class Unspeakable(Exception):
 
 
 class Raises(Good):
-    name = "raises"
-
     def misbehave(self, x):
         raise Unspeakable
 
@@ -102,23 +94,17 @@ class Untellable(Exception):
 
 
 class RaisesTwice(Good):
-    name = "raises-twice"
-
     def misbehave(self, x):
         raise Untellable
 
 
 class Exits(Good):
-    name = "exits"
-
     def misbehave(self, x):
         sys.exit(0)
 
 
 class Floods(Good):
     """200 MB on standard output and error."""
-
-    name = "floods"
 
     def misbehave(self, x):
         for _ in range(100):
@@ -129,8 +115,6 @@ class Floods(Good):
 
 class Meddles(Good):
     """Leaves everything global changed behind it."""
-
-    name = "meddles"
 
     def misbehave(self, x):
         torch.manual_seed(1)
@@ -146,8 +130,6 @@ class Meddles(Good):
 class ForksAndStays(Good):
     """A child that never ends, one in a session of its own with its parent gone, and a program."""
 
-    name = "forks-and-stays"
-
     def misbehave(self, x):
         if os.fork() == 0:
             while True:
@@ -162,8 +144,6 @@ class ForksAndStays(Good):
 
 
 class ForksAndDies(ForksAndStays):
-    name = "forks-and-dies"
-
     def misbehave(self, x):
         super().misbehave(x)
         os.kill(os.getpid(), 9)
@@ -171,8 +151,6 @@ class ForksAndDies(ForksAndStays):
 
 class Ignores(Good):
     """Goes on when the budget is spent, with what it had."""
-
-    name = "ignores"
 
     def step(self, problem, settings, state, streams):
         try:
@@ -184,8 +162,6 @@ class Ignores(Good):
 class Begs(Good):
     """Asks for one more score for ever."""
 
-    name = "begs"
-
     def step(self, problem, settings, state, streams):
         while True:
             try:
@@ -195,8 +171,6 @@ class Begs(Good):
 
 
 class Tampers(Good):
-    name = "tampers"
-
     def step(self, problem, settings, state, streams):
         problem.meter.limit = None
         problem.meter.scores = 0.0

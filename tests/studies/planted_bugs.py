@@ -19,7 +19,7 @@ from pathlib import Path
 
 from planted.catalogue import PlantedBug, bugs_named, catalogue
 
-from parvibench.check.deciding import gating
+from parvibench.check.outcomes import gating
 from parvibench.check.selection import select_questions
 
 #: Share of bugs that must be found.

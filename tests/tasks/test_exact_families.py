@@ -2,7 +2,7 @@
 
 Draws are mapped to numbers whose law is known in closed form and compared by Kolmogorov-Smirnov tests with
 p > 1e-6 (39 of them: false alarm 4e-5 for the file at other seeds), or averaged: moments of every coordinate and
-Stein's identity within 6 standard errors (2e-9 a number, 1.2e-5 for the file's 6000). Seeds are fixed.
+Stein's identity within 6 standard errors (2e-9 a number, 1.2e-5 for 6000). Seeds are fixed.
 """
 
 from __future__ import annotations
@@ -39,15 +39,14 @@ def test_projections_of_mixtures_are_mixtures(name: str) -> None:
         assert stats.kstest((draws(name) @ u).numpy(), cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize(("name", "n"), [*((name, 5000) for name in MIXTURES), ("monomial-gamma", MANY)])
-def test_facts_and_steins_identity(name: str, n: int) -> None:
+@pytest.mark.parametrize("name", [f"lapd-mixture-{d}" for d in (128, 512, 2048)])
+def test_facts_and_steins_identity(name: str) -> None:
     """Moments of every coordinate; Stein's identity along four directions.
 
-    Catches draws of another law than the density's: the SIFG code's Gamma(0.9) in place of Gamma(1/0.9) in
-    monomial-gamma (z = 45), a mixture's score without its means (lapd-mixture-8: z = 49).
+    Of the targets of more than 100 dimensions: `parvibench.check.truth.task_facts` asks the others.
     """
-    assert moment_z_scores(name, draws(name, n)).abs().max() < BOUND
-    assert stein_z_scores(name, draws(name, n)).abs().max() < BOUND
+    assert moment_z_scores(name, draws(name)).abs().max() < BOUND
+    assert stein_z_scores(name, draws(name)).abs().max() < BOUND
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -82,18 +81,6 @@ def test_student_draws(axis: int) -> None:
     assert abs(z_scores(z.sign().prod(1), 0.0)) < BOUND
 
 
-def test_student_satisfies_steins_identity() -> None:
-    """E[s_j g(x_i) + delta_ij g'(x_i)] = 0 for the bounded g = tanh: the density's own score, no moments needed.
-
-    Catches A for A^-1 when the score is pulled back (z = 499).
-    """
-    x = draws("student-t", MANY)
-    s = load_task("student-t").target((0,), "cpu", torch.float64).score(x.unsqueeze(0))[0]
-    g = x.tanh()
-    products = s.unsqueeze(-2) * g.unsqueeze(-1) + torch.diag_embed(1 - g**2)
-    assert z_scores(products.flatten(1), 0.0).abs().max() < BOUND
-
-
 def test_funnel_draws() -> None:
     """v ~ N(0, 9) and y exp(-v/2) is standard normal. Catches variance 3 for 9 (p = 3e-79) and exp(v) for sd exp(v/2)."""
     x = draws("funnel-10d")
@@ -101,17 +88,3 @@ def test_funnel_draws() -> None:
     z = x[:, 1:] * (-x[:, :1] / 2).exp()
     assert stats.kstest(z.flatten().numpy(), "norm").pvalue > 1e-6
     assert z_scores(z * x[:, :1], 0.0).abs().max() < BOUND
-
-
-def test_funnel_satisfies_steins_identity() -> None:
-    """With v and exp(v/2) s_y = -z: E s_v = 0, E v s_v = -1 and E z_i z_j = delta_ij.
-
-    Catches a score without the normaliser's -9/2 (z = 145).
-    """
-    x = draws("funnel-10d")
-    s = load_task("funnel-10d").target((0,), "cpu", torch.float64).score(x.unsqueeze(0))[0]
-    assert abs(z_scores(s[:, 0], 0.0)) < BOUND
-    assert abs(z_scores(s[:, 0] * x[:, 0], -1.0)) < BOUND
-    z = -s[:, 1:] * (x[:, :1] / 2).exp()
-    products = (z.unsqueeze(-1) * z.unsqueeze(-2)).flatten(1)
-    assert z_scores(products, torch.eye(9).flatten()).abs().max() < BOUND

@@ -1,1 +1,1 @@
-"""The oracle of the past: fresh replicates against a stored baseline of clean ones."""
+"""The oracle of the past: fresh replicates against a stored baseline."""

@@ -1,4 +1,4 @@
-"""The oracle of known truth: questions whose answers follow from theory, whatever the code said before."""
+"""The oracle of known truth: questions whose answers follow from theory, not from earlier results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What can be asked of any sampler: easy targets within a tolerance, and the contract every algorithm keeps.
+"""Questions for any sampler: easy targets within a tolerance, and the contract of the interface.
 
-A method that is right only in the limit is not held to the exact law here but to a stated distance from it: far
-enough that discretisation and a handful of particles are no fault, near enough that a wrong sign, factor or target
-is.
+Tolerances are wide enough for the bias of discretisation and of few particles, and narrow enough that a wrong sign,
+factor or target exceeds them.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from parvibench.core.task import Problem
 from .metering import Counted
 from .steps import Settings, TruthQuestion, as_values, per_replicate, run
 
-#: A registered name, ``module:Class``, ``file.py:Class``, or the sampler itself where nothing is sent elsewhere.
+#: A registered name, ``module:Class``, ``file.py:Class``, or the object, for measurements in this process only.
 Sampler = str | Algorithm
 
 #: Positions kept of the path of many chains.
 _KEPT = 20
-#: Task -> how far means may be from the exact ones, in sd, and the ratio of mean squares about them from 1.
+#: Task -> largest error of a mean, in sd, and of the ratio of mean squares about the exact mean from 1.
 LIMITS = {
     "biased-start-gaussian": (0.25, 0.4),
     "multimodal": (0.5, 0.6),
@@ -37,10 +36,10 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Effort:
-    """How a sampler is run.
+    """Settings and length of a run.
 
     Attributes:
-        settings: what differs from its defaults.
+        settings: overrides of the defaults.
         steps: taken.
         points: N of particles and chains, and number of samples judged.
     """
@@ -52,7 +51,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class _OfSampler(TruthQuestion):
-    """A question put to one sampler on one task."""
+    """A question about one sampler on one task."""
 
     task: str
     sampler: Sampler
@@ -80,7 +79,7 @@ class _OfSampler(TruthQuestion):
 class Tolerance(_OfSampler):
     """Whether means and variances come within a stated distance of the exact ones.
 
-    Squares are taken about the exact mean: that a short chain's points are dependent is then no bias.
+    Squares are taken about the exact mean, so that dependent points give no bias.
     """
 
     def measure(self, replicates: range, seed: int) -> Values:
@@ -103,14 +102,10 @@ class Tolerance(_OfSampler):
         return found
 
     def _judged(self, ids: Sequence[int], seed: int) -> Tensor:
-        """Of chains the second half of their paths, else the output, (R, n, D)."""
+        """The second half of the paths of chains, otherwise the output, (R, n, D)."""
         algorithm = self._algorithm
-        problem = load_task(self.task).problem(
-            ids,
-            seed,
-            particles=algorithm.n_particles or self.effort.points,
-            full_batch="full-batch" in algorithm.needs,
-        )
+        points, full_batch = algorithm.n_particles or self.effort.points, "full-batch" in algorithm.needs
+        problem = load_task(self.task).problem(ids, seed, particles=points, full_batch=full_batch)
         output, path = self._samples(problem)
         if algorithm.kind != "chains":
             return output
@@ -121,9 +116,9 @@ class Tolerance(_OfSampler):
 
 @dataclass(frozen=True)
 class Contract(_OfSampler):
-    """What every algorithm promises, each 1 where it is kept.
+    """The promises of every algorithm, each 1 where it is kept.
 
-    - ``alone``: a replicate's samples do not depend on who runs beside it (to 1e-4 of their size, in double).
+    - ``alone``: a replicate's samples do not depend on the other replicates (to 1e-4 of their size, in double).
     - ``distinct``: no other replicate has the same samples.
     - ``repeatable``: the same seed gives the same samples.
     - ``finite``, ``shape``: of the output.
@@ -131,12 +126,12 @@ class Contract(_OfSampler):
     """
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """One verdict a replicate."""
-        x, metered = self._outputs(replicates, self._algorithm.max_chunk, seed)
-        again, _ = self._outputs(replicates, self._algorithm.max_chunk, seed)
-        # Two by themselves, then the others.
+        """0 or 1 for every promise and replicate."""
+        x, metered = self._outputs(replicates, seed)
+        again, _ = self._outputs(replicates, seed)
+        # Two replicates alone, then the others together.
         parts = [replicates[:1], replicates[1:2], replicates[2:]]
-        apart = torch.cat([self._outputs(part, self._algorithm.max_chunk, seed)[0] for part in parts if part])
+        apart = torch.cat([self._outputs(part, seed)[0] for part in parts if part])
         size = x.abs().flatten(1).amax(1) + 1e-300
         points = self._algorithm.n_particles or self.effort.points
         kept = {
@@ -147,17 +142,17 @@ class Contract(_OfSampler):
             "shape": torch.tensor([x.shape[1:] == (points, load_task(self.task).dim)] * len(replicates)),
             "metered": torch.tensor([metered] * len(replicates)),
         }
-        return {f"contract.{name}": verdict.double().tolist() for name, verdict in kept.items()}
+        return {f"contract.{name}": value.double().tolist() for name, value in kept.items()}
 
     def expected(self) -> Mapping[str, Expected]:
         """All kept."""
         names = ("alone", "distinct", "repeatable", "finite", "shape", "metered")
         return {f"contract.{name}": Fixed(1.0, better="higher") for name in names}
 
-    def _outputs(self, ids: Sequence[int], width: int | None, seed: int) -> tuple[Tensor, bool]:
+    def _outputs(self, ids: Sequence[int], seed: int) -> tuple[Tensor, bool]:
         """Output of the replicates, (R, n, D), and whether meter and count agree."""
         task, algorithm, found, metered = load_task(self.task), self._algorithm, [], True
-        for chunk in per_replicate(ids, width):
+        for chunk in per_replicate(ids, algorithm.max_chunk):
             counted = Counted(task.target(chunk, "cpu", torch.float64))
             problem = Problem(
                 counted,
@@ -172,11 +167,11 @@ class Contract(_OfSampler):
 
 
 def sampler_questions(sampler: Sampler, effort: Effort) -> list[TruthQuestion]:
-    """All questions for any sampler: three easy targets and the contract.
+    """The questions for any sampler: three easy targets and the contract.
 
     Args:
-        sampler: what runs.
-        effort: settings, and steps enough for a bent target of unit scale.
+        sampler: to be measured.
+        effort: settings, and enough steps for a bent target of unit scale.
     """
     brief = replace(effort, steps=min(effort.steps, 10), points=min(effort.points, 20))
     return [*(Tolerance(task, sampler, effort) for task in LIMITS), Contract("banana", sampler, brief)]

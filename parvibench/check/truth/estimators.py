@@ -1,4 +1,4 @@
-"""The metrics themselves: on exact draws, without bias, on chains that are known, on predictions by quadrature."""
+"""Questions about metrics: floors, bias, diagnostics of chains of known law, predictive scores by quadrature."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .steps import TruthQuestion, exact_draws, generator_of
 
 Array = NDArray[np.float64]
 
-#: Size of the sets whose floors are looked at.
+#: Size of the sets that are compared with their floors.
 _FLOOR_SIZE = 100
 _PREDICTIVE = ("rmse", "nll", "crps", "coverage")
 _SCORING_ERROR = 1e-7
@@ -46,7 +46,7 @@ class Floors(TruthQuestion):
     algorithm: str = "metrics"
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """Every metric of one set of draws a replicate."""
+        """Every metric of one set of draws per replicate."""
         task = load_task(self.task)
         target = task.target([0], "cpu", torch.float64)
         sets = [task.exact(_FLOOR_SIZE, generator_of(self.task, "floor", seed, r)) for r in replicates]
@@ -74,7 +74,7 @@ class Unbiased(TruthQuestion):
 
     Attributes:
         task: one with an exact sampler.
-        sets: in a replicate; their mean is looked at.
+        sets: in a replicate; their mean is the statistic.
         points: of a set.
         bandwidth: of both kernels, in units of x.
         algorithm: label.
@@ -109,7 +109,7 @@ class Unbiased(TruthQuestion):
 
 @dataclass(frozen=True)
 class Mixing(TruthQuestion):
-    """Whether diagnostics of chains are right where the answer is known.
+    """Whether diagnostics of chains are right on processes of known law.
 
     Autoregressive coordinates x_t = phi x_{t-1} + sqrt(1 - phi^2) e_t have T N (1 - phi) / (1 + phi) effective draws,
     the slowest of them the fewest. Chains of independent draws around centres of variance s^2, cut into halves, have
@@ -150,7 +150,7 @@ class Mixing(TruthQuestion):
         return values
 
     def expected(self) -> Mapping[str, Expected]:
-        """No error to speak of."""
+        """Bounds on the errors, for the estimators' own bias."""
         return {
             "mixing.ess_bulk": Bound(0.05),
             "mixing.autocorrelation": Bound(0.005),
@@ -158,7 +158,7 @@ class Mixing(TruthQuestion):
         }
 
     def _centres(self) -> Tensor:
-        """Of the chains, (N,): as far apart as normal draws are on average."""
+        """Centres of the chains, (N,): normal quantiles."""
         shares = (np.arange(self.chains) + 0.5) / self.chains
         return self.spread * torch.from_numpy(stats.norm.ppf(shares))
 
@@ -201,7 +201,7 @@ class Mixtures:
 
 @dataclass(frozen=True)
 class Scores(TruthQuestion):
-    """Predictive metrics on random mixtures of normals, against densities, quadrature and root finding by SciPy.
+    """Predictive metrics of random mixtures of normals, against densities, quadrature and root finding by SciPy.
 
     Attributes:
         components: of a mixture.

@@ -1,9 +1,8 @@
-"""Kernels that leave their target exactly invariant: chains that start at exact draws must stay there.
+"""Kernels that leave their target exactly invariant: chains that start at exact draws end at exact draws.
 
-Whatever the number of steps, the points reached are exact draws again; a Metropolis ratio that is dropped, turned
-round or lacks the proposal's part moves them. And since these kernels are reversible, an exact draw hides in the
-chain that runs on from it forwards and backwards: its rank among the chain's points is uniform (Gandy & Scott 2020,
-arXiv:2001.06465).
+This holds after any number of steps; without the Metropolis ratio, with its inverse or without the proposal's part it
+does not. Since these kernels are reversible, the rank of an exact draw among the points of the chain run from it
+forwards and backwards is uniform (Gandy & Scott 2020, arXiv:2001.06465).
 """
 
 from __future__ import annotations
@@ -36,41 +35,52 @@ from .steps import (
 
 
 @dataclass(frozen=True)
-class Invariance(TruthQuestion):
-    """Whether chains that start at exact draws end at exact draws.
+class _OfKernel(TruthQuestion):
+    """A question about a reversible kernel on a task with exact draws.
 
     Attributes:
         task: its exact draws and density.
         algorithm: a registered kernel.
-        settings: of the kernel; steps so long that about a third of the moves are refused.
-        steps: taken.
-        chains: in a replicate.
+        settings: of the kernel; steps so long that about a third of the proposals are rejected.
     """
 
     task: str
     algorithm: str
     settings: Settings
+
+    def _start(self, chains: int, replicates: range, *address: object) -> tuple[Target, Tensor]:
+        """The density of the replicates, and exact draws from it, (R, chains, D)."""
+        task = load_task(self.task)
+        draws = [task.exact(chains, generator_of(self.task, *address, r)) for r in replicates]
+        return task.target(tuple(replicates), "cpu", torch.float64), torch.stack(draws)
+
+
+@dataclass(frozen=True)
+class Invariance(_OfKernel):
+    """Whether chains that start at exact draws end at exact draws.
+
+    Attributes:
+        steps: taken.
+        chains: in a replicate.
+    """
+
     steps: int = 12
     chains: int = 400
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Summaries of the last positions."""
-        task = load_task(self.task)
-        target = task.target(tuple(replicates), "cpu", torch.float64)
-        start = torch.stack(
-            [task.exact(self.chains, generator_of(self.task, "start", seed, r)) for r in replicates]
+        target, start = self._start(self.chains, replicates, "start", seed)
+        algorithm = load_algorithm(self.algorithm)
+        settings, problem = (
+            algorithm.make_settings(dict(self.settings)),
+            problem_at(target, start, replicates, seed),
         )
-        x = self._ends(target, start, replicates, seed)
+        x = run(algorithm, settings, problem, self.steps).path[-1]
         return summaries(x, target.log_density(x), "kept.")
 
     def expected(self) -> Mapping[str, Expected]:
         """The same of fresh exact draws."""
         return _exact_summaries(self.task, self.chains)
-
-    def _ends(self, target: Target, start: Tensor, replicates: range, seed: int) -> Tensor:
-        algorithm = load_algorithm(self.algorithm)
-        problem = problem_at(target, start, replicates, seed)
-        return run(algorithm, algorithm.make_settings(dict(self.settings)), problem, self.steps).path[-1]
 
 
 @cache
@@ -81,30 +91,20 @@ def _exact_summaries(task_name: str, chains: int) -> Mapping[str, Expected]:
 
 
 @dataclass(frozen=True)
-class Ranks(TruthQuestion):
-    """Whether an exact draw can be told from the chain that runs through it.
+class Ranks(_OfKernel):
+    """Whether an exact draw is distinguishable from the chain that runs through it.
 
     Attributes:
-        task: its exact draws and density.
-        algorithm: a registered reversible kernel.
-        settings: of the kernel.
         length: of the chain, without the exact draw.
         chains: in a replicate.
     """
 
-    task: str
-    algorithm: str
-    settings: Settings
     length: int = 9
     chains: int = 300
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """Mean rank, and mean distance of ranks from the middle, for each function of the points."""
-        task = load_task(self.task)
-        target = task.target(tuple(replicates), "cpu", torch.float64)
-        start = torch.stack(
-            [task.exact(self.chains, generator_of(self.task, "ranks", seed, r)) for r in replicates]
-        )
+        """Mean rank, and mean distance of ranks from their mean, for each function of the points."""
+        target, start = self._start(self.chains, replicates, "ranks", seed)
         ranks = ranks_along(target, start, replicates, seed, self.algorithm, self.settings, self.length)
         return rank_statistics(ranks, self.length)
 
@@ -139,7 +139,7 @@ def ranks_along(
     """
     algorithm = load_algorithm(algorithm_name)
     made = algorithm.make_settings(dict(settings))
-    # Backwards is forwards again, for a reversible kernel, with noise of its own.
+    # For a reversible kernel, backwards is forwards with other noise.
     paths = [
         torch.stack(run(algorithm, made, problem_at(target, start, replicates, way), length).path)
         for way in (2 * seed, 2 * seed + 1)

@@ -1,7 +1,6 @@
 """Methods whose law has no closed form, as short plain programs on many chains at once.
 
-Written from the publications' pseudo-code, apart from the algorithms, in NumPy and with its random numbers: what
-two programs share is the mathematics.
+Written from the publications' pseudo-code, independently of the algorithms, in NumPy and with its random numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The meter: what it charges must be what is evaluated beneath the problem."""
+"""The meter: charges must equal what is evaluated beneath the problem."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +22,7 @@ _TOLERANCE = 1e-9
 
 
 class Counted(Target):
-    """A density that counts what is asked of it, by rows of data.
+    """A density that counts its evaluations, in rows.
 
     Args:
         target: the density.
@@ -40,17 +40,17 @@ class Counted(Target):
 
     @property
     def charged(self) -> float:
-        """What this should cost: log densities are free as far as scores were taken too."""
+        """The charge due: log densities are free up to the number of scores."""
         return self.scores + self.products + max(0.0, self.log_densities - self.scores)
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Counted; so is the score that differentiating it takes."""
+        """Counted; so is the score of differentiating it."""
         self.log_densities += x.shape[1]
         value = self._target.log_density(x, batch)
         return self._when_differentiated(value, "scores", x.shape[1])
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Counted; so is the product with the Hessian that differentiating it takes."""
+        """Counted; so is the Hessian-vector product of differentiating it."""
         rows = x.shape[1] * (1.0 if batch is None else batch.shape[1] / (self.rows or 1))
         self.scores += rows
         value = self._target.score(x, batch)
@@ -73,7 +73,7 @@ class Counted(Target):
 
 @dataclass(frozen=True)
 class MeterCharges(TruthQuestion):
-    """What known calls cost.
+    """Whether known calls are charged as the rules say.
 
     Attributes:
         task: one with data.
@@ -89,32 +89,14 @@ class MeterCharges(TruthQuestion):
         """Charges of each kind of call on a fresh problem, the same for all replicates."""
         found = {}
         for name, size in (("full", None), ("batch", self.batch)):
-            problem = self._problem(replicates, seed, size)
-            problem.score(problem.init())
-            found[f"score[{name}]"] = problem.meter.charged
-
-            problem = self._problem(replicates, seed, size)
-            x = problem.init().requires_grad_()
-            torch.autograd.grad(problem.score(x).sum(), x)
-            found[f"hessian_product[{name}]"] = problem.meter.charged
-
-        problem = self._problem(replicates, seed, None)
-        x = problem.init()
-        problem.log_density_and_score(x)
-        found["both"] = problem.meter.charged
-
-        problem = self._problem(replicates, seed, None)
-        problem.log_density(x)
-        found["log_density"] = problem.meter.charged
-
-        problem = self._problem(replicates, seed, None)
-        leaf = x.clone().requires_grad_()
-        torch.autograd.grad(problem.log_density(leaf).sum(), leaf)
-        found["differentiated"] = problem.meter.charged
+            for call in (_score, _hessian_product):
+                found[f"{call.__name__[1:]}[{name}]"] = self._charged(call, replicates, seed, size)
+        for call in (_both, _log_density, _differentiated):
+            found[call.__name__[1:]] = self._charged(call, replicates, seed, None)
         return {name: [value] * len(replicates) for name, value in found.items()}
 
     def expected(self) -> Mapping[str, Expected]:
-        """By the rules: rows, shares of the data, twice for a product with the Hessian."""
+        """Rows times the share of the data; a Hessian-vector product counts its score too."""
         share = self.batch / (load_task(self.task).rows or 1)
         charges = {
             "score[full]": 1.0,
@@ -127,8 +109,35 @@ class MeterCharges(TruthQuestion):
         }
         return {name: Fixed(_ROWS * charge, tolerance=_TOLERANCE) for name, charge in charges.items()}
 
-    def _problem(self, replicates: range, seed: int, batch: int | None) -> Problem:
+    def _charged(self, call: Call, replicates: range, seed: int, batch: int | None) -> float:
+        """The charge of a call on a fresh problem."""
         task = load_task(self.task)
         streams = Streams(seed, replicates, "cpu", torch.float64)
         target = task.target(replicates, "cpu", torch.float64)
-        return Problem(target, streams, start=task.initial, particles=_ROWS, batch_size=batch)
+        problem = Problem(target, streams, start=task.initial, particles=_ROWS, batch_size=batch)
+        call(problem, problem.init().requires_grad_())
+        return problem.meter.charged
+
+
+#: What is charged: calls of a problem at points that can be differentiated.
+Call = Callable[[Problem, Tensor], object]
+
+
+def _score(problem: Problem, x: Tensor) -> None:
+    problem.score(x.detach())
+
+
+def _hessian_product(problem: Problem, x: Tensor) -> None:
+    torch.autograd.grad(problem.score(x).sum(), x)
+
+
+def _both(problem: Problem, x: Tensor) -> None:
+    problem.log_density_and_score(x.detach())
+
+
+def _log_density(problem: Problem, x: Tensor) -> None:
+    problem.log_density(x.detach())
+
+
+def _differentiated(problem: Problem, x: Tensor) -> None:
+    torch.autograd.grad(problem.log_density(x).sum(), x)

@@ -1,4 +1,4 @@
-"""The random streams: independent standard draws, whatever the step, block, replicate, stream or index."""
+"""The random streams: draws are independent across steps, blocks, replicates, streams and indices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from parvibench.core.streams import Streams
 from .steps import SETS, TruthQuestion, as_values, generator_of, laws
 
 _SIZE = 200
-#: The next step, and one at the same place of another block of steps.
+#: The next step, and the step at the same place of another block.
 _NEXT, _FAR = 1, 1024
 _ROWS, _BATCH = 40, 8
 
 
 @dataclass(frozen=True)
 class Independence(TruthQuestion):
-    """Whether draws at different addresses are independent and of the right law.
+    """Whether draws at different addresses are independent and have their law.
 
     Attributes:
         task: label.
@@ -34,7 +34,7 @@ class Independence(TruthQuestion):
     algorithm: str = "streams"
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """Moments of one draw, and its correlations with draws elsewhere."""
+        """Moments of one draw, and its correlations with draws at other addresses."""
         found: dict[str, list[float]] = {}
         for law in ("normal", "uniform"):
             streams = Streams(seed, replicates, "cpu", torch.float64)

@@ -1,8 +1,8 @@
 """Posteriors with simulated data: parameters from the prior, data from the likelihood, both written here again.
 
-The parameters are then one exact draw from the posterior given those data, whatever the model: what the target's
-code says about prior, likelihood and change of variables must agree with how the data were made. Two consequences
-are asked for. Stein's identity, averaged over data sets: ``E[phi s + dphi] = 0`` for the score s and functions phi
+The parameters are then one exact draw from the posterior given those data, so that prior, likelihood and change of
+variables in the target's code must agree with the simulation. Two consequences are tested. Stein's identity, averaged
+over data sets: ``E[phi s + dphi] = 0`` for the score s and functions phi
 that are bounded where tails are heavy. And simulation-based calibration (Talts et al. 2018, arXiv:1804.06788) in
 the form for Markov chains: the parameters' rank in a chain through them is uniform (Gandy & Scott 2020,
 arXiv:2001.06465).
@@ -37,7 +37,7 @@ class Simulated(NamedTuple):
     """Data sets and the parameters behind them.
 
     Attributes:
-        target: the posteriors, one a data set.
+        target: the posteriors, one per data set.
         truth: (M, 1, D) float64.
     """
 
@@ -66,16 +66,12 @@ class OneEach(Target):
 
 def simulated_linear(sets: int, g: Generator) -> Simulated:
     """``y = X w + N(0, 1/4)``, ``w ~ N(0, I)``."""
-    model, target = (
-        _of_task("linear-regression", "LinearModel"),
-        _of_task("linear-regression", "LinearTarget"),
-    )
+    model, target = (_of_task("linear-regression", name) for name in ("LinearModel", "LinearTarget"))
     w, X = _normal(g, sets, _COEFFICIENTS), _normal(g, sets, _LINEAR_ROWS, _COEFFICIENTS)
     y = (X @ w[..., None])[..., 0] + 0.5 * _normal(g, sets, _LINEAR_ROWS)
     data = zip(X, y, strict=True)
-    posteriors = [
-        target(model(*rows, noise_sd=0.5, prior_precision=1.0), "cpu", torch.float64) for rows in data
-    ]
+    models = [model(*rows, noise_sd=0.5, prior_precision=1.0) for rows in data]
+    posteriors = [target(m, "cpu", torch.float64) for m in models]
     return Simulated(OneEach(posteriors), w[:, None])
 
 
@@ -145,7 +141,7 @@ def network_identities(x: Tensor, s: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """How data of a model are made, and what holds of its posteriors.
+    """Simulation of a model's data, and identities of its posteriors.
 
     Attributes:
         simulate: (number of data sets, generator) -> data sets.
@@ -158,7 +154,7 @@ class Posterior:
     dim: int
 
 
-#: Task whose target is tried -> its model.
+#: Task -> its model.
 POSTERIORS = {
     "linear-regression": Posterior(simulated_linear, coefficient_identities, _COEFFICIENTS),
     "blr-breast-cancer": Posterior(simulated_logistic, coefficient_identities, _COEFFICIENTS),
@@ -173,7 +169,7 @@ class PosteriorStein(TruthQuestion):
     """Stein's identities of a posterior, over data sets made by its own model.
 
     Attributes:
-        task: names the target.
+        task: whose target is tested.
         sets: data sets in a replicate.
         algorithm: label.
     """
@@ -204,7 +200,7 @@ class PosteriorRanks(TruthQuestion):
     """Ranks of the parameters behind simulated data in a reversible chain on the posterior.
 
     Attributes:
-        task: names the target.
+        task: whose target is tested.
         algorithm: a registered reversible kernel.
         settings: of the kernel.
         sets: data sets in a replicate.
@@ -234,7 +230,7 @@ class PosteriorRanks(TruthQuestion):
 
 
 def _simulated(task: str, sets: int, replicates: range, seed: int) -> Simulated:
-    """Data sets of all replicates, one replicate's after another's."""
+    """Data sets of all replicates, in the order of replicates."""
     g = generator_of(task, "data", seed, replicates)
     return POSTERIORS[task].simulate(sets * len(replicates), g)
 

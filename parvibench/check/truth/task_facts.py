@@ -1,8 +1,8 @@
-"""Densities, scores, exact draws and stated moments of the tasks, held against each other.
+"""Densities, scores, exact draws and stated moments of the tasks, compared with each other.
 
 Under exact draws ``E[phi(x) s(x).v + v . grad phi(x)] = 0`` for the score s, any direction v and smooth bounded phi
-(Stein's identity): it fails when the draws are from another law than the score's. The score itself is held to the
-log density by automatic differentiation, so that all three agree.
+(Stein's identity): it fails when the draws have another law than the score's. The score itself is compared with the
+derivative of the log density by automatic differentiation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIRECTIONS = 3
 _MAX_DIM = 100
 #: Draws that set the scale of the test functions.
 _SCALED_BY = 500
-#: How far a score may be from the derivative of the log density, in its largest entry.
+#: Largest difference of a score from the derivative of the log density, relative to the largest entry.
 _AGREEMENT = 1e-8
 
 
@@ -45,7 +45,7 @@ class DensityTruth(TruthQuestion):
     algorithm: str = "density"
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """Means over the draws of everything that should vanish, and whether the score is the gradient."""
+        """Means over the draws of statistics with mean zero, and whether the score is the gradient."""
         task = load_task(self.task)
         target = task.target([0], "cpu", torch.float64)
         values: dict[str, list[float]] = {}
@@ -58,7 +58,7 @@ class DensityTruth(TruthQuestion):
         return values
 
     def expected(self) -> Mapping[str, Expected]:
-        """Zero on average; the score always."""
+        """Zero on average; the score is always the gradient."""
         task = load_task(self.task)
         x = task.exact(2, generator_of(self.task, "names"))[None]
         names = self._identities(x, x) | self._moments(task, x)
@@ -116,7 +116,7 @@ def task_questions() -> list[TruthQuestion]:
 
 
 def _affordable(task: Task) -> int:
-    """Many draws where they are cheap."""
+    """Number of draws per replicate."""
     if "path" in task.tags:
         return 100
     return 4000 if task.dim <= 10 else 500

@@ -76,7 +76,7 @@ def examine(module: str, seed: int, tests: int) -> dict[str, object]:
         ``caught``, ``by``, ``replicates``, ``seconds`` and ``reason``, as in ``planted_bugs.BugResult``.
     """
     # Not before a bug is planted: these import most of the package.
-    from parvibench.check.deciding import RED
+    from parvibench.check.outcomes import RED
     from parvibench.check.past.replicates import TIME
     from parvibench.check.rounds import Plan, check
     from parvibench.check.selection import select_questions
