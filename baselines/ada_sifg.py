@@ -18,9 +18,10 @@ networks averages over coordinates too (a factor 1/D): ``sigma_rule="kl-code"``;
 sigma w_i) + w_i / sigma^2 ||^2 at fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets
 sigma only grow, by about 4 D eta_s / sigma^5 per iteration, which is why their eta_s is 1e-9; with the formula above
 such a rate does nothing. (4) With w kept, f fits the noise of the points at which F' is taken: then sigma grows
-faster than it should. (5) The code has no bounds on sigma.
-Departure: on gmm5-2d the code moves sigma in every inner step, along a slope of -2 D / sigma^3; "dsm-code", the rule
-of gmm5-10d and Monomial Gamma, stands in.
+faster than it should. (5) The script on gmm5-2d moves sigma in every inner step, along the gradient of the matching
+loss itself, mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule=
+"dsm-inner-code"``. (6) The code has no bounds on sigma.
+Departure: that script's warm-up moves sigma too, by less than 1e-4.
 """
 
 from __future__ import annotations
@@ -47,19 +48,27 @@ class Settings(PerturbedFlowSettings):
     )
     sigma_min: float = Field(1e-3, gt=0, description="lower bound of sigma, in x; paper")
     sigma_max: float = Field(1.0, gt=0, description="upper bound of sigma, in x; paper")
-    sigma_rule: Literal["kl", "kl-code", "dsm-code"] = Field(
+    sigma_rule: Literal["kl", "kl-code", "dsm-code", "dsm-inner-code"] = Field(
         "kl",
-        description="kl: gradient of the divergence (paper); kl-code: over D (SIFG code on ICA and networks); dsm-code: "
-        "gradient of another loss (SIFG code on mixtures)",
+        description="kl: gradient of the divergence (paper); kl-code: over D (SIFG code on ICA and networks); dsm-code, "
+        "dsm-inner-code: gradients of f's loss (SIFG code on toys and on gmm5-2d)",
     )
 
     @model_validator(mode="after")
     def _in_bounds(self) -> Settings:
         if not self.sigma_min <= self.sigma <= self.sigma_max:
             raise ValueError("sigma must lie between sigma_min and sigma_max")
-        if self.score == "exact" and self.sigma_rule == "dsm-code":
-            raise ValueError("the rule dsm-code differentiates the network: it needs score = network")
+        if self.score == "exact" and self.sigma_rule.startswith("dsm"):
+            raise ValueError(
+                f"the rule {self.sigma_rule} differentiates the network: it needs score = network"
+            )
+        if self.noise == "redrawn" and self.sigma_rule == "dsm-inner-code":
+            raise ValueError("the rule dsm-inner-code moves sigma along one noise: it needs noise = kept")
         return self
+
+    def moved(self, sigma: Tensor, slope: Tensor) -> Tensor:
+        """One step of sigma against a slope, within its bounds: (R, 1, 1) each."""
+        return sigma.sub(slope, alpha=self.sigma_step_size).clamp_(self.sigma_min, self.sigma_max)
 
 
 class State(NamedTuple):
@@ -77,6 +86,7 @@ class State(NamedTuple):
 
 
 _TOY = {**TOY, "step_size": paper(0.01), "sigma_rule": code("dsm-code")}
+_2D = {**_TOY, "sigma_rule": code("dsm-inner-code")}
 _KL = {"sigma_rule": code("kl-code")}
 
 
@@ -91,9 +101,9 @@ class AdaSIFG(Algorithm[Settings, State]):
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow with adaptive noise"
     presets: ClassVar[Presets] = {
-        "gmm5-2d": {**_TOY, "iterations": paper(2000), "sigma": paper(0.12), "sigma_step_size": paper(1e-9)},
+        "gmm5-2d": {**_2D, "iterations": paper(2000), "sigma": paper(0.12), "sigma_step_size": paper(1e-9)},
         "gmm5-2d-code": {
-            **_TOY, "iterations": code(2300), "step_size": code(0.005), "sigma": code(0.1),
+            **_2D, "iterations": code(2300), "step_size": code(0.005), "sigma": code(0.1),
             "sigma_step_size": code(1e-9),
         },
         "gmm5-10d": {**_TOY, "iterations": code(2200), "sigma": paper(0.1), "sigma_step_size": paper(1e-9)},
@@ -118,14 +128,18 @@ class AdaSIFG(Algorithm[Settings, State]):
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Perturb, fit f, move sigma, move the particles."""
         z, sigma, moved, moved_square, network, first, second, inner, t = state
+        moments = Moments(first, second, inner)
         w, _ = settings.draw(streams, z.shape[1:])
-        points = settings.perturbed(z, sigma, w, streams)
-        network, moments = settings.fit(network, Moments(first, second, inner), points)
+        within = settings.sigma_rule == "dsm-inner-code"
+        if within:
+            network, moments, new_sigma = fit_both(settings, network, moments, z, sigma, w)
+        else:
+            points = settings.perturbed(z, sigma, w, streams)
+            network, moments = settings.fit(network, moments, points)
         velocity = settings.velocity(problem, network, z, sigma, w, w)
-
-        slope = _slope(settings, network, z, sigma, w, velocity)
-        sigma = sigma.sub(slope, alpha=settings.sigma_step_size)
-        sigma = sigma.clamp_(settings.sigma_min, settings.sigma_max)
+        if not within:
+            new_sigma = settings.moved(sigma, slope_of_sigma(settings, network, z, sigma, w, velocity))
+        sigma = new_sigma
 
         if settings.noise == "redrawn":
             noises = settings.draw(streams, z.shape[1:], index=1)
@@ -142,7 +156,32 @@ class AdaSIFG(Algorithm[Settings, State]):
         return settings.effective_step()
 
 
-def _slope(
+def fit_both(
+    settings: Settings, network: Tensor, moments: Moments, z: Tensor, sigma: Tensor, w: Tensor
+) -> tuple[Tensor, Moments, Tensor]:
+    """Inner steps that move f and sigma at once, the points staying where the first sigma put them.
+
+    Both descend mean_i || f(z_i + sigma' w_i) + sigma' w_i / sigma^2 ||^2, sigma' the first sigma: the code
+    differentiates in sigma' too.
+
+    Returns:
+        Parameters of f, its optimiser's memory, and sigma (R, 1, 1).
+    """
+    net, first = settings.network(z.shape[2]), sigma
+    x = z + first * w
+    for i in range(settings.inner_steps):
+        values = net.forward(network, x)
+        residual = values[-1] + first * w / sigma**2
+        through_x = net.backward_input(network, values, residual) * w
+        beside = residual * w * (1 / sigma**2 - 2 * first / sigma**3)
+        slope = 2 * (through_x + beside).sum(-1, keepdim=True).mean(1, keepdim=True)
+        grad = net.backward(network, values, residual.mul_(2 / x.shape[1]))
+        network, moments = settings.descend(network, grad, moments, i > 0)
+        sigma = settings.moved(sigma, slope)
+    return network, moments, sigma
+
+
+def slope_of_sigma(
     settings: Settings, network: Tensor, z: Tensor, sigma: Tensor, w: Tensor, velocity: Tensor
 ) -> Tensor:
     """What the rule subtracts from sigma, over eta_s: (R, 1, 1)."""

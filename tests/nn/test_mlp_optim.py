@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from parvibench.nn.mlp import LEAK, MLP, NARROW, Activation, tanh
-from parvibench.nn.optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
+from parvibench.nn.optim import Moments, adam, adam_, rms_normalised, sgd_nesterov, step_decay
 from parvibench.nn.refit import RefitSettings
 
 ACTIVATIONS: list[Activation] = ["tanh", "relu", "leaky-relu"]
@@ -100,6 +100,18 @@ def test_adam_equals_torch_optim() -> None:
         parameters, moments = adam(parameters, grad, moments, 0.05, (0.9, 0.99))
     torch.testing.assert_close(parameters, leaf.detach(), rtol=1e-12, atol=1e-13)
     assert moments.steps == 5
+
+
+def test_adam_is_the_same_where_no_fused_kernel_is() -> None:
+    """The operations that a GPU runs, here."""
+    fused, by_hand = random(2, 9), random(2, 9)
+    moments, own = Moments.start(fused), Moments(torch.zeros_like(by_hand), torch.zeros_like(by_hand), 0)
+    for step in range(5):
+        grad = random(2, 9, seed=step + 1) - 0.5
+        fused, moments = adam(fused, grad, moments, 0.05, (0.8, 0.99), 1e-3)
+        own = own._replace(steps=step + 1)
+        adam_(by_hand, grad, own, 0.05, (0.8, 0.99), 1e-3)
+    torch.testing.assert_close(by_hand, fused, rtol=1e-12, atol=1e-13)
 
 
 def test_adam_overwrites_only_what_it_may() -> None:
