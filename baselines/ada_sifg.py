@@ -34,8 +34,7 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.optim import Moments
-from parvibench.nn.refit import PerturbedFlowSettings
+from parvibench.nn.refit import Flow, PerturbedFlowSettings
 
 from .sifg_runs import ICA, NETWORK, TOY, on_networks
 
@@ -72,17 +71,11 @@ class Settings(PerturbedFlowSettings):
 
 
 class State(NamedTuple):
-    """Carried particles, noise level, the score network and the optimisers' memories."""
+    """Carried particles, noise level and the score network."""
 
     x: Tensor  # z, (R, N, D)
     sigma: Tensor  # (R, 1, 1)
-    moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
-    moved_square: Tensor  # of its square; (R, 0) with the plain rule
-    network: Tensor  # (R, P)
-    first: Tensor  # (R, P)
-    second: Tensor  # (R, P); (R, 0) but with adam
-    inner: int  # optimiser steps so far
-    t: int
+    flow: Flow  # f and both optimisers' memories
 
 
 _TOY = {**TOY, "step_size": paper(0.01), "sigma_rule": code("dsm-code")}
@@ -120,32 +113,28 @@ class AdaSIFG(Algorithm[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f warmed up on them."""
-        z, moved, moved_square, network, moments = settings.started(problem, streams)
+        z, flow = settings.started(problem, streams)
         sigma = z.new_full((len(z), 1, 1), settings.sigma)
-        network, moments = settings.warm_up(network, moments, z, sigma, streams)
-        return State(z, sigma, moved, moved_square, network, *moments, 0)
+        return State(z, sigma, settings.warm_up(flow, z, sigma, streams))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Perturb, fit f, move sigma, move the particles."""
-        z, sigma, moved, moved_square, network, first, second, inner, t = state
-        moments = Moments(first, second, inner)
+        z, sigma, flow = state
         w, _ = settings.draw(streams, z.shape[1:])
-        within = settings.sigma_rule == "dsm-inner-code"
-        if within:
-            network, moments, new_sigma = fit_both(settings, network, moments, z, sigma, w)
+        if settings.sigma_rule == "dsm-inner-code":
+            flow, moved = fit_both(settings, flow, z, sigma, w)
+            velocity = settings.velocity(problem, flow, z, sigma, w, w)
         else:
-            points = settings.perturbed(z, sigma, w, streams)
-            network, moments = settings.fit(network, moments, points)
-        velocity = settings.velocity(problem, network, z, sigma, w, w)
-        if not within:
-            new_sigma = settings.moved(sigma, slope_of_sigma(settings, network, z, sigma, w, velocity))
-        sigma = new_sigma
+            flow = settings.fit(flow, settings.perturbed(z, sigma, w, streams))
+            velocity = settings.velocity(problem, flow, z, sigma, w, w)
+            moved = settings.moved(sigma, slope_of_sigma(settings, flow, z, sigma, w, velocity))
 
         if settings.noise == "redrawn":
-            noises = settings.draw(streams, z.shape[1:], index=1)
-            velocity = settings.velocity(problem, network, z, sigma, *noises)
-        z, moved, moved_square = settings.move(z, velocity, moved, moved_square, t)
-        return State(z, sigma, moved, moved_square, network, *moments, t + 1)
+            velocity = settings.velocity(
+                problem, flow, z, moved, *settings.draw(streams, z.shape[1:], index=1)
+            )
+        z, flow = settings.move(z, velocity, flow)
+        return State(z, moved, flow)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""
@@ -156,37 +145,31 @@ class AdaSIFG(Algorithm[Settings, State]):
         return settings.effective_step()
 
 
-def fit_both(
-    settings: Settings, network: Tensor, moments: Moments, z: Tensor, sigma: Tensor, w: Tensor
-) -> tuple[Tensor, Moments, Tensor]:
+def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor) -> tuple[Flow, Tensor]:
     """Inner steps that move f and sigma at once, the points staying where the first sigma put them.
 
     Both descend mean_i || f(z_i + sigma' w_i) + sigma' w_i / sigma^2 ||^2, sigma' the first sigma: the code
-    differentiates in sigma' too.
-
-    Returns:
-        Parameters of f, its optimiser's memory, and sigma (R, 1, 1).
+    differentiates in sigma' too. Returns f and sigma, (R, 1, 1).
     """
     net, first = settings.network(z.shape[2]), sigma
     x = z + first * w
     for i in range(settings.inner_steps):
-        values = net.forward(network, x)
+        values = net.forward(flow.network, x)
         residual = values[-1] + first * w / sigma**2
-        through_x = net.backward_input(network, values, residual) * w
+        through_x = net.backward_input(flow.network, values, residual) * w
         beside = residual * w * (1 / sigma**2 - 2 * first / sigma**3)
         slope = 2 * (through_x + beside).sum(-1, keepdim=True).mean(1, keepdim=True)
-        grad = net.backward(network, values, residual.mul_(2 / x.shape[1]))
-        network, moments = settings.descend(network, grad, moments, i > 0)
-        sigma = settings.moved(sigma, slope)
-    return network, moments, sigma
+        grad = net.backward(flow.network, values, residual.mul_(2 / x.shape[1]))
+        flow, sigma = settings.descend(flow, grad, inplace=i > 0), settings.moved(sigma, slope)
+    return flow, sigma
 
 
 def slope_of_sigma(
-    settings: Settings, network: Tensor, z: Tensor, sigma: Tensor, w: Tensor, velocity: Tensor
+    settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor, velocity: Tensor
 ) -> Tensor:
     """What the rule subtracts from sigma, over eta_s: (R, 1, 1)."""
     if settings.sigma_rule == "dsm-code":
-        return _code_gradient(settings, network, z + sigma * w, w, sigma)
+        return _code_gradient(settings, flow.network, z + sigma * w, w, sigma)
     slope = sigma_gradient(velocity, w)
     return slope if settings.sigma_rule == "kl" else slope / z.shape[2]
 

@@ -35,7 +35,7 @@ class Program:
         self.x = run.state.x[replicate].clone()
         sizes = (DIM, self.settings.hidden, self.settings.hidden, DIM)
         modules: list[nn.Module] = []
-        rest = run.state.network[replicate].clone()
+        rest = run.state.flow.network[replicate].clone()
         for n_in, n_out in pairwise(sizes):
             linear = nn.Linear(n_in, n_out, dtype=torch.float64)
             weight, bias, rest = rest.split([n_in * n_out, n_out, len(rest) - (n_in + 1) * n_out])
@@ -210,9 +210,9 @@ def test_warming_up_fits_one_perturbation_of_the_start(name: str) -> None:
     noise = program.draw("init", PARTICLES, DIM)
     for _ in range(7):
         program.fit(noise)
-    learnt = warm.settings.network(DIM).forward(warm.state.network, warm.state.x)[-1][1]  # type: ignore[attr-defined]
+    learnt = warm.settings.network(DIM).forward(warm.state.flow.network, warm.state.x)[-1][1]  # type: ignore[attr-defined]
     torch.testing.assert_close(learnt, program.net(program.x).detach(), rtol=1e-9, atol=1e-9)
-    assert warm.state.inner == 7
+    assert warm.state.flow.moments.steps == 7
 
 
 def test_network_noise_costs_another_score_where_sigma_adapts() -> None:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from parvibench.nn.mlp import LEAK, MLP, NARROW, Activation, tanh
 from parvibench.nn.optim import Moments, adam, adam_, rms_normalised, sgd_nesterov, step_decay
-from parvibench.nn.refit import RefitSettings
+from parvibench.nn.refit import Flow, RefitSettings
 
 ACTIVATIONS: list[Activation] = ["tanh", "relu", "leaky-relu"]
 MODULES = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "leaky-relu": nn.LeakyReLU(LEAK)}
@@ -195,9 +195,10 @@ def test_particles_move_along_their_velocity_by_the_rule(rule: str, first_step: 
     settings = RefitSettings(particle_rule=rule, step_size=0.1)
     x = torch.zeros(1, 3, 2, dtype=torch.float64)
     velocity = torch.tensor([2.0, -2.0], dtype=torch.float64).expand_as(x)
-    moved, *memory = settings.move(x, velocity, *settings.memory(x), 0)
+    nothing = x.new_zeros(1, 0)
+    moved, flow = settings.move(x, velocity, Flow(nothing, Moments.start(nothing), *settings.memory(x), 0))
     torch.testing.assert_close(
         moved, torch.tensor([first_step, -first_step]).double().expand_as(x), rtol=1e-5, atol=0
     )
-    again, *_ = settings.move(moved, velocity, *memory, 1)
+    again, _ = settings.move(moved, velocity, flow)
     torch.testing.assert_close(again, 2 * moved, rtol=1e-5, atol=0)
