@@ -50,6 +50,7 @@ class Program:
         }[self.settings.net_optimiser](self.net.parameters())
         self.schedule = optim.lr_scheduler.StepLR(self.optimiser, 1000, self.settings.net_decay)
         self.mover = optim.Adam([self.x], lr=self.settings.step_size / self.divisor)
+        self.history = torch.zeros(())
         self.t = 0
 
     @property

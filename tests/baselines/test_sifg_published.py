@@ -41,6 +41,7 @@ def measured(name: str, task_name: str, seed: int) -> dict[str, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.data
 @pytest.mark.parametrize("dataset", ["Boston", "Concrete"])
 @pytest.mark.parametrize("name", PRINTED)
 def test_the_preset_gives_the_printed_number(name: str, dataset: str) -> None:
