@@ -37,11 +37,10 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.optim import Moments
-from parvibench.nn.refit import FunctionalFlowSettings
+from parvibench.nn.refit import Flow, FunctionalFlowSettings
 
 from .l2_gf import L2_ICA, L2_NETWORK, L2_TOYS, functional_gradient
-from .sifg_runs import on_networks
+from ._sifg_runs import on_networks
 
 MOMENTUM = 0.9
 
@@ -79,18 +78,12 @@ class Settings(FunctionalFlowSettings):
 
 
 class State(NamedTuple):
-    """Particles, exponent, the velocity network and the optimisers' memories."""
+    """Particles, exponent and the velocity network."""
 
     x: Tensor  # (R, N, D)
     p: Tensor  # (R, 1, 1)
     p_momentum: Tensor  # (R, 1, 1), 0 but with network-code
-    moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
-    moved_square: Tensor  # of its square; (R, 0) with the plain rule
-    network: Tensor  # (R, P)
-    first: Tensor  # (R, P)
-    second: Tensor  # (R, P); (R, 0) but with adam
-    inner: int  # optimiser steps so far
-    t: int
+    flow: Flow  # f and both optimisers' memories
 
 
 #: Step size and first iteration of p on toys.
@@ -138,28 +131,26 @@ class AdaGWG(Algorithm[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""
-        x, *start, moments = settings.started(problem, streams)
+        x, flow = settings.started(problem, streams)
         p = x.new_full((len(x), 1, 1), settings.p)
-        return State(x, p, torch.zeros_like(p), *start, *moments, 0)
+        return State(x, p, torch.zeros_like(p), flow)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Fit f, move p, move the particles. The warm-up of f belongs to the first step and holds p still."""
-        x, p, p_momentum, moved, moved_square, network, first, second, inner, t = state
-        score = problem.score(x)
-        moments = Moments(first, second, inner)
-        net = settings.network(problem.dim)
-        steps = settings.steps_at(t)
+        x, p, p_momentum, flow = state
+        net, score = settings.network(problem.dim), problem.score(x)
+        steps, moves = settings.steps_at(flow.t), flow.t >= settings.p_start
         for i, e in enumerate(settings.probes(streams, steps, x)):
-            f, grad = functional_gradient(net, network, x, score, e, p)
-            network, moments = settings.descend(network, grad, moments)
-            if settings.moves_within and t >= settings.p_start and i >= steps - settings.inner_steps:
+            f, grad = functional_gradient(net, flow.network, x, score, e, p)
+            flow = settings.descend(flow, grad)
+            if settings.moves_within and moves and i >= steps - settings.inner_steps:
                 p, p_momentum = move_exponent(settings, f, p, p_momentum)
 
-        velocity = net.forward(network, x)[-1]
-        if not settings.moves_within and t >= settings.p_start:
+        velocity = net.forward(flow.network, x)[-1]
+        if moves and not settings.moves_within:
             p, p_momentum = move_exponent(settings, velocity, p, p_momentum)
-        x, moved, moved_square = settings.move(x, velocity, moved, moved_square, t)
-        return State(x, p, p_momentum, moved, moved_square, network, *moments, t + 1)
+        x, flow = settings.move(x, velocity, flow)
+        return State(x, p, p_momentum, flow)
 
     def effective_step(self, settings: Settings) -> float | None:
         """H, over its divisor if there is one; None with a rule that rescales the velocity."""

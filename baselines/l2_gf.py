@@ -31,10 +31,9 @@ from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
-from parvibench.nn.optim import Moments
-from parvibench.nn.refit import FunctionalFlowSettings
+from parvibench.nn.refit import Flow, FunctionalFlowSettings
 
-from .sifg_runs import ICA, NETWORK, TOY, on_networks
+from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
 
 class Settings(FunctionalFlowSettings):
@@ -42,16 +41,10 @@ class Settings(FunctionalFlowSettings):
 
 
 class State(NamedTuple):
-    """Particles, the velocity network and the optimisers' memories."""
+    """Particles and the velocity network."""
 
     x: Tensor  # (R, N, D)
-    moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
-    moved_square: Tensor  # of its square; (R, 0) with the plain rule
-    network: Tensor  # (R, P)
-    first: Tensor  # (R, P)
-    second: Tensor  # (R, P); (R, 0) but with adam
-    inner: int  # optimiser steps so far
-    t: int
+    flow: Flow  # f and both optimisers' memories
 
 
 _TOY = {**TOY, "probe": code("rademacher")}
@@ -88,22 +81,17 @@ class L2GF(Algorithm[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""
-        *start, moments = settings.started(problem, streams)
-        return State(*start, *moments, 0)
+        return State(*settings.started(problem, streams))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Fit f, move along it. The warm-up of f belongs to the first step: it needs the score too."""
-        x, moved, moved_square, network, first, second, inner, t = state
-        score = problem.score(x)
-        moments = Moments(first, second, inner)
-        net = settings.network(problem.dim)
-        for e in settings.probes(streams, settings.steps_at(t), x):
-            _, grad = functional_gradient(net, network, x, score, e)
-            network, moments = settings.descend(network, grad, moments)
-
-        velocity = net.forward(network, x)[-1]
-        x, moved, moved_square = settings.move(x, velocity, moved, moved_square, t)
-        return State(x, moved, moved_square, network, *moments, t + 1)
+        x, flow = state
+        net, score = settings.network(problem.dim), problem.score(x)
+        for e in settings.probes(streams, settings.steps_at(flow.t), x):
+            _, grad = functional_gradient(net, flow.network, x, score, e)
+            flow = settings.descend(flow, grad)
+        velocity = net.forward(flow.network, x)[-1]
+        return State(*settings.move(x, velocity, flow))
 
     def effective_step(self, settings: Settings) -> float | None:
         """H, over its divisor if there is one; None with a rule that rescales the velocity."""

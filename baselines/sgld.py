@@ -22,7 +22,7 @@ from parvibench.core.algorithm import Algorithm, ParticleState, Presets, Stepped
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from .sifg_runs import POINTS, TOY_POINTS, on_networks
+from ._sifg_runs import POINTS, TOY_POINTS, on_networks
 
 
 class Settings(SteppedSettings):

@@ -33,10 +33,9 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.optim import Moments
-from parvibench.nn.refit import PerturbedFlowSettings
+from parvibench.nn.refit import Flow, PerturbedFlowSettings
 
-from .sifg_runs import ICA, NETWORK, TOY, on_networks
+from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
 
 class Settings(PerturbedFlowSettings):
@@ -44,16 +43,10 @@ class Settings(PerturbedFlowSettings):
 
 
 class State(NamedTuple):
-    """Carried particles, the score network and both optimisers' memories."""
+    """Carried particles and the score network."""
 
     x: Tensor  # z, (R, N, D)
-    moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
-    moved_square: Tensor  # of its square; (R, 0) with the plain rule
-    network: Tensor  # (R, P)
-    first: Tensor  # (R, P)
-    second: Tensor  # (R, P); (R, 0) but with adam
-    inner: int  # optimiser steps so far
-    t: int
+    flow: Flow  # f and both optimisers' memories
 
 
 _TOY = {**TOY, "step_size": paper(0.01)}
@@ -90,19 +83,16 @@ class SIFG(Algorithm[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f warmed up on them."""
-        z, moved, moved_square, network, moments = settings.started(problem, streams)
-        network, moments = settings.warm_up(network, moments, z, settings.sigma, streams)
-        return State(z, moved, moved_square, network, *moments, 0)
+        z, flow = settings.started(problem, streams)
+        return State(z, settings.warm_up(flow, z, settings.sigma, streams))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
         """Perturb, fit f, move."""
-        z, moved, moved_square, network, first, second, inner, t = state
+        z, flow = state
         w, w_score = settings.draw(streams, z.shape[1:])
-        points = settings.perturbed(z, settings.sigma, w, streams)
-        network, moments = settings.fit(network, Moments(first, second, inner), points)
-        velocity = settings.velocity(problem, network, z, settings.sigma, w, w_score)
-        z, moved, moved_square = settings.move(z, velocity, moved, moved_square, t)
-        return State(z, moved, moved_square, network, *moments, t + 1)
+        flow = settings.fit(flow, settings.perturbed(z, settings.sigma, w, streams))
+        velocity = settings.velocity(problem, flow, z, settings.sigma, w, w_score)
+        return State(*settings.move(z, velocity, flow))
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""

@@ -30,7 +30,7 @@ from parvibench.core.task import Problem
 from parvibench.kernels.gram import exp_, median_bandwidth, sampled_pairs, self_distances
 from parvibench.nn.optim import rms_normalised
 
-from .sifg_runs import POINTS, TOY_POINTS, on_networks
+from ._sifg_runs import POINTS, TOY_POINTS, on_networks
 
 
 class Settings(SteppedSettings):

@@ -50,7 +50,7 @@ class SIFGTask(BNNTask):
         "part of what is trained on",
         "for predictions 1/gamma is every network's mean squared error on that development set, in original units "
         "(the code keeps the better of this and the sampled gamma, read in the wrong units: the former, being the "
-        "maximum of the likelihood, always wins)",
+        "maximum of the likelihood, always wins; it is fitted before SIFG's output noise is added, here after)",
         "gamma and lambda grow linearly in their logarithms beyond 50 (the code clamps them at 50 in the score, "
         "which is then no gradient of anything; both agree in the scores of the logarithms)",
         "all particles start at one lambda, from Gamma(1, scale 0.1): a hundredth of the prior mean",

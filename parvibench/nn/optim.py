@@ -67,11 +67,24 @@ def adam(
             lr=learning_rate, beta1=betas[0], beta2=betas[1], eps=epsilon,
         )  # fmt: skip
     else:
-        first.lerp_(grad, 1 - betas[0])
-        second.mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])
-        spread = second.sqrt().div_(math.sqrt(1 - betas[1] ** steps)).add_(epsilon)
-        parameters.addcdiv_(first, spread, value=-learning_rate / (1 - betas[0] ** steps))
+        adam_(parameters, grad, Moments(first, second, steps), learning_rate, betas, epsilon)
     return parameters, Moments(first, second, steps)
+
+
+def adam_(
+    parameters: Tensor,
+    grad: Tensor,
+    moments: Moments,
+    learning_rate: float,
+    betas: tuple[float, float],
+    epsilon: float,
+) -> None:
+    """The same in place, operation by operation; ``moments.steps`` counts this step."""
+    first, second, steps = moments
+    first.lerp_(grad, 1 - betas[0])
+    second.mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])
+    spread = second.sqrt().div_(math.sqrt(1 - betas[1] ** steps)).add_(epsilon)
+    parameters.addcdiv_(first, spread, value=-learning_rate / (1 - betas[0] ** steps))
 
 
 def sgd_nesterov(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -16,6 +16,16 @@ from parvibench.kernels.mixture import mixture_score
 
 from .mlp import MLP, Activation
 from .optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
+
+
+class Flow(NamedTuple):
+    """What a refitted flow carries beside its particles."""
+
+    network: Tensor  # parameters of f, (R, P)
+    moments: Moments  # of f's optimiser
+    moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
+    moved_square: Tensor  # of its square; (R, 0) with the plain rule
+    t: int  # iterations so far
 
 
 class RefitSettings(SteppedSettings):
@@ -47,26 +57,26 @@ class RefitSettings(SteppedSettings):
         """Shape of f: R^dim -> R^dim."""
         return MLP((dim, self.hidden, self.hidden, dim), self.activation)
 
-    def started(self, problem: Problem, streams: Streams) -> tuple[Tensor, Tensor, Tensor, Tensor, Moments]:
-        """Initial points, both averages that the particles' rule keeps, f's first parameters and its optimiser's memory."""
-        x = problem.init()
-        net = self.network(problem.dim)
+    def started(self, problem: Problem, streams: Streams) -> tuple[Tensor, Flow]:
+        """Initial points, (R, N, D), and f before its first step."""
+        x, net = problem.init(), self.network(problem.dim)
         network = net.initialise(streams.uniform("init", (net.n_parameters,)))
-        return x, *self.memory(x), network, Moments.start(network, second=self.net_optimiser == "adam")
+        moments = Moments.start(network, second=self.net_optimiser == "adam")
+        return x, Flow(network, moments, *self.memory(x), 0)
 
-    def descend(
-        self, network: Tensor, grad: Tensor, moments: Moments, inplace: bool = False
-    ) -> tuple[Tensor, Moments]:
-        """One optimiser step of f: (R, P) parameters and gradient to new parameters and moments.
+    def descend(self, flow: Flow, grad: Tensor, inplace: bool = False) -> Flow:
+        """One optimiser step of f along its gradient, (R, P).
 
-        ``inplace`` allows to overwrite those that an earlier step has returned.
+        ``inplace`` allows to overwrite what an earlier step has returned.
         """
+        network, moments = flow.network, flow.moments
         rate = self.net_learning_rate * step_decay(moments.steps, self.net_decay, 1000)
         if self.net_optimiser == "adam":
-            return adam(network, grad, moments, rate, inplace=inplace)
-        return sgd_nesterov(
-            network, grad, moments, rate, momentum=0.9 if self.net_optimiser != "sgd" else 0.0
-        )
+            network, moments = adam(network, grad, moments, rate, inplace=inplace)
+        else:
+            momentum = 0.9 if self.net_optimiser == "sgd-nesterov" else 0.0
+            network, moments = sgd_nesterov(network, grad, moments, rate, momentum)
+        return flow._replace(network=network, moments=moments)
 
     def memory(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Running averages that the particles' rule keeps, before its first step: (R, N, D) each or (R, 0)."""
@@ -76,24 +86,16 @@ class RefitSettings(SteppedSettings):
             nothing if self.particle_rule == "plain" else zeros,
         )
 
-    def move(
-        self, x: Tensor, velocity: Tensor, moved: Tensor, moved_square: Tensor, t: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step of all particles along their velocity, (R, N, D) each, and the rule's new averages.
-
-        Args:
-            x: particles.
-            velocity: of the flow.
-            moved: running average of the velocity.
-            moved_square: of its square.
-            t: steps before this one.
-        """
+    def move(self, x: Tensor, velocity: Tensor, flow: Flow) -> tuple[Tensor, Flow]:
+        """One step of all particles along their velocity, (R, N, D) each; ends the iteration."""
+        moved, moved_square = flow.moved, flow.moved_square
         if self.particle_rule == "adam":
-            x, moments = adam(x, -velocity, Moments(moved, moved_square, t), self.rate)
-            return x, moments.first, moments.second
-        if self.particle_rule == "rms":
-            velocity, moved_square = rms_normalised(velocity, moved_square, first=t == 0)
-        return x.add(velocity, alpha=self.rate), moved, moved_square
+            x, (moved, moved_square, _) = adam(x, -velocity, Moments(moved, moved_square, flow.t), self.rate)
+        else:
+            if self.particle_rule == "rms":
+                velocity, moved_square = rms_normalised(velocity, moved_square, first=flow.t == 0)
+            x = x.add(velocity, alpha=self.rate)
+        return x, flow._replace(moved=moved, moved_square=moved_square, t=flow.t + 1)
 
     @property
     def rate(self) -> float:
@@ -125,12 +127,10 @@ class PerturbedFlowSettings(RefitSettings):
         w = streams.normal("noise", shape, index)
         return w, w if self.noise == "kept" else streams.normal("noise", shape, index + 1)
 
-    def warm_up(
-        self, network: Tensor, moments: Moments, z: Tensor, sigma: Tensor | float, streams: Streams
-    ) -> tuple[Tensor, Moments]:
+    def warm_up(self, flow: Flow, z: Tensor, sigma: Tensor | float, streams: Streams) -> Flow:
         """Fit f before the first iteration, to one perturbation."""
         w = streams.normal("init", z.shape[1:])
-        return self.fit(network, moments, ((z + sigma * w, w / sigma),) * self.warmup_inner_steps)
+        return self.fit(flow, ((z + sigma * w, w / sigma),) * self.warmup_inner_steps)
 
     def perturbed(
         self, z: Tensor, sigma: Tensor | float, w: Tensor, streams: Streams
@@ -141,34 +141,31 @@ class PerturbedFlowSettings(RefitSettings):
         draws = streams.normal("algorithm", (self.inner_steps, *w.shape[1:])).unbind(1)
         return ((z + sigma * w, w / sigma) for w in draws)
 
-    def fit(
-        self, network: Tensor, moments: Moments, points: Iterable[tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Moments]:
+    def fit(self, flow: Flow, points: Iterable[tuple[Tensor, Tensor]]) -> Flow:
         """Descend the denoising score matching loss mean_i || f(x_i) + w_i / sigma ||^2, one step for each item.
 
         Args:
-            network: parameters of f, (R, P).
-            moments: of f's optimiser.
-            points: x and w / sigma of each step, (R, N, D) each; none with the exact score.
+            flow: f.
+            points: x and w / sigma of each step, (R, N, D) each; none are used with the exact score.
         """
         if self.score == "exact":
-            return network, moments
+            return flow
         for i, (x, noise_score) in enumerate(points):
             net = self.network(x.shape[2])
-            values = net.forward(network, x)
+            values = net.forward(flow.network, x)
             residual = (values[-1] + noise_score).mul_(2 / x.shape[1])
-            network, moments = self.descend(network, net.backward(network, values, residual), moments, i > 0)
-        return network, moments
+            flow = self.descend(flow, net.backward(flow.network, values, residual), inplace=i > 0)
+        return flow
 
     def velocity(
-        self, problem: Problem, network: Tensor, z: Tensor, sigma: Tensor | float, w: Tensor, w_score: Tensor
+        self, problem: Problem, flow: Flow, z: Tensor, sigma: Tensor | float, w: Tensor, w_score: Tensor
     ) -> Tensor:
         """S(z + sigma w_score) - f(z + sigma w), (R, N, D)."""
         x = z + sigma * w
         x_score = x if w_score is w else z + sigma * w_score
         if self.score == "exact":
             return problem.score(x_score) - mixture_score(x, z, sigma)
-        return problem.score(x_score) - self.network(problem.dim).forward(network, x)[-1]
+        return problem.score(x_score) - self.network(problem.dim).forward(flow.network, x)[-1]
 
     def fresh(self, z: Tensor, sigma: Tensor | float, n: int, streams: Streams) -> Tensor:
         """Draws from mu^, (R, n, D); particles are taken in turn when n is not their number."""

@@ -44,7 +44,7 @@ def test_score_of_coinciding_particles_is_learnt(name: str) -> None:
     run.state = run.state._replace(x=torch.full_like(run.state.x, 2.0))
     run.steps(150)
     x = run.output(1000)
-    learnt = run.settings.network(2).forward(run.state.network, x)[-1]  # type: ignore[attr-defined]
+    learnt = run.settings.network(2).forward(run.state.flow.network, x)[-1]  # type: ignore[attr-defined]
     exact = -(x - 2) / 0.5**2
     assert ((learnt - exact).square().mean((1, 2)) / exact.square().mean((1, 2)) < 0.05).all()
     torch.testing.assert_close(mixture_score(x, run.state.x, 0.5), exact, rtol=1e-6, atol=1e-6)
@@ -203,7 +203,7 @@ def test_effective_step_is_the_factor_of_the_velocity(name: str) -> None:
     assert factor == pytest.approx(1e-4)
     start = run.state.x
     run.steps(1)
-    velocity = run.settings.network(2).forward(run.state.network, start)[-1]  # type: ignore[attr-defined]
+    velocity = run.settings.network(2).forward(run.state.flow.network, start)[-1]  # type: ignore[attr-defined]
     torch.testing.assert_close(run.state.x, start + factor * velocity, rtol=1e-12, atol=1e-12)
     assert run.algorithm.effective_step(run.algorithm.make_settings({"particle_rule": "rms"})) is None
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sampler_toys import Gaussian, Run, make_problem
 
-from parvibench.baselines import sifg
+from parvibench.kernels.mixture import mixture_score
 
 
 def test_sifg_with_the_exact_score_samples_a_gaussian() -> None:
@@ -38,8 +38,8 @@ def test_sifg_network_learns_the_mixture_score() -> None:
     )
     run.steps(120)
     x = run.output(1000)
-    learnt = run.settings.network(1).forward(run.state.network, x)[-1]
-    exact = sifg.mixture_score(x, run.state.x, 0.5)
+    learnt = run.settings.network(1).forward(run.state.flow.network, x)[-1]
+    exact = mixture_score(x, run.state.x, 0.5)
     error = (learnt - exact).square().mean((1, 2)) / exact.square().mean((1, 2))
     assert (error < 0.2).all()
 

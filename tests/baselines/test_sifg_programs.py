@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from sampler_toys import Bent, Run, make_problem
@@ -18,6 +19,7 @@ from torch import Tensor, nn, optim
 from parvibench.baselines import ada_gwg
 from parvibench.core import registry
 from parvibench.core.errors import SettingsError
+from parvibench.kernels.gram import sampled_pairs
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "leaky-relu": lambda: nn.LeakyReLU(0.1)}
 REPLICATES = range(2)
@@ -33,7 +35,7 @@ class Program:
         self.x = run.state.x[replicate].clone()
         sizes = (DIM, self.settings.hidden, self.settings.hidden, DIM)
         modules: list[nn.Module] = []
-        rest = run.state.network[replicate].clone()
+        rest = run.state.flow.network[replicate].clone()
         for n_in, n_out in pairwise(sizes):
             linear = nn.Linear(n_in, n_out, dtype=torch.float64)
             weight, bias, rest = rest.split([n_in * n_out, n_out, len(rest) - (n_in + 1) * n_out])
@@ -48,6 +50,7 @@ class Program:
         }[self.settings.net_optimiser](self.net.parameters())
         self.schedule = optim.lr_scheduler.StepLR(self.optimiser, 1000, self.settings.net_decay)
         self.mover = optim.Adam([self.x], lr=self.settings.step_size / self.divisor)
+        self.history = torch.zeros(())
         self.t = 0
 
     @property
@@ -102,6 +105,9 @@ class Perturbed(Program):
         kept, adapts = self.settings.noise == "kept", hasattr(self.settings, "sigma_rule")
         noises = [self.draw("noise", PARTICLES, DIM, index=i) for i in range(3)]
         fresh = self.draw("algorithm", self.settings.inner_steps, PARTICLES, DIM)
+        if getattr(self.settings, "sigma_rule", "") == "dsm-inner-code":
+            self.iterate_both(noises[0])
+            return
         for i in range(self.settings.inner_steps):
             self.fit(noises[0] if kept else fresh[i])
         f, s = (noises[0], noises[0]) if kept else noises[1:] if adapts else noises[:2]
@@ -112,6 +118,24 @@ class Perturbed(Program):
             sigma = self.sigma
         with torch.no_grad():
             velocity = -self.net(self.x + f * sigma) + self.score(self.x + s * sigma)
+        self.move(velocity)
+
+    def iterate_both(self, noise: Tensor) -> None:
+        """The script on gmm5-2d: sigma is a parameter with an optimiser, and part of the points' graph."""
+        sigma = self.sigma.clone().requires_grad_()
+        mover = optim.SGD([sigma], lr=self.settings.sigma_step_size, momentum=0.0)
+        points = self.x + noise * sigma
+        for _ in range(self.settings.inner_steps):
+            residual = self.net(points) + (points - self.x) / sigma**2
+            loss = torch.mean(torch.norm(residual, dim=1, keepdim=True) ** 2)
+            self.optimiser.zero_grad()
+            mover.zero_grad()
+            loss.backward(retain_graph=True)
+            self.optimiser.step()
+            mover.step()
+        self.sigma = sigma.detach().clone()
+        with torch.no_grad():
+            velocity = self.score(points) - self.net(points)
         self.move(velocity)
 
     def adapt(self, noise: Tensor) -> None:
@@ -138,12 +162,15 @@ SIFG = [
 
 
 @pytest.mark.parametrize("settings", SIFG)
-@pytest.mark.parametrize("rule", [None, "kl", "kl-code", "dsm-code"])
+@pytest.mark.parametrize("rule", [None, "kl", "kl-code", "dsm-code", "dsm-inner-code"])
 def test_sifg_is_the_codes_program(settings: dict[str, Any], rule: str | None) -> None:
     """Catches one noise for s and f, noise kept in the inner steps, the old sigma for the move, and the factor 1/D."""
-    more = (
-        {} if rule is None else {"sigma_rule": rule, "sigma_step_size": 1e-4 if rule == "dsm-code" else 0.02}
-    )
+    rate = 1e-4 if rule is not None and rule.startswith("dsm") else 0.02
+    more: dict[str, Any] = {} if rule is None else {"sigma_rule": rule, "sigma_step_size": rate}
+    if rule == "dsm-inner-code" and settings["noise"] == "redrawn":
+        with pytest.raises(SettingsError, match="needs noise = kept"):
+            registry.load_algorithm("ada-sifg").make_settings(settings | more)
+        return
     run = Run(
         "sifg" if rule is None else "ada-sifg",
         make_problem(Bent(), REPLICATES, particles=PARTICLES),
@@ -184,9 +211,9 @@ def test_warming_up_fits_one_perturbation_of_the_start(name: str) -> None:
     noise = program.draw("init", PARTICLES, DIM)
     for _ in range(7):
         program.fit(noise)
-    learnt = warm.settings.network(DIM).forward(warm.state.network, warm.state.x)[-1][1]  # type: ignore[attr-defined]
+    learnt = warm.settings.network(DIM).forward(warm.state.flow.network, warm.state.x)[-1][1]  # type: ignore[attr-defined]
     torch.testing.assert_close(learnt, program.net(program.x).detach(), rtol=1e-9, atol=1e-9)
-    assert warm.state.inner == 7
+    assert warm.state.flow.moments.steps == 7
 
 
 def test_network_noise_costs_another_score_where_sigma_adapts() -> None:
@@ -317,6 +344,47 @@ def test_p_stays_where_a_move_would_take_it_to_its_bound() -> None:
     with pytest.raises(SettingsError, match="between p_min and p_max"):
         make({"p": 7.0})
     assert make({"p": 7.0, "p_max": None})
+
+
+# --- SVGD --------------------------------------------------------------------------------------------
+
+
+def bandwidth_of(x: Tensor, rule: str | float) -> float:
+    """H of the options, from their description."""
+    if not isinstance(rule, str):
+        return rule
+    squares = (x.unsqueeze(1) - x.unsqueeze(0)).square().sum(-1).flatten()
+    if rule == "median-sampled":
+        places = sampled_pairs(len(x), x.device)
+        squares = squares if places is None else squares[places]
+    return float(np.median(squares.numpy()) / np.log(len(x) + 1))
+
+
+@pytest.mark.parametrize("n", [7, 110])
+@pytest.mark.parametrize("bandwidth", ["median", "median-sampled", 0.7])
+@pytest.mark.parametrize("rule", ["plain", "adagrad"])
+def test_svgd_is_the_codes_program(n: int, bandwidth: str | float, rule: str) -> None:
+    """Kernel gradients by autograd with h held fixed; above 100 particles not all pairs are sampled.
+
+    Catches a kernel of half the width, the repulsion's sign, and a history that starts from zero.
+    """
+    run = Run(
+        "svgd", make_problem(Bent(), REPLICATES, particles=n), rule=rule, bandwidth=bandwidth, step_size=0.05
+    )
+    x, history = run.state.x[1].clone(), torch.zeros(())
+    run.steps(3)
+    for t in range(3):
+        h, score = bandwidth_of(x, bandwidth), Bent().score(x.unsqueeze(0))[0].detach()
+        phi = torch.empty_like(x)
+        for i in range(n):
+            leaf = x.clone().requires_grad_()
+            k = torch.exp(-(leaf - x[i]).square().sum(-1) / h)
+            phi[i] = (k.detach() @ score + torch.autograd.grad(k.sum(), leaf)[0].sum(0)) / n
+        if rule == "adagrad":
+            history = phi**2 if t == 0 else 0.9 * history + 0.1 * phi**2
+            phi = phi / (1e-6 + torch.sqrt(history))
+        x = x + 0.05 * phi
+    torch.testing.assert_close(run.state.x[1], x, rtol=1e-8, atol=1e-9)
 
 
 # --- presets -----------------------------------------------------------------------------------------

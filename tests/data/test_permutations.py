@@ -6,7 +6,7 @@ import io
 import os
 import pickle
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def archive(*members: bytes, name: str = "data.pkl", compression: int = zipfile.
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Puts a file in the registered one's place."""
     load_permutation.cache_clear()
     entry = replace(fetch.registry()[NAME], rows=len(ROWS))
@@ -110,6 +110,7 @@ def test_other_contents_are_refused(place: Place, content: bytes, told: str) -> 
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.data
 def test_the_authors_permutation_equals_its_text() -> None:
     """Where the folder with the data has the text beside it: that is on no server."""
     text = Path(os.environ.get(fetch.FOLDER_VARIABLE, "")) / "sifg" / "boston_permutation.txt"

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from parvibench.nn.mlp import LEAK, MLP, NARROW, Activation, tanh
-from parvibench.nn.optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
-from parvibench.nn.refit import RefitSettings
+from parvibench.nn.optim import Moments, adam, adam_, rms_normalised, sgd_nesterov, step_decay
+from parvibench.nn.refit import Flow, RefitSettings
 
 ACTIVATIONS: list[Activation] = ["tanh", "relu", "leaky-relu"]
 MODULES = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "leaky-relu": nn.LeakyReLU(LEAK)}
@@ -102,6 +102,18 @@ def test_adam_equals_torch_optim() -> None:
     assert moments.steps == 5
 
 
+def test_adam_is_the_same_where_no_fused_kernel_is() -> None:
+    """The operations that a GPU runs, here."""
+    fused, by_hand = random(2, 9), random(2, 9)
+    moments, own = Moments.start(fused), Moments(torch.zeros_like(by_hand), torch.zeros_like(by_hand), 0)
+    for step in range(5):
+        grad = random(2, 9, seed=step + 1) - 0.5
+        fused, moments = adam(fused, grad, moments, 0.05, (0.8, 0.99), 1e-3)
+        own = own._replace(steps=step + 1)
+        adam_(by_hand, grad, own, 0.05, (0.8, 0.99), 1e-3)
+    torch.testing.assert_close(by_hand, fused, rtol=1e-12, atol=1e-13)
+
+
 def test_adam_overwrites_only_what_it_may() -> None:
     start, grad = random(2, 9), random(2, 9, seed=1) - 0.5
     kept, moments = start.clone(), Moments.start(start)
@@ -183,9 +195,10 @@ def test_particles_move_along_their_velocity_by_the_rule(rule: str, first_step: 
     settings = RefitSettings(particle_rule=rule, step_size=0.1)
     x = torch.zeros(1, 3, 2, dtype=torch.float64)
     velocity = torch.tensor([2.0, -2.0], dtype=torch.float64).expand_as(x)
-    moved, *memory = settings.move(x, velocity, *settings.memory(x), 0)
+    nothing = x.new_zeros(1, 0)
+    moved, flow = settings.move(x, velocity, Flow(nothing, Moments.start(nothing), *settings.memory(x), 0))
     torch.testing.assert_close(
         moved, torch.tensor([first_step, -first_step]).double().expand_as(x), rtol=1e-5, atol=0
     )
-    again, *_ = settings.move(moved, velocity, *memory, 1)
+    again, _ = settings.move(moved, velocity, flow)
     torch.testing.assert_close(again, 2 * moved, rtol=1e-5, atol=0)
