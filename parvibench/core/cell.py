@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field, model_validator
 
 from .budget import Budget
 
@@ -47,10 +47,17 @@ class CellSpec(BaseModel):
     contexts: int | None = None
     compiled: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_key(cls, values: Any) -> Any:
+        """The key is written down for other readers, and always made anew here."""
+        return {k: v for k, v in values.items() if k != "key"} if isinstance(values, dict) else values
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def key(self) -> str:
         """24 hexadecimal digits that name the results; a field at its default does not change it."""
-        values = self.model_dump(mode="json", exclude_defaults=True)
+        values = self.model_dump(mode="json", exclude_defaults=True, exclude={"key"})
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
