@@ -22,6 +22,8 @@ class CellSpec(BaseModel):
         budget: resolved: no ``scores_per_particle``.
         particles: N.
         samples: n judged.
+        burn_in: part of a chain's path that is dropped, a share of the run below 1, else iterations; 0 for other kinds.
+        thinning: iterations between two recorded states of a chain, at least; 1 for other kinds.
         replicates: ids of the replicates.
         chunk: replicates per kernel call.
         contexts: decisions of a sequential task, else None.
@@ -39,6 +41,8 @@ class CellSpec(BaseModel):
     budget: Budget
     particles: int
     samples: int
+    burn_in: float
+    thinning: int
     replicates: tuple[int, ...]
     seed: int
     chunk: int
