@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 
+from parvibench.harness.execution import Execution
 from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.store.merging import shard
 from parvibench.harness.store.results import Results
@@ -21,13 +21,11 @@ from parvibench.tracking.observer import MirrorObserver
 
 from .core import registry
 from .core.algorithm import Algorithm
-from .core.errors import InputError
+from .core.errors import InputError, problem_text
 from .core.task import Task
 from .harness.session import Observer, make_executor, resolve_device, run_cells
 from .metrics.evaluate import evaluate_samples
 
-DEFAULT_STORE = Path("parvibench-runs")
-DEFAULT_TIMEOUT_S = 1800.0
 DEFAULT_BUDGET = {"scores_per_particle": 500.0}
 
 
@@ -36,27 +34,13 @@ def run(
     *,
     tasks: Sequence[str | Task] = (),
     algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
-    replicates: int | None = None,
-    seed: int | None = None,
-    budget: Mapping[str, float] | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-    profile: str | None = None,
-    match: str | None = None,
-    part: tuple[int, int] | None = None,
-    workers: int | None = None,
-    device: str = "auto",
-    timeout: float = DEFAULT_TIMEOUT_S,
-    memory: float | None = None,
-    ray: str | None = None,
-    gpus: float = 1.0,
-    compiled: bool = False,
-    out: Path | str = DEFAULT_STORE,
-    fresh: bool = False,
-    retry_failed: bool = False,
+    execution: Execution | None = None,
     tracking: bool | MirrorObserver = True,
     warn: Callable[[str], None] = warnings.warn,
     observers: Sequence[Observer] = (),
     command: str = "",
+    **options: Any,
 ) -> Results:
     """Run a suite, a part of it, or tasks and algorithms of your own.
 
@@ -64,73 +48,50 @@ def run(
         suite: name of a shipped suite, path of a suite file, or None to run ``tasks`` x ``algorithms``.
         tasks: names or objects; they select from the suite, or make one.
         algorithms: names, ``module:Class``, objects or classes; likewise.
-        replicates: independent repetitions per cell.
-        seed: root seed.
-        budget: limits per replicate, e.g. ``{"score_evaluations": 200_000}``.
         settings: overrides per algorithm name or label, e.g. ``{"svgd": {"step_size": 0.05}}``.
-        profile: of the suite.
-        match: ``effective-step`` scales step sizes so that a task's methods move alike, see the README.
-        part: (I, K) runs every K-th cell from the I-th on; ``parvibench.harness.store.merging.merge`` puts the parts together.
-        workers: processes; 0 runs in this process; default one per CPU. Objects always run in this process.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        timeout: wall-clock limit of one chunk of replicates, s.
-        memory: limit of one worker with all it starts, MiB; default: all of them together 80% of the machine's.
-        ray: run on a Ray cluster: ``local``, or its address.
-        gpus: share of a GPU that a chunk on the cluster takes, with ``device="cuda"``.
-        compiled: steps through ``torch.compile``: worth its time in long runs, see the README.
-        out: the store.
-        fresh: run again what the store holds.
-        retry_failed: run again what failed.
+        execution: how the run is made; or give its fields one by one, as ``options``.
         tracking: mirror the run to MLflow (``MLFLOW_TRACKING_URI``, else SQLite in the store); or a mirror of the
             caller's, who closes it.
-        warn: told when the mirror could not be delivered.
+        warn: told of presets of other tasks, and when the mirror could not be delivered.
         observers: told what happens.
         command: the command line, for provenance.
+        options: fields of ``Execution``: ``replicates=10``, ``workers=2``, ``out="store"``, ...
 
     Returns:
         The results, also of cells found in the store.
 
     Raises:
-        InputError: unknown names, bad settings, a negative budget, no compiler; nothing has run then.
+        InputError: unknown names or options, bad settings, a negative budget, no compiler; nothing has run then.
     """
+    execution = execution or Execution.of(**options)
     objects = [a() if isinstance(a, type) else a for a in (*tasks, *algorithms) if not isinstance(a, str)]
-    chosen = select(
-        suite,
-        tasks=[_name(t) for t in tasks],
-        algorithms=[_name(a) for a in algorithms],
-        replicates=replicates,
-        seed=seed,
-        budget=budget,
-        profile=profile,
-        match=match,
-    )
-    where = resolve_device(device)
-    if compiled:
-        require_compiler(where)
-    cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=compiled)
-    if part is not None:
-        cells = shard(cells, *part)
-    processes = (os.cpu_count() or 1) if workers is None else workers
-    if ray is not None:
-        if objects:
+    if objects:
+        if execution.ray is not None:
             raise InputError(
                 "objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'"
             )
-        processes = workers or 0
-    executor = make_executor(0 if objects else processes, where, timeout, memory, ray, gpus)
-    store = Store(out)
+        execution = execution.model_copy(update={"workers": 0})
+    chosen = select(suite, [_name(t) for t in tasks], [_name(a) for a in algorithms], execution)
+    where = resolve_device(execution.device)
+    if execution.compiled:
+        require_compiler(where)
+    cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
+    for note in dict.fromkeys(n for cell in cells for n in cell.notes):
+        warn(note)
+    executor = make_executor(execution, where)
+    store = Store(execution.out)
     store.check_writable()
     mirror = MirrorObserver(store.root) if tracking is True else tracking or None
     results = run_cells(
-        cells,
+        cells if execution.part is None else shard(cells, *execution.part),
         store,
         executor,
         suite=chosen.resolved(),
-        profile=profile,
+        profile=execution.profile,
         command=command,
         observers=[*observers, *([mirror] if mirror else [])],
-        fresh=fresh,
-        retry_failed=retry_failed,
+        fresh=execution.fresh,
+        retry_failed=execution.retry_failed,
     )
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
@@ -142,15 +103,7 @@ def _name(item: Any) -> str:
 
 
 def select(
-    suite: str | Suite | None,
-    *,
-    tasks: Sequence[str] = (),
-    algorithms: Sequence[str] = (),
-    replicates: int | None = None,
-    seed: int | None = None,
-    budget: Mapping[str, float] | None = None,
-    profile: str | None = None,
-    match: str | None = None,
+    suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[str], execution: Execution
 ) -> Suite:
     """The suite to run after all selections and overrides.
 
@@ -166,32 +119,26 @@ def select(
             {"name": "custom", "tasks": list(tasks), "algorithms": list(algorithms), "budget": DEFAULT_BUDGET}
         )
     else:
-        chosen = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(profile)
+        chosen = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
         chosen = _restrict(chosen, tasks, algorithms)
-    overrides: dict[str, Any] = {}
-    if replicates is not None:
-        overrides["replicates"] = replicates
-        overrides["tasks"] = [{"name": t.name} for t in chosen.tasks]
-    if seed is not None:
-        overrides["seed"] = seed
-    if budget is not None:
-        overrides["budget"] = dict(budget)
-    if match is not None:
-        overrides["match"] = match
-    return _build({**chosen.model_dump(exclude_none=True), **overrides}) if overrides else chosen
+    names = ("replicates", "seed", "budget", "particles", "samples", "match")
+    overrides = {name: value for name in names if (value := getattr(execution, name)) is not None}
+    if not overrides:
+        return chosen
+    values = {**chosen.model_dump(exclude_none=True), **overrides}
+    if execution.replicates is not None:
+        values["tasks"] = [{"name": t.name} for t in chosen.tasks]
+    # Given explicitly, they also go before an entry's own and its preset's.
+    protocol = {name: overrides[name] for name in ("budget", "particles", "samples") if name in overrides}
+    values["algorithms"] = [{**entry, **protocol} for entry in values["algorithms"]]
+    return _build(values)
 
 
 def _build(values: dict[str, Any]) -> Suite:
-    from pydantic import ValidationError
-
     try:
         return Suite.model_validate(values)
     except ValidationError as error:
-        lines = [
-            f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']} (given {e['input']!r:.80})"
-            for e in error.errors()
-        ]
-        raise InputError("\n".join(lines)) from None
+        raise InputError("\n".join(dict.fromkeys(map(problem_text, error.errors())))) from None
 
 
 def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[str]) -> Suite:

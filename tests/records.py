@@ -10,7 +10,7 @@ from parvibench.harness.store.store import CURVE_COLUMNS, RunCell
 
 SPEC: dict[str, Any] = {
     "task": "banana", "task_version": 1, "algorithm": "svgd", "algorithm_version": 1, "settings": {"step_size": 0.05},
-    "budget": {"iterations": 40}, "particles": 8, "samples": 8, "replicates": (0, 1, 2), "seed": 0, "chunk": 3,
+    "budget": {"iterations": 40}, "particles": 8, "samples": 8, "burn_in": 0.0, "thinning": 1, "replicates": (0, 1, 2), "seed": 0, "chunk": 3,
     "device": "cpu", "dtype": "float32",
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ import pytest
 
 from parvibench import cli
 from parvibench.core import registry
+from parvibench.harness.store.store import Store
 
 TINY = ["--replicates", "2", "--budget", "iterations=8", "--workers", "0", "--quiet"]
 
@@ -90,6 +91,7 @@ def test_suites_are_listed(call: Run) -> None:
         (["run", "--suite", "quick", "--budget", "score_evaluations=-1"], "budget.score_evaluations"),
         (["run", "--suite", "quick", "--budget", "steps=9"], "budget.steps"),
         (["run", "--suite", "quick", "--budget", "seconds"], "write KEY=VALUE"),
+        (["run", "--suite", "quick", "--particles", "0"], "particles: Input should be greater than 0"),
         (["run", "--suite", "quick", "--set", "svgd=3"], "write ALGORITHM.SETTING=VALUE"),
         (["run", "--suite", "quick", "--set", "svgd.step_size=-3"], "svgd.step_size: input should be greater than 0"),
         (["run", "--suite", "quick", "--set", "svgd.stepsize=3"], "no such setting. Known: step_size"),
@@ -161,6 +163,17 @@ def test_failures_exit_1_and_diverged_values_are_null(call: Run) -> None:
     cell = answer.json["cells"][0]
     assert (cell["status"], cell["n_diverged"]) == ("diverged", 2)
     assert cell["metrics"]["sliced_w2"] == {"median": None, "low": None, "high": None, "values": [None, None]}
+
+
+def test_a_preset_of_another_task_runs_with_a_note(call: Run) -> None:
+    """The command line goes before the preset's protocol; the note is in the record too."""
+    command = ["run", "--task", "banana", "--algorithm", "sifg", "--set", "sifg.preset=gmm5-2d", *TINY]
+    answer = call(*command, "--particles", "20", "--samples", "10", "--json")
+    told = "preset gmm5-2d is that of gmm5-2d, not of banana"
+    assert told in answer.err
+    (cell,) = Store("parvibench-runs").run().cells
+    assert (cell.spec.particles, cell.spec.samples, cell.spec.budget.iterations) == (20, 10, 8)
+    assert told in Store("parvibench-runs").find(cell.key).flags
 
 
 def test_unsupported_pairs_are_rows_but_no_failure(call: Run) -> None:

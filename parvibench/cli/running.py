@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from parvibench.core.errors import InputError
+from parvibench.harness.execution import DEFAULT_TIMEOUT_S, Execution
 
 from .reporting import write_and_print
 from .shared import (
@@ -57,6 +58,10 @@ def run(
             help="Limit per replicate: iterations, score_evaluations, scores_per_particle or seconds (repeatable).",
         ),
     ] = None,
+    particles: Annotated[
+        int | None, typer.Option(help="Particles or parallel chains, N; goes before a preset's.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Samples judged, n; goes before a preset's.")] = None,
     profile: Annotated[str | None, typer.Option(help="Profile of the suite, e.g. fast or paper.")] = None,
     match: Annotated[
         str | None,
@@ -73,7 +78,9 @@ def run(
         int | None, typer.Option(help="Worker processes; 0: in this process. Default: one per CPU.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    timeout: Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, s.")] = 1800.0,
+    timeout: Annotated[
+        float, typer.Option(help="Wall-clock limit of one chunk of replicates, s.")
+    ] = DEFAULT_TIMEOUT_S,
     memory: Annotated[
         float | None,
         typer.Option(
@@ -122,36 +129,25 @@ def run(
 
     if retry not in (None, "failed"):
         raise InputError(f"--retry takes 'failed', got {retry!r}")
-    selection: dict[str, Any] = {
-        "tasks": task or (),
-        "algorithms": algorithm or (),
-        "replicates": replicates,
-        "seed": seed,
-        "budget": _parse_budget(budget),
-        "profile": profile,
-        "match": match,
-    }
+    execution = Execution.of(
+        replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
+        profile=profile, match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
+        timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
+        retry_failed=retry == "failed",
+    )  # fmt: skip
     settings = _parse_settings(setting or [])
     if dry_run:
-        _dry_run(api.select(suite, **selection), settings, device, compiled, out, as_json, workers)
+        _dry_run(api.select(suite, task or (), algorithm or (), execution), settings, execution, as_json)
         return
     mirror = MirrorObserver(out)
     results = api.run(
         suite,
-        **selection,
+        tasks=task or (),
+        algorithms=algorithm or (),
         settings=settings,
-        part=None if part is None else _parse_shard(part),
-        workers=workers,
-        device=device,
-        timeout=timeout,
-        memory=memory,
-        ray=ray,
-        gpus=gpus,
-        compiled=compiled,
-        out=out,
-        fresh=fresh,
-        retry_failed=retry == "failed",
+        execution=execution,
         tracking=mirror,
+        warn=note,
         observers=[] if quiet else [Display(console)],
         command=command_line(),
     )
@@ -183,7 +179,7 @@ def tune(
     if not os.access(path, os.W_OK):
         raise InputError(f"{path}: cannot be written; name another suite file with --write")
     cells = tuning.tuning_cells(chosen)
-    executor = make_executor(os.cpu_count() or 1 if workers is None else workers, "cpu", 1800.0)
+    executor = make_executor(Execution(workers=workers), "cpu")
     named = {**chosen.resolved(), "name": f"{chosen.name}-tuning"}
     results = run_cells(
         cells,
@@ -203,11 +199,8 @@ def tune(
 def _dry_run(
     suite: Any,
     settings: dict[str, dict[str, Any]],
-    device: str,
-    compiled: bool,
-    out: Path,
+    execution: Execution,
     as_json: bool,
-    workers: int | None,
 ) -> None:
     from parvibench.harness.run.forecast import predict
     from parvibench.harness.session import resolve_device
@@ -216,10 +209,14 @@ def _dry_run(
 
     from .progress import duration
 
-    store = Store(out)
+    device = resolve_device(execution.device)
+    cells = expand(suite, device=device, settings=settings, compiled=execution.compiled)
+    for text in dict.fromkeys(n for cell in cells for n in cell.notes):
+        note(text)
+    store = Store(execution.out)
     rows: list[dict[str, Any]] = []
     waiting: list[tuple[Any, dict[str, Any]]] = []
-    for cell in expand(suite, device=resolve_device(device), settings=settings, compiled=compiled):
+    for cell in cells:
         record = store.usable(cell.key)
         lacking = cell.missing_needs()
         state = "cached" if is_final(record) else f"unsupported: {lacking}" if lacking else "to run"
@@ -252,7 +249,7 @@ def _dry_run(
         table.add_row(row["task"], row["label"], str(row["replicates"]), limits_text, row["state"], time)
     out_console.print(table)
     together = sum(row["predicted_seconds"] or 0.0 for _, row in waiting)
-    processes = max(1, (os.cpu_count() or 1) if workers is None else workers)
+    processes = max(1, (os.cpu_count() or 1) if execution.workers is None else execution.workers)
     predicted = f", about {duration(together / processes)} on {processes} workers" if waiting else ""
     answer(f"{len(rows)} cells, {len(waiting)} to run{predicted}")
 

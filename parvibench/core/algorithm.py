@@ -155,15 +155,17 @@ class Method(ABC):
         if not isinstance(name, str) or name not in cls.presets:
             known = ", ".join(cls.presets) or "none"
             raise SettingsError(f"{cls.name}.preset: no preset named {name!r}. Known: {known}.")
-        values = {
-            key: sourced.value for key, sourced in cls.presets[name].items() if key not in PROTOCOL_KEYS
-        }
-        return values | given
+        protocol = cls.protocol(name)
+        return {k: v.value for k, v in cls.presets[name].items() if k not in protocol} | given
 
     @classmethod
     def protocol(cls, preset: str) -> dict[str, Any]:
-        """What a preset holds beside settings: a subset of ``PROTOCOL_KEYS`` with values."""
-        return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in PROTOCOL_KEYS}
+        """What a preset holds beside settings: a subset of ``PROTOCOL_KEYS`` with values.
+
+        A key that is also a setting of the algorithm, as SRLD's ``thinning``, is a setting.
+        """
+        keys = set(PROTOCOL_KEYS) - set(cls.settings_type.model_fields)
+        return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in keys}
 
     def effective_step(self, settings: Any) -> float | None:
         """The factor that really multiplies the velocity, in the units of x^2; None without one.

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field, model_validator
 
 from .budget import Budget
 
@@ -22,6 +22,8 @@ class CellSpec(BaseModel):
         budget: resolved: no ``scores_per_particle``.
         particles: N.
         samples: n judged.
+        burn_in: part of a chain's path that is dropped, a share of the run below 1, else iterations; 0 for other kinds.
+        thinning: iterations between two recorded states of a chain, at least; 1 for other kinds.
         replicates: ids of the replicates.
         chunk: replicates per kernel call.
         contexts: decisions of a sequential task, else None.
@@ -39,6 +41,8 @@ class CellSpec(BaseModel):
     budget: Budget
     particles: int
     samples: int
+    burn_in: float
+    thinning: int
     replicates: tuple[int, ...]
     seed: int
     chunk: int
@@ -47,10 +51,17 @@ class CellSpec(BaseModel):
     contexts: int | None = None
     compiled: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_key(cls, values: Any) -> Any:
+        """The key is written down for other readers, and always made anew here."""
+        return {k: v for k, v in values.items() if k != "key"} if isinstance(values, dict) else values
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def key(self) -> str:
         """24 hexadecimal digits that name the results; a field at its default does not change it."""
-        values = self.model_dump(mode="json", exclude_defaults=True)
+        values = self.model_dump(mode="json", exclude_defaults=True, exclude={"key"})
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class ParVIBenchError(Exception):
@@ -86,3 +87,19 @@ class BudgetIgnored(BaseException):
 
     No ``Exception``: an adapter that swallows all of them is what it is for.
     """
+
+
+def problem_text(error: Any, path: str | None = None) -> str:
+    """One line for one pydantic error: key path, what is wrong, and what was given.
+
+    Args:
+        error: of ``ValidationError.errors()``.
+        path: to name instead of the error's own.
+    """
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        message = "unknown key"
+    elif error["type"] != "missing" and not isinstance(error["input"], dict | list | tuple):
+        message = f"{message} (given {error['input']!r:.80})"
+    where = ".".join(str(p) for p in error["loc"]) if path is None else path
+    return f"{where}: {message}"

@@ -73,7 +73,7 @@ class Context:
         reference: certified draws, or None.
         target: the density, unmetered, bound to the replicates' data (full batch), or None.
         predictive: test data of each replicate, or None.
-        path: recorded chain positions, (R, T, N, D) after the first half was dropped, or None.
+        path: recorded chain positions after the burn-in, (R, T, N, D), or None.
         cost: what was spent, or None for samples from outside.
         excluded_rows: (R, n) rows of the reference that are themselves the samples (anchor ``exact``
             where the reference is a file): each replicate is scored against the other rows.

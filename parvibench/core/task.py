@@ -22,10 +22,11 @@ TUNING_REPLICATES = 1_000_000
 
 DENSITY_METRICS = (
     "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal",
-    "ess_bulk", "rhat", "seconds", "score_evaluations", "peak_memory",
+    "ess_bulk", "ess_per_evaluation", "rhat", "path_primary", "path_equivalent_n", "seconds", "score_evaluations",
+    "peak_memory",
 )  # fmt: skip
 PREDICTIVE_METRICS = (
-    "rmse", "nll", "crps", "coverage", "ess_bulk", "rhat", "seconds", "score_evaluations", "peak_memory",
+    "rmse", "nll", "crps", "coverage", "ess_bulk", "ess_per_evaluation", "rhat", "path_primary", "seconds", "score_evaluations", "peak_memory",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ import torch
 
 from parvibench.core.errors import DataMissingError, InputError, ParVIBenchError
 from parvibench.core.result import CellRecord, Status, to_json_number
+from parvibench.harness.execution import Execution
 from parvibench.harness.run.chunks import ChunkResult, pack_result, unpack_result
 from parvibench.harness.run.measuring import can_remeasure, metrics_key, remeasure
 from parvibench.harness.store.environment import hardware, provenance
@@ -224,6 +226,7 @@ def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
         label=cell.label,
         kind=cell.load()[1].kind,
         tuned=cell.tuned,
+        flags=list(cell.notes),
         status=Status.OK,
         seconds=sum(r.seconds for r in results),
         hardware=hardware(cell.spec.device),
@@ -241,7 +244,7 @@ def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
         "n_diverged": len(diverged),
         "diverged": diverged,
         "effective_step": results[0].effective_step,
-        "flags": list(dict.fromkeys(f for r in results for f in r.flags)),
+        "flags": list(dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags)])),
         "drift": max(r.drift for r in results),
         "process": results[0].process,
         **_merged(results),
@@ -290,38 +293,30 @@ def _now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
-def make_executor(
-    workers: int,
-    device: str,
-    timeout: float,
-    memory: float | None = None,
-    ray: str | None = None,
-    gpus: float = 1.0,
-) -> Executor:
+def make_executor(execution: Execution, device: str) -> Executor:
     """Worker processes; in this process for 0 workers or on a GPU; on a Ray cluster where one is named.
 
     Args:
-        workers: processes; on a cluster the most jobs at a time, 0 for as many as it takes.
+        execution: workers (on a cluster the most jobs at a time, 0 for as many as it takes), limits and cluster.
         device: ``cpu`` or ``cuda``.
-        timeout: wall-clock limit of a chunk, s.
-        memory: limit of a worker process with all it starts, MiB.
-        ray: ``local`` or the address of a cluster.
-        gpus: share of a GPU that a chunk on a cluster takes.
 
     Raises:
         InputError: a negative count or a limit that is not positive; Ray is not installed.
     """
-    if workers < 0:
+    workers, timeout, memory = execution.workers, execution.timeout, execution.memory
+    if workers is not None and workers < 0:
         raise InputError(f"--workers must be 0 (this process) or more, got {workers}")
     if timeout <= 0:
         raise InputError(f"--timeout must be positive, got {timeout:g} s")
     if memory is not None and memory <= 0:
         raise InputError(f"--memory must be positive, got {memory:g} MiB")
-    if ray is not None:
+    if execution.ray is not None:
         from parvibench.harness.workers.cluster import Cluster
 
-        return Cluster(ray, workers, timeout, memory, gpus if device == "cuda" else 0.0)
-    return InProcess() if device == "cuda" or workers == 0 else Workers(workers, timeout, memory)
+        gpus = execution.gpus if device == "cuda" else 0.0
+        return Cluster(execution.ray, workers or 0, timeout, memory, gpus)
+    processes = (os.cpu_count() or 1) if workers is None else workers
+    return InProcess() if device == "cuda" or processes == 0 else Workers(processes, timeout, memory)
 
 
 def resolve_device(name: str) -> str:

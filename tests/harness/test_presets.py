@@ -6,10 +6,12 @@ import sys
 
 import pytest
 
-from parvibench.cli import describe
+from parvibench import api
+from parvibench.cli import descriptions
 from parvibench.core import registry
 from parvibench.core.errors import SettingsError, SuiteError
-from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.execution import Execution
+from parvibench.harness.suite.cells import Cell, expand, task_of_preset
 from parvibench.harness.suite.suite import parse_suite
 
 PRESETS = [(name, preset) for name in registry.algorithms() for preset in registry.load_method(name).presets]
@@ -49,9 +51,71 @@ def test_a_preset_acts_only_where_it_is_named_and_explicit_settings_win() -> Non
 
 def test_the_key_holds_the_values_and_not_the_name() -> None:
     named = cell("{preset: gmm5-2d}")
-    spelled = cell(json.dumps(dict(named.settings)))
+    protocol = ", particles: 1000, samples: 1000, budget: {iterations: 2000}"
+    spelled = cell(json.dumps(dict(named.settings)) + protocol)
     assert "preset" not in named.settings
     assert named.key == spelled.key != cell("{}").key
+
+
+def test_a_preset_carries_its_protocol_under_what_is_given_explicitly() -> None:
+    def protocol(found: Cell) -> tuple[object, ...]:
+        spec = found.spec
+        return spec.budget.iterations, spec.budget.score_evaluations, spec.particles, spec.samples
+
+    by_key = parse_suite(SUITE.format(settings="{}, preset: gmm5-2d").encode(), "mine.yaml")
+    assert protocol(expand(by_key)[0]) == (2000, None, 1000, 1000)
+    assert protocol(cell("{preset: gmm5-2d}")) == (2000, None, 1000, 1000)
+    assert protocol(cell("{}", {"sifg": {"preset": "gmm5-2d"}})) == (2000, None, 1000, 1000)
+    assert protocol(cell("{preset: gmm5-2d}, samples: 50")) == (2000, None, 1000, 50)
+    given = Execution(budget={"score_evaluations": 600}, particles=30, samples=20)
+    chosen = api.select(by_key, (), (), given)
+    assert protocol(expand(chosen)[0]) == (None, 600, 30, 20)
+    assert protocol(expand(api.select(by_key, (), (), Execution(replicates=2)))[0]) == (
+        2000,
+        None,
+        1000,
+        1000,
+    )
+
+
+def test_burn_in_and_thinning_are_those_of_the_entry_or_the_suite_and_of_chains_only() -> None:
+    text = (
+        "name: mine\ntasks: [banana, bandit-wheel]\nbudget: {iterations: 9}\nburn_in: 100\nthinning: 3\n"
+        "algorithms: [sgld, {name: sgld, label: other, burn_in: 0.1}, svgd]\n"
+    )
+    cells = expand(parse_suite(text.encode(), "mine.yaml"))
+    found = {(c.task, c.label): (c.spec.burn_in, c.spec.thinning) for c in cells}
+    assert found["banana", "sgld"] == (100, 3)
+    assert found["banana", "other"] == (0.1, 3)
+    assert {found["banana", "svgd"], found["bandit-wheel", "sgld"]} == {(0, 1)}
+    assert len({c.key for c in cells}) == 5  # one key for both on the bandit, which has a thinning of its own
+    assert expand(parse_suite(SUITE.format(settings="{}").encode(), "mine.yaml"))[0].spec.burn_in == 0
+
+
+def test_a_setting_named_like_a_part_of_the_protocol_is_a_setting() -> None:
+    """SRLD's ``thinning`` is that of its memory, not of the judged path."""
+    srld = registry.load_method("srld")
+    assert srld.make_settings({"preset": "gmm2-2d"}).model_dump()["thinning"] == 100
+    assert "thinning" not in srld.protocol("gmm2-2d")
+
+
+@pytest.mark.parametrize(
+    ("preset", "task"),
+    [
+        ("gmm5-2d", "gmm5-2d"),
+        ("gmm5-2d-code", "gmm5-2d"),
+        ("bnn-boston-sifg", "bnn-boston-sifg"),
+        ("bandits", ""),
+        ("gmm5", ""),
+    ],
+)
+def test_a_preset_is_named_after_its_task(preset: str, task: str) -> None:
+    assert task_of_preset(preset) == task
+
+
+def test_a_preset_of_another_task_is_told() -> None:
+    assert cell("{preset: gmm5-2d-code}").notes == ()
+    assert cell("{preset: gmm5-10d}").notes == ("preset gmm5-10d is that of gmm5-10d, not of gmm5-2d",)
 
 
 def test_a_preset_s_step_size_is_not_replaced_by_a_tuned_one() -> None:
@@ -80,7 +144,7 @@ def test_the_command_line_refuses_unknown_presets_with_exit_code_2() -> None:
 
 
 def test_show_tells_every_value_and_its_source() -> None:
-    presets = describe.algorithm("sifg")["presets"]
+    presets = descriptions.algorithm("sifg")["presets"]
     assert "sigma=0.12 (paper)" in presets["gmm5-2d"]
     assert "sigma=0.1 (code)" in presets["gmm5-2d-code"]
-    assert describe.algorithm("uld")["presets"] == "none"
+    assert descriptions.algorithm("uld")["presets"] == "none"

@@ -68,11 +68,11 @@ def independent(store):
     found = {}
     run = json.loads(next((store.root / "runs").glob("*.json")).read_text())
     for cell in run["cells"]:
-        path = store.root / "cells" / cell["key"] / "curve.parquet"
+        path = store.root / "cells" / cell["spec"]["key"] / "curve.parquet"
         if path.is_file():
             curve = pd.read_parquet(path)
             last = curve[curve["checkpoint"] == curve["checkpoint"].max()]
-            found[cell["task"], cell["label"]] = last.groupby("metric")["value"].median().to_dict()
+            found[cell["spec"]["task"], cell["label"]] = last.groupby("metric")["value"].median().to_dict()
     return found
 
 

@@ -174,7 +174,7 @@ class _Chunk:
 
     def _recorder(self, x: Tensor, horizon: int) -> PathRecorder | RecentPositions:
         if self.decider is None:
-            return PathRecorder(x)
+            return PathRecorder(x, self.cell.spec.burn_in, self.cell.spec.thinning)
         return self.decider.recorder(x, self.cell.samples, horizon)
 
     def _loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> tuple[Any, int]:
@@ -328,13 +328,16 @@ class _Chunk:
         self._record(samples.double().cpu(), step, last=last, path=path, moved=moved)
 
     def _samples(self, state: Any, step: int) -> Tensor:
-        """The samples at this step, (R, n, D)."""
+        """The samples judged at this step, (R, n, D): of chains the last states, and earlier ones where N < n."""
         streams = self.problem.streams
         streams.step = step
-        if self.path is not None and step > 0:
-            return self.path.samples(self.cell.samples)
-        samples = self.algorithm.output(self.problem, self.settings, state, self.cell.samples, streams)
-        return _take(samples, self.cell.samples)
+        n = self.cell.samples
+        if isinstance(self.path, RecentPositions) and step > 0:
+            return self.path.samples(n)
+        samples = self.algorithm.output(self.problem, self.settings, state, n, streams)
+        if isinstance(self.path, PathRecorder) and samples.shape[1] < n:
+            return self.path.samples(n, samples)
+        return _take(samples, n)
 
     def _positions(self, state: Any, step: int) -> Tensor | None:
         """Where each particle or chain is now, (R, N, D); a generator has none."""

@@ -17,13 +17,14 @@ class PathRecorder:
 
     Args:
         x: a state, (R, N, D): its shape sets the memory.
+        burn_in: what ``path`` and ``samples`` leave out: a share of the run below 1, else iterations.
+        thinning: k to begin with.
     """
 
-    def __init__(self, x: Tensor) -> None:
+    def __init__(self, x: Tensor, burn_in: float = 0.5, thinning: int = 1) -> None:
         size = max(1, x.numel() * x.element_size())
         self._capacity = 2 * max(2, min(MAX_POSITIONS, MAX_BYTES // size) // 2)
-        self._every = 1
-        self._count = 0
+        self._burn_in, self._every, self._count = burn_in, thinning, 0
         # One block of memory: many small ones kept for long cost the sampler's own allocations dearly.
         self._positions = x.new_empty((self._capacity, *x.shape))
 
@@ -51,18 +52,30 @@ class PathRecorder:
         self._positions[self._count] = x
         self._count += 1
 
+    @property
+    def _start(self) -> int:
+        """Index of the first position after the burn-in; position i is that of iteration (i + 1) k."""
+        if self._burn_in < 1:
+            return int(self._burn_in * self._count)
+        return min(self._count, int(self._burn_in) // self._every)
+
     def path(self) -> Tensor:
-        """The second half of the recorded positions, (R, T, N, D): the first half is burn-in."""
-        return self._positions[self._count // 2 : self._count].transpose(0, 1).contiguous()
+        """The recorded positions after the burn-in, (R, T, N, D)."""
+        return self._positions[self._start : self._count].transpose(0, 1).contiguous()
 
-    def samples(self, n: int) -> Tensor:
-        """n positions spread evenly over the kept times and cycling through the chains, (R, n, D).
+    def samples(self, n: int, x: Tensor) -> Tensor:
+        """n states of N < n chains, (R, n, D): all chains at ceil(n / N) times spread evenly over the burnt-in path.
 
-        A run too short to hold n distinct positions repeats some.
+        The last time is the present one. A path with fewer times repeats some.
+
+        Args:
+            n: states wanted.
+            x: the present positions, (R, N, D).
         """
-        start = self._count // 2
-        order = torch.arange(n)
-        times = ((order.double() + 0.5) * (self._count - start) / n).long()
-        return (
-            self._positions[start + times, :, order % self._positions.shape[2]].transpose(0, 1).contiguous()
-        )
+        times = -(-n // x.shape[1]) - 1
+        held = self._count - self._start
+        if not held:
+            return x.repeat(1, times + 1, 1)[:, -n:]
+        ends = (torch.arange(times, dtype=torch.float64) + 1) * held / (times + 1)
+        chosen = self._positions[self._start + (ends.ceil().long() - 1)]
+        return torch.cat((chosen, x[None])).transpose(0, 1).flatten(1, 2)[:, -n:].contiguous()

@@ -14,6 +14,7 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.algorithm import Method
+from parvibench.core.budget import Budget
 from parvibench.core.cell import CellSpec, Specified
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.core.sequential import SequentialTask
@@ -35,6 +36,7 @@ class Cell(Specified):
         label: name in tables.
         metrics: measured at every checkpoint.
         tuned: whether the step size was chosen by tuning.
+        notes: what a reader of its numbers should know beforehand.
         objects: task and algorithm that no name can load (run in this process only).
     """
 
@@ -42,6 +44,7 @@ class Cell(Specified):
     label: str
     metrics: tuple[str, ...]
     tuned: bool = False
+    notes: tuple[str, ...] = ()
     objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
 
     def load(self) -> tuple[Task, Method]:
@@ -126,13 +129,15 @@ def expand(
         effective: float | None = None
         for entry in suite.algorithms:
             algorithm = methods[entry.name]
-            given = {**entry.settings, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
+            given = {**entry.chosen, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
             values, tuned = _settings(suite, task, entry, algorithm, given)
             if suite.match:
                 values, tuned, effective = _matched(algorithm, values, tuned, effective)
-            spec = _spec(suite, task_entry, task, entry, algorithm, values, device, compiled)
+            protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
+            spec = _spec(suite, task_entry, task, entry, algorithm, values, protocol, device, compiled)
             held = (by_name.get(task_entry.name), by_name.get(entry.name))
-            cell = Cell(spec, entry.display, tuple(suite.metrics or task.metrics), tuned, held)
+            notes = _foreign_preset(given.get("preset"), task.name)
+            cell = Cell(spec, entry.display, tuple(suite.metrics or task.metrics), tuned, notes, held)
             vars(cell)["_loaded"] = task, algorithm
             cells.append(cell)
     return cells
@@ -148,6 +153,45 @@ def _settings(
     if tuned:
         chosen["step_size"] = step
     return algorithm.make_settings(chosen).model_dump(mode="json"), tuned
+
+
+def _protocol(
+    suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, preset: str | None
+) -> dict[str, Any]:
+    """Budget, N, n, burn-in and thinning of a cell: of the entry, else of the preset, else of the suite."""
+    shared = suite.particles or task.particles
+    of_preset = {} if preset is None else algorithm.protocol(preset)
+    if "iterations" in of_preset:
+        of_preset["budget"] = Budget(iterations=of_preset.pop("iterations"))
+    names = ("budget", "particles", "samples", "burn_in", "thinning")
+    of_entry = {name: value for name in names if (value := getattr(entry, name)) is not None}
+    of_suite = {name: getattr(suite, name) for name in names} | {"particles": shared}
+    chosen: dict[str, Any] = {**of_suite, **of_preset, **of_entry}
+    chosen["samples"] = chosen["samples"] or chosen["particles"]
+    if algorithm.n_particles is not None:
+        chosen["particles"] = algorithm.n_particles
+    elif algorithm.kind == "particles" and chosen["samples"] > chosen["particles"]:
+        sizes = f"samples ({chosen['samples']}) exceed the particles ({chosen['particles']})"
+        raise InputError(f"{sizes} of {entry.display}")
+    if algorithm.kind != "chains" or isinstance(task, SequentialTask):
+        chosen |= {"burn_in": 0.0, "thinning": 1}
+    # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
+    return chosen | {"budget": chosen["budget"].resolve(shared, task.batch_share())}
+
+
+def task_of_preset(preset: str) -> str:
+    """The task that a preset is named after, itself or followed by ``-`` and a suffix; empty if there is none.
+
+    Where several task names fit, the longest one is meant.
+    """
+    return max((t for t in registry.tasks() if f"{preset}-".startswith(f"{t}-")), key=len, default="")
+
+
+def _foreign_preset(preset: str | None, task: str) -> tuple[str, ...]:
+    owner = "" if preset is None else task_of_preset(preset)
+    if owner in ("", task):
+        return ()
+    return (f"preset {preset} is that of {owner}, not of {task}",)
 
 
 def _matched(
@@ -182,14 +226,10 @@ def _spec(
     entry: AlgorithmEntry,
     algorithm: Method,
     settings: dict[str, Any],
+    protocol: dict[str, Any],
     device: str,
     compiled: bool,
 ) -> CellSpec:
-    suite_particles = suite.particles or task.particles
-    samples = suite.samples or suite_particles
-    particles = algorithm.n_particles or suite_particles
-    if algorithm.kind == "particles" and algorithm.n_particles is None and samples > particles:
-        raise InputError(f"samples ({samples}) exceed the particles ({particles}) of {entry.display}")
     replicates = tuple(range(task_entry.splits or suite.replicates))
     return CellSpec(
         task=task.name,
@@ -198,13 +238,10 @@ def _spec(
         algorithm_version=algorithm.version,
         source=_plugin_source(task, algorithm),
         settings=settings,
-        # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
-        budget=suite.budget.resolve(suite_particles, task.batch_share()),
-        particles=particles,
-        samples=samples,
+        **protocol,
         replicates=replicates,
         seed=suite.seed,
-        chunk=chunk_width(task, algorithm, particles, len(replicates), device),
+        chunk=chunk_width(task, algorithm, protocol["particles"], len(replicates), device),
         device=device,
         dtype=suite.dtype,
         contexts=task.rows if isinstance(task, SequentialTask) else None,

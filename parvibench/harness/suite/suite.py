@@ -17,7 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
-from parvibench.core.errors import InputError, SuiteError, UnknownNameError
+from parvibench.core.errors import InputError, SuiteError, UnknownNameError, problem_text
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 10_000
@@ -45,12 +45,34 @@ class TaskEntry(_Strict):
     splits: int | None = Field(None, gt=0, le=100_000)
 
 
+#: Part of a chain's path that is dropped: a share of the run below 1, else iterations.
+BurnIn = Annotated[float, Field(ge=0, lt=1e9)]
+#: Iterations between two recorded states of a chain.
+Thinning = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
 class AlgorithmEntry(_Strict):
-    """An algorithm of the suite under a label of its own."""
+    """An algorithm of the suite under a label of its own.
+
+    Attributes:
+        preset: of the algorithm: its settings and protocol, under those that are given here.
+        budget: instead of the preset's or the suite's; likewise the other parts of the protocol.
+    """
 
     name: str
     label: str = Field("", max_length=80)
+    preset: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
+    budget: Budget | None = None
+    particles: int | None = Field(None, gt=0, le=1_000_000)
+    samples: int | None = Field(None, gt=1, le=1_000_000)
+    burn_in: BurnIn | None = None
+    thinning: Thinning | None = None
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings, with the preset's name as ``preset``."""
+        return self.settings if self.preset is None else {"preset": self.preset, **self.settings}
 
     @property
     def display(self) -> str:
@@ -127,6 +149,8 @@ class Suite(_Strict):
     budget: Budget
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
+    burn_in: BurnIn = 0.5
+    thinning: Thinning = 1
     contexts: int | None = Field(None, gt=1, le=1_000_000)  # decisions of sequential tasks
     metrics: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
     dtype: Literal["float32", "float64"] = "float32"
@@ -296,12 +320,7 @@ def _problem(tree: Any, source: str, error: Any) -> str:
     """One line for one pydantic error: file:line: key path: what is wrong."""
     loc = [p for p in error["loc"] if not (isinstance(p, str) and p.startswith("function-"))]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "extra_forbidden":
-        message = "unknown key"
-    elif error["type"] != "missing" and not isinstance(error["input"], dict | list | tuple):
-        message = f"{message} (given {error['input']!r:.80})"
-    return f"{source}:{_line(tree, loc)}: {path or 'suite'}: {message}"
+    return f"{source}:{_line(tree, loc)}: {problem_text(error, path or 'suite')}"
 
 
 def _line(tree: Any, loc: list[Any]) -> int:
@@ -347,5 +366,5 @@ def _known(kind: str, name: str, rows: Any) -> None:
 
 def _check_algorithm(entry: AlgorithmEntry) -> None:
     _known("algorithm", entry.name, registry.algorithms())
-    if entry.settings:  # settings live in the class: only then is it imported
-        registry.load_method(entry.name).make_settings(entry.settings)
+    if entry.chosen:  # settings live in the class: only then is it imported
+        registry.load_method(entry.name).make_settings(entry.chosen)

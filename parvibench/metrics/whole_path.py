@@ -1,0 +1,72 @@
+"""What a chain's whole path is worth, where other metrics judge its last states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.registry import load_metric
+
+from .equivalent import equivalent_sample_size
+
+MOST_STATES = 1000
+
+
+@metric(
+    "lower", "of the primary", "path", "the task's primary metric on the whole path of a chain", when="last"
+)
+def path_primary(samples: Tensor, context: Context) -> Tensor:
+    """The task's primary metric on at most 1,000 states spread evenly over the path after the burn-in.
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs a path, (R, T, N, D) with T N >= 2, and what the primary metric needs.
+
+    Returns:
+        (R,) in the primary metric's unit; NaN where the path is not finite.
+    """
+    states = whole_path(context)
+    finite = states.isfinite().flatten(1).all(1)
+    usable = torch.where(finite[:, None, None], states, 0.0)
+    found = load_metric(context.task.primary).compute(usable, replace(context, excluded_rows=None))
+    return torch.where(finite, found, torch.nan)
+
+
+@metric("higher", "draws", "path", "equivalent n of the whole path of a chain", when="last")
+def path_equivalent_n(samples: Tensor, context: Context) -> Tensor:
+    """How many independent exact draws come as close by the primary metric as the whole path (``path_primary``).
+
+    Args:
+        samples: (R, n, D); not looked at.
+        context: needs a path, (R, T, N, D) with T N >= 2, and a task with floors of its primary metric.
+
+    Returns:
+        (R,) in draws, at most four times the states judged; 0 for a path worse than the fewest draws simulated.
+    """
+    reference, primary = context.task.floored(), context.task.primary
+    if reference is None or not reference.floors.get(primary):
+        raise NotApplicable(f"{primary} has no floors on this task")
+    states = whole_path(context).shape[1]
+    sizes = []
+    for value in path_primary(samples, context).tolist():
+        size, _, reason = equivalent_sample_size(primary, value, states, reference)
+        if size is None and not reason.startswith(("worse than", "the value is not finite")):
+            raise NotApplicable(reason)
+        sizes.append(size or 0.0)
+    return torch.tensor(sizes, dtype=samples.dtype)
+
+
+def whole_path(context: Context) -> Tensor:
+    """At most 1,000 states (R, m, D), evenly spread over the times of a path and cycling through its chains."""
+    if context.path is None:
+        raise NotApplicable("no chain path is recorded")
+    _, times, chains, _ = context.path.shape
+    states = min(MOST_STATES, times * chains)
+    if states < 2:
+        raise NotApplicable(f"the chain path has {states} states; at least 2 are needed")
+    order = torch.arange(states)
+    when = ((order.double() + 0.5) * times / states).long()
+    return context.path[:, when, order % chains].to(torch.float64)
