@@ -1,4 +1,4 @@
-"""What a cell leaves behind: statuses and the record that is written down."""
+"""Status and stored record of a cell."""
 
 from __future__ import annotations
 
