@@ -4,7 +4,7 @@ Author, Author & Author (year), arXiv:0000.00000, Algorithm 1:
 
     x <- x + eta s(x) + sqrt(2 eta) xi,   xi ~ N(0, I)
 
-Departs from the paper: nothing. Copy this file, then add the class to the table in ``core/registry.py``.
+Departs from the paper: nothing. Copy this file, rename the class and its ``name``, then run ``make index``.
 """
 
 import math

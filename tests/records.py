@@ -4,8 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from parvibench.core.cell import CellSpec
-from parvibench.core.result import CellRecord
+from parvibench.core.result import CellRecord, CellSpec
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell
 
 SPEC: dict[str, Any] = {

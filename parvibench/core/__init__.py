@@ -1,4 +1,4 @@
-"""The contracts everything else leans on; imports nothing else of the package."""
+"""Contracts of the package: tasks, algorithms, metrics, budgets and the registry. Imports none of the other folders."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable

@@ -80,7 +80,7 @@ class Meter:
 
         A Hessian-vector product costs as much as a score. A log density comes free with a score
         (they share the forward pass); those beyond the number of scores cost one each, so that
-        finite differences of log densities are no way round the meter.
+        finite differences of log densities are charged too.
         """
         return self.scores + self.hessian_vector_products + max(0.0, self.log_densities - self.scores)
 

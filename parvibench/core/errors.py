@@ -14,7 +14,7 @@
     ├── UnsupportedError             the task lacks what the algorithm needs
     └── BudgetExhausted              the meter stopped the algorithm before an overrun
 
-    BudgetIgnored (BaseException)    an algorithm goes on regardless; no ``except Exception`` of its catches this
+    BudgetIgnored (BaseException)    an algorithm keeps asking after it; ``except Exception`` does not catch this
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class BudgetExhausted(ParVIBenchError):
 class BudgetIgnored(BaseException):
     """Raised by the meter when an algorithm keeps asking after ``BudgetExhausted``.
 
-    No ``Exception``: an adapter that swallows all of them is what it is for.
+    No subclass of ``Exception``: an adapter that catches every ``Exception`` must not catch this one.
     """
 
 

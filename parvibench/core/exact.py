@@ -1,4 +1,4 @@
-"""What targets with exact draws and no data have in common: start distributions and a Task's fixed half."""
+"""Start distributions, and the base of tasks with exact draws and no data."""
 
 from __future__ import annotations
 

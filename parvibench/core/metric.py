@@ -29,7 +29,7 @@ Need = Literal[
 
 
 class NotApplicable(Exception):
-    """A metric that does not apply here; the reason is recorded in its place."""
+    """Raised by a metric that does not apply; its message, the reason, is recorded in place of a value."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tasks whose data come in while the sampler runs: decisions made with the samples, and what they show.
+"""Tasks whose data arrive while the sampler runs: the outcomes of decisions made with its samples.
 
 A sequential task asks for T decisions, in blocks. Between two blocks the sampler goes on, from the state it is in,
 on the posterior given all decisions so far; the task says which share of the budget each of these trainings gets.
@@ -43,7 +43,7 @@ class GrowingTarget(Target):
     def observe(self, actions: Tensor) -> None:
         """Take these actions in the next contexts, (R, count) indices; their rewards are data from now on.
 
-        Actions told at once make the same posterior as told one by one: so an interrupted run goes on.
+        Actions given at once make the same posterior as given one by one, so that an interrupted run can resume.
         """
 
     @property

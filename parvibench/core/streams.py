@@ -1,4 +1,4 @@
-"""Stateless randomness: every draw has an address, no generator is carried along.
+"""Stateless randomness: every draw has an address, and no generator is kept from step to step.
 
 Block ``b`` of stream ``s`` of replicate ``r`` comes from a generator seeded by
 ``hash(seed, s, r, b)``. A block holds the draws of several consecutive steps; how many

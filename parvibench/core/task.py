@@ -152,10 +152,10 @@ class Task(ABC):
         return None
 
     def canonical(self, x: Tensor) -> Tensor:
-        """The representative of every point under the symmetries of the density, (..., D); the point itself by default.
+        """A representative of every point under the symmetries of the density, (..., D); by default the point itself.
 
-        Samples and references are compared in these coordinates: a method is not told apart from the reference for
-        having found an equal mode.
+        Metrics compare samples and reference in these coordinates, so that samples in a mode that is equal to the
+        reference's by symmetry count as correct.
         """
         return x
 
@@ -216,7 +216,7 @@ def _shipped(name: str) -> Reference | None:
 
 
 class Problem:
-    """The metered view of a task: density, score, start; nothing of references or test data.
+    """The metered view of a task: density, score and start, without references and test data.
 
     Every call is booked per replicate before it is made (N rows scored once cost N; a mini-batch of B out
     of n data rows costs B/n of that). Differentiating ``log_density`` books a score, differentiating
@@ -279,9 +279,10 @@ class Problem:
         return 1.0 if self._batch_size is None else self._batch_size / (self._target.rows or 1)
 
     def init(self, n: int | None = None) -> Tensor:
-        """Initial points (R, N, D); the same for every algorithm with the same seed and N.
+        """Initial points, (R, n, D), the same for every algorithm with the same seed and n.
 
-        N and n agree on their common rows only if equal; N is the protocol's unless given.
+        Args:
+            n: number of points, default the protocol's N. The points of another n are others, not a subset.
         """
         x = self._start(self._target, n or self.particles, self.streams.generators("init"))
         return x.to(self.device, self.dtype)

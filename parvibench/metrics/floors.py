@@ -33,6 +33,15 @@ CHEAP = (
 ALPHA = 0.05
 #: What a metric must need to have a floor: a comparison of samples with the target's law.
 JUDGED = ("reference", "target", "moments", "modes", "unmixing")
+#: Why the others have none.
+NO_FLOOR = {
+    "path": "describes a chain; independent draws have none",
+    "predictive": "held-out rows have no law to draw from; certified predictions bring floors of their own",
+    "cost": "describes the run",
+    "decisions": "compares with the best action on the same contexts",
+    "motion": "describes the run",
+    "diagnostics": "describes the run",
+}
 SIZES = (100, 500, 1000)
 #: The equivalent sample size inverts the sliced distance's curve, which takes more of it.
 CURVE_SIZES = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2000, 4000)

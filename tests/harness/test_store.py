@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 from records import asked, make_curve, make_record
 
-from parvibench.core.cell import CellSpec
 from parvibench.core.errors import DamagedError, StoreError
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.result import CellRecord, CellSpec, Status
 from parvibench.harness.store.store import RunRecord, Store, is_final
 
 

@@ -1,11 +1,12 @@
-"""Regret and displacement by hand."""
+"""Regret, displacement and what algorithms report, by hand."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from parvibench.core.metric import Decisions, NotApplicable
-from parvibench.metrics.decisions import regret, regret_percent
+from parvibench.core.registry import load_metric
+from parvibench.metrics.decisions import contexts, regret, regret_percent
 from parvibench.metrics.motion import displacement
 
 NOTHING = torch.zeros(2, 3, 1, dtype=torch.float64)
@@ -24,6 +25,7 @@ def test_regret_by_hand(make_context) -> None:
     percent = regret_percent(NOTHING, context).tolist()
     assert percent[0] == pytest.approx(90.0)
     assert percent[1] != percent[1]  # chance misses nothing
+    assert contexts(NOTHING, context).tolist() == [3.0, 3.0]
 
 
 def test_regret_needs_decisions(make_context) -> None:
@@ -37,3 +39,11 @@ def test_displacement_by_hand(make_context) -> None:
     assert displacement(NOTHING[:1], make_context(1, moved=(earlier, now))).tolist() == [3.0]
     with pytest.raises(NotApplicable, match="generator"):
         displacement(NOTHING, make_context(1))
+
+
+@pytest.mark.parametrize("name", ["acceptance", "divergences", "tree_depth", "refit_loss"])
+def test_reports_are_passed_on_under_their_own_names(name: str, make_context) -> None:
+    context = make_context(1, diagnostics={name: torch.tensor([0.25, 3.0])})
+    assert load_metric(name)(NOTHING, context).tolist() == [0.25, 3.0]
+    with pytest.raises(NotApplicable, match="reports none"):
+        load_metric(name)(NOTHING, make_context(1))

@@ -31,9 +31,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from parvibench.core.cell import CellSpec, Specified
 from parvibench.core.errors import DamagedError, StoreError
-from parvibench.core.result import STORE_FORMAT, CellRecord, Status
+from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
 
 from .files import SnapshotFile, write_atomically
 from .reading import MAX_BYTES, inside, plain_name, read_npz, read_table, read_text

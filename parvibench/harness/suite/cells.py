@@ -15,8 +15,8 @@ import torch
 from parvibench.core import registry
 from parvibench.core.algorithm import Method
 from parvibench.core.budget import Budget
-from parvibench.core.cell import CellSpec, Specified
 from parvibench.core.errors import InputError, UnknownNameError
+from parvibench.core.result import CellSpec, Specified
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
 
