@@ -284,7 +284,7 @@ def sliced_w2(x: Tensor, y: Tensor) -> float:
     ("name", "task_name", "iterations", "most"),
     [
         ("ksivi", "blr-waveform", 5000, 0.25),
-        ("ksivi-ustat", "blr-waveform", 8000, 0.25),
+        ("ksivi-ustat", "blr-waveform", 5000, 0.25),
         ("ksivi", "diffusion-100", 5000, 0.5),
         ("ksivi-ustat", "diffusion-100", 5000, 0.5),
     ],
