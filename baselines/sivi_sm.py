@@ -119,20 +119,12 @@ class SIVISM(SemiImplicit[Settings, State]):
     citation = "Yu & Zhang (2023), arXiv:2308.10014"
     summary = "semi-implicit variational inference by score matching"
     example = Example(
-        quick={"batch": 8, "hidden": 6, "critic_hidden": 6},
-        scores=3,
+        quick={"batch": 8, "hidden": 6, "critic_hidden": 6}, scores=3, steps=200, points=200, both_modes=False,
         settings={
-            "step_size": 0.005,
-            "batch": 32,
-            "hidden": 16,
-            "beta2": 0.99,
-            "critic_hidden": 32,
+            "step_size": 0.005, "batch": 32, "hidden": 16, "beta2": 0.99, "critic_hidden": 32,
             "critic_learning_rate": 0.01,
         },
-        steps=200,
-        points=200,
-        both_modes=False,
-    )
+    )  # fmt: skip
     # paper: that of KSIVI, arXiv:2405.18997, Appendix C
     presets: ClassVar[Presets] = {
         "banana": _TOY,

@@ -122,7 +122,8 @@ class Run:
     def __init__(self, name: str, problem: Problem, horizon: int = 1000, **settings: Any) -> None:
         self.algorithm = registry.load_algorithm(name)
         self.problem = problem
-        self.settings = self.algorithm.make_settings({**self.algorithm.example.quick, **settings})
+        quick = {} if "preset" in settings else self.algorithm.example.quick
+        self.settings = self.algorithm.make_settings({**quick, **settings})
         with self.mode():
             self.state = self.algorithm.init(problem, self.settings, problem.streams, horizon)
         self.iteration, self.info = 0, None
