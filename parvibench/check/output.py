@@ -34,12 +34,12 @@ def _number(value: float) -> float | None:
 
 
 def counts(result: CheckResult) -> str:
-    """One line: the number of tests and of failed ones."""
+    """One line: the numbers of tests, of failed ones, and of what was not tested."""
     pairs = len({(t.task, t.algorithm) for t in result.tests})
     red, better = len(result.red), sum(t.verdict == "improved" for t in result.tests)
     line = f"{len(result.tests)} tests of {pairs} pairs: {red} red"
-    line += f", {better} improved" if better else ""
-    return line + (f", {len(result.new)} new" if result.new else "")
+    others = {"improved": better, "new": len(result.new), "not comparable": len(result.incomparable)}
+    return line + "".join(f", {count} {word}" for word, count in others.items() if count)
 
 
 def rows(result: CheckResult) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Predictive metrics on a linear model whose mixture can be written down."""
+"""Predictive metrics on a linear model; `parvibench.check.truth.estimators` has them against quadrature."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,9 @@ from torch import Tensor
 
 from parvibench.core.metric import NotApplicable
 from parvibench.metrics import pairwise
-from parvibench.metrics.predictive import nll, rmse
+from parvibench.metrics.predictive import coverage, crps, nll, rmse
+
+METRICS = (rmse, nll, crps, coverage)
 
 
 @dataclass
@@ -48,9 +50,12 @@ def test_against_the_mixture_written_out(make_context) -> None:
 def test_blocks_do_not_matter(make_context, monkeypatch: pytest.MonkeyPatch) -> None:
     samples, line = example()
     context = make_context(predictive=line)
-    whole = nll(samples, context), rmse(samples, context)
-    monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 20)
-    torch.testing.assert_close((nll(samples, context), rmse(samples, context)), whole, rtol=1e-12, atol=0)
+    whole = [metric(samples, context) for metric in METRICS]
+    for entries in (10, 20, 200):
+        monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", entries)
+        torch.testing.assert_close(
+            [metric(samples, context) for metric in METRICS], whole, rtol=1e-12, atol=0
+        )
 
 
 def test_far_predictions_stay_finite(make_context) -> None:
@@ -61,9 +66,10 @@ def test_far_predictions_stay_finite(make_context) -> None:
     assert nll(samples, make_context(predictive=line)).item() == pytest.approx(expected)
 
 
-def test_no_data_and_an_empty_test_set(make_context) -> None:
+@pytest.mark.parametrize("metric", METRICS)
+def test_no_data_and_an_empty_test_set(make_context, metric) -> None:
     samples, line = example()
     with pytest.raises(NotApplicable, match="held-out"):
-        rmse(samples, make_context())
-    with pytest.raises(NotApplicable, match="empty"):
-        nll(samples, make_context(predictive=Line(line.x[:, :0], line.y[:, :0])))
+        metric(samples, make_context())
+    with pytest.raises(NotApplicable, match=r"empty: responses of shape \(2, 0\)"):
+        metric(samples, make_context(predictive=Line(line.x[:, :0], line.y[:, :0])))
