@@ -1,6 +1,7 @@
 """Stores made by hand: no sampler runs."""
 
 import contextlib
+import json
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import records
 
 from parvibench.core.result import to_json_number
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
+from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
 from parvibench.report import floor_comparison
 
 EVIL = '<script>alert("x")</script>'
@@ -105,6 +106,19 @@ def made_cells():
             (make_record(f"{task[:4]}u", task, "lapd", status="unsupported", reason="needs x"), None, None)
         )
     return cells
+
+
+def stored_curves(store):
+    """Curves of a store's only run, straight from the files: (task, label) -> final checkpoint, by replicate."""
+    run = json.loads(next((store.root / "runs").glob("*.json")).read_text())
+    found = {}
+    for cell in map(RunCell.model_validate, run["cells"]):
+        path = store.root / "cells" / cell.key / "curve.parquet"
+        if path.is_file():
+            curve = pd.read_parquet(path)
+            last = curve[curve["checkpoint"] == curve["checkpoint"].max()]
+            found[cell.task, cell.label] = last.sort_values("replicate", kind="stable")
+    return found
 
 
 @contextlib.contextmanager
