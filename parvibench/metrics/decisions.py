@@ -13,7 +13,7 @@ def regret(samples: Tensor, context: Context) -> Tensor:
     """Reward missed against the best action known in hindsight, ``sum_t best_t - reward_t``.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs decisions.
 
     Returns:
@@ -31,11 +31,11 @@ def regret_percent(samples: Tensor, context: Context) -> Tensor:
     """``regret`` in percent of the uniform policy's on the same contexts (Riquelme et al. 2018, arXiv:1802.09127).
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs decisions.
 
     Returns:
-        (R,) in percent; lower is better, 100 for a policy as good as chance; NaN where chance misses nothing.
+        (R,) in percent; lower is better, 100 for the uniform policy; NaN where the uniform policy has no regret.
 
     >>> regret_percent(x, bandit)
     tensor([200.], dtype=torch.float64)
@@ -51,7 +51,7 @@ def contexts(samples: Tensor, context: Context) -> Tensor:
     """Decisions made so far, (R,), the same for all replicates; regret against it is the curve of a bandit.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs decisions.
 
     >>> contexts(x, bandit)

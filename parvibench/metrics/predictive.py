@@ -1,4 +1,4 @@
-"""How well the posterior predictive distribution fits held-out data, in original units."""
+"""Fit of the posterior predictive distribution to held-out data, in original units."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def crps(samples: Tensor, context: Context) -> Tensor:
 def coverage(samples: Tensor, context: Context) -> Tensor:
     """Share of test rows inside the central 95% interval of the predictive mixture.
 
-    y lies inside just when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
+    y lies inside exactly when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
     0.025 and 0.975 there: no quantile is computed.
 
     Args:
@@ -189,7 +189,7 @@ def _crps_sum(y: Tensor, means: Tensor, sds: Tensor) -> Tensor:
     n = len(means)
     spread = y.new_zeros(())
     for b in row_blocks(n, means.numel()):
-        # Every pair once: those of the block with itself come twice, those with later rows stand for both.
+        # Every pair once: those of the block with itself come twice, those with later rows count for both orders.
         later = slice(b.stop, n)
         for j, weight in ((b, 1), (later, 2)):
             sd = (sds[b, None].square() + sds[None, j].square()).sqrt()

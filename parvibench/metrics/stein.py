@@ -6,7 +6,8 @@ For a radial kernel ``k = g(q)``, ``q = ||x - y||^2 / c^2``, and s the target's 
 
 and the squared discrepancy is ``E k_p(x, x')`` over independent samples, zero for the target (Liu, Lee & Jordan
 2016, arXiv:1602.03253; Gorham & Mackey 2017, arXiv:1703.01717). c is the reference's median distance, fixed
-per task; sqrt(D) without a reference. The discrepancy hardly sees the weights of well separated modes.
+per task; sqrt(D) without a reference. The discrepancy is nearly insensitive to the weights of well
+separated modes.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def ksd_u(samples: Tensor, context: Context) -> Tensor:
     """Kernel Stein discrepancy: signed root of the U-statistic, inverse multiquadric kernel.
 
     With ``u = mean_{i != j} k_p(x_i, x_j)``, zero in expectation for exact draws, the value is
-    ``sign(u) sqrt(|u|)``: its sign tells that u is negative, and its size compares with ``ksd``.
+    ``sign(u) sqrt(|u|)``: it keeps the sign of u, and its size is comparable with ``ksd``.
 
     Args:
         samples: (R, n, D), n >= 2, in units of x.
