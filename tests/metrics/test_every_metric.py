@@ -24,15 +24,22 @@ def compared() -> frozenset[str]:
     for file in [*here.glob("test_*.py"), here.parent / "reference" / "test_predictive_reference.py"]:
         if file == Path(__file__):
             continue
-        for test in ast.walk(ast.parse(file.read_text("utf-8"))):
+        tree = ast.parse(file.read_text("utf-8"))
+        constants = {n.targets[0].id: words(n.value) for n in tree.body if _names_something(n)}
+        for test in ast.walk(tree):
             if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
                 names = words(test)
+                names |= set().union(*(constants[name] for name in names & set(constants)))
                 equal = any(
                     isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Eq) for n in ast.walk(test)
                 )
                 if names & COMPARISONS or equal:
                     found |= names
     return frozenset(found)
+
+
+def _names_something(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
 
 
 def words(node: ast.AST) -> set[str]:
