@@ -18,6 +18,7 @@ from parvibench.check.past.baseline import Baseline
 from parvibench.check.past.replicates import TIME, as_array, density_values, moments
 from parvibench.check.questions import Fixed
 from parvibench.check.rounds import check
+from parvibench.cli import main
 from parvibench.core.errors import InputError
 from parvibench.core.registry import load_task
 from parvibench.harness.suite.cells import Cell, expand
@@ -183,11 +184,17 @@ def test_a_cell_without_a_baseline_is_new_and_fails_nothing(stored: Path) -> Non
         (("-a", "nomodule:Nothing"), "nomodule"),
     ],
 )
-def test_wrong_input_is_told(arguments: tuple[str, ...], message: str) -> None:
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_wrong_input_is_told(
+    arguments: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["parvibench", "check", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 def test_points_that_are_all_the_same_have_no_spread() -> None:
