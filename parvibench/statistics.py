@@ -1,9 +1,8 @@
-"""Turning replicates into statements: intervals, paired differences, ranks, aggregates over tasks, profiles.
+"""Statistics of replicates: intervals, paired differences, ranks, aggregates over tasks, runtime profiles.
 
-Aggregates over tasks come with percentile bootstrap intervals that resample the replicates of every task among
-themselves (Agarwal et al. 2021, arXiv:2108.13264): they speak of these tasks, not of others. Percentile intervals of
-few replicates are too short, and are expanded (Hesterberg 2015, The American Statistician 69:371-386, Section 3.3).
-``coverage`` measures how often all these intervals hold the truth.
+Aggregates over tasks come with percentile bootstrap intervals that resample the replicates within each task (Agarwal
+et al. 2021, arXiv:2108.13264): they hold for these tasks, not for others. Percentile intervals of few replicates are
+too short, and are expanded (Hesterberg 2015, The American Statistician 69:371-386, Section 3.3).
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-#: Bootstrap resamples behind every interval of an aggregate.
+#: Bootstrap resamples of an interval of an aggregate.
 RESAMPLES = 2000
-#: Fewest pairs whose mean's interval is bootstrapped: below, resampling knows the spread too badly.
+#: Fewest pairs for a bootstrap interval of the mean: with fewer, resampling estimates the spread too poorly.
 BOOTSTRAP_PAIRS = 30
 
 
@@ -63,7 +62,7 @@ class AverageRanks(NamedTuple):
 
     Attributes:
         ranks: one average per algorithm.
-        p_value: of Friedman's test that all algorithms are alike; NaN below three algorithms or two tasks.
+        p_value: of Friedman's test that all algorithms are equal; NaN below three algorithms or two tasks.
     """
 
     ranks: list[float]
@@ -118,7 +117,7 @@ def paired_difference(
         b: values of the second, same replicates in the same order; pairs with a non-finite value drop out.
         overlap: 0 for independent replicates. Where they are random splits of one data set, test rows over training
             rows: training sets overlap, and the mean's variance is taken as (1/n + overlap) s^2 (Nadeau & Bengio
-            2003, Machine Learning 52:239-281, Eq. 8), by Student's t. The signed-rank test knows no such correction.
+            2003, Machine Learning 52:239-281, Eq. 8), by Student's t. The signed-rank test is not corrected.
         signed_rank: False leaves ``p_wilcoxon`` NaN, which saves most of the time.
 
     Raises:
@@ -135,7 +134,7 @@ def paired_difference(
     if n < 2:
         return PairedDifference(n, float(d.mean()) if n else math.nan, *[math.nan] * 4)
     mean, error = float(d.mean()), _standard_error(d, overlap)
-    # Constant differences leave no error to divide by.
+    # Constant differences have a standard error of zero.
     p_t = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
     if n >= BOOTSTRAP_PAIRS and error > 0 and overlap == 0:
         rng = np.random.default_rng(0)
@@ -154,12 +153,12 @@ def _standard_error(d: NDArray[np.float64], overlap: float) -> float:
 
 
 class Contest(NamedTuple):
-    """Who may be the best of several algorithms.
+    """Comparison of the leading algorithm with all others.
 
     Attributes:
-        best: index of the one that leads.
+        best: index of the leader.
         p_values: one per algorithm: two-sided p-value of its difference from the leader, times the number of others
-            (Bonferroni), at most 1; NaN for the leader itself. Two-sided, for either of two could have led.
+            (Bonferroni), at most 1; NaN for the leader itself. Two-sided, since either of two could have led.
     """
 
     best: int
@@ -176,7 +175,7 @@ class Contest(NamedTuple):
 
 
 def contest(values: ArrayLike, best: int, *, overlap: float = 0.0) -> Contest:
-    """Hold the leader against every other algorithm, paired by replicate.
+    """Test the leader against every other algorithm, paired by replicate.
 
     Student's t, or the signed-rank test where a replicate of either failed: a failure loses by more than any finite
     difference.
@@ -246,7 +245,7 @@ def average_ranks(values: ArrayLike) -> AverageRanks:
 def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) -> Aggregate:
     """Mean of the middle half of all replicates of all tasks, with a stratified bootstrap interval.
 
-    Less noisy than the median, and deaf to a quarter of outliers on either side (Agarwal et al. 2021,
+    Less noisy than the median, and insensitive to a quarter of outliers on either side (Agarwal et al. 2021,
     arXiv:2108.13264, Section 4.3). The tasks' values must be on one scale, such as ratios to the floor.
 
     Args:
@@ -384,12 +383,12 @@ def runtime_profile(
 ) -> pd.DataFrame:
     """Share of (task, replicate, target) triples reached within a budget: a runtime-to-target profile.
 
-    Every task weighs the same; what was never reached stays in the denominator (Hansen et al. 2021,
+    Every task has the same weight; targets never reached stay in the denominator (Hansen et al. 2021,
     arXiv:1603.08785, "runtime distributions"). The band is pointwise.
 
     Args:
         times: from ``hitting_times``: task -> (replicates, targets), +inf where never.
-        budgets: where to look at the profile, in the unit of the times.
+        budgets: at which the profile is computed, in the unit of the times.
         rng: draws the resamples.
 
     Returns:
@@ -425,9 +424,9 @@ def _weights(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 def _tail(counts: Sequence[int]) -> float:
-    """Share to cut off either end of a bootstrap distribution for a 95% interval.
+    """Share to cut off at either end of a bootstrap distribution for a 95% interval.
 
-    The bootstrap's variance is (n - 1) / n of the right one, and known on sum(n - 1) degrees of freedom only.
+    The bootstrap's variance is (n - 1) / n of the right one, and has sum(n - 1) degrees of freedom only.
     """
     freedom = sum(n - 1 for n in counts)
     if freedom < 1:
@@ -436,12 +435,12 @@ def _tail(counts: Sequence[int]) -> float:
 
 
 def _shrinkage(counts: Sequence[int]) -> float:
-    """How much smaller than the right one the bootstrap's variance is."""
+    """The bootstrap's variance over the right one."""
     return float(np.mean([(n - 1) / n for n in counts]))
 
 
 def _percentiles(resamples: NDArray[np.float64], counts: Sequence[int]) -> tuple[float, float]:
-    """95% expanded percentile interval; an order statistic at either end, so that infinities stay what they are."""
+    """95% expanded percentile interval; its ends are order statistics, so that infinities are kept."""
     tail = _tail(counts)
     low, high = np.quantile(resamples, [tail, 1 - tail], method="inverted_cdf")
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Where data sets come from: a folder of the user's, the cache, or a checksummed download.
+"""Data sets from a folder of the user, the cache, or a checksummed download.
 
 A file is looked for in the folder named by ``PARVIBENCH_DATA_DIR`` (read only, same relative paths as in
 ``registry.json``), then in the user's cache, then downloaded into the cache. Wherever it comes from, its
@@ -19,7 +19,7 @@ from typing import Literal
 
 from parvibench.core.errors import DataMissingError, InputError, UnknownNameError
 
-#: Environment variable naming a folder that already holds the files.
+#: Environment variable with a folder that already holds the files.
 FOLDER_VARIABLE = "PARVIBENCH_DATA_DIR"
 
 #: Seconds to wait for a connection, and between two bytes: a run without network must fail quickly.
@@ -63,11 +63,11 @@ class DataSet:
 
     @property
     def hash(self) -> str:
-        """What ``hash_of`` must say of the file's content."""
+        """The value ``hash_of`` must return for the file's content."""
         return f"git blob {self.git_blob}" if self.git_blob else f"sha256 {self.sha256}"
 
     def hash_of(self, content: Content) -> str:
-        """The kind of hash that the registry holds of this file, with its value for these bytes."""
+        """The hash of ``content``, of the kind that the registry holds for this file."""
         if not self.git_blob:
             return f"sha256 {hashlib.sha256(content).hexdigest()}"
         header = f"blob {len(content)}\0".encode()
@@ -104,7 +104,7 @@ def fetch(name: str) -> Path:
     Raises:
         UnknownNameError: no such data set.
         InputError: the file in the user's folder is not the registered one.
-        DataMissingError: neither on disk nor to be had; the message holds the command that fetches it.
+        DataMissingError: not on disk and cannot be downloaded; the message states the command that fetches it.
     """
     if name not in registry():
         raise UnknownNameError("data set", name, registry())
@@ -159,13 +159,13 @@ def _download(entry: DataSet) -> Path:
     was = f"expected {entry.hash}"
     if cached.is_file() and (found := _found(cached, entry)) != entry.hash:
         was += f", found {found} in the cache: that copy is removed"
-        cached.unlink()  # pooch would take a file whose SHA-256 it is not told
+        cached.unlink()  # pooch would accept a file without a SHA-256 to compare
     get = pooch.HTTPDownloader(timeout=_TIMEOUT_S)
 
     def get_verified(url: str, output: str, source: object, check_only: bool = False) -> bool | None:
         done = get(url, output, source, check_only=check_only)
         if not check_only and (found := _found(Path(output), entry)) != entry.hash:
-            raise ValueError(f"what {url} holds does not match: found {found}")
+            raise ValueError(f"the file at {url} does not match: found {found}")
         return done
 
     try:

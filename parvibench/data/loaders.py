@@ -14,7 +14,7 @@ from parvibench.core.errors import InputError
 
 from .fetch import DataSet, fetch, registry
 
-#: Sets that come with scikit-learn, by our name.
+#: Data sets bundled with scikit-learn, by our name.
 BUNDLED = ("sklearn-breast-cancer", "sklearn-diabetes")
 
 

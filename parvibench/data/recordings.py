@@ -13,7 +13,7 @@ from parvibench.core.errors import InputError
 from .archives import read_member
 from .fetch import fetch, registry
 
-#: Of the unpacked text.
+#: Limit on the unpacked text.
 MAX_BYTES = 128 * 2**20
 
 
@@ -40,7 +40,7 @@ def load_channels(name: str, count: int) -> NDArray[np.float64]:
 
 
 def _text(path: Path) -> str:
-    """The only file in the archive, as text; never more than the limit is unpacked."""
+    """The only file in the archive, as text; at most ``MAX_BYTES`` are unpacked."""
     try:
         return read_member(path, MAX_BYTES).decode("ascii")
     except UnicodeDecodeError as error:

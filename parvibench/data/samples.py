@@ -1,4 +1,4 @@
-"""Reading samples from files that others made."""
+"""Samples read from files of untrusted origin."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Hernandez-Lobato & Adams (2015), arXiv:1502.05336, whose splits most papers on these sets share: one
 ``RandomState(1)``, one permutation per split in turn, the first floor(0.9 n + 0.5) rows for training. The
-published sets have 20 splits (protein: 5); later replicates simply continue the stream.
+published sets have 20 splits (protein: 5); later replicates continue the stream.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RegressionSplit(NamedTuple):
 
 
 def training_rows(n: int) -> int:
-    """How many of n rows a split trains on: floor(0.9 n + 0.5), in integers."""
+    """Number of training rows of n: floor(0.9 n + 0.5), in integers."""
     return (9 * n + 5) // 10
 
 

@@ -37,7 +37,7 @@ def self_distances(x: Tensor) -> Tensor:
 def exp_(exponent: Tensor) -> Tensor:
     """Kernel values exp(exponent), in place; the least is some 1e-34 in single precision.
 
-    Beside the diagonal's 1 that is nothing, while denormal numbers would make this and the products that follow
+    That is negligible beside the diagonal's 1, while denormal numbers would make this and the products that follow
     several times slower.
     """
     return exponent.clamp_(min=0.9 * math.log(torch.finfo(exponent.dtype).tiny)).exp_()
@@ -69,7 +69,7 @@ def _middle_two(row: NDArray) -> NDArray:
     """The entries at ranks (m - 1) // 2 and m // 2 of a long row, found among those near the median of a sample.
 
     Floyd & Rivest (1975), CACM 18:165-172. Ranks are counted on the whole row, so the result is exact; where the
-    sample has misled, all entries are searched.
+    sample is not representative, all entries are searched.
     """
     m = len(row)
     ranks = [(m - 1) // 2, m // 2]

@@ -1,10 +1,9 @@
 """Diagnostics of recorded chains: effective sample size, R-hat and autocorrelation.
 
-Vehtari et al. (2021), Bayesian Analysis 16:667-718, as implemented by ArviZ. They tell how well chains mix,
-not whether they mix to the right law. All look at every coordinate up to 50, beyond that at 50 evenly spaced
-ones; effective sample sizes and R-hat report the worst. Effective sample sizes and R-hat look at 25,000 draws at
-most, evenly spaced over the recorded times: what they cost stays small beside the run, and an effective size
-beyond that is not told apart.
+Vehtari et al. (2021), Bayesian Analysis 16:667-718, as implemented by ArviZ. They measure how well chains mix, not
+whether they converge to the right distribution. At most 50 evenly spaced coordinates are used; effective sample sizes
+and R-hat report the worst. These two use at most 25,000 draws, evenly spaced over the recorded times, so that their
+cost stays small beside the run; larger effective sample sizes cannot be resolved.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def ess_bulk(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the rank-normalised split chains, worst coordinate.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs a path, (R, T, N, D) with T >= 4.
 
     Returns:
@@ -56,7 +55,7 @@ def ess_tail(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the 5% and 95% quantiles, the smaller one, worst coordinate.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs a path, (R, T, N, D) with T >= 4.
 
     Returns:
@@ -73,10 +72,10 @@ def ess_tail(samples: Tensor, context: Context) -> Tensor:
 def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
     """``ess_bulk`` over the score evaluations charged, burn-in and rejected proposals included.
 
-    The recorded positions bound it: a path that was thinned to fit its memory hides what it dropped.
+    Bounded by the number of recorded positions: draws dropped from a thinned path do not count.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs a path and a cost.
 
     Returns:
@@ -93,7 +92,7 @@ def ess_per_second(samples: Tensor, context: Context) -> Tensor:
     """``ess_bulk`` over the steady compute time of a replicate, burn-in included.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs a path and a cost.
 
     Returns:
@@ -116,7 +115,7 @@ def autocorrelation(samples: Tensor, context: Context) -> Tensor:
     lie several iterations apart, so compare runs of one length only.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs a path, (R, T, N, D) with T >= 4.
 
     Returns:
@@ -142,7 +141,7 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
     A single chain is cut into two halves first.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs a path, (R, T, N, D) with T >= 4 (8 for a single chain).
 
     Returns:
@@ -161,7 +160,7 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
 
 
 def array_stats() -> Any:
-    """ArviZ's diagnostics on plain arrays; imported late, and loosely, for its types are incomplete."""
+    """ArviZ's diagnostics on plain arrays; imported when first used, and untyped, since its types are incomplete."""
     return importlib.import_module("arviz_stats.base").array_stats
 
 
@@ -183,7 +182,7 @@ def _smallest_ess(path: Tensor, **method: Any) -> Tensor:
 
 
 def _recorded(context: Context) -> Tensor:
-    """The path, (R, T, N, D), long enough to be looked at."""
+    """The recorded path, (R, T, N, D), with at least ``FEWEST_DRAWS`` times."""
     if context.path is None:
         raise NotApplicable("no chain path is recorded")
     draws = context.path.shape[1]

@@ -14,7 +14,7 @@ from .pairwise import thin
 FOLDS = 5
 CENTRES = 100
 MOST_POINTS = 1000
-#: In reference sds: the kernel is zero long before, and squares stay finite.
+#: In reference sds: the kernel is zero far below it, and squares stay finite.
 FARTHEST = 1e6
 
 
@@ -26,20 +26,20 @@ FARTHEST = 1e6
     when="last",
 )
 def c2st(samples: Tensor, context: Context) -> Tensor:
-    """Share of held-out points that a classifier tells right: samples or reference?
+    """Accuracy of a classifier that separates samples from reference rows, on held-out points.
 
     Five-fold cross-validated accuracy (Lopez-Paz & Oquab 2017, arXiv:1610.06545) of ridge regression on 100
     Nystroem features of the Gaussian kernel ``exp(-||z - z'||^2 / (2 D))``, z in reference sds about the
     reference's mean. As many evenly spaced reference rows as samples enter, at most 1,000 of each; folds and
-    features are fixed by a seed, and depend on the order of the samples. Unlike neighbours, this classifier
-    sees samples that are too narrow in 20 dimensions and more.
+    features are fixed by a seed, and depend on the order of the samples. Unlike a nearest-neighbour
+    classifier it detects samples that are too narrow in 20 dimensions and more.
 
     Args:
         samples: (R, n, D), n >= 5, in units of x.
         context: needs a reference of 5 rows or more.
 
     Returns:
-        (R,), a share; lower is better, about 0.5 for exact draws and 1 for samples told at sight. About 0.3 s a
+        (R,), a share; lower is better, about 0.5 for exact draws and 1 for samples that are fully separable. About 0.3 s a
         replicate at n = 1000.
 
     >>> c2st(torch.cat([x, x], 1), Context(banana, Reference(square.repeat(2, 1), True, {})))

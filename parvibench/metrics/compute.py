@@ -1,4 +1,4 @@
-"""Evaluating many metrics on the samples of a batch of replicates."""
+"""Evaluate many metrics on the samples of a batch of replicates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parvibench.core.task import Task
 def compute(
     names: Iterable[str], samples: Tensor, context: Context, when: Literal["every", "last"] = "last"
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All metrics of a checkpoint, of samples and paths in the task's canonical coordinates.
+    """All metrics of a checkpoint, on samples and paths in the task's canonical coordinates.
 
     A replicate with a non-finite sample, or whose value is not a number, gets the worst value: +inf where
     lower is better, NaN otherwise. Costs and diagnostics stand as they are.
@@ -27,7 +27,7 @@ def compute(
     Args:
         names: canonical metric names.
         samples: (R, n, D), n >= 2.
-        context: what the metrics may look at.
+        context: everything else the metrics may use.
         when: ``every`` leaves out the metrics meant for the last checkpoint; ``last`` takes all.
 
     Returns:
@@ -59,7 +59,7 @@ def compute(
 
 
 def check_samples(samples: Any, task: Task) -> Tensor:
-    """One sample set from outside as an (n, D) float64 tensor.
+    """A user's samples as an (n, D) float64 tensor.
 
     Args:
         samples: anything NumPy or PyTorch reads as a matrix, (n, D).

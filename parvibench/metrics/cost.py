@@ -1,4 +1,4 @@
-"""What the samples have cost, as metrics beside the others."""
+"""Cost of the samples, as metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parvibench.core.metric import Context, Cost, NotApplicable, metric
 def seconds(samples: Tensor, context: Context) -> Tensor:
     """Steady compute time of one replicate, (R,) in seconds; lower is better.
 
-    Metrics, compilation and warm-up are not in it; replicates of a chunk share its time evenly.
+    Excludes metrics, compilation and warm-up; the replicates of a chunk share its time evenly.
 
     >>> seconds(x, chains)
     tensor([0.5000], dtype=torch.float64)
@@ -34,7 +34,7 @@ def peak_memory(samples: Tensor, context: Context) -> Tensor:
     """Most memory held so far, (R,) in MiB, the same for all replicates of a chunk; lower is better.
 
     On a GPU what PyTorch had allocated there since the chunk began; otherwise the resident memory of the
-    process since its start, libraries and measuring included: compare it with the anchors'.
+    process since its start, libraries and metrics included: compare it with the anchors'.
 
     >>> peak_memory(x, chains)
     tensor([128.], dtype=torch.float64)

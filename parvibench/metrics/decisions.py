@@ -13,7 +13,7 @@ def regret(samples: Tensor, context: Context) -> Tensor:
     """Reward missed against the best action known in hindsight, ``sum_t best_t - reward_t``.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs decisions.
 
     Returns:
@@ -31,7 +31,7 @@ def regret_percent(samples: Tensor, context: Context) -> Tensor:
     """``regret`` in percent of the uniform policy's on the same contexts (Riquelme et al. 2018, arXiv:1802.09127).
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs decisions.
 
     Returns:
@@ -51,7 +51,7 @@ def contexts(samples: Tensor, context: Context) -> Tensor:
     """Decisions made so far, (R,), the same for all replicates; regret against it is the curve of a bandit.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs decisions.
 
     >>> contexts(x, bandit)

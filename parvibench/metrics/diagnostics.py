@@ -1,4 +1,4 @@
-"""What algorithms say of their own steps, as metrics beside the others: means since the checkpoint before."""
+"""Diagnostics that algorithms report of their steps, as metrics: means since the previous checkpoint."""
 
 from __future__ import annotations
 

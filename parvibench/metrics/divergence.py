@@ -35,8 +35,8 @@ def kl_knn(samples: Tensor, context: Context) -> Tensor:
         context: needs a reference.
 
     Returns:
-        (R,) in nats; lower is better, near zero and possibly negative for exact draws; +inf when some sample
-        stands in four places or more at once. A k-d tree up to D = 8, O(n (n + m) D) in blocks beyond.
+        (R,) in nats; lower is better, near zero and possibly negative for exact draws; +inf when four or more
+        samples coincide. A k-d tree up to D = 8, O(n (n + m) D) in blocks beyond.
 
     >>> kl_knn(x, context)
     tensor([0.6900], dtype=torch.float64)
@@ -60,7 +60,7 @@ def _neighbour_distance(points: Tensor, queries: Tensor, k: int) -> Tensor:
     """Distance of every query (n, D) to its k-th nearest point (m, D), (n,) in units of x."""
     if points.shape[1] <= TREE_DIMENSIONS:
         return torch.from_numpy(_tree(points).query(queries.numpy(), k=[k])[0][:, 0])
-    found = queries.new_empty(len(queries))  # small results between large blocks would fragment the memory
+    found = queries.new_empty(len(queries))  # small tensors between large blocks would fragment the memory
     centre = points.mean(0)
     near, far = (queries - centre).float(), (points - centre).float()
     for block in row_blocks(len(queries), len(points), wide=True):

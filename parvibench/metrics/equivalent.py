@@ -1,6 +1,6 @@
-"""Equivalent sample sizes: how many exact draws would have done as well.
+"""Equivalent n: the number of exact draws that come as close to the reference.
 
-They put chains, particles and generators on one scale. For V-statistics there is a closed form: with a kernel k,
+It puts chains, particles and generators on one scale. For V-statistics there is a closed form: with a kernel k,
 n independent draws have
 
     E value = gap / n + bias,   gap = E k(x, x) - E k(x, x')
@@ -28,10 +28,10 @@ from .mmd import Kernel, gaussian, inverse_multiquadric, kernel_mean
 
 Interval = tuple[float, float]
 
-#: Sets of exact draws, and their size, behind gap and bias: they know a thousand draws' share to about 1%.
+#: Number and size of the sets of exact draws that estimate gap and bias: the share of a thousand draws to about 1%.
 POOLS = 50
 POOL_SIZE = 10_000
-#: The gap needs fewer: four sets know it to 0.3%.
+#: The gap needs fewer: four sets estimate it to 0.3%.
 _GAP_POOLS = 4
 _RESAMPLES = 2000
 

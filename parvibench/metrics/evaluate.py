@@ -1,4 +1,4 @@
-"""Judging one set of samples from anywhere: the document behind ``parvibench evaluate``."""
+"""Comparison of one set of samples with a task's reference: the document of ``parvibench evaluate``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def evaluate_samples(
     Predictive tasks are judged on the data split of replicate 0.
 
     Args:
-        task: what the samples should follow.
+        task: whose target the samples should follow.
         samples: array-like, (n, D), n >= 2.
-        cost: what the samples have cost, if known.
-        metrics: names; default the task's.
+        cost: of the samples, if known.
+        metrics: names; default: the task's.
 
     Returns:
         ``{"task", "n", "verdict", "metrics": [...]}``: JSON types only; null where a number is missing.
 
     Raises:
         ShapeError: the samples are no finite (n, D) array.
-        DataMissingError: the task's data set is not at hand.
+        DataMissingError: the task's data set is not on disk.
     """
     x = check_samples(samples, task)
     names = task.metrics if metrics is None else metrics

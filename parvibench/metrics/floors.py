@@ -1,7 +1,7 @@
-"""Noise floors, and the verdicts that follow from them.
+"""Noise floors, and tests of samples against them.
 
-A floor is the distribution of a metric between n independent exact draws and the shipped reference. A value
-inside it says nothing against the samples; one beyond it does.
+A floor is the distribution of a metric between n independent exact draws and the shipped reference. A value within it
+is consistent with exact draws; one beyond it is evidence against the samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from parvibench.statistics import holm
 
 from .compute import compute
 
-#: Simulated values behind a floor: of the cheap metrics up to the largest of SIZES, and of all others.
+#: Simulated values per floor: for cheap metrics up to the largest of SIZES, and for all others.
 SETS = 1000
 COSTLY_SETS = 300
 CHEAP = (
@@ -31,10 +31,10 @@ CHEAP = (
     "modes_found", "mode_weight_tv", "amari",
 )  # fmt: skip
 ALPHA = 0.05
-#: What a metric must need to have a floor: a comparison of samples with the target's law.
+#: Metrics with one of these needs have floors: they compare samples with the target.
 JUDGED = ("reference", "target", "moments", "modes", "unmixing")
 SIZES = (100, 500, 1000)
-#: The equivalent sample size inverts the sliced distance's curve, which takes more of it.
+#: More sizes for the sliced distance, whose curve the equivalent n inverts.
 CURVE_SIZES = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2000, 4000)
 
 #: Number of rows n -> independent sets of n exact draws, each (n, D), at most SETS of them.
@@ -52,7 +52,7 @@ def floor_sizes(metric: str) -> tuple[int, ...]:
 
 
 def floor_sets(metric: str, n: int) -> int:
-    """How many values make a metric's floor at most, at that sample size."""
+    """Most simulated values of a metric's floor at a sample size."""
     return SETS if metric in CHEAP and n <= SIZES[-1] else COSTLY_SETS
 
 
@@ -92,7 +92,7 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
 
     One value is ranked among the m of the floor: with k values at least as bad, ``(1 + k + sqrt(k)) / (1 + m)``.
     The root is the standard error of k: floors are of finite size and used many times, and without it the level
-    of a single floor would exceed its name about as often as not. The values of several replicates are compared
+    of a test against a single floor would exceed its nominal value about half the time. The values of several replicates are compared
     with the floor's by the Mann-Whitney test, where failures rank worst.
 
     Args:

@@ -15,8 +15,8 @@ def ks_marginal(samples: Tensor, context: Context) -> Tensor:
     """Largest Kolmogorov-Smirnov distance over the coordinates.
 
     ``max_d sup_t |F_d(t) - G_d(t)|`` with F_d and G_d the empirical distribution functions of coordinate d of
-    samples and reference. Blind to everything but the marginals; the same after any
-    increasing map of a coordinate.
+    samples and reference. It depends on the marginals only, and is
+    invariant under increasing maps of a coordinate.
 
     Args:
         samples: (R, n, D).

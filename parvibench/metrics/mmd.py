@@ -99,7 +99,7 @@ def mmd2_u(samples: Tensor, context: Context) -> Tensor:
 def mmd2_imq(samples: Tensor, context: Context) -> Tensor:
     """Squared maximum mean discrepancy, V-statistic, inverse multiquadric kernel.
 
-    ``k(x, y) = (1 + ||x - y||^2 / h^2)^(-1/2)``: heavier tails than the Gaussian's, so that far points count.
+    ``k(x, y) = (1 + ||x - y||^2 / h^2)^(-1/2)``: heavier tails than the Gaussian's, so far points have weight.
 
     Args:
         samples: (R, n, D), in units of x.
@@ -125,7 +125,7 @@ def mmd2_imq(samples: Tensor, context: Context) -> Tensor:
 def mmd2_linear(samples: Tensor, context: Context) -> Tensor:
     """Squared maximum mean discrepancy with the kernel ``k(x, y) = x . y``: the squared distance of the means.
 
-    Sees nothing but means. For exact draws ``n mmd2_linear`` averages the trace of the covariance.
+    Depends on the means only. For exact draws ``n mmd2_linear`` averages the trace of the covariance.
 
     Args:
         samples: (R, n, D), in units of x.

@@ -1,4 +1,4 @@
-"""Which modes samples have found, and in what proportions."""
+"""Number of modes found by the samples, and their proportions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parvibench.core.task import Modes
 
 #: Share of the samples a mode must hold to count as found.
 SHARE = 0.02
-#: Share of a Gaussian mode's mass that counts for it: what lies within three standard deviations in the plane.
+#: Share of a Gaussian mode's mass that counts for it: the mass within three standard deviations in the plane.
 MASS = 1 - math.exp(-4.5)
 
 

@@ -1,4 +1,4 @@
-"""Whether particles still move."""
+"""Movement of the particles at the end of a run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from parvibench.core.metric import Context, NotApplicable, metric
 def displacement(samples: Tensor, context: Context) -> Tensor:
     """Mean distance that particles or chains moved over the last fifth of the budget.
 
-    ``mean_i ||x_i(end) - x_i(0.8 of the budget)||``: near zero for particles that have frozen, converged or
+    ``mean_i ||x_i(end) - x_i(0.8 of the budget)||``: near zero for particles that no longer move, converged or
     not (Zhang, Cheng & Zhang 2024, arXiv:2410.17935, Fig. 2, compare two such moments).
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs the two moments' positions.
 
     Returns:

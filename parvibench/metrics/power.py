@@ -1,4 +1,4 @@
-"""What each metric can see: the shipped power table of the calibration study."""
+"""Power of each metric against known alterations: the shipped table of the calibration study."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from importlib.resources import files
 
 import pandas as pd
 
-#: An alteration is seen where at least this share of the sets are called distinguishable.
-SEEN = 0.9
+#: An alteration is detected where at least this share of the sets is called distinguishable.
+DETECTED = 0.9
 #: Sample size of the table.
 SIZE = 1000
 #: Kinds of alteration, each from the mildest on.
@@ -23,7 +23,7 @@ FAMILIES = {
 
 @cache
 def power_table() -> pd.DataFrame:
-    """Columns ``dim``, ``n``, ``alteration``, ``metric``, ``trials``, ``found``; see ``tests/studies/calibration.py``."""
+    """Columns ``dim``, ``n``, ``alteration``, ``metric``, ``trials``, ``found``; from the calibration study."""
     with (files("parvibench.metrics") / "power.csv").open() as file:
         return pd.read_csv(file)
 
@@ -37,8 +37,8 @@ def power_rows(metric: str) -> pd.DataFrame:
     return shares.pivot_table(index="alteration", columns="dim", values="share").reindex(order)
 
 
-def sees(metric: str) -> str:
-    """The mildest alteration of each kind that the metric sees at n = 1000, per dimension; empty without a row."""
+def detected_alterations(metric: str) -> str:
+    """The mildest alteration of each kind that the metric detects at n = 1000, per dimension; empty without a row."""
     rows = power_rows(metric).dropna(how="all")
     if rows.empty:
         return ""
@@ -46,7 +46,7 @@ def sees(metric: str) -> str:
     for family, names in FAMILIES.items():
         mildest = []
         for dim in rows.columns:
-            found = [name for name in names if rows[dim].get(name, 0.0) >= SEEN]
+            found = [name for name in names if rows[dim].get(name, 0.0) >= DETECTED]
             mildest.append(found[0].removeprefix("shift ").removesuffix(" small") if found else "no")
         if len(names) == 1:
             mildest = ["no" if m == "no" else "yes" for m in mildest]

@@ -1,4 +1,4 @@
-"""How well the posterior predictive distribution fits held-out data, in original units."""
+"""Fit of the posterior predictive distribution to held-out data, in original units."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def crps(samples: Tensor, context: Context) -> Tensor:
 def coverage(samples: Tensor, context: Context) -> Tensor:
     """Share of test rows inside the central 95% interval of the predictive mixture.
 
-    y lies inside just when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
+    y lies inside exactly when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
     0.025 and 0.975 there: no quantile is computed.
 
     Args:

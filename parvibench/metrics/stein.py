@@ -6,7 +6,8 @@ For a radial kernel ``k = g(q)``, ``q = ||x - y||^2 / c^2``, and s the target's 
 
 and the squared discrepancy is ``E k_p(x, x')`` over independent samples, zero for the target (Liu, Lee & Jordan
 2016, arXiv:1602.03253; Gorham & Mackey 2017, arXiv:1703.01717). c is the reference's median distance, fixed
-per task; sqrt(D) without a reference. The discrepancy hardly sees the weights of well separated modes.
+per task; sqrt(D) without a reference. The discrepancy is nearly insensitive to the weights of well
+separated modes.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def sliced_w2(samples: Tensor, context: Context) -> Tensor:
 def w2(samples: Tensor, context: Context) -> Tensor:
     """2-Wasserstein distance to the reference with Euclidean ground cost, by POT's network simplex.
 
-    At most 1,000 evenly spaced rows of either side enter, the same reference rows for all (their number
-    belongs to the metric: the floor is simulated with it).
+    At most 1,000 evenly spaced rows of either side are used, the same reference rows for all; the floor is simulated
+    with the same number.
 
     Args:
         samples: (R, n, D), in units of x.
@@ -74,7 +74,7 @@ def w2(samples: Tensor, context: Context) -> Tensor:
 def w1(samples: Tensor, context: Context) -> Tensor:
     """1-Wasserstein distance to the reference with Euclidean ground cost, by POT's network simplex.
 
-    The rows that enter are those of ``w2``.
+    The same rows are used as for ``w2``.
 
     Args:
         samples: (R, n, D), in units of x.
@@ -96,7 +96,7 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
     Only rows with every ``|x_d| < half_width`` enter, both parts with total weight one, and no root is
     taken: Table 3 of Cheng et al. (2024), arXiv:2405.18997, for targets without second moments. Where their
     code draws the reference afresh, ten rows for every sample kept, ours are the shipped rows, at most 1,000.
-    Blind to how much mass lies outside.
+    The mass outside the window has no effect.
 
     Args:
         samples: (R, n, D), in units of x.

@@ -22,7 +22,7 @@ def amari(samples: Tensor, context: Context) -> Tensor:
 
     Args:
         samples: (R, n, D), D = d^2.
-        context: the task must know its unmixing matrix.
+        context: the task must state its unmixing matrix.
 
     Returns:
         (R,), dimensionless; lower is better. NaN where a row or column of P is zero. O(n d^3).

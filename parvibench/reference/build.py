@@ -1,15 +1,14 @@
-"""Build the reference of a task: ``python -m parvibench.reference.build TASK... [--folder DIR]``.
+"""Build the reference of a task: ``parvibench reference build``.
 
-Writes ``<task>.npz`` (10,000 draws, fewer above 31 dimensions, and the values behind the noise floors, float32) and ``<task>.json``, the
-certificate: where the draws come from, moments, bandwidth, quantiles of the floors, and for chains the evidence of
-convergence. Takes ten minutes or so a task.
+Writes ``<task>.npz`` (10,000 draws, fewer above 31 dimensions, and the values behind the noise floors, float32) and
+``<task>.json``, the certificate: origin of the draws, moments, bandwidth, quantiles of the floors, and for chains the
+evidence of convergence. Takes about ten minutes per task.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import islice
@@ -23,7 +22,6 @@ from parvibench.core.errors import ParVIBenchError
 from parvibench.core.exact import ExactTask
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference, fingerprint_rows
-from parvibench.core.registry import load_task
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
@@ -32,34 +30,34 @@ from parvibench.metrics.floors import SETS, Sets, p_value, simulate_floors
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
 
-from .certificates import floors_in_words, identity, origin, write
+from .certificates import floor_summaries, identity, origin, write
 from .long_run import ALPHA, LongRun, confirming_run, correlations, long_run
 from .predictive_run import build_predictions
 
-#: Draws shipped at most, and the bytes they may take (as float32): fewer draws in high dimension.
+#: Most draws shipped, and most bytes (float32): fewer draws in high dimension.
 ROWS = 10_000
 SHIPPED_BYTES = 1_250_000
 SEED = 20241105
-#: Draws of another method that are compared with the reference.
+#: Draws of another method compared with the reference.
 COMPARED = 1000
-#: Draws behind the floors of numerical tasks: two hundred sets of the largest size.
+#: Draws for the floors of numerical tasks: two hundred sets of the largest size.
 NUMERICAL_DRAWS = 800_000
-#: Draws behind recorded moments where a task with an exact sampler does not know them.
+#: Draws for the recorded moments of a task with an exact sampler and unknown moments.
 MOMENT_DRAWS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where reference draws come from.
+    """Reference draws with their origin.
 
     Attributes:
         exact: independent exact draws, or a certified run.
         rows: (m, D) float64, to be shipped.
         sets: further sets of independent draws, disjoint from the rows, for the floors.
-        mean: (D,) of the target, as well as it is known.
-        sd: (D,).
-        record: method and evidence.
-        others: draws of each other method that ran, to be compared with the rows.
+        mean: best known mean of the target, (D,).
+        sd: best known standard deviation, (D,).
+        record: method and evidence for the certificate.
+        others: draws of the other methods, to be compared with the rows.
     """
 
     exact: bool
@@ -72,7 +70,7 @@ class Source:
 
 
 def build(task: Task, folder: Path | None = None) -> Path:
-    """Make and write the reference of a task.
+    """Build and write the reference of a task.
 
     Args:
         task: one with an exact sampler, or with a density that HMC can sample; of a regression the predictions
@@ -114,7 +112,7 @@ def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
     reference = replace(reference, certificate=reference.certificate | known)
     constants = {"v_statistics": v_constants(task, reference, islice(sets(POOL_SIZE), POOLS))}
     floors = simulate_floors(task, reference, sets)
-    summary = {"floors": floors_in_words(floors)}
+    summary = {"floors": floor_summaries(floors)}
     return replace(reference, certificate=reference.certificate | constants | summary, floors=floors)
 
 
@@ -155,7 +153,7 @@ def exact_source(task: Task) -> Source:
 
     sets: Sets = fresh
     numerical = isinstance(task, ExactTask) and task.numerical
-    if numerical:  # a draw takes as long as all metrics of it
+    if numerical:  # one draw takes as long as all its metrics
         g = generator("floor")
         sets = slices(torch.cat([task.exact(POOL_SIZE, g) for _ in range(NUMERICAL_DRAWS // POOL_SIZE)]))
     mean, sd = task.facts.mean, task.facts.sd
@@ -174,17 +172,17 @@ def exact_source(task: Task) -> Source:
 
 
 def compared(run: LongRun) -> dict[str, Tensor]:
-    """What is compared with the reference of the methods that ran beside: few times of every chain, (n, D) each."""
+    """Draws of the other methods for the comparison: a few times of every chain, (n, D) each."""
     return {m: thin(x, -(-COMPARED // x.shape[1])).flatten(0, 1) for m, x in run.others.items()}
 
 
 def shipped_rows(dim: int) -> int:
-    """How many draws of that dimension are shipped."""
+    """Number of draws shipped at this dimension."""
     return min(ROWS, SHIPPED_BYTES // (4 * dim))
 
 
 def run_source(task: Task) -> Source:
-    """The long run: its last draws of every chain are shipped, the earlier ones make the floors."""
+    """Draws of the long run: the last ones of every chain are shipped, the earlier ones give the floors."""
     run = long_run(task, SEED)
     draws, chains, dim = run.draws.shape
     shipped = shipped_rows(dim) // chains
@@ -200,28 +198,14 @@ def run_source(task: Task) -> Source:
 
 
 def slices(pool: Tensor) -> Sets:
-    """Sets of rows of (m, D), disjoint at every size, as many as there are."""
+    """Disjoint sets of n rows of (m, D), at most ``SETS`` of them."""
     return lambda n: (pool[i * n : (i + 1) * n] for i in range(min(SETS, len(pool) // n)))
 
 
 def default_folder() -> Path:
-    """The references that the package ships."""
+    """Folder of the references that the package ships."""
     return Path(str(files("parvibench.tasks"))) / "references"
 
 
 def _identity(task: Task, source: Source) -> dict[str, Any]:
     return {**identity(task), "exact": source.exact, **source.record, **origin(SEED)}
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line entry."""
-    parser = argparse.ArgumentParser(prog="parvibench.reference.build", description=__doc__)
-    parser.add_argument("tasks", nargs="+", metavar="TASK")
-    parser.add_argument("--folder", type=Path, default=None, help="default: the package's references")
-    options = parser.parse_args(arguments)
-    for name in options.tasks:
-        print(build(load_task(name), options.folder))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The two files of a reference: arrays, and the certificate that vouches for them."""
+"""The two files of a reference: arrays and certificate."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FORMAT = 2
 
 
 def identity(task: Task) -> dict[str, Any]:
-    """What a certificate is for."""
+    """Format, task and version of a certificate."""
     return {"format": FORMAT, "task": task.name, "task_version": task.version}
 
 
 def origin(seed: int) -> dict[str, Any]:
-    """Seed, day and versions."""
+    """Seed, date and versions of a certificate."""
     versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
     created = datetime.datetime.now(datetime.UTC).date().isoformat()
     return {"seed": seed, "created": created, "versions": versions}
 
 
-def floors_in_words(floors: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, Any]:
-    """Quantiles of the floors; the values themselves lie among the arrays."""
+def floor_summaries(floors: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, Any]:
+    """Number of values and quantiles of each floor; the values themselves are in the arrays."""
 
     def summary(values: NDArray[np.float64]) -> dict[str, float]:
         quantiles = {f"q{100 * q:02.0f}": float(f"{np.quantile(values, q):.4g}") for q in (0.05, 0.5, 0.95)}

@@ -1,6 +1,6 @@
-"""What can be recomputed from a shipped reference, and the verdicts: ``parvibench reference verify``.
+"""Checks recomputed from a shipped reference: ``parvibench reference verify``.
 
-The code below and in ``verdicts`` is the definition of every check; its words are made from the same numbers.
+This code and ``shared_checks`` define every check; its description is made from the same numbers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from parvibench.metrics.pairwise import median_distance
 from .predictive_checks import verify_predictions
 from .shared_checks import Check, density_check, floors_check, largest_z, stein_checks, version_check
 
-#: Largest share of one draw in the squares behind a z-value.
+#: Largest share of a single draw in the sum of squares of a z-value.
 _FEW = 0.2
 
 
 def verify(task: Task, folder: Traversable | None = None) -> list[Check]:
-    """Recompute all that can be of a task's reference.
+    """Recompute every check of a task's reference.
 
     Args:
         task: one with a shipped reference.
-        folder: where the files lie; default the package's.
+        folder: of the files; default the package's.
 
     Returns:
         The checks; only the first, failed, when the files do not match.

@@ -3,7 +3,7 @@
 Four runs of many chains side by side, in float64: a pilot in the coordinates of Laplace's approximation, which
 gives the others their covariance and starting points; the main run (HMC); a check run by another exact method
 (MALA), held to the same diagnostics, which has to agree on all means and standard deviations; and a biased run
-(ULA), reported beside what its bias should be, which gates nothing. Draws of different chains are independent, and
+(ULA), reported beside its expected bias and not part of the verdict. Draws of different chains are independent, and
 those of one chain are thinned until nearly so.
 
 Where exact draws rest on numerical integration the same runs confirm them, started near the mode; how many chains
@@ -42,7 +42,7 @@ ALPHA = 0.01
 
 @dataclass(frozen=True)
 class Plan:
-    """How to run the chains.
+    """Algorithm and lengths of a run.
 
     Attributes:
         algorithm: registered name.
@@ -71,7 +71,7 @@ BIASED = Plan("ula", {"step_size": 0.05}, 200, 500, 100, 40)
 _COORDINATES = 25
 #: Small steps in the task's own coordinates, from its own start.
 FROM_START = Plan("mala", {"step_size": 2e-4}, 400, 4000, 1, 1)
-#: A chain this many nats less probable than any of as many exact draws sticks at a mode of no weight.
+#: A chain this many nats less probable than any of as many exact draws is stuck at a mode of negligible weight.
 STUCK_NATS = 20
 
 
@@ -82,7 +82,7 @@ class LongRun:
     Attributes:
         draws: of the main run, (draws, chains, D) float64.
         others: ``check`` and ``biased`` -> their draws.
-        record: what the certificate says about them.
+        record: their entry in the certificate.
     """
 
     draws: Tensor
@@ -102,7 +102,7 @@ def long_run(task: Task, seed: int) -> LongRun:
     pilot, _ = run_chains(laplace, PILOT, seed, noise, laplace.to_base)
     target = Whitened.from_draws(base, pilot.flatten(0, 1))
 
-    # Chains that start far out stick: steps that suit the bulk are too long for the tails' curvature.
+    # Chains that start far out get stuck: steps suited to the bulk are too long for the curvature of the tails.
     def start(chains: int) -> Tensor:
         return target.from_base(thin(pilot, chains // PILOT.chains).flatten(0, 1))
 
@@ -124,10 +124,10 @@ def long_run(task: Task, seed: int) -> LongRun:
 
 
 def confirming_run(task: Task, seed: int) -> LongRun:
-    """Chains that have to agree with the exact mean and standard deviation of every coordinate.
+    """Run chains that must agree with the exact mean and standard deviation of every coordinate.
 
     Args:
-        task: one that knows both.
+        task: with both moments known.
         seed: of the streams.
 
     Raises:
@@ -148,7 +148,7 @@ def confirming_run(task: Task, seed: int) -> LongRun:
 
 
 def stuck_share(task: Task, seed: int) -> dict[str, Any]:
-    """How many chains of small steps from the task's start end at a mode without weight."""
+    """Share of chains with small steps from the task's start that end at a mode of negligible weight."""
     base = task.target([0], "cpu", torch.float64)
     plan = FROM_START
     start = task.initial(base, plan.chains, [Generator().manual_seed(seed)])[0].double()
@@ -166,7 +166,7 @@ def best_start(task: Task, base: Target, seed: int) -> Tensor:
 
 
 def require_convergence(name: str, record: dict[str, Any]) -> None:
-    """Refuse a run whose evidence falls short.
+    """Reject a run that has not converged or that the check run contradicts.
 
     Raises:
         ParVIBenchError: with the figures.
@@ -182,19 +182,19 @@ def require_convergence(name: str, record: dict[str, Any]) -> None:
 
 
 def run_chains(
-    target: Target, plan: Plan, seed: int, start: Tensor, keep: Callable[[Tensor], Tensor]
+    target: Target, plan: Plan, seed: int, start: Tensor, record: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, float]:
-    """Run a plan.
+    """Run the chains of a plan.
 
     Args:
         target: in the coordinates the chains run in.
         plan: algorithm and lengths.
         seed: of the streams.
         start: (chains, D) in the same coordinates.
-        keep: what is kept of a draw, (chains, D) -> (chains, K).
+        record: values recorded of a draw, (chains, D) -> (chains, K).
 
     Returns:
-        What was kept, (draws, chains, K), and the share of accepted moves.
+        Recorded values, (draws, chains, K), and the share of accepted moves.
     """
     streams = Streams(seed, (0,), "cpu", torch.float64)
     problem = Problem(target, streams, start=lambda *_: start[None], particles=plan.chains)
@@ -211,7 +211,7 @@ def run_chains(
             if step >= plan.warmup:
                 moved.append(float((state.x != before).any(-1).double().mean()))
                 if (step - plan.warmup + 1) % plan.thin == 0:
-                    kept.append(keep(state.x[0]))
+                    kept.append(record(state.x[0]))
     return torch.stack(kept), float(np.mean(moved))
 
 
@@ -241,7 +241,7 @@ def _diagnostics(x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
 def recorded(
     plan: Plan, accepted: float, found: dict[str, NDArray[np.float64]], seconds: float
 ) -> dict[str, Any]:
-    """A run in the certificate's words."""
+    """A run's entry in the certificate."""
     return asdict(plan) | {
         "total_draws": plan.chains * plan.draws,
         "accepted": round(accepted, 4),

@@ -1,4 +1,4 @@
-"""What can be recomputed from certified predictions."""
+"""Checks recomputed from certified predictions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from .shared_checks import Check, density_check, floors_check, largest_z, stein_
 
 
 def verify_predictions(task: Task, reference: Predictions) -> list[Check]:
-    """Recompute all that can be of a task's certified predictions.
+    """Recompute every check of a task's certified predictions.
 
-    The stored draws predict anew: their means, point by point, and variances, split by split, against the certified
-    ones.
-    The Stein identities hold split by split, so they are checked on all splits together.
+    Predictions of the stored draws are compared with the certified ones: means point by point, variances averaged over
+    the points. The Stein identities hold on every split, so they are checked on all splits together.
     """
     splits, m, dim = reference.states.shape
     checks = [

@@ -1,6 +1,6 @@
 """Certified posterior predictions of a network regression.
 
-The weights mix slowly and have no comparable law, since hidden units may trade places; the regression function at
+The weights mix slowly and are not identified, since hidden units can be permuted; the regression function at
 held-out points mixes well. HMC runs on every certified split, from the task's own start, and its convergence is
 judged on those predictions. MALA checks the first split, from its own start: it has to agree on all means and
 deviations. It takes three times as many evaluations per effective prediction and is held to a looser R-hat.
@@ -56,7 +56,7 @@ class Run:
     Attributes:
         f: (draws, chains, T) the regression function at the test points, original units.
         states: (m, D) some of its draws.
-        record: in the certificate's words.
+        record: the run's entry in the certificate.
         found: diagnostics per test point.
     """
 
@@ -69,14 +69,14 @@ class Run:
 def build_predictions(
     task: Task, folder: Path, *, main: Plan = MAIN, check: Plan = CHECK, splits: int = SPLITS
 ) -> Path:
-    """Make and write the certified predictions of a task.
+    """Build and write the certified predictions of a task.
 
     Args:
         task: a regression, as registered.
         folder: where to write.
-        main: how to run on every split.
-        check: how to run on the first one, for comparison.
-        splits: how many replicates to certify.
+        main: plan for every split.
+        check: plan for the first split, for comparison.
+        splits: number of replicates to certify.
 
     Returns:
         The certificate's path.
@@ -113,7 +113,7 @@ def build_predictions(
         "splits": splits,
         "run": record,
         **errors,
-        "floors": certificates.floors_in_words(floors),
+        "floors": certificates.floor_summaries(floors),
     }
     arrays = {
         "mean": mean.numpy(),
@@ -136,11 +136,11 @@ def run_split(name: str, role: str, replicate: int, plan: Plan) -> Run:
     start = task.initial(target, plan.chains, Streams(seed, (replicate,)).generators("init"))
     points = predictive.y.shape[1]
 
-    def keep(x: Tensor) -> Tensor:
+    def record_values(x: Tensor) -> Tensor:
         means, noise = predictive.predict(x[None])
         return torch.cat([means[0], noise[0, :, None].log(), x], dim=1)
 
-    kept, accepted = run_chains(target, plan, seed, start[0].double(), keep)
+    kept, accepted = run_chains(target, plan, seed, start[0].double(), record_values)
     f, log_noise, x = kept[..., :points], kept[..., points, None], kept[..., points + 1 :]
     found = diagnostics(f.contiguous())
     record = {"replicate": replicate} | recorded(plan, accepted, found, time.perf_counter() - clock)
@@ -151,7 +151,7 @@ def run_split(name: str, role: str, replicate: int, plan: Plan) -> Run:
 
 
 def require_agreement(name: str, record: dict[str, Any]) -> None:
-    """Refuse runs whose evidence falls short.
+    """Reject runs that have not converged or that the check run contradicts.
 
     Raises:
         ParVIBenchError: with the figures.
@@ -170,7 +170,7 @@ def require_agreement(name: str, record: dict[str, Any]) -> None:
 def predictive_floors(runs: Sequence[Tensor]) -> dict[str, dict[int, NDArray[np.float64]]]:
     """Errors of n independent draws: rows of a run picked at random, against the run with its chains resampled.
 
-    Resampling the chains lets the reference err as much as it does.
+    Resampling the chains gives the reference its own sampling error.
 
     Args:
         runs: per split, (draws, chains, T).

@@ -1,4 +1,4 @@
-"""Checks that every kind of reference shares.
+"""Checks shared by all kinds of reference.
 
 z-values are compared with Bonferroni's limit at 1%, over the coordinates of one check.
 """
@@ -25,9 +25,9 @@ class Check:
     """One check.
 
     Attributes:
-        name: what was looked at.
-        passed: the verdict; None where it could not be made.
-        found: the numbers, in words.
+        name: quantity checked.
+        passed: outcome; None where the check could not be made.
+        found: the numbers, as text.
     """
 
     name: str
@@ -36,13 +36,13 @@ class Check:
 
 
 def z_limit(count: int, draws: int | None = None) -> float:
-    """Largest |z| of ``count`` that chance explains at 99%; of that many draws by Student's t."""
+    """99% limit of the largest |z| of ``count``; by Student's t where the number of draws is given."""
     share = ALPHA / (2 * count)
     return float(stats.norm.isf(share) if draws is None else stats.t.isf(share, draws - 1))
 
 
 def largest_z(name: str, terms: Tensor) -> Check:
-    """Terms (m, D) that should average to zero in every coordinate.
+    """Check that terms (m, D) average to zero in every coordinate.
 
     Products and squares are skew. Hall's transformation, J. R. Statist. Soc. B 54:221-228 (1992), takes that out of z:
     without it three of four sets of 152 exact draws in 2048 dimensions fail the Stein identity, with it 1 of 150.
@@ -56,13 +56,13 @@ def largest_z(name: str, terms: Tensor) -> Check:
 
 
 def version_check(task: Task, reference: Floored) -> Check:
-    """The reference was made for the task as it is."""
+    """Check that the reference was built for the current version of the task."""
     made = reference.certificate["task_version"]
     return Check("task version", made == task.version, f"made for {made}, the task is at {task.version}")
 
 
 def floors_check(reference: Floored) -> Check:
-    """Stored values are sorted and numbers, at least 200, with the recorded medians."""
+    """Check that stored values are sorted numbers, at least 200 per floor, with the recorded medians."""
     wrong = []
     recorded = reference.certificate["floors"]
     for metric, table in reference.floors.items():
@@ -80,7 +80,7 @@ def floors_check(reference: Floored) -> Check:
 
 
 def density_check(scores: Tensor, recorded: Tensor | None) -> Check:
-    """Scores, (n, D), against those recorded at the first draws."""
+    """Compare scores, (n, D), with those recorded at the first draws."""
     if recorded is None:
         return Check("density", None, "no scores are recorded")
     gap = (scores[: len(recorded)] - recorded).norm(dim=1) / recorded.norm(dim=1).clamp(min=1e-12)
@@ -91,7 +91,7 @@ def density_check(scores: Tensor, recorded: Tensor | None) -> Check:
 
 
 def stein_checks(draws: Tensor, scores: Tensor) -> list[Check]:
-    """E[score_i] = 0 and E[(x_i - c_i) score_i] = -1 for every coordinate, c any centre; (m, D) each."""
+    """Check E[score_i] = 0 and E[(x_i - c_i) score_i] = -1 for every coordinate, c any centre; (m, D) each."""
     centre = draws.median(0).values
     return [
         largest_z("E[score] = 0", scores),

@@ -1,8 +1,8 @@
-"""Linear changes of variables that round a posterior off.
+"""Linear changes of variables that whiten a posterior.
 
 Chains run on z with ``x = centre + L z``. The map is linear, so the law sampled is exactly the target's; only
-its conditioning changes. L comes from Laplace's approximation at the mode first, from a pilot run's covariance
-then: a posterior may be much wider, and elsewhere, than the curvature at its mode says.
+its conditioning changes. L comes first from Laplace's approximation at the mode, then from a pilot run's
+covariance: a posterior may be wider than the curvature at its mode suggests, and centred elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Whitened(Target):
 
     @classmethod
     def from_draws(cls, base: Target, draws: Tensor) -> Whitened:
-        """Centre and covariance of draws (n, D)."""
+        """Whiten by the mean and covariance of draws (n, D)."""
         return cls(base, draws.mean(0), torch.linalg.cholesky(torch.cov(draws.T)))
 
     @classmethod
@@ -76,7 +76,7 @@ class Whitened(Target):
         return self.base.score(self.to_base(x), batch) @ self.factor
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both, sharing what the target shares."""
+        """Both at once, sharing the target's computation."""
         log_density, score = self.base.log_density_and_score(self.to_base(x), batch)
         return log_density, score @ self.factor
 

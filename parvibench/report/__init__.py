@@ -1,1 +1,1 @@
-"""From a store to leaderboards: tables, figures, one self-contained page."""
+"""Leaderboards of a stored run: tables, figures, and one self-contained page."""

@@ -15,7 +15,7 @@ import pandas as pd
 
 from parvibench.core.errors import InputError
 from parvibench.harness.store.results import Results
-from parvibench.metrics.power import sees
+from parvibench.metrics.power import detected_alterations
 
 from . import leaderboard as lb
 from . import overview, page_leaderboard, provenance
@@ -184,7 +184,7 @@ def render(report: Report) -> str:
         papers=shown_papers(list(report.published)),
         steps=provenance.step_sizes(results),
         failures=provenance.failures(results),
-        glossary=[(row, sees(row.name)) for row in provenance.glossary(results)],
+        glossary=[(row, detected_alterations(row.name)) for row in provenance.glossary(results)],
         marks=marks_used(board),
         provenance=provenance.provenance(results),
         command=lambda drawing, task: _command(results, drawing, task),

@@ -37,7 +37,7 @@ def leaderboard(results: Results, board: pd.DataFrame) -> Table:
         ),
         Column("cost", "of a replicate, mean over the tasks shown"),
         *[
-            Column(t, f"{first[t]['metric']}: press to sort", group=lb.task_group(t), sub=_sub(first[t]))
+            Column(t, f"{first[t]['metric']}: click to sort", group=lb.task_group(t), sub=_sub(first[t]))
             for t in tasks
         ],
     ]

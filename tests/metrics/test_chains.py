@@ -1,21 +1,33 @@
-"""Chain diagnostics: an autoregressive process of known autocorrelation, and the degenerate chains."""
+"""Chain diagnostics on autoregressive processes of known mixing and on degenerate chains; rates; peak memory."""
 
+import math
+
+import psutil
 import pytest
 import torch
 from torch import Generator
 
-from parvibench.core.metric import NotApplicable
-from parvibench.metrics.chains import ess_bulk, rhat
+from parvibench.core.metric import Cost, NotApplicable
+from parvibench.harness.run.clock import peak_memory as process_peak
+from parvibench.metrics.chains import (
+    autocorrelation,
+    ess_bulk,
+    ess_per_evaluation,
+    ess_per_second,
+    ess_tail,
+    rhat,
+)
+from parvibench.metrics.cost import peak_memory
 
 NOTHING = torch.zeros(1, 2, 2, dtype=torch.float64)
 
 
-def ar1(rho: float, t: int, n: int, dim: int, generator: Generator) -> torch.Tensor:
+def ar1(rho: float, t: int, n: int, generator: Generator, dim: int = 1) -> torch.Tensor:
     """Stationary AR(1) paths (1, T, N, D) with unit variance."""
     noise = torch.randn(t, n, dim, generator=generator, dtype=torch.float64)
     x = [noise[0]]
     for row in noise[1:]:
-        x.append(rho * x[-1] + (1 - rho**2) ** 0.5 * row)
+        x.append(rho * x[-1] + math.sqrt(1 - rho**2) * row)
     return torch.stack(x)[None]
 
 
@@ -23,24 +35,24 @@ def ar1(rho: float, t: int, n: int, dim: int, generator: Generator) -> torch.Ten
 def test_ess_of_an_autoregression(rho: float, make_context, generator: Generator) -> None:
     """T N (1 - rho) / (1 + rho); the estimate's own sd is about 4%. Not cut at T N for rho < 0."""
     t, n = 1250, 20
-    found = ess_bulk(NOTHING, make_context(path=ar1(rho, t, n, 1, generator))).item()
+    found = ess_bulk(NOTHING, make_context(path=ar1(rho, t, n, generator))).item()
     assert found == pytest.approx(t * n * (1 - rho) / (1 + rho), rel=0.15)
 
 
 def test_long_paths_are_thinned(make_context, generator: Generator) -> None:
     """1000 times of 100 chains: every fourth is looked at, with the correlation rho^4."""
-    found = ess_bulk(NOTHING, make_context(path=ar1(0.6, 1000, 100, 1, generator))).item()
+    found = ess_bulk(NOTHING, make_context(path=ar1(0.6, 1000, 100, generator))).item()
     assert found == pytest.approx(25_000 * (1 - 0.6**4) / (1 + 0.6**4), rel=0.1)
 
 
 def test_the_worst_coordinate_counts(make_context, generator: Generator) -> None:
-    good, bad = ar1(0.0, 400, 4, 1, generator), ar1(0.9, 400, 4, 1, generator)
+    good, bad = ar1(0.0, 400, 4, generator), ar1(0.9, 400, 4, generator)
     both = make_context(path=torch.cat([good, bad], -1))
     assert ess_bulk(NOTHING, both).item() == ess_bulk(NOTHING, make_context(path=bad)).item()
 
 
 def test_rhat_sees_chains_apart_and_a_trend_in_one(make_context, generator: Generator) -> None:
-    mixed = ar1(0.0, 500, 4, 2, generator)
+    mixed = ar1(0.0, 500, 4, generator, 2)
     assert rhat(NOTHING, make_context(path=mixed)).item() < 1.01
     apart = mixed + torch.arange(4.0)[:, None]
     assert rhat(NOTHING, make_context(path=apart)).item() > 1.5
@@ -76,3 +88,76 @@ def test_no_path_or_too_few_draws(shape, reason: str, make_context) -> None:
 def test_a_short_single_chain_cannot_be_split(make_context) -> None:
     with pytest.raises(NotApplicable, match="too short"):
         rhat(NOTHING, make_context(path=torch.zeros(1, 7, 1, 2)))
+
+
+@pytest.mark.parametrize("rho", [-0.5, 0.0, 0.8])
+def test_autocorrelation_of_an_autoregression(rho: float, make_context, generator: Generator) -> None:
+    """Standard error sqrt((1 - rho^2) / (T N)); false alarms: 6e-5 at four of them."""
+    t, n = 1000, 10
+    found = autocorrelation(NOTHING, make_context(path=ar1(rho, t, n, generator))).item()
+    assert abs(found - rho) < 4 * math.sqrt((1 - rho**2) / (t * n)) + 1 / t
+
+
+def test_chains_apart_are_correlated_and_stuck_ones_fully(make_context, generator: Generator) -> None:
+    """Catches means taken chain by chain, which would give zero."""
+    apart = ar1(0.0, 500, 4, generator) + 10 * torch.arange(4.0)[:, None]
+    assert autocorrelation(NOTHING, make_context(path=apart)).item() > 0.98
+    stuck = torch.cat([torch.ones(1, 500, 4, 1, dtype=torch.float64), ar1(0.0, 500, 4, generator)], -1)
+    found = autocorrelation(NOTHING, make_context(path=stuck)).item()
+    assert found == pytest.approx(0.5, abs=0.5 * 4 / math.sqrt(2000))
+
+
+def test_tail_sizes_of_independent_draws(make_context, generator: Generator) -> None:
+    """T N for independent draws, to about 5%; zero when nothing moved."""
+    independent = make_context(path=ar1(0.0, 1000, 8, generator))
+    assert ess_tail(NOTHING, independent).item() == pytest.approx(8000, rel=0.2)
+    assert ess_tail(NOTHING, make_context(path=torch.ones(1, 20, 3, 2))).item() == 0
+
+
+def test_tails_see_what_the_bulk_does_not(make_context, generator: Generator) -> None:
+    """Volatility that switches every 50 steps leaves no correlation, and few visits to the tails."""
+    x = torch.randn(1, 1000, 8, 1, generator=generator, dtype=torch.float64)
+    calm = (torch.arange(1000) // 50 % 2 == 0)[:, None, None]
+    context = make_context(path=torch.where(calm, 0.1 * x, x))
+    assert ess_tail(NOTHING, context).item() < 0.5 * ess_bulk(NOTHING, context).item()
+
+
+def test_rates_divide_the_bulk_size(make_context, generator: Generator) -> None:
+    context = make_context(path=ar1(0.5, 200, 4, generator), cost=Cost(200, 1600.0, 0.25))
+    bulk = ess_bulk(NOTHING, context).item()
+    assert ess_per_evaluation(NOTHING, context).item() == pytest.approx(bulk / 1600)
+    assert ess_per_second(NOTHING, context).item() == pytest.approx(bulk / 0.25)
+
+
+@pytest.mark.parametrize("metric", [ess_per_evaluation, ess_per_second])
+def test_rates_need_a_path_and_a_cost(metric, make_context, generator: Generator) -> None:
+    path = ar1(0.0, 20, 2, generator)
+    for context, reason in (
+        (make_context(path=path), "no cost"),
+        (make_context(cost=Cost(1, 1.0, 1.0)), "no chain path"),
+        (make_context(path=path, cost=Cost(1, 0.0, 0.0)), "nothing was spent"),
+    ):
+        with pytest.raises(NotApplicable, match=reason):
+            metric(NOTHING, context)
+
+
+def test_peak_memory_is_what_was_recorded(make_context) -> None:
+    assert peak_memory(NOTHING, make_context(cost=Cost(1, 1.0, 1.0, 512.0))).tolist() == [512.0]
+    for context in (make_context(), make_context(cost=Cost(1, 1.0, 1.0))):
+        with pytest.raises(NotApplicable, match="recorded"):
+            peak_memory(NOTHING, context)
+
+
+def test_the_process_peak_is_in_mebibytes() -> None:
+    """At least what psutil says is resident now; catches KiB taken for bytes."""
+    resident = psutil.Process().memory_info().rss / 2**20
+    assert 0.99 * resident < process_peak(torch.device("cpu")) < psutil.virtual_memory().total / 2**20
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_the_gpu_peak_is_in_mebibytes() -> None:
+    torch.cuda.reset_peak_memory_stats()
+    before = process_peak(torch.device("cuda"))
+    torch.zeros(2**20, 64, dtype=torch.uint8, device="cuda")
+    assert process_peak(torch.device("cuda")) - before == pytest.approx(64, abs=2)

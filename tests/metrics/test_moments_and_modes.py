@@ -1,13 +1,23 @@
-"""Moment errors and mode counting on samples made to measure."""
+"""Moment errors, correlations, marginal distances and modes, against SciPy, NumPy and samples made to measure."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Generator
 
 from parvibench.core.metric import NotApplicable
 from parvibench.core.task import Facts, Modes
-from parvibench.metrics.modes import modes_found
-from parvibench.metrics.moments import mean_error, sd_error
+from parvibench.metrics.marginals import ks_marginal
+from parvibench.metrics.modes import mode_weight_tv, modes_found
+from parvibench.metrics.moments import correlation_error, mean_error, sd_error
+
+
+def points(means: torch.Tensor, *counts: int) -> torch.Tensor:
+    """So many copies of every mean, (n, D) float64."""
+    return torch.repeat_interleave(means, torch.tensor(counts), 0).double()
 
 
 def test_errors_are_in_units_of_the_target(make_context) -> None:
@@ -32,18 +42,89 @@ def test_a_mode_needs_two_percent_within_three_sds(make_context, generator: Gene
     modes = Modes(means, torch.tensor([0.1, 0.2, 0.3]), torch.full((3,), 1 / 3))
     context = make_context(task={"facts": Facts(modes=modes)})
 
-    def points(*counts: int, away: float = 0.0) -> torch.Tensor:
-        offset = torch.tensor([away, 0.0])
-        return torch.cat([(m + offset).expand(c, 2) for m, c in zip(means, counts, strict=True)]).double()
-
     found = [
-        modes_found(p[None], context).item() for p in (points(96, 2, 2), points(98, 1, 1), points(100, 0, 0))
+        modes_found(p[None], context).item()
+        for p in (points(means, 96, 2, 2), points(means, 98, 1, 1), points(means, 100, 0, 0))
     ]
     assert found == [3, 1, 1]
     # 0.35 off: outside three sds of the first mode only.
-    assert modes_found(points(40, 30, 30, away=0.35)[None], context).item() == 2
+    offset = torch.tensor([0.35, 0.0])
+    assert modes_found(points(means + offset, 40, 30, 30)[None], context).item() == 2
 
 
-def test_a_task_without_modes(make_context) -> None:
-    with pytest.raises(NotApplicable, match="modes"):
-        modes_found(torch.zeros(1, 3, 2, dtype=torch.float64), make_context())
+@pytest.mark.parametrize(("n", "m"), [(7, 12), (200, 31)])
+@pytest.mark.parametrize("ties", [False, True])
+def test_ks_agrees_with_scipy(n: int, m: int, ties: bool, make_context, generator: Generator) -> None:
+    """Ties within and across the sets included; catches suprema that miss the left limits."""
+    x = torch.randn(n, 3, generator=generator, dtype=torch.float64) + 0.4
+    y = torch.randn(m, 3, generator=generator, dtype=torch.float64)
+    if ties:
+        x, y = x.round(decimals=1), y.round(decimals=1)
+    expected = max(stats.ks_2samp(x[:, d], y[:, d], method="asymp").statistic for d in range(3))
+    assert ks_marginal(x[None], make_context(3, y)).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_ks_of_uniforms(make_context, generator: Generator) -> None:
+    """Half the support gives the distance 1/2, within the 99.99% limit of Kolmogorov's law on either side."""
+    n = 2000
+    x = torch.rand(1, n, 1, generator=generator, dtype=torch.float64) / 2
+    y = torch.rand(n, 1, generator=generator, dtype=torch.float64)
+    assert ks_marginal(x, make_context(1, y)).item() == pytest.approx(0.5, abs=2 * 2.23 / math.sqrt(n))
+
+
+def test_correlations_against_numpy(make_context, generator: Generator) -> None:
+    mix = torch.randn(4, 4, generator=generator, dtype=torch.float64)
+    x = torch.randn(2, 30, 4, generator=generator, dtype=torch.float64) @ mix
+    y = torch.randn(50, 4, generator=generator, dtype=torch.float64)
+    pairs = np.triu_indices(4, 1)
+    target = np.corrcoef(y.numpy(), rowvar=False)[pairs]
+    expected = [np.sqrt(np.mean((np.corrcoef(a, rowvar=False)[pairs] - target) ** 2)) for a in x.numpy()]
+    assert correlation_error(x, make_context(4, y)).tolist() == pytest.approx(expected)
+
+
+def test_lost_correlation_and_one_coordinate(make_context, generator: Generator) -> None:
+    """Independent coordinates against a correlation of 0.8; within five standard errors of 0.03."""
+    z = torch.randn(2000, 2, generator=generator, dtype=torch.float64)
+    draws = torch.stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1]], 1)
+    x = torch.randn(1, 1000, 2, generator=generator, dtype=torch.float64)
+    assert correlation_error(x, make_context(2, draws)).item() == pytest.approx(0.8, abs=0.17)
+    with pytest.raises(NotApplicable, match="one coordinate"):
+        correlation_error(x[..., :1], make_context(1, draws[:, :1]))
+
+
+@pytest.mark.parametrize("metric", [mean_error, sd_error, correlation_error])
+def test_infinite_moments_have_no_errors(metric, make_context, generator: Generator) -> None:
+    draws = torch.randn(50, 2, generator=generator, dtype=torch.float64)
+    context = make_context(2, draws, task={"facts": Facts(infinite_moments=True)})
+    with pytest.raises(NotApplicable, match="infinite"):
+        metric(draws[None], context)
+
+
+def test_mode_weights_of_exact_draws(make_context, generator: Generator) -> None:
+    """Overlapping modes, unequal weights and spreads: shares are unbiased. False alarms: 6e-5 per mode.
+
+    Catches shares by the largest responsibility, which are off by 0.03 here.
+    """
+    n = 20_000
+    means = torch.tensor([[0.0, 0.0], [1.5, 0.0]], dtype=torch.float64)
+    sds, weights = torch.tensor([1.0, 0.5]), torch.tensor([0.7, 0.3])
+    labels = torch.multinomial(weights, n, replacement=True, generator=generator)
+    noise = torch.randn(n, 2, generator=generator, dtype=torch.float64)
+    x = means[labels] + sds[labels, None] * noise
+    context = make_context(2, task={"facts": Facts(modes=Modes(means, sds, weights))})
+    assert mode_weight_tv(x[None], context).item() < 4 * math.sqrt(0.7 * 0.3 / n)
+
+
+def test_mode_weights_by_hand(make_context) -> None:
+    """Modes far apart: all samples in the first of three, or 50:30:20, or so far away that all underflow."""
+    means = torch.tensor([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
+    modes = Modes(means, torch.ones(3), torch.tensor([0.5, 0.3, 0.2]))
+    context = make_context(2, task={"facts": Facts(modes=modes)})
+
+    batch = torch.stack([points(means, 10, 0, 0), points(means, 5, 3, 2), 1e9 + points(means, 10, 0, 0)])
+    found = mode_weight_tv(batch, context)
+    assert found[:2].tolist() == pytest.approx([0.5, 0.0], abs=1e-7)
+    assert 0 <= found[2] <= 1
+    for metric in (mode_weight_tv, modes_found):
+        with pytest.raises(NotApplicable, match="modes"):
+            metric(batch, make_context())

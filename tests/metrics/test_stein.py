@@ -1,4 +1,6 @@
-"""Kernel Stein discrepancy against a Stein kernel written with autograd, and its behaviour."""
+"""Kernel Stein discrepancy against Stein kernels written with autograd, its mean, and its behaviour."""
+
+import math
 
 import pytest
 import torch
@@ -6,26 +8,28 @@ from torch import Generator, Tensor
 
 from parvibench.core.metric import Context, NotApplicable
 from parvibench.metrics import pairwise
-from parvibench.metrics.stein import ksd
+from parvibench.metrics.stein import ksd, ksd_rbf, ksd_u
+
+KERNELS = {ksd: lambda q: (1 + q) ** -0.5, ksd_rbf: lambda q: (-q / 2).exp()}
 
 
-def stein_kernel(x: Tensor, y: Tensor, c: float) -> Tensor:
+def stein_kernel(metric, x: Tensor, y: Tensor, c: float) -> Tensor:
     """k_p(x, y) for the standard normal, all derivatives by autograd."""
     x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
-    k = (1 + (x - y).square().sum() / c**2) ** -0.5
+    k = KERNELS[metric]((x - y).square().sum() / c**2)
     kx, ky = torch.autograd.grad(k, (x, y), create_graph=True)
     trace = sum(torch.autograd.grad(kx[i], y, retain_graph=True)[0][i] for i in range(len(x)))
     return (k * (x @ y) - x @ ky - y @ kx + trace).detach()
 
 
-def test_against_autograd(make_context, generator: Generator) -> None:
-    """Catches every sign: each of the four terms is nonzero here."""
+@pytest.mark.parametrize("metric", KERNELS)
+def test_against_autograd(metric, make_context, generator: Generator) -> None:
+    """Catches every sign, each of the four terms being nonzero here, and a bandwidth taken for a variance."""
     x = torch.randn(12, 3, generator=generator, dtype=torch.float64) + 0.4
-    draws = torch.randn(40, 3, generator=generator, dtype=torch.float64)
-    context = make_context(3, draws)
+    context = make_context(3, torch.randn(40, 3, generator=generator, dtype=torch.float64))
     c = context.reference.bandwidth
-    expected = torch.stack([stein_kernel(a, b, c) for a in x for b in x]).mean().sqrt()
-    assert ksd(x[None], context).item() == pytest.approx(expected.item(), rel=1e-10)
+    expected = torch.stack([stein_kernel(metric, a, b, c) for a in x for b in x]).mean().sqrt()
+    assert metric(x[None], context).item() == pytest.approx(expected.item(), rel=1e-10)
 
 
 def test_exact_draws_scale_as_one_over_root_n(make_context, generator: Generator) -> None:
@@ -38,10 +42,27 @@ def test_exact_draws_scale_as_one_over_root_n(make_context, generator: Generator
     assert abs(squares.mean().item() - expected) < 4 * squares.std().item() / 400**0.5
 
 
+def test_u_and_v_differ_by_the_diagonal(make_context, generator: Generator) -> None:
+    """n^2 V = n (n - 1) U + sum_i (|s_i|^2 + D / c^2), here with s = -x and c^2 = D."""
+    n, dim = 15, 3
+    x = torch.randn(2, n, dim, generator=generator, dtype=torch.float64) + 0.2
+    context = make_context(dim)
+    v, u = ksd(x, context).square(), ksd_u(x, context)
+    diagonal = x.square().sum((1, 2)) + n
+    torch.testing.assert_close(u * u.abs(), (n**2 * v - diagonal) / (n * (n - 1)), rtol=1e-10, atol=0)
+
+
+def test_the_u_statistic_is_zero_on_average(make_context, generator: Generator) -> None:
+    """False alarms: 6e-5 at four standard errors; the V-statistic would be off by 40 of them."""
+    u = ksd_u(torch.randn(400, 40, 2, generator=generator, dtype=torch.float64), make_context())
+    squares = u * u.abs()
+    assert abs(squares.mean().item()) < 4 * squares.std().item() / math.sqrt(400)
+    assert (u < 0).any()
+
+
 def test_grows_with_a_shift(make_context, generator: Generator) -> None:
     x = torch.randn(500, 2, generator=generator, dtype=torch.float64)
-    shifted = torch.stack([x + t for t in (0.0, 0.25, 0.5, 1.0)])
-    values = ksd(shifted, make_context())
+    values = ksd(torch.stack([x + t for t in (0.0, 0.25, 0.5, 1.0)]), make_context())
     assert (values.diff() > 0).all()
 
 
@@ -54,6 +75,7 @@ def test_block_size_does_not_matter(
     assert ksd(x, make_context(4)).item() == pytest.approx(whole.item(), rel=1e-12)
 
 
-def test_no_target(make_context) -> None:
+@pytest.mark.parametrize("metric", [ksd, ksd_u, ksd_rbf])
+def test_no_target(metric, make_context) -> None:
     with pytest.raises(NotApplicable, match="density"):
-        ksd(torch.zeros(1, 3, 2, dtype=torch.float64), Context(make_context().task))
+        metric(torch.zeros(1, 3, 2, dtype=torch.float64), Context(make_context().task))

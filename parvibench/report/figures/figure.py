@@ -273,12 +273,12 @@ class Plot:
 @contextmanager
 def panel(x: Sequence[float], y: Sequence[float]) -> Iterator[tuple[Figure, Axes]]:
     """Small square axes with given limits, for a grid of PNG images drawn one after the other."""
-    with theme():
+    with theme(ink=GREY):
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots(figsize=(2.2, 2.2))
         axes.set_position((0.16, 0.12, 0.82, 0.86))
-        axes.tick_params(colors=GREY, labelsize=6, length=2)
+        axes.tick_params(labelsize=6, length=2)
         axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
         axes.spines[:].set(visible=True, color=GREY)
         try:
@@ -288,8 +288,8 @@ def panel(x: Sequence[float], y: Sequence[float]) -> Iterator[tuple[Figure, Axes
 
 
 @contextmanager
-def theme(salt: str = "") -> Iterator[None]:
-    """seaborn's theme for the page: no display, the page's text colour, ids that depend on the content only."""
+def theme(salt: str = "", ink: str = INK) -> Iterator[None]:
+    """seaborn's theme for the page: no display, text in the colour ``ink``, ids that depend on the content only."""
     import matplotlib as mpl
     import seaborn as sns
 
@@ -297,12 +297,12 @@ def theme(salt: str = "") -> Iterator[None]:
         "svg.hashsalt": f"parvibench/{salt}",
         "svg.fonttype": "none",
         "text.parse_math": False,
-        "text.color": INK,
-        "axes.labelcolor": INK,
+        "text.color": ink,
+        "axes.labelcolor": ink,
         "axes.edgecolor": GREY,
         "axes.facecolor": "none",
-        "xtick.color": INK,
-        "ytick.color": INK,
+        "xtick.color": ink,
+        "ytick.color": ink,
         "grid.color": GREY,
         "grid.alpha": 0.25,
         "axes.spines.top": False,

@@ -71,7 +71,7 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
         [pd.DataFrame(_thinned(v)[:, chosen], columns=columns).assign(label=k) for k, v in both],
         ignore_index=True,
     )
-    with theme():
+    with theme(ink=GREY):
         import matplotlib.pyplot as plt
         import seaborn as sns
 
@@ -81,7 +81,7 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
         )
         grid.map_lower(sns.scatterplot, s=4, linewidth=0, alpha=0.7)
         grid.map_diag(sns.histplot, bins=30, stat="density", common_norm=False, element="step", alpha=0.3)
-        grid.tick_params(colors=GREY, labelsize=5, length=2)
+        grid.tick_params(labelsize=5, length=2)
         image = png(grid.figure)
         plt.close(grid.figure)
     names = ", ".join(columns)

@@ -1,9 +1,9 @@
-// Sorting, filtering, and filling the leaderboard with other metrics; without it the page shows all there is.
+// Sorts and filters tables, and fills the leaderboard with other metrics; without this script the page shows everything.
 "use strict";
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const board = document.getElementById("leaderboard-table");
 const control = (id) => document.getElementById(id);
-const RANKED = 0, FAILED = 1;  // how a cell is ranked; 2 is not at all
+const RANKED = 0, FAILED = 1;  // how a cell is ranked; 2: not ranked
 const HEAD = 4;                // columns before the tasks: method, kind, average rank, cost
 const boardRows = Array.from(board.tBodies[0].rows);
 
@@ -27,7 +27,7 @@ function sortTable(header, down) {
   const table = header.closest("table");
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
   header.setAttribute("aria-sort", down ? "descending" : "ascending");
-  // Numbers before words, words before nothing, whatever the direction of sorting.
+  // Numbers before text, text before empty cells, in either direction.
   const kind = (v) => (typeof v === "number" ? 0 : v === "" ? 2 : 1);
   const rows = Array.from(table.tBodies[0].rows, (row) => [sortKey(row, header.cellIndex), row]);
   rows.sort(([a], [b]) => {
@@ -48,7 +48,7 @@ function put(cell, text, value) {
   else cell.dataset.v = value;
 }
 function averageRanks(cells, signs, rows, columns) {
-  // Ties share the middle of their places; failures share the last ones; what was not run has no rank.
+  // Ties share their mean rank; failures share the last ranks; cells that were not run have none.
   const sums = new Map(rows.map((r) => [r, [0, 0]]));
   for (const c of columns) {
     if (signs[c] === 0) continue;
