@@ -39,8 +39,8 @@ from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.refit import Flow, FunctionalFlowSettings
 
-from ._sifg_runs import on_networks
 from .l2_gf import L2_ICA, L2_NETWORK, L2_TOYS, functional_gradient
+from ._sifg_runs import on_networks
 
 MOMENTUM = 0.9
 
