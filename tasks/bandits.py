@@ -6,7 +6,7 @@ reward r is seen, no other's. Model, a network f with two hidden layers of 100 R
 
     r ~ N(f_w(c)_action, 0.1^2),   w ~ N(0, 10 / H) into a hidden layer of H units, N(0, 10) into the outputs
 
-(variances; biases alike). State: layer by layer the weights (inputs x outputs, row-major), then the biases.
+(variances; the same for biases). State: layer by layer the weights (inputs x outputs, row-major), then the biases.
 
 Mushroom: 117 indicators of the 22 attributes of a mushroom drawn with replacement. Not eating earns 0; eating an
 edible one +5, a poisonous one +5 or -35 with equal chance. The best reward is what the better action earns in

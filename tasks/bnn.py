@@ -1,4 +1,4 @@
-"""Bayesian neural network regression under the honest standard protocol.
+"""Bayesian neural network regression under the standard protocol.
 
 Model of Liu & Wang (2016), arXiv:1608.04471, Section 5, and Zhang, Cheng & Zhang (2024), arXiv:2410.17935,
 Section 5.4: one hidden layer of H = 50 ReLU units,

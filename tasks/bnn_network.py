@@ -54,7 +54,7 @@ class Network:
         R, N, _ = x.shape
         W1 = x[..., : self.first].view(R, N, self.features + 1, self.hidden)
         product = W1.mT.reshape(R, N * self.hidden, self.features + 1) @ X.mT
-        # The product is needed by nobody else.
+        # In place: the product is not used elsewhere.
         active = (product.relu_() if self.activation == "relu" else product.tanh_()).view(
             R, N, self.hidden, -1
         )

@@ -77,7 +77,7 @@ def algorithm(name: str) -> dict[str, Any]:
         "citation": found.citation,
         "kind": found.kind,
         "needs": sorted(found.needs),
-        "chains": found.n_particles or "as the suite says",
+        "chains": found.n_particles or "set by the suite",
         "settings (default - meaning)": settings,
         "presets": {
             preset: ", ".join(f"{key}={value!r} ({source})" for key, (value, source) in values.items())

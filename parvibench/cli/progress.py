@@ -47,8 +47,8 @@ class Display:
         """Start the display."""
         self._total, self._cached = total, cached
         self._began = self._last = time.monotonic()
-        told = f"{total} cells" + (f", {cached} already in the store" if cached else "")
-        self._print(f"run {run.id}: {told}")
+        counts = f"{total} cells" + (f", {cached} already in the store" if cached else "")
+        self._print(f"run {run.id}: {counts}")
         if not self._console.is_terminal or cached == total:
             return
         self._bar = Progress(

@@ -165,7 +165,7 @@ def _download(entry: DataSet) -> Path:
     def get_verified(url: str, output: str, source: object, check_only: bool = False) -> bool | None:
         done = get(url, output, source, check_only=check_only)
         if not check_only and (found := _found(Path(output), entry)) != entry.hash:
-            raise ValueError(f"the file at {url} does not match: found {found}")
+            raise ValueError(f"what {url} holds does not match: found {found}")
         return done
 
     try:

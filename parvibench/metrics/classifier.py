@@ -22,7 +22,7 @@ FARTHEST = 1e6
     "lower",
     "1",
     "reference",
-    "cross-validated accuracy of a classifier between samples and reference; 0.5 when alike",
+    "cross-validated accuracy of a classifier between samples and reference; 0.5 for exact draws",
     when="last",
 )
 def c2st(samples: Tensor, context: Context) -> Tensor:

@@ -35,7 +35,7 @@ def regret_percent(samples: Tensor, context: Context) -> Tensor:
         context: needs decisions.
 
     Returns:
-        (R,) in percent; lower is better, 100 for a policy as good as chance; NaN where chance misses nothing.
+        (R,) in percent; lower is better, 100 for the uniform policy; NaN where the uniform policy has no regret.
 
     >>> regret_percent(x, bandit)
     tensor([200.], dtype=torch.float64)

@@ -189,7 +189,7 @@ def _crps_sum(y: Tensor, means: Tensor, sds: Tensor) -> Tensor:
     n = len(means)
     spread = y.new_zeros(())
     for b in row_blocks(n, means.numel()):
-        # Every pair once: those of the block with itself come twice, those with later rows stand for both.
+        # Every pair once: those of the block with itself come twice, those with later rows count for both orders.
         later = slice(b.stop, n)
         for j, weight in ((b, 1), (later, 2)):
             sd = (sds[b, None].square() + sds[None, j].square()).sqrt()

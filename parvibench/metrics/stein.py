@@ -89,7 +89,7 @@ def ksd_u(samples: Tensor, context: Context) -> Tensor:
     """Kernel Stein discrepancy: signed root of the U-statistic, inverse multiquadric kernel.
 
     With ``u = mean_{i != j} k_p(x_i, x_j)``, zero in expectation for exact draws, the value is
-    ``sign(u) sqrt(|u|)``: its sign tells that u is negative, and its size compares with ``ksd``.
+    ``sign(u) sqrt(|u|)``: it keeps the sign of u, and its size is comparable with ``ksd``.
 
     Args:
         samples: (R, n, D), n >= 2, in units of x.

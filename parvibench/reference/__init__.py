@@ -1,1 +1,1 @@
-"""Building reference samples, their noise floors and the certificates that vouch for them."""
+"""Reference samples: how they are built, with noise floors and certificates, and verified."""

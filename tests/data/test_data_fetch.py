@@ -42,7 +42,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DataSet:
-    """A registry of one set, an empty cache, no folder, and an address where nobody listens."""
+    """A registry of one set, an empty cache, no folder, and an address without a server."""
     entry = DataSet(
         name="tiny",
         file="tiny/data.txt",

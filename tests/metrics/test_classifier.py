@@ -1,4 +1,4 @@
-"""The classifier test: alike, told at sight, and blind spots of other classifiers."""
+"""The classifier test on exact draws, on separable samples, and where other classifiers see no difference."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_exact_draws_are_guessed(make_context, generator: Generator) -> None:
     assert abs(torch.cat(values).mean().item() - 0.5) < 0.01 + 5 / math.sqrt(4 * 2 * n * sets)
 
 
-def test_told_at_sight(make_context, generator: Generator) -> None:
+def test_separable_samples(make_context, generator: Generator) -> None:
     draws = torch.randn(300, 2, generator=generator, dtype=torch.float64)
     x = torch.randn(1, 200, 2, generator=generator, dtype=torch.float64) + 6
     assert c2st(x, make_context(2, draws)).item() > 0.99

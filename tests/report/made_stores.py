@@ -1,6 +1,7 @@
 """Stores made by hand: no sampler runs."""
 
 import contextlib
+import json
 
 import numpy as np
 import pandas as pd
@@ -105,6 +106,19 @@ def made_cells():
             (make_record(f"{task[:4]}u", task, "lapd", status="unsupported", reason="needs x"), None, None)
         )
     return cells
+
+
+def stored_curves(store):
+    """Curves of a store's only run, straight from the files: (task, label) -> final checkpoint, by replicate."""
+    run = json.loads(next((store.root / "runs").glob("*.json")).read_text())
+    found = {}
+    for cell in run["cells"]:
+        path = store.root / "cells" / cell["spec"]["key"] / "curve.parquet"
+        if path.is_file():
+            curve = pd.read_parquet(path)
+            last = curve[curve["checkpoint"] == curve["checkpoint"].max()]
+            found[cell["spec"]["task"], cell["label"]] = last.sort_values("replicate", kind="stable")
+    return found
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from made_stores import EVIL, REPLICATES, make_curve, make_record, write_store
+from made_stores import EVIL, REPLICATES, make_curve, make_record, stored_curves, write_store
 from records import asked
 from rich.console import Console
 from scipy import stats
@@ -63,21 +63,9 @@ class TableReader(html.parser.HTMLParser):
             self.rows[-1][-1][0] += data.strip()
 
 
-def independent(store):
-    """Final medians straight from the cells' files: (task, label) -> metric -> median, failures as +inf."""
-    found = {}
-    run = json.loads(next((store.root / "runs").glob("*.json")).read_text())
-    for cell in run["cells"]:
-        path = store.root / "cells" / cell["spec"]["key"] / "curve.parquet"
-        if path.is_file():
-            curve = pd.read_parquet(path)
-            last = curve[curve["checkpoint"] == curve["checkpoint"].max()]
-            found[cell["spec"]["task"], cell["label"]] = last.groupby("metric")["value"].median().to_dict()
-    return found
-
-
 def test_the_leaderboard_equals_an_independent_computation(results, out):
-    expected = independent(results.store)
+    curves = stored_curves(results.store)
+    expected = {cell: last.groupby("metric")["value"].median() for cell, last in curves.items()}
     board = pd.read_csv(out / "leaderboard.csv")
     assert set(zip(board["task"], board["label"], strict=True)) == {(c.task, c.label) for c in results.cells}
     for _, row in board[board["status"] == "ok"].iterrows():

@@ -1,12 +1,11 @@
 """Winners, aggregates and sentences follow from tests that an independent script repeats from the Parquet files."""
 
-import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from made_stores import make_curve, make_record, only_reference, with_values, write_store
+from made_stores import make_curve, make_record, only_reference, stored_curves, with_values, write_store
 from scipy import stats
 
 from parvibench.core.reference import Reference
@@ -44,13 +43,7 @@ def findings(store):
 @pytest.fixture(scope="module")
 def final(store):
     """Ratios to the floor of the last checkpoint, straight from the files: (task, label) -> by replicate."""
-    found = {}
-    run = json.loads(next((store.store.root / "runs").glob("*.json")).read_text())
-    for cell in run["cells"]:
-        curve = pd.read_parquet(store.store.root / "cells" / cell["key"] / "curve.parquet")
-        last = curve[curve["checkpoint"] == curve["checkpoint"].max()].sort_values("replicate")
-        found[cell["task"], cell["label"]] = last["value"].to_numpy() / FLOOR
-    return found
+    return {cell: last["value"].to_numpy() / FLOOR for cell, last in stored_curves(store.store).items()}
 
 
 def test_winners_are_those_of_paired_tests(findings, final):
