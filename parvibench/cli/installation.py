@@ -37,7 +37,7 @@ def _registry_checks() -> list[dict[str, Any]]:
     """Every registered name loads, every reference matches its certificate."""
     loads: list[tuple[str, Callable[[str], object]]] = [
         *((name, lambda n: registry.load_task(n).floored()) for name in registry.tasks()),
-        *((name, registry.load_algorithm) for name in registry.algorithms()),
+        *((name, registry.load_method) for name in registry.algorithms()),
     ]
     broken = []
     for name, load in loads:

@@ -27,6 +27,9 @@ def path_primary(samples: Tensor, context: Context) -> Tensor:
 
     Returns:
         (R,) in the primary metric's unit; NaN where the path is not finite.
+
+    >>> path_primary(x, Context(banana, context.reference, path=x.repeat(1, 4, 1)[:, :, None]))
+    tensor([0.9851], dtype=torch.float64)
     """
     states = whole_path(context)
     finite = states.isfinite().flatten(1).all(1)
@@ -45,6 +48,9 @@ def path_equivalent_n(samples: Tensor, context: Context) -> Tensor:
 
     Returns:
         (R,) in draws, at most four times the states judged; 0 for a path worse than the fewest draws simulated.
+
+    >>> path_equivalent_n(x, Context(banana, context.reference, path=x.repeat(1, 4, 1)[:, :, None]))
+    tensor([5.6452], dtype=torch.float64)
     """
     reference, primary = context.task.floored(), context.task.primary
     if reference is None or not reference.floors.get(primary):
