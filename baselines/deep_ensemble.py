@@ -27,6 +27,11 @@ from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.optim import AdamState, adam
 
+_ROWS = {
+    "boston": 506, "concrete": 1030, "energy": 768, "kin8nm": 8192, "naval": 11934, "power": 9568,
+    "protein": 45730, "wine-red": 1599, "yacht": 308,
+}  # fmt: skip
+
 
 class Settings(SteppedSettings):
     """Settings of deep ensembles and of the mode alone."""
@@ -51,7 +56,13 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
     summary = "independent Adam runs to the posterior's modes"
     example = Example(samples=False)
-    presets: ClassVar[Presets] = {"networks": {"step_size": paper(0.1), "held": ours(1)}}
+    presets: ClassVar[Presets] = {  # 5 networks, 40 epochs of batches of 100 rows: nine tenths are for training
+        f"bnn-{name}": {
+            "step_size": paper(0.1), "held": ours(1), "particles": paper(5), "samples": paper(5),
+            "iterations": paper(40 * -(-9 * rows // 1000)),
+        }
+        for name, rows in _ROWS.items()
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """At the task's initial points."""

@@ -27,7 +27,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code
+from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, ours
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import median_bandwidth, self_distances
@@ -61,7 +61,14 @@ class KSDD(Algorithm[Settings, AdamState]):
     summary = "kernel Stein discrepancy descent"
     example = Example(scores=2, settings={"step_size": 0.05}, both_modes=False)
     # as MIED's authors and then KSIVI's ran it
-    presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "bandwidth": code(2.0)}}
+    presets: ClassVar[Presets] = {
+        "student-t": {
+            "step_size": code(0.01), "bandwidth": code(2.0),
+            "iterations": code(2000), "particles": code(1000), "samples": code(1000),
+        },
+        # KSDD's own example, there by L-BFGS
+        "ica-synthetic": {"step_size": ours(0.01), "bandwidth": code(0.2)},
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points."""

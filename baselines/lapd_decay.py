@@ -53,10 +53,12 @@ class LAPDDecay(Algorithm[Settings, State]):
     settings_type = Settings
     rescales = True
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Theorem 4.2"
+    presets = lapd.LAPD.presets
     summary = "Langevin algorithm with prior diffusion, decaying steps"
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""
+        lapd.warn_if_ignored(problem, settings)
         return State(problem.init(), 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:

@@ -57,9 +57,11 @@ class MALA(Algorithm[Settings, State]):
     citation = "Roberts & Tweedie (1996)"
     summary = "Metropolis-adjusted Langevin algorithm"
     example = Example(first_scores=1, settings={"step_size": 0.3})
-    presets: ClassVar[Presets] = {
-        "blr-waveform": {"step_size": paper(5e-5)}
-    }  # KSIVI's second reference, eps = 1e-4
+    presets: ClassVar[Presets] = {  # KSIVI's second reference, eps = 1e-4
+        "blr-waveform": {
+            "step_size": paper(5e-5), "iterations": paper(400_000), "particles": paper(1000), "samples": paper(1000),
+        },
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""

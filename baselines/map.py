@@ -7,8 +7,11 @@ point: every metric of spread shows it, and so do predictions.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
+from parvibench.core.algorithm import Presets
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.optim import AdamState
@@ -22,6 +25,7 @@ class MAP(DeepEnsemble):
     name = "map"
     n_particles = 1
     citation = "Kingma & Ba (2015), arXiv:1412.6980"
+    presets: ClassVar[Presets] = {}
     summary = "one Adam run to a mode of the posterior"
 
     def output(

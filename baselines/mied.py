@@ -55,7 +55,12 @@ class MIED(Algorithm[Settings, AdamState]):
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
     summary = "mollified interaction energy descent"
     example = Example(settings={"step_size": 0.05}, steps=150)
-    presets: ClassVar[Presets] = {"student-t": {"step_size": code(0.01), "mollifier": code("riesz")}}
+    presets: ClassVar[Presets] = {  # as KSIVI's Table 3 ran it
+        "student-t": {
+            "step_size": code(0.01), "mollifier": code("riesz"),
+            "iterations": code(2000), "particles": code(1000), "samples": code(1000),
+        },
+    }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points."""

@@ -7,8 +7,11 @@ preconditioner, each chain with its own V, all operations elementwise:
     G = 1 / (lambda + sqrt(V))
     x <- x + eta G s_B(x) + sqrt(2 eta G) xi,   xi ~ N(0, I)
 
-The law is biased even as eta -> 0: V follows the chain, and the correction sum_j dG_ij / dx_j is dropped,
-as in the paper's own runs. The bias goes with 1 - a; a = 1 freezes G = 1 / lambda and is SGLD.
+The law is biased, and more so as eta -> 0: V follows the chain the closer the less it moves in a step, and the
+correction Gamma_i = sum_j dG_ij / dx_j is dropped, as in the paper's own runs. In the limit the density is that of
+the target over G, on N(0, 1) the one with variance 2. Measured there with the defaults (32 replicates of 4 chains
+in 8 dimensions): 1.105 +- 0.003 at eta = 0.1, 1.33 +- 0.01 at 0.01, 1.75 +- 0.02 at 1e-3, 1.94 +- 0.04 at 1e-4.
+The bias goes with 1 - a; a = 1 freezes G = 1 / lambda and is SGLD.
 
 Departs from the paper: V holds squares of the whole score, prior included, scaled to all n rows, where the
 paper takes the likelihood's mean per row. Its eps and lambda correspond to eta = n eps / 2 and n lambda.
@@ -54,7 +57,7 @@ class PSGLD(Algorithm[Settings, State]):
     settings_type = Settings
     rescales = True
     citation = "Li, Chen, Carlson & Carin (2016), arXiv:1512.07666"
-    summary = "stochastic gradient Langevin dynamics, preconditioned by RMSprop"
+    summary = "stochastic gradient Langevin dynamics, preconditioned by RMSprop; without the correction that makes it exact"
     example = Example(settings={"step_size": 0.03, "damping": 1.0}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

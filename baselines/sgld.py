@@ -24,6 +24,25 @@ from parvibench.core.task import Problem
 
 from ._sifg_runs import POINTS, TOY_POINTS, on_networks
 
+_KSIVI = {
+    "step_size": ours(2.5e-5),
+    "iterations": paper(10_000),
+    "particles": paper(100),
+    "samples": paper(100),
+}
+_LD = {
+    "iterations": code(50_000), "burn_in": code(40_000), "thinning": code(100), "particles": paper(1),
+    "samples": code(100),
+}  # fmt: skip
+_SRLD_ROWS = {
+    "boston": 455,
+    "concrete": 927,
+    "naval": 10740,
+    "wine-red": 1439,
+    "wine-white": 4408,
+    "yacht": 276,
+}
+
 
 class Settings(SteppedSettings):
     """Settings of SGLD."""
@@ -45,7 +64,14 @@ class SGLD(Algorithm[Settings, ParticleState]):
         "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), "step_size": code(5e-4)},
         "ica-meg-tempered": {**POINTS, "iterations": code(3000), "step_size": code(1e-6)},
         **on_networks({**POINTS, "iterations": paper(10000), "step_size": code(2.5e-5)}),
-        "bnn-ksivi": {"step_size": ours(2.5e-5)},  # of the paper's eps in {2e-5, 4e-5, 5e-5, 1e-4}
+        # the paper chose eps in {2e-5, 4e-5, 5e-5, 1e-4}, without saying which for which data
+        **{
+            f"bnn-{name}-ksivi": _KSIVI
+            for name in ("boston", "concrete", "power", "wine-red", "protein", "yacht")
+        },
+        # LD of the SRLD paper: the script's rate per training row; shipped for energy only
+        "bnn-energy-srld": _LD | {"step_size": code(0.02 / 691)},
+        **{f"bnn-{name}-srld": _LD | {"step_size": ours(0.02 / n)} for name, n in _SRLD_ROWS.items()},
     }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:

@@ -17,6 +17,8 @@ from parvibench.core.algorithm import Presets, paper
 
 from .sgld import SGLD
 
+_MANY = {"particles": paper(1000), "samples": paper(1000)}
+
 
 class ULA(SGLD):
     """Unadjusted Langevin algorithm: SGLD on the exact score."""
@@ -26,6 +28,9 @@ class ULA(SGLD):
     citation = "Roberts & Tweedie (1996)"
     summary = "unadjusted Langevin algorithm on exact scores"
     presets: ClassVar[Presets] = {  # the KSIVI paper's references, eps = 1e-4
-        "blr-waveform": {"step_size": paper(5e-5)},
-        "diffusion": {"step_size": paper(5e-5)},
+        "blr-waveform": {"step_size": paper(5e-5), "iterations": paper(400_000), **_MANY},
+        **{
+            f"diffusion-{dim}": {"step_size": paper(5e-5), "iterations": paper(100_000), **_MANY}
+            for dim in (50, 100, 200)
+        },
     }

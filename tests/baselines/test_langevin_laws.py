@@ -36,7 +36,7 @@ def test_repulsion_moves_away_from_the_past(name: str) -> None:
     """
     moved = []
     for alpha in (0.0, 5.0):
-        run = Run(name, make_problem(Gaussian([0.0, 0.0, 0.0])), alpha=alpha, memory=4, thinning=1)
+        run = Run(name, make_problem(Gaussian([0.0, 0.0, 0.0])), alpha=alpha, memory=4, spacing=1)
         past = torch.rand(3, 4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         x = torch.zeros_like(run.state.x)
         memory = run.state.memory._replace(past=past, past_scores=torch.zeros_like(past), k=4)

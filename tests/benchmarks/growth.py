@@ -110,7 +110,7 @@ AXES = (
     Axis("ULA, chains (D = 2)", lambda n: step_of("banana", "ula", {}, n), (4000, 16000, 64000), _LINEAR),
     Axis("ULA, dimension (1000 chains)", lambda d: step_of(f"lapd-mixture-{d}", "ula", {}, 1000),
          (32, 128, 512), _LINEAR),
-    Axis("SRLD, replicates (one chain, D = 2)", lambda r: step_of("banana", "srld", {"thinning": 1}, 1, r),
+    Axis("SRLD, replicates (one chain, D = 2)", lambda r: step_of("banana", "srld", {"spacing": 1}, 1, r),
          (1000, 4000, 16000), _LINEAR),
     Axis("KSIVI, batch (banana)", lambda m: step_of("banana", "ksivi", {"batch": m}, 1), (250, 500, 1000, 2000),
          _QUADRATIC),

@@ -126,7 +126,7 @@ JOBS = (
         {"twin": None}, True),
     Job("ULA on gmm5-2d, 1 chain, 20 replicates", "gmm5-2d", "ula", {"step_size": 1e-3}, 1, 20,
         {"twin": None, "loop": None}, True),
-    Job("SRLD on banana, 1 chain, 20 replicates", "banana", "srld", {"step_size": 0.01, "thinning": 2}, 1, 20,
+    Job("SRLD on banana, 1 chain, 20 replicates", "banana", "srld", {"step_size": 0.01, "spacing": 2}, 1, 20,
         {"loop": 4.0, "twin": None}, True),
 )  # fmt: skip
 

@@ -94,18 +94,18 @@ class SRLD:
     """A chain pushed away from its own past (Ye, Ren & Liu 2020, arXiv:2002.09070, Algorithm 1)."""
 
     def __init__(
-        self, log_density: LogDensity, x: Tensor, step_size: float, alpha: float, memory: int, thinning: int,
+        self, log_density: LogDensity, x: Tensor, step_size: float, alpha: float, memory: int, spacing: int,
         draw: Draw = torch.randn,
     ) -> None:  # fmt: skip
         self.log_density, self.x, self.step_size, self.alpha = log_density, x, step_size, alpha
-        self.memory, self.thinning, self.draw = memory, thinning, draw
+        self.memory, self.spacing, self.draw = memory, spacing, draw
         self.past: list[Tensor] = []
         self.k = 0
 
     def step(self) -> None:
         noise = self.draw(*self.x.shape)
         drift = score_of(self.log_density, self.x)
-        if len(self.past) == self.memory and self.k >= self.memory * self.thinning:
+        if len(self.past) == self.memory and self.k >= self.memory * self.spacing:
             past = torch.cat(self.past)
             scores = score_of(self.log_density, past)
             b = past.detach().requires_grad_()
@@ -114,7 +114,7 @@ class SRLD:
             by_kernel = torch.autograd.grad(kernel.sum(), b)[0]
             repulsion = (kernel.detach()[:, None] * scores + by_kernel).mean(0, keepdim=True)
             drift = drift + self.alpha * repulsion
-        if self.k % self.thinning == 0:
+        if self.k % self.spacing == 0:
             self.past = [*self.past, self.x][-self.memory :]
         self.k += 1
         self.x = self.x + self.step_size * drift + math.sqrt(2 * self.step_size) * noise

@@ -91,7 +91,7 @@ def twin_of(
         case "hmc":
             return samplers.HMC(density, x, s.step_size, s.leapfrog_steps, **options)
         case "srld":
-            return samplers.SRLD(density, x, s.step_size, s.alpha, s.memory, s.thinning, **options)
+            return samplers.SRLD(density, x, s.step_size, s.alpha, s.memory, s.spacing, **options)
         case "svgd":
             return samplers.SVGD(density, x, s.step_size)
         case "sifg" | "ada-sifg":

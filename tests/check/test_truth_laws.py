@@ -66,7 +66,7 @@ CHAINS = 4000
 )
 def test_plain_programs_have_the_affine_law_in_their_limits(name: str, limit: str, settings: dict) -> None:
     """A frozen preconditioner, no repulsion: Kolmogorov and Smirnov; false alarm 1e-4, seeds fixed."""
-    settings = {"alpha": 0.0, "memory": 2, "thinning": 1} | settings
+    settings = {"alpha": 0.0, "memory": 2, "spacing": 1} | settings
     rng, steps = np.random.default_rng(3), 8
     start = 2 + rng.standard_normal((CHAINS, 1))
     ends = TWINS[name](lambda x: 1 - 2 * x, start, settings, steps, rng)
@@ -80,7 +80,7 @@ def test_plain_programs_have_the_affine_law_in_their_limits(name: str, limit: st
 
 def test_repulsion_pushes_chains_apart_from_their_past() -> None:
     """More spread with it than without, by many standard errors."""
-    settings = {"step_size": 0.02, "alpha": 5.0, "memory": 4, "thinning": 1}
+    settings = {"step_size": 0.02, "alpha": 5.0, "memory": 4, "spacing": 1}
     ends = {}
     for alpha in (0.0, 5.0):
         rng = np.random.default_rng(1)

@@ -9,6 +9,7 @@ import pytest
 from parvibench import api
 from parvibench.cli import descriptions
 from parvibench.core import registry
+from parvibench.core.algorithm import PROTOCOL_KEYS
 from parvibench.core.errors import SettingsError, SuiteError
 from parvibench.harness.execution import Execution
 from parvibench.harness.suite.cells import Cell, expand, task_of_preset
@@ -38,6 +39,30 @@ def test_presets_hold_valid_settings_with_their_source(name: str, preset: str) -
     resolved = algorithm.make_settings({"preset": preset}).model_dump()
     assert {key: resolved[key] for key in values} == {key: value for key, (value, _) in values.items()}
     assert {source for _, source in values.values()} <= {"paper", "code", "ours"}
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in PRESETS}))
+def test_no_setting_has_the_name_of_a_protocol_key(name: str) -> None:
+    """A preset's value of it would go to the protocol and not to the algorithm."""
+    assert not set(registry.load_method(name).settings_type.model_fields) & set(PROTOCOL_KEYS)
+
+
+@pytest.mark.parametrize(
+    "name", ["srld", "mied", "ksdd", "lapd", "lapd-decay", "mala", "hmc", "ula", "deep-ensemble"]
+)
+def test_presets_bear_the_exact_names_of_tasks(name: str) -> None:
+    assert set(registry.load_method(name).presets) <= set(registry.tasks())
+
+
+def test_what_a_preset_holds_of_the_protocol() -> None:
+    srld = registry.load_method("srld")
+    assert srld.protocol("correlated-2d") == {
+        "particles": 1, "iterations": 2000, "burn_in": 100, "thinning": 1, "samples": 1900,
+    }  # fmt: skip
+    assert srld.expand_preset({"preset": "correlated-2d"}) == {
+        "alpha": 10.0, "memory": 100, "step_size": 0.01, "spacing": 1,
+    }  # fmt: skip
+    assert registry.load_method("deep-ensemble").protocol("bnn-boston")["iterations"] == 40 * 5
 
 
 def test_a_preset_acts_only_where_it_is_named_and_explicit_settings_win() -> None:

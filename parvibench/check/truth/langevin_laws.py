@@ -171,7 +171,7 @@ def _data() -> tuple[Array, Array]:
 
 def langevin_questions() -> list[TruthQuestion]:
     """All questions about laws of Langevin methods."""
-    repulsive = settings_of(alpha=2.0, memory=4, thinning=2)
+    repulsive = settings_of(alpha=2.0, memory=4, spacing=2)
     decay = settings_of(step_size=0.4, log_sobolev=1.0, constant_steps=3)
     return [
         LangevinLaw("ula", settings_of(step_size=0.003), 10),

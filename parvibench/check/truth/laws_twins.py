@@ -73,7 +73,7 @@ class _Past:
 
     def __init__(self, score: Score, settings: dict[str, Any], steps: int) -> None:
         self._score, self._settings = score, settings
-        self._every = max(1, min(settings["thinning"], steps // (4 * settings["memory"])))
+        self._every = max(1, min(settings["spacing"], steps // (4 * settings["memory"])))
         self._points: list[Array] = []
         self._step = 0
 
