@@ -162,7 +162,7 @@ class Method(ABC):
     def protocol(cls, preset: str) -> dict[str, Any]:
         """What a preset holds beside settings: a subset of ``PROTOCOL_KEYS`` with values.
 
-        A key that is also a setting of the algorithm, as SRLD's ``thinning``, is a setting.
+        A key that is also a setting of the algorithm, as UIVI's ``burn_in``, is a setting.
         """
         keys = set(PROTOCOL_KEYS) - set(cls.settings_type.model_fields)
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in keys}

@@ -117,11 +117,10 @@ def test_burn_in_and_thinning_are_those_of_the_entry_or_the_suite_and_of_chains_
     assert expand(parse_suite(SUITE.format(settings="{}").encode(), "mine.yaml"))[0].spec.burn_in == 0
 
 
-def test_a_setting_named_like_a_part_of_the_protocol_is_a_setting() -> None:
-    """SRLD's ``thinning`` is that of its memory, not of the judged path."""
+def test_the_spacing_of_a_memory_is_a_setting_and_the_thinning_of_a_path_is_not() -> None:
     srld = registry.load_method("srld")
-    assert srld.make_settings({"preset": "gmm2-2d"}).model_dump()["thinning"] == 100
-    assert "thinning" not in srld.protocol("gmm2-2d")
+    assert srld.make_settings({"preset": "gaussian-100d"}).model_dump()["spacing"] == 100
+    assert srld.protocol("gaussian-100d") == {"particles": 1, "thinning": 10}
 
 
 @pytest.mark.parametrize(
