@@ -230,7 +230,7 @@ def test_a_bandit_from_a_suite_file(tmp_path: Path) -> None:
     suite = tmp_path / "mine.yaml"
     suite.write_text(
         "name: mine\ntasks: [bandit-wheel]\nreplicates: 2\nparticles: 3\nbudget: {iterations: 9}\n"
-        "algorithms: [{name: srld, settings: {preset: bandit-mushroom}}, initial]\n"
+        "algorithms: [{name: srld, settings: {preset: bandit-wheel}}, initial]\n"
         "profiles: {tiny: {contexts: 130}, large: {contexts: 5000}}\n"
     )
     results = pb.run(str(suite), workers=0, out=tmp_path / "store", tracking=False)
