@@ -38,6 +38,7 @@ from .page_tables import (
     sortable,
     whole,
 )  # fmt: skip
+from .path_table import PATH_METRICS, path_table
 from .winners import Findings, Winner
 
 #: Most tasks with figures in one report; ``parvibench report --task NAME`` draws the others.
@@ -67,7 +68,8 @@ class TaskSection:
         facts: summary, dimension and tags.
         sentence: which method leads.
         certificate: names and texts about its reference.
-        table: the ranking.
+        table: the ranking, by samples of equal number.
+        paths: Markov chains by their whole path, or None without any.
         drawings: its figures.
         note: why figures are missing, or empty.
         absent: metrics that do not apply: metric, methods, reason.
@@ -80,6 +82,7 @@ class TaskSection:
     sentence: str
     certificate: tuple[tuple[str, str], ...]
     table: Table
+    paths: Table | None = None
     drawings: tuple[Drawing, ...] = ()
     note: str = ""
     absent: tuple[tuple[str, str, str], ...] = ()
@@ -103,6 +106,7 @@ def task_sections(findings: Findings, styles: Styles) -> list[TaskSection]:
                 sentence=leaders[task].sentence,
                 certificate=_certificate(task),
                 table=_ranking_table(cells, rows, leaders[task]),
+                paths=path_table(cells),
                 drawings=tuple(_drawings(results, rows, task, styles)) if drawn else (),
                 note=""
                 if drawn
@@ -133,7 +137,11 @@ def _drawings(results: Results, rows: pd.DataFrame, task: str, styles: Styles) -
 def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) -> Table:
     metric = str(rows["metric"].iloc[0])
     by_label = {c.label: c for c in cells}
-    others = [m for m in dict.fromkeys(m for c in cells for m in c.values) if m != metric and not _is_cost(m)]
+    others = [
+        m
+        for m in dict.fromkeys(m for c in cells for m in c.values)
+        if m != metric and not _in_another_column(m)
+    ]
     with_ratio = bool(rows["floor_ratio"].notna().any())
     with_verdict, with_equivalent = (
         bool((rows["verdict"] != "").any()),
@@ -260,9 +268,10 @@ def _in_words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value).replace('"', "")
 
 
-def _is_cost(metric: str) -> bool:
+def _in_another_column(metric: str) -> bool:
+    """Costs have columns of their own, whole paths a table."""
     row = registry.metrics().get(metric)
-    return row is not None and row.need == "cost"
+    return metric in PATH_METRICS or (row is not None and row.need == "cost")
 
 
 def _help(metric: str) -> str:
