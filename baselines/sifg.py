@@ -15,8 +15,8 @@ prints a minus, with which f learns the opposite score.
 Options, each as the authors' code does it for neural networks: ``particle_rule="rms"`` divides the velocity by its
 running root mean square; a coordinate then moves by at most about h per iteration, so short runs cannot leave
 their start. ``noise="redrawn"`` takes a new w in every inner step, and for the particles two more: s(z + sigma w')
-- f(z + sigma w''), which has the same mean and a larger variance. f then cannot fit the noise of its own points;
-with N' steps on one w it does, where D is large and the particles are few. ``score="exact"`` replaces f by the
+- f(z + sigma w''), which has the same mean and a larger variance. f then cannot fit the noise of its own points,
+as it may with N' steps on one w where D is large and the particles are few. ``score="exact"`` replaces f by the
 score of the Gaussian mixture of the finite particle set, sum_j p_j(x) (z_j - x) / sigma^2: an oracle for tests,
 without the smoothing the network gives.
 
