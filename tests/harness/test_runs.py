@@ -156,6 +156,22 @@ def test_the_same_command_elsewhere_gives_the_same_bits(tmp_path: Path) -> None:
         assert np.array_equal(one.samples(a), two.samples(b)), a.label
 
 
+def test_a_damaged_cell_is_told_and_it_alone_is_run_again(tmp_path: Path) -> None:
+    first = run_here(tmp_path, "svgd", "sgld")
+    good, bad = first.cells
+    path = first.store.folder(bad.key) / "samples.npz"
+    path.write_bytes(path.read_bytes()[:-40])
+    found = Results.load(first.store).cells
+    assert [c.status for c in found] == [Status.OK, Status.DAMAGED]
+    assert "samples.npz: damaged" in found[1].reason
+    assert "runs this cell again" in found[1].reason
+    again = run_here(tmp_path, "svgd", "sgld")
+    assert [c.status for c in again.cells] == [Status.OK] * 2
+    assert again.cells[0].sha256 == good.sha256
+    assert np.array_equal(again.samples(again.cells[1]), again.store.samples(bad.key))
+    assert again.cells[1].values["ksd"] == bad.values["ksd"]
+
+
 def test_failed_cells_are_kept_until_asked_for(tmp_path: Path) -> None:
     assert run_here(tmp_path, Raises()).cells[0].status is Status.CRASHED
     created = run_here(tmp_path, Raises()).cells[0].created

@@ -83,6 +83,28 @@ def test_many_steps_between_looks_are_single_steps(
     assert rows[0] == rows[1]
 
 
+class CountsSteps(FourthIsDear):
+    """Chains whose position is the number of steps taken."""
+
+    name = "counts-steps"
+
+    def step(self, problem, settings, state, streams):
+        problem.score(state.x)
+        return ParticleState(torch.full_like(state.x, streams.step + 1))
+
+
+@pytest.mark.parametrize(
+    ("samples", "burn_in", "times"),
+    [(4, 0.5, [40]), (10, 0.5, [40]), (30, 0.5, [27, 34, 40]), (30, 0.0, [14, 27, 40]), (20, 30.0, [35, 40])],
+)
+def test_chains_are_judged_by_their_last_states(samples: int, burn_in: float, times: list[int]) -> None:
+    """Ten chains at the end; at earlier times too only where more samples than chains are asked for."""
+    cell = make_cell("counts-steps", {"iterations": 40}, objects=[CountsSteps()])
+    cell = cell.varied(samples=samples, burn_in=burn_in)
+    result = run_chunk(cell, cell.chunks[0])
+    assert sorted(set(result.samples.flatten().tolist())) == times
+
+
 def test_checkpoints_are_at_the_first_step_that_reaches_their_share() -> None:
     result = run_chunk(cell := make_cell("svgd", {"iterations": 700}), cell.chunks[0])
     steps = sorted({row[2] for row in result.curve})
