@@ -305,36 +305,6 @@ def _interquartile_resamples(
     return np.asarray(stats.trim_mean(np.concatenate(resamples, axis=1), 0.25, axis=1))
 
 
-def probability_of_improvement(
-    x: Sequence[ArrayLike], y: Sequence[ArrayLike], rng: np.random.Generator
-) -> Aggregate:
-    """Probability that a replicate of X lies below one of Y on the same task, mean over tasks.
-
-    ``mean_t [P(X_t < Y_t) + P(X_t = Y_t) / 2]`` over all pairs of replicates: the Mann-Whitney statistic over
-    its largest value (Agarwal et al. 2021, arXiv:2108.13264, Section 4.3). Lower values must be better.
-
-    Args:
-        x: one array of replicates per task; +inf is a failure, NaN counts as +inf; two failures tie.
-        y: the other algorithm's, tasks in the same order; the numbers of replicates may differ.
-        rng: draws the resamples.
-
-    Returns:
-        A probability; above 1/2 where X tends to be better.
-
-    Raises:
-        ValueError: no task, different numbers of tasks, or a task without replicates.
-    """
-    if len(x) != len(y):
-        raise ValueError(f"both need the same tasks, got {len(x)} and {len(y)}")
-    point, resamples = 0.0, np.zeros(RESAMPLES)
-    for a, b in zip(_columns(x), _columns(y), strict=True):
-        wins = (a[:, None] < b) + 0.5 * (a[:, None] == b)
-        point += wins.mean() / len(x)
-        resamples += ((_weights(len(a), rng) @ wins) * _weights(len(b), rng)).sum(1) / len(x)
-    counts = [min(np.size(a), np.size(b)) for a, b in zip(x, y, strict=True)]
-    return Aggregate(float(point), *_percentiles(resamples, counts))
-
-
 def hitting_times(
     curves: pd.DataFrame,
     floors: Mapping[str, float],

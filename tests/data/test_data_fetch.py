@@ -6,7 +6,7 @@ import hashlib
 import http.server
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,30 +41,30 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DataSet:
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[DataSet], None]:
+    """Makes an entry the only registered one."""
+    return lambda entry: monkeypatch.setattr(module, "registry", lambda: {entry.name: entry})
+
+
+@pytest.fixture
+def tiny(register, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> DataSet:
     """A registry of one set, an empty cache, no folder, and an address without a server."""
     entry = DataSet(
-        name="tiny",
-        file="tiny/data.txt",
-        url="http://127.0.0.1:9/tiny.txt",
-        sha256=hashlib.sha256(CONTENT).hexdigest(),
-        bytes=len(CONTENT),
-        rows=2,
-        features=2,
-        target_column=2,
-        licence="none",
-        source="a test",
-    )
-    register(monkeypatch, entry)
+        name="tiny", file="tiny/data.txt", url="http://127.0.0.1:9/tiny.txt", sha256=hashlib.sha256(CONTENT).hexdigest(),
+        bytes=len(CONTENT), rows=2, features=2, target_column=2, licence="none", source="a test",
+    )  # fmt: skip
+    register(entry)
     monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
-    for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(proxy, raising=False)
+    for variable in (FOLDER_VARIABLE, "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
     return entry
 
 
-def register(monkeypatch: pytest.MonkeyPatch, entry: DataSet) -> None:
-    monkeypatch.setattr(module, "registry", lambda: {entry.name: entry})
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder, as named by the environment."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "given"))
+    return tmp_path / "given"
 
 
 def put(folder: Path, entry: DataSet, content: bytes = CONTENT) -> Path:
@@ -89,18 +89,14 @@ def test_every_registered_set_is_pinned() -> None:
         assert entry.source
 
 
-def test_folder_comes_first(tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = put(tmp_path / "given", tiny)
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "given"))
+def test_folder_comes_first(tiny: DataSet, given: Path, tmp_path: Path) -> None:
+    path = put(given, tiny)
     assert fetch("tiny") == path
     assert not (tmp_path / "cache").exists()
 
 
-def test_tampered_file_is_named_with_both_hashes_and_the_mend(
-    tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = put(tmp_path / "given", tiny, b"1 2 3\n4 5 7\n")
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "given"))
+def test_tampered_file_is_named_with_both_hashes_and_the_remedy(tiny: DataSet, given: Path) -> None:
+    path = put(given, tiny, b"1 2 3\n4 5 7\n")
     with pytest.raises(InputError) as caught:
         fetch("tiny")
     found = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -116,49 +112,41 @@ def test_offline_says_how_to_get_it_and_fails_quickly(tiny: DataSet) -> None:
     assert time.monotonic() - begin < 30  # no retries, no long waits; a busy machine imports slowly
 
 
-def test_download_fills_the_cache_and_is_used_again(
-    tiny: DataSet, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    register(monkeypatch, replace(tiny, url=server))
+def test_download_fills_the_cache_and_is_used_again(tiny: DataSet, server: str, register, tmp_path) -> None:
+    register(replace(tiny, url=server))
     path = fetch("tiny")
     assert path == (tmp_path / "cache" / tiny.file).resolve()
     assert path.read_bytes() == CONTENT
-    register(monkeypatch, tiny)  # offline from here on
+    register(tiny)  # offline from here on
     assert fetch("tiny") == path
 
 
-def test_damaged_cache_is_downloaded_again(
-    tiny: DataSet, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_cache_is_downloaded_again(tiny: DataSet, server: str, register, tmp_path: Path) -> None:
     put(tmp_path / "cache", tiny, b"half a fi")
-    register(monkeypatch, replace(tiny, url=server))
+    register(replace(tiny, url=server))
     assert fetch("tiny").read_bytes() == CONTENT
 
 
-def test_download_of_other_bytes_is_refused(
-    tiny: DataSet, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_download_of_other_bytes_is_refused(tiny: DataSet, server: str, register, tmp_path: Path) -> None:
     """Catches a captive portal's page being kept as data."""
-    register(monkeypatch, replace(tiny, url=server, sha256="0" * 64))
+    register(replace(tiny, url=server, sha256="0" * 64))
     with pytest.raises(DataMissingError, match="does not match"):
         fetch("tiny")
     assert not (tmp_path / "cache" / tiny.file).exists()
 
 
-def test_gits_hash_will_do(
-    tiny: DataSet, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_git_hash_is_accepted(tiny: DataSet, server: str, register, tmp_path: Path) -> None:
     """`git hash-object` of the content. Catches the length left out of the hash, and an unchecked download."""
     blob = replace(tiny, sha256="", git_blob="b9d569380ba6d9c18f0bb4b5b16e0e4ff91fb0f0", url=server)
     assert blob.hash_of(b"hello\n") == "git blob ce013625030ba8dba906f756967f9e9ca394464a"
-    register(monkeypatch, blob)
+    register(blob)
     with pytest.raises(DataMissingError, match="does not match") as caught:
         fetch("tiny")
     true = blob.hash_of(CONTENT)
     assert true in str(caught.value)
     assert blob.hash in str(caught.value)
     blob = replace(blob, git_blob=true.removeprefix("git blob "))
-    register(monkeypatch, blob)
+    register(blob)
     damaged = tmp_path / "cache" / blob.file
     damaged.write_bytes(b"half a fi")
     assert status()[0].state == "damaged"
@@ -175,16 +163,13 @@ def test_damaged_cache_offline_names_both_hashes(tiny: DataSet, tmp_path: Path) 
     assert not path.exists()
 
 
-def test_status_tells_where_each_file_is(
-    tiny: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_says_where_each_file_is(tiny: DataSet, given: Path, tmp_path: Path) -> None:
     row = status()[0]
     assert (row.name, row.rows, row.bytes, row.state, row.path) == ("tiny", 2, 12, "missing", None)
     cached = put(tmp_path / "cache", tiny)
     assert (status()[0].state, status()[0].path) == ("ok", cached)
-    given = put(tmp_path / "given", tiny)
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "given"))
-    assert (status()[0].state, status()[0].path) == ("ok", given)
+    path = put(given, tiny)
+    assert (status()[0].state, status()[0].path) == ("ok", path)
 
 
 def test_unknown_name_suggests() -> None:

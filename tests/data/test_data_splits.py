@@ -12,12 +12,11 @@ from parvibench.data.splits import moments, regression_split, split, training_ro
 
 def test_splits_follow_one_stream_of_permutations() -> None:
     """The recipe written out once more; catches a reseed per split."""
-    n = 308
-    stream = np.random.RandomState(1)
+    n, stream = 308, np.random.RandomState(1)
+    cut = int(np.floor(0.9 * n + 0.5))
     for replicate in range(22):
         rows = stream.choice(n, n, replace=False)
         found = split(n, replicate)
-        cut = int(np.floor(0.9 * n + 0.5))
         np.testing.assert_array_equal(found.train, rows[:cut])
         np.testing.assert_array_equal(found.test, rows[cut:])
 

@@ -83,7 +83,7 @@ TOO_MUCH = "unpacks to more than 65536 bytes"
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"PK no archive", "no readable zip archive"),
         (archive(pickled(ROWS))[:-40], "no readable zip archive"),
@@ -102,10 +102,10 @@ TOO_MUCH = "unpacks to more than 65536 bytes"
         (archive(bytes(2**24), compression=zipfile.ZIP_DEFLATED), TOO_MUCH),
     ],
 )
-def test_other_contents_are_refused(place: Place, content: bytes, told: str) -> None:
+def test_other_contents_are_refused(place: Place, content: bytes, message: str) -> None:
     """Among them one row twice, an array of another length or type, text, and a small file that unpacks to 16 MiB."""
     path = place(content)
-    with pytest.raises(InputError, match=told) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         load_permutation(NAME)
     assert str(path) in str(caught.value)
 

@@ -47,7 +47,7 @@ def test_the_first_channels_become_columns(meg: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"PK no archive", "no readable zip archive"),
         (archive(), "found 0"),
@@ -59,9 +59,9 @@ def test_the_first_channels_become_columns(meg: Place) -> None:
         (archive(text())[:-30], "no readable zip archive"),
     ],
 )
-def test_other_files_are_refused_by_name(meg: Place, content: bytes, told: str) -> None:
+def test_other_files_are_refused_by_name(meg: Place, content: bytes, message: str) -> None:
     path = meg(content)
-    with pytest.raises(InputError, match=told) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         load_channels("meg-art", 5)
     assert str(path) in str(caught.value)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -62,3 +63,9 @@ def make_context() -> MakeContext:
 @pytest.fixture
 def generator() -> Generator:
     return Generator().manual_seed(20240521)
+
+
+@pytest.fixture
+def randn(generator: Generator) -> Callable[..., Tensor]:
+    """Standard normal draws of a shape, float64."""
+    return partial(torch.randn, generator=generator, dtype=torch.float64)

@@ -40,7 +40,7 @@ def test_ess_of_an_autoregression(rho: float, make_context, generator: Generator
 
 
 def test_long_paths_are_thinned(make_context, generator: Generator) -> None:
-    """1000 times of 100 chains: every fourth is looked at, with the correlation rho^4."""
+    """1000 times of 100 chains: every fourth is used, with the correlation rho^4."""
     found = ess_bulk(NOTHING, make_context(path=ar1(0.6, 1000, 100, generator))).item()
     assert found == pytest.approx(25_000 * (1 - 0.6**4) / (1 + 0.6**4), rel=0.1)
 
@@ -67,7 +67,7 @@ def test_chains_that_never_moved(make_context) -> None:
     assert rhat(NOTHING, context).item() == float("inf")
 
 
-def test_at_most_fifty_coordinates_are_looked_at(make_context, generator: Generator) -> None:
+def test_at_most_fifty_coordinates_are_used(make_context, generator: Generator) -> None:
     path = torch.randn(1, 10, 2, 250, generator=generator)
     path[..., 1] = 0.0  # stuck, but between the chosen coordinates 0 and 5
     context = make_context(250, path=path)
@@ -114,9 +114,9 @@ def test_tail_sizes_of_independent_draws(make_context, generator: Generator) -> 
     assert ess_tail(NOTHING, make_context(path=torch.ones(1, 20, 3, 2))).item() == 0
 
 
-def test_tails_see_what_the_bulk_does_not(make_context, generator: Generator) -> None:
+def test_tails_see_what_the_bulk_does_not(make_context, randn) -> None:
     """Volatility that switches every 50 steps leaves no correlation, and few visits to the tails."""
-    x = torch.randn(1, 1000, 8, 1, generator=generator, dtype=torch.float64)
+    x = randn(1, 1000, 8, 1)
     calm = (torch.arange(1000) // 50 % 2 == 0)[:, None, None]
     context = make_context(path=torch.where(calm, 0.1 * x, x))
     assert ess_tail(NOTHING, context).item() < 0.5 * ess_bulk(NOTHING, context).item()

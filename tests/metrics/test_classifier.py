@@ -4,50 +4,40 @@ import math
 
 import pytest
 import torch
-from torch import Generator
 
 from parvibench.core.metric import NotApplicable
 from parvibench.metrics.classifier import c2st
 
 
-def test_exact_draws_are_guessed(make_context, generator: Generator) -> None:
+def test_exact_draws_are_guessed(make_context, randn) -> None:
     """Accuracy 1/2 on average. Catches folds that train on what they test (0.6 and more).
 
     Accuracies over folds of one set have about the binomial spread 1/sqrt(4 * 2n), mean over 20 sets within
     five of its standard errors and 0.01 of negative bias: false alarms below 1e-5.
     """
     n, sets = 150, 20
-    values = []
-    for _ in range(sets):
-        draws = torch.randn(n, 2, generator=generator, dtype=torch.float64)
-        x = torch.randn(1, n, 2, generator=generator, dtype=torch.float64)
-        values.append(c2st(x, make_context(2, draws)))
+    values = [c2st(randn(1, n, 2), make_context(2, randn(n, 2))) for _ in range(sets)]
     assert abs(torch.cat(values).mean().item() - 0.5) < 0.01 + 5 / math.sqrt(4 * 2 * n * sets)
 
 
-def test_separable_samples(make_context, generator: Generator) -> None:
-    draws = torch.randn(300, 2, generator=generator, dtype=torch.float64)
-    x = torch.randn(1, 200, 2, generator=generator, dtype=torch.float64) + 6
-    assert c2st(x, make_context(2, draws)).item() > 0.99
+def test_separable_samples(make_context, randn) -> None:
+    assert c2st(randn(1, 200, 2) + 6, make_context(2, randn(300, 2))).item() > 0.99
 
 
 @pytest.mark.parametrize(("dim", "spread", "least"), [(2, 0.5, 0.65), (50, 0.8, 0.7)])
-def test_narrow_samples_are_seen(dim: int, spread: float, least: float, make_context, generator) -> None:
+def test_narrow_samples_are_seen(dim: int, spread: float, least: float, make_context, randn) -> None:
     """Means agree, so a linear classifier guesses; in 50 dimensions nearest neighbours do too."""
-    draws = torch.randn(500, dim, generator=generator, dtype=torch.float64)
-    x = spread * torch.randn(1, 500, dim, generator=generator, dtype=torch.float64)
-    assert c2st(x, make_context(dim, draws)).item() > least
+    assert c2st(spread * randn(1, 500, dim), make_context(dim, randn(500, dim))).item() > least
 
 
-def test_same_answer_twice_and_any_unit(make_context, generator: Generator) -> None:
-    draws = torch.randn(60, 2, generator=generator, dtype=torch.float64)
-    x = torch.randn(1, 40, 2, generator=generator, dtype=torch.float64)
+def test_same_answer_twice_and_any_unit(make_context, randn) -> None:
+    draws, x = randn(60, 2), randn(1, 40, 2)
     first = c2st(x, make_context(2, draws))
     assert torch.equal(first, c2st(x, make_context(2, draws)))
     assert torch.equal(first, c2st(8 * x, make_context(2, 8 * draws)))
 
 
-def test_too_few_points_for_the_folds(make_context, generator: Generator) -> None:
-    draws = torch.randn(50, 2, generator=generator, dtype=torch.float64)
+def test_too_few_points_for_the_folds(make_context, randn) -> None:
+    draws = randn(50, 2)
     with pytest.raises(NotApplicable, match="got 4"):
         c2st(draws[None, :4], make_context(2, draws))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
-from torch import Generator
 
 from parvibench.core.metric import NotApplicable
 from parvibench.metrics import divergence, pairwise
@@ -21,50 +20,48 @@ def by_sklearn(x: torch.Tensor, y: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("dim", [1, 3, 12])
-def test_agrees_with_sklearn(dim: int, make_context, generator: Generator) -> None:
+def test_agrees_with_sklearn(dim: int, make_context, randn) -> None:
     """By tree and by blocks; catches a sample counted as its own neighbour, and n in place of n - 1."""
-    x = 50 + torch.randn(60, dim, generator=generator, dtype=torch.float64)
-    y = 50 + 2 * torch.randn(90, dim, generator=generator, dtype=torch.float64)
+    x = 50 + randn(60, dim)
+    y = 50 + 2 * randn(90, dim)
     assert kl_knn(x[None], make_context(dim, y)).item() == pytest.approx(by_sklearn(x, y), rel=1e-12)
 
 
-def test_tree_and_blocks_agree(make_context, monkeypatch: pytest.MonkeyPatch, generator: Generator) -> None:
-    x = torch.randn(2, 50, 3, generator=generator, dtype=torch.float64)
-    context = make_context(3, torch.randn(80, 3, generator=generator, dtype=torch.float64))
+def test_tree_and_blocks_agree(make_context, monkeypatch: pytest.MonkeyPatch, randn) -> None:
+    x = randn(2, 50, 3)
+    context = make_context(3, randn(80, 3))
     tree = kl_knn(x, context)
     monkeypatch.setattr(divergence, "TREE_DIMENSIONS", 0)
     monkeypatch.setattr(pairwise, "WIDE_BLOCK", 300)
     torch.testing.assert_close(kl_knn(x, context), tree, rtol=1e-12, atol=0)
 
 
-def test_gaussians_have_the_closed_form(make_context, generator: Generator) -> None:
+def test_gaussians_have_the_closed_form(make_context, randn) -> None:
     """KL(N(t, s^2 I) || N(0, I)) = D (s^2 - 1 - log s^2) / 2 + |t|^2 / 2, over 20 pairs of sets.
 
     Catches the divergence taken the other way round (1.20 instead of 0.54). False alarms: 1e-3 for the noise
     (Student's t, 19 degrees of freedom); the bias at n = 2000 stays below 0.02.
     """
     dim, s, t = 2, 0.6, 0.4
-    values = []
-    for _ in range(20):
-        x = t + s * torch.randn(1, 2000, dim, generator=generator, dtype=torch.float64)
-        y = torch.randn(2000, dim, generator=generator, dtype=torch.float64)
-        values.append(kl_knn(x, make_context(dim, y)).item())
+    values = [
+        kl_knn(t + s * randn(1, 2000, dim), make_context(dim, randn(2000, dim))).item() for _ in range(20)
+    ]
     expected = dim * (s**2 - 1 - math.log(s**2)) / 2 + dim * t**2 / 2
     assert abs(np.mean(values) - expected) < 0.02 + 3.9 * np.std(values, ddof=1) / math.sqrt(20)
 
 
 @pytest.mark.parametrize("dim", [2, 12])
-def test_collapsed_samples_are_infinitely_bad(dim: int, make_context, generator: Generator) -> None:
+def test_collapsed_samples_are_infinitely_bad(dim: int, make_context, randn) -> None:
     """Four copies of a point have a third neighbour at distance zero; three do not."""
-    x = 10 + torch.randn(2, 30, dim, generator=generator, dtype=torch.float64)
+    x = 10 + randn(2, 30, dim)
     x[0, :4], x[1, :3] = x[0, 0].clone(), x[1, 0].clone()
-    found = kl_knn(x, make_context(dim, torch.randn(50, dim, generator=generator, dtype=torch.float64)))
+    found = kl_knn(x, make_context(dim, randn(50, dim)))
     assert found[0] == math.inf
     assert found[1].isfinite()
 
 
-def test_too_few_points(make_context, generator: Generator) -> None:
-    draws = torch.randn(50, 2, generator=generator, dtype=torch.float64)
+def test_too_few_points(make_context, randn) -> None:
+    draws = randn(50, 2)
     with pytest.raises(NotApplicable, match="n = 3 samples"):
         kl_knn(draws[None, :3], make_context(2, draws))
     with pytest.raises(NotApplicable, match="2 rows"):

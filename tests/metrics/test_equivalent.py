@@ -39,14 +39,11 @@ def test_pooled_replicates_narrow_the_interval() -> None:
 
 def test_the_number_is_capped_and_never_guessed() -> None:
     reference = power_law_reference()
-    assert equivalent_sample_size("sliced_w2", 1e-3, 100, reference)[::2] == (400, "at least 400")
-    assert equivalent_sample_size("sliced_w2", 1e-9, 1000, reference)[::2] == (4000, "at least 4000")
-    assert equivalent_sample_size("sliced_w2", 0.0, 1000, reference)[::2] == (4000, "at least 4000")
-    assert equivalent_sample_size("sliced_w2", 10.0, 100, reference) == (
-        None,
-        None,
-        "worse than 2 exact draws",
-    )
+    for value, n, cap in ((1e-3, 100, 400), (1e-9, 1000, 4000), (0.0, 1000, 4000)):
+        found = equivalent_sample_size("sliced_w2", value, n, reference)
+        assert found[::2] == (cap, f"at least {cap}")
+    found = equivalent_sample_size("sliced_w2", 10.0, 100, reference)
+    assert found == (None, None, "worse than 2 exact draws")
     assert equivalent_sample_size("ksd", 0.1, 100, reference)[0] is None
     assert equivalent_sample_size("mmd2", 0.1, 100, reference)[2] == "the reference has no floors"
     assert equivalent_sample_size("sliced_w2", [0.1, math.inf], 100, reference)[0] is None

@@ -44,11 +44,8 @@ def test_replicates_are_compared_with_the_floor_by_ranks() -> None:
 
 
 def test_the_verdict_is_holms() -> None:
-    assert [verdict(v) for v in ([], [0.03, 0.5], [0.02, 0.5])] == [
-        "not applicable",
-        "indistinguishable",
-        "distinguishable",
-    ]
+    found = [verdict(v) for v in ([], [0.03, 0.5], [0.02, 0.5])]
+    assert found == ["not applicable", "indistinguishable", "distinguishable"]
 
 
 def test_between_sizes_power_laws_are_exact_and_signed_floors_are_joined() -> None:
@@ -85,14 +82,10 @@ def test_simulated_floors_have_the_laws_of_theory(make_context, monkeypatch: pyt
     context.reference.certificate.update(mean=[0.0, 0.0], sd=[1.0, 1.0])
     sets = {n: torch.randn(200, n, 2, generator=generator, dtype=torch.float64) for n in (50, 100)}
     found = simulate_floors(context.task, context.reference, lambda n: iter(sets[n]))
-    known = {
-        row.name for row in registry.metrics().values() if row.need in ("reference", "target", "moments")
-    }
-    assert set(found) == {m for m in known if not m.startswith("w2sq_window")}
+    judged = {m for m, row in registry.metrics().items() if row.need in ("reference", "target", "moments")}
+    assert set(found) == {m for m in judged if not m.startswith("w2sq_window")}
     assert set(found["sliced_w2"]) == {50}
-    assert {m: len(table[50]) for m, table in found.items()} == {
-        m: min(200, floor_sets(m, 50)) for m in found
-    }
+    assert all(len(table[50]) == min(200, floor_sets(m, 50)) for m, table in found.items())
     assert stats.kstest(200 * np.square(found["mean_error"][100]), stats.chi2(2).cdf).pvalue > 1e-3
 
 
@@ -111,25 +104,19 @@ def exact_values(banana: Context) -> dict[str, np.ndarray]:
     return {name: v.numpy() for name, v in compute(names, samples, banana)[0].items()}
 
 
-def test_exact_draws_are_called_distinguishable_at_most_at_alpha(
-    banana: Context, exact_values: dict[str, np.ndarray]
-) -> None:
+def test_exact_draws_are_called_distinguishable_at_most_at_alpha(banana: Context, exact_values) -> None:
     """Every metric and the Holm verdict; binomial 99.99% limit, so 0.2% false alarms over all."""
     limit = stats.binom.ppf(0.9999, 100, floors.ALPHA)
-    p = {
-        name: [p_value(name, v, banana.reference.floor(name, 100)) for v in values]
-        for name, values in exact_values.items()
-    }
-    for name, values in p.items():
-        assert sum(v <= floors.ALPHA for v in values) <= limit, name
+    p = {}
+    for name, values in exact_values.items():
+        p[name] = [p_value(name, v, banana.reference.floor(name, 100)) for v in values]
+        assert sum(v <= floors.ALPHA for v in p[name]) <= limit, name
     called = [verdict(trial) for trial in zip(*p.values(), strict=True)]
     assert called.count("distinguishable") <= limit
 
 
 @pytest.mark.parametrize("metric", ["sliced_w2", "mmd2", "mmd2_linear", "mmd2_imq", "energy_distance"])
-def test_exact_draws_are_worth_their_number(
-    metric: str, banana: Context, exact_values: dict[str, np.ndarray]
-) -> None:
+def test_equivalent_n_of_exact_draws(metric: str, banana: Context, exact_values) -> None:
     """The intervals of single sets, and of all pooled, hold n: 95 times in 100 (99.95% limits)."""
     values = exact_values[metric]
     intervals = [equivalent_sample_size(metric, v, 100, banana.reference)[1] for v in values]

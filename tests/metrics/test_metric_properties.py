@@ -48,13 +48,8 @@ SINGLE = ("mmd2", "mmd2_u", "mmd2_imq", "energy_distance")
 def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], rtol: float) -> None:
     assert set(found) == set(expected)
     for name, values in expected.items():
-        torch.testing.assert_close(
-            found[name],
-            values,
-            rtol=1e-5 if name in SINGLE else rtol,
-            atol=1e-6 if name in SINGLE else 1e-10,
-            msg=lambda m, n=name: f"{n}: {m}",
-        )
+        limits = {"rtol": 1e-5, "atol": 1e-6} if name in SINGLE else {"rtol": rtol, "atol": 1e-10}
+        torch.testing.assert_close(found[name], values, **limits, msg=lambda m, n=name: f"{n}: {m}")
 
 
 @examples

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import pairwise as kernels
-from torch import Generator
 
 from parvibench.metrics import pairwise
 from parvibench.metrics.mmd import kernel_mean, mmd2, mmd2_imq, mmd2_linear, mmd2_u
@@ -26,10 +25,10 @@ def statistics(kernel, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
     return float(v), float(off_diagonal(xx) - 2 * xy.mean() + off_diagonal(yy))
 
 
-def test_against_whole_kernel_matrices(make_context, generator: Generator) -> None:
+def test_against_whole_kernel_matrices(make_context, randn) -> None:
     """Catches a bandwidth taken for a variance, a V-statistic without its diagonal, a U-statistic that keeps one or divides by n^2."""
-    x = torch.randn(13, 3, generator=generator, dtype=torch.float64) + 100
-    y = torch.randn(17, 3, generator=generator, dtype=torch.float64) + 100.5
+    x = randn(13, 3) + 100
+    y = randn(17, 3) + 100.5
     context = make_context(3, y)
     h2 = context.reference.bandwidth**2
     rbf = statistics(lambda a, b: kernels.rbf_kernel(a, b, gamma=0.5 / h2), x, y)
@@ -40,12 +39,12 @@ def test_against_whole_kernel_matrices(make_context, generator: Generator) -> No
     assert found[3] == pytest.approx(linear[0], rel=1e-9)
 
 
-def test_gaussians_have_the_closed_form(make_context, generator: Generator) -> None:
+def test_gaussians_have_the_closed_form(make_context, randn) -> None:
     """N(0, I) against N(t, I): E k = (h^2 / (h^2 + 2))^(D/2) exp(-|difference of means|^2 / (2 (h^2 + 2)))."""
     n, dim = 4000, 2
-    draws = torch.randn(n, dim, generator=generator, dtype=torch.float64)
+    draws = randn(n, dim)
     shift = torch.tensor([1.0, -0.5], dtype=torch.float64)
-    samples = shift + torch.randn(1, n, dim, generator=generator, dtype=torch.float64)
+    samples = shift + randn(1, n, dim)
     context = make_context(dim, draws)
     h2 = context.reference.bandwidth**2
     peak = (h2 / (h2 + 2)) ** (dim / 2)
@@ -54,23 +53,20 @@ def test_gaussians_have_the_closed_form(make_context, generator: Generator) -> N
     assert mmd2(samples, context).item() == pytest.approx(expected, abs=4 / math.sqrt(n) * expected)
 
 
-def test_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch, generator: Generator) -> None:
-    x = torch.randn(50, 4, generator=generator, dtype=torch.float64)
+def test_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch, randn) -> None:
+    x = randn(50, 4)
     whole = kernel_mean(x, x[:30], 2.0)
     monkeypatch.setattr(pairwise, "WIDE_BLOCK", 70)
     assert kernel_mean(x, x[:30], 2.0) == pytest.approx(whole, rel=SINGLE)
 
 
-def test_the_reference_against_itself_is_zero(make_context, generator: Generator) -> None:
-    draws = torch.randn(100, 2, generator=generator, dtype=torch.float64)
+def test_the_reference_against_itself_is_zero(make_context, randn) -> None:
+    draws = randn(100, 2)
     assert mmd2(draws[None], make_context(2, draws)).item() == pytest.approx(0, abs=SINGLE)
 
 
-def test_a_recorded_self_similarity_is_used_only_for_the_whole_reference(
-    make_context, generator: Generator
-) -> None:
-    draws = torch.randn(60, 2, generator=generator, dtype=torch.float64)
-    x = torch.randn(1, 10, 2, generator=generator, dtype=torch.float64)
+def test_a_recorded_self_similarity_is_used_only_for_the_whole_reference(make_context, randn) -> None:
+    draws, x = randn(60, 2), randn(1, 10, 2)
     context = make_context(2, draws)
     plain = mmd2(x, context)
     h = context.reference.bandwidth
@@ -83,10 +79,9 @@ def test_a_recorded_self_similarity_is_used_only_for_the_whole_reference(
     assert mmd2(x, partial).item() == pytest.approx(expected, abs=SINGLE)
 
 
-def test_the_recorded_term_serves_the_u_statistic(make_context, generator: Generator) -> None:
+def test_the_recorded_term_serves_the_u_statistic(make_context, randn) -> None:
     """The certificate holds the V-statistic's mean, diagonal included, and the Gaussian kernel's only."""
-    draws = torch.randn(60, 2, generator=generator, dtype=torch.float64)
-    x = torch.randn(1, 10, 2, generator=generator, dtype=torch.float64)
+    draws, x = randn(60, 2), randn(1, 10, 2)
     context = make_context(2, draws)
     plain, imq = mmd2_u(x, context), mmd2_imq(x, context)
     term = kernel_mean(draws, draws, context.reference.bandwidth)
@@ -95,25 +90,25 @@ def test_the_recorded_term_serves_the_u_statistic(make_context, generator: Gener
     assert mmd2_imq(x, context).item() == imq.item()
 
 
-def test_the_u_statistic_is_unbiased(make_context, generator: Generator) -> None:
+def test_the_u_statistic_is_unbiased(make_context, randn) -> None:
     """Zero on average for exact draws on both sides; the V-statistic would be off by 28 standard errors.
 
     False alarms: 6e-5 at four standard errors.
     """
     values = []
     for _ in range(300):
-        context = make_context(2, torch.randn(30, 2, generator=generator, dtype=torch.float64))
+        context = make_context(2, randn(30, 2))
         context.reference.certificate["bandwidth"] = 1.5
-        x = torch.randn(1, 20, 2, generator=generator, dtype=torch.float64)
+        x = randn(1, 20, 2)
         values.append(mmd2_u(x, context).item())
     assert abs(np.mean(values)) < 4 * np.std(values) / math.sqrt(300)
 
 
-def test_the_linear_kernel_averages_the_trace(make_context, generator: Generator) -> None:
+def test_the_linear_kernel_averages_the_trace(make_context, randn) -> None:
     """E n mmd2_linear = (1 + n / m) tr Sigma = 3 (1 + n / m); chi^2_3 scaled. False alarms: 6e-5."""
     n, m, trials = 50, 400, 500
-    draws = torch.randn(m, 3, generator=generator, dtype=torch.float64)
+    draws = randn(m, 3)
     draws -= draws.mean(0)  # the mean of the law
-    x = torch.randn(trials, n, 3, generator=generator, dtype=torch.float64)
+    x = randn(trials, n, 3)
     values = n * mmd2_linear(x, make_context(3, draws))
     assert abs(values.mean().item() - 3) < 4 * math.sqrt(6 / trials)

@@ -30,23 +30,20 @@ def test_errors_are_in_units_of_the_target(make_context) -> None:
     assert sd_error(samples, context).item() == pytest.approx((0.5 * (a * a + b * b)) ** 0.5)
 
 
-def test_moments_fall_back_on_the_reference(make_context, generator: Generator) -> None:
-    draws = torch.randn(100, 2, generator=generator, dtype=torch.float64)
+def test_moments_fall_back_on_the_reference(make_context, randn) -> None:
+    draws = randn(100, 2)
     assert mean_error(draws[None], make_context(2, draws)).item() == pytest.approx(0, abs=1e-14)
     with pytest.raises(NotApplicable, match="moments"):
         mean_error(draws[None], make_context())
 
 
-def test_a_mode_needs_two_percent_within_three_sds(make_context, generator: Generator) -> None:
+def test_a_mode_needs_two_percent_within_three_sds(make_context, randn) -> None:
     means = torch.tensor([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
     modes = Modes(means, torch.tensor([0.1, 0.2, 0.3]), torch.full((3,), 1 / 3))
     context = make_context(task={"facts": Facts(modes=modes)})
 
-    found = [
-        modes_found(p[None], context).item()
-        for p in (points(means, 96, 2, 2), points(means, 98, 1, 1), points(means, 100, 0, 0))
-    ]
-    assert found == [3, 1, 1]
+    for counts, found in (((96, 2, 2), 3), ((98, 1, 1), 1), ((100, 0, 0), 1)):
+        assert modes_found(points(means, *counts)[None], context).item() == found
     # 0.35 off: outside three sds of the first mode only.
     offset = torch.tensor([0.35, 0.0])
     assert modes_found(points(means + offset, 40, 30, 30)[None], context).item() == 2
@@ -54,10 +51,10 @@ def test_a_mode_needs_two_percent_within_three_sds(make_context, generator: Gene
 
 @pytest.mark.parametrize(("n", "m"), [(7, 12), (200, 31)])
 @pytest.mark.parametrize("ties", [False, True])
-def test_ks_agrees_with_scipy(n: int, m: int, ties: bool, make_context, generator: Generator) -> None:
+def test_ks_agrees_with_scipy(n: int, m: int, ties: bool, make_context, randn) -> None:
     """Ties within and across the sets included; catches suprema that miss the left limits."""
-    x = torch.randn(n, 3, generator=generator, dtype=torch.float64) + 0.4
-    y = torch.randn(m, 3, generator=generator, dtype=torch.float64)
+    x = randn(n, 3) + 0.4
+    y = randn(m, 3)
     if ties:
         x, y = x.round(decimals=1), y.round(decimals=1)
     expected = max(stats.ks_2samp(x[:, d], y[:, d], method="asymp").statistic for d in range(3))
@@ -72,35 +69,35 @@ def test_ks_of_uniforms(make_context, generator: Generator) -> None:
     assert ks_marginal(x, make_context(1, y)).item() == pytest.approx(0.5, abs=2 * 2.23 / math.sqrt(n))
 
 
-def test_correlations_against_numpy(make_context, generator: Generator) -> None:
-    mix = torch.randn(4, 4, generator=generator, dtype=torch.float64)
-    x = torch.randn(2, 30, 4, generator=generator, dtype=torch.float64) @ mix
-    y = torch.randn(50, 4, generator=generator, dtype=torch.float64)
+def test_correlations_against_numpy(make_context, randn) -> None:
+    mix = randn(4, 4)
+    x = randn(2, 30, 4) @ mix
+    y = randn(50, 4)
     pairs = np.triu_indices(4, 1)
     target = np.corrcoef(y.numpy(), rowvar=False)[pairs]
     expected = [np.sqrt(np.mean((np.corrcoef(a, rowvar=False)[pairs] - target) ** 2)) for a in x.numpy()]
     assert correlation_error(x, make_context(4, y)).tolist() == pytest.approx(expected)
 
 
-def test_lost_correlation_and_one_coordinate(make_context, generator: Generator) -> None:
+def test_lost_correlation_and_one_coordinate(make_context, randn) -> None:
     """Independent coordinates against a correlation of 0.8; within five standard errors of 0.03."""
-    z = torch.randn(2000, 2, generator=generator, dtype=torch.float64)
+    z = randn(2000, 2)
     draws = torch.stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1]], 1)
-    x = torch.randn(1, 1000, 2, generator=generator, dtype=torch.float64)
+    x = randn(1, 1000, 2)
     assert correlation_error(x, make_context(2, draws)).item() == pytest.approx(0.8, abs=0.17)
     with pytest.raises(NotApplicable, match="one coordinate"):
         correlation_error(x[..., :1], make_context(1, draws[:, :1]))
 
 
 @pytest.mark.parametrize("metric", [mean_error, sd_error, correlation_error])
-def test_infinite_moments_have_no_errors(metric, make_context, generator: Generator) -> None:
-    draws = torch.randn(50, 2, generator=generator, dtype=torch.float64)
+def test_infinite_moments_have_no_errors(metric, make_context, randn) -> None:
+    draws = randn(50, 2)
     context = make_context(2, draws, task={"facts": Facts(infinite_moments=True)})
     with pytest.raises(NotApplicable, match="infinite"):
         metric(draws[None], context)
 
 
-def test_mode_weights_of_exact_draws(make_context, generator: Generator) -> None:
+def test_mode_weights_of_exact_draws(make_context, randn, generator: Generator) -> None:
     """Overlapping modes, unequal weights and spreads: shares are unbiased. False alarms: 6e-5 per mode.
 
     Catches shares by the largest responsibility, which are off by 0.03 here.
@@ -109,7 +106,7 @@ def test_mode_weights_of_exact_draws(make_context, generator: Generator) -> None
     means = torch.tensor([[0.0, 0.0], [1.5, 0.0]], dtype=torch.float64)
     sds, weights = torch.tensor([1.0, 0.5]), torch.tensor([0.7, 0.3])
     labels = torch.multinomial(weights, n, replacement=True, generator=generator)
-    noise = torch.randn(n, 2, generator=generator, dtype=torch.float64)
+    noise = randn(n, 2)
     x = means[labels] + sds[labels, None] * noise
     context = make_context(2, task={"facts": Facts(modes=Modes(means, sds, weights))})
     assert mode_weight_tv(x[None], context).item() < 4 * math.sqrt(0.7 * 0.3 / n)

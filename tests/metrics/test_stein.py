@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable
 from parvibench.metrics import pairwise
@@ -23,53 +23,51 @@ def stein_kernel(metric, x: Tensor, y: Tensor, c: float) -> Tensor:
 
 
 @pytest.mark.parametrize("metric", KERNELS)
-def test_against_autograd(metric, make_context, generator: Generator) -> None:
+def test_against_autograd(metric, make_context, randn) -> None:
     """Catches every sign, each of the four terms being nonzero here, and a bandwidth taken for a variance."""
-    x = torch.randn(12, 3, generator=generator, dtype=torch.float64) + 0.4
-    context = make_context(3, torch.randn(40, 3, generator=generator, dtype=torch.float64))
+    x = randn(12, 3) + 0.4
+    context = make_context(3, randn(40, 3))
     c = context.reference.bandwidth
     expected = torch.stack([stein_kernel(metric, a, b, c) for a in x for b in x]).mean().sqrt()
     assert metric(x[None], context).item() == pytest.approx(expected.item(), rel=1e-10)
 
 
-def test_exact_draws_scale_as_one_over_root_n(make_context, generator: Generator) -> None:
+def test_exact_draws_scale_as_one_over_root_n(make_context, randn) -> None:
     """E ksd^2 = E k_p(x, x) / n = (E|s|^2 + D / c^2) / n since E k_p(x, y) = 0: here D (1 + 1 / c^2) / n."""
     dim, n = 2, 200
     context = make_context(dim)  # no reference: c^2 = D
-    samples = torch.randn(400, n, dim, generator=generator, dtype=torch.float64)
+    samples = randn(400, n, dim)
     squares = ksd(samples, context).square()
     expected = dim * (1 + 1 / dim) / n
     assert abs(squares.mean().item() - expected) < 4 * squares.std().item() / 400**0.5
 
 
-def test_u_and_v_differ_by_the_diagonal(make_context, generator: Generator) -> None:
+def test_u_and_v_differ_by_the_diagonal(make_context, randn) -> None:
     """n^2 V = n (n - 1) U + sum_i (|s_i|^2 + D / c^2), here with s = -x and c^2 = D."""
     n, dim = 15, 3
-    x = torch.randn(2, n, dim, generator=generator, dtype=torch.float64) + 0.2
+    x = randn(2, n, dim) + 0.2
     context = make_context(dim)
     v, u = ksd(x, context).square(), ksd_u(x, context)
     diagonal = x.square().sum((1, 2)) + n
     torch.testing.assert_close(u * u.abs(), (n**2 * v - diagonal) / (n * (n - 1)), rtol=1e-10, atol=0)
 
 
-def test_the_u_statistic_is_zero_on_average(make_context, generator: Generator) -> None:
+def test_the_u_statistic_is_zero_on_average(make_context, randn) -> None:
     """False alarms: 6e-5 at four standard errors; the V-statistic would be off by 40 of them."""
-    u = ksd_u(torch.randn(400, 40, 2, generator=generator, dtype=torch.float64), make_context())
+    u = ksd_u(randn(400, 40, 2), make_context())
     squares = u * u.abs()
     assert abs(squares.mean().item()) < 4 * squares.std().item() / math.sqrt(400)
     assert (u < 0).any()
 
 
-def test_grows_with_a_shift(make_context, generator: Generator) -> None:
-    x = torch.randn(500, 2, generator=generator, dtype=torch.float64)
+def test_grows_with_a_shift(make_context, randn) -> None:
+    x = randn(500, 2)
     values = ksd(torch.stack([x + t for t in (0.0, 0.25, 0.5, 1.0)]), make_context())
     assert (values.diff() > 0).all()
 
 
-def test_block_size_does_not_matter(
-    make_context, monkeypatch: pytest.MonkeyPatch, generator: Generator
-) -> None:
-    x = torch.randn(1, 50, 4, generator=generator, dtype=torch.float64)
+def test_block_size_does_not_matter(make_context, monkeypatch: pytest.MonkeyPatch, randn) -> None:
+    x = randn(1, 50, 4)
     whole = ksd(x, make_context(4))
     monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 120)
     assert ksd(x, make_context(4)).item() == pytest.approx(whole.item(), rel=1e-12)

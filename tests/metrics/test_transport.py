@@ -17,45 +17,40 @@ HEAVY = {"tags": frozenset({"heavy-tailed"})}
 
 
 @pytest.mark.parametrize("metric", [sliced_w2, w2, w1])
-def test_a_shift_of_the_reference_itself(metric, make_context, generator: Generator) -> None:
+def test_a_shift_of_the_reference_itself(metric, make_context, randn) -> None:
     """W1 and W2 between a set and its translate are |t| exactly; sliced, the root mean square of theta . t."""
-    draws = torch.randn(200, 3, generator=generator, dtype=torch.float64)
+    draws = randn(200, 3)
     shift = torch.tensor([0.3, -1.0, 0.5], dtype=torch.float64)
     found = metric((draws + shift)[None], make_context(3, draws))
     expected = (projections(3) @ shift).square().mean().sqrt() if metric is sliced_w2 else shift.norm()
     assert found.item() == pytest.approx(expected.item(), rel=1e-9)
 
 
-def test_sliced_distance_of_gaussians(make_context, generator: Generator) -> None:
+def test_sliced_distance_of_gaussians(make_context, randn) -> None:
     """Between N(0, I) and N(0, s^2 I) every projection has W2 = |s - 1|; 4,000 draws, s = 2."""
-    draws = torch.randn(4000, 2, generator=generator, dtype=torch.float64)
-    samples = 2 * torch.randn(1, 4000, 2, generator=generator, dtype=torch.float64)
+    draws, samples = randn(4000, 2), 2 * randn(1, 4000, 2)
     # The error of either side's sd is 1 / sqrt(2 n) relative.
     assert sliced_w2(samples, make_context(2, draws)).item() == pytest.approx(1, abs=5 * 3 / 4000**0.5)
 
 
-def test_w2_of_gaussians(make_context, generator: Generator) -> None:
+def test_w2_of_gaussians(make_context, randn) -> None:
     """In one dimension, where the rate is n^(-1/2): W2(N(0, 1), N(1, 4)) = sqrt(2)."""
-    draws = torch.randn(600, 1, generator=generator, dtype=torch.float64)
-    samples = 1 + 2 * torch.randn(1, 600, 1, generator=generator, dtype=torch.float64)
+    draws, samples = randn(600, 1), 1 + 2 * randn(1, 600, 1)
     assert w2(samples, make_context(1, draws)).item() == pytest.approx(math.sqrt(2), abs=0.3)
 
 
 @pytest.mark.parametrize(("n", "m"), [(7, 7), (5, 12), (12, 5), (100, 64), (2, 999)])
-def test_unequal_sizes_are_exact(n: int, m: int, make_context, generator: Generator) -> None:
+def test_unequal_sizes_are_exact(n: int, m: int, make_context, randn) -> None:
     """Against POT's one-dimensional solver, projection by projection."""
-    x = torch.randn(n, 2, generator=generator, dtype=torch.float64) + 3
-    y = torch.randn(m, 2, generator=generator, dtype=torch.float64)
+    x, y = randn(n, 2) + 3, randn(m, 2)
     theta = projections(2).T.numpy()
     expected = np.sqrt(np.mean(ot.wasserstein_1d(x.numpy() @ theta, y.numpy() @ theta, p=2)))
-    assert sliced_w2(x[None], make_context(2, y)).item() == pytest.approx(
-        expected, rel=1e-9
-    )  # POT's tolerance
+    found = sliced_w2(x[None], make_context(2, y)).item()
+    assert found == pytest.approx(expected, rel=1e-9)  # POT's tolerance
 
 
-def test_agrees_with_pot(make_context, generator: Generator) -> None:
-    x = torch.randn(60, 4, generator=generator, dtype=torch.float64)
-    y = 1 + torch.randn(90, 4, generator=generator, dtype=torch.float64)
+def test_agrees_with_pot(make_context, randn) -> None:
+    x, y = randn(60, 4), 1 + randn(90, 4)
     context = make_context(4, y)
     directions = projections(4).T.numpy()
     pot = ot.sliced_wasserstein_distance(x.numpy(), y.numpy(), projections=directions, p=2)
@@ -74,8 +69,8 @@ def test_projections_are_fixed_unit_and_uniform() -> None:
     assert torch.equal(theta, projections.__wrapped__(3))
 
 
-def test_excluded_rows_are_left_out(make_context, generator: Generator) -> None:
-    draws = torch.randn(50, 2, generator=generator, dtype=torch.float64)
+def test_excluded_rows_are_left_out(make_context, randn) -> None:
+    draws = randn(50, 2)
     rows = torch.arange(10)[None]
     found = sliced_w2(draws[None, :10], make_context(2, draws, excluded_rows=rows))
     assert torch.equal(found, sliced_w2(draws[None, :10], make_context(2, draws[10:].clone())))
@@ -86,19 +81,18 @@ def test_no_reference(make_context) -> None:
         sliced_w2(torch.zeros(1, 3, 2, dtype=torch.float64), make_context())
 
 
-def test_w1_agrees_with_scipy(make_context, generator: Generator) -> None:
+def test_w1_agrees_with_scipy(make_context, randn) -> None:
     """In one dimension by quantiles, in three by another linear programme; catches squared costs."""
     for dim, expected in ((1, lambda a, b: stats.wasserstein_distance(a[:, 0], b[:, 0])),
                           (3, stats.wasserstein_distance_nd)):  # fmt: skip
-        x = torch.randn(25, dim, generator=generator, dtype=torch.float64) + 1
-        y = torch.randn(30, dim, generator=generator, dtype=torch.float64)
+        x, y = randn(25, dim) + 1, randn(30, dim)
         found = w1(x[None], make_context(dim, y)).item()
         assert found == pytest.approx(expected(x.numpy(), y.numpy()), rel=1e-7)
 
 
-def test_w1_is_never_above_w2(make_context, generator: Generator) -> None:
-    context = make_context(3, torch.randn(200, 3, generator=generator, dtype=torch.float64))
-    x = 2 * torch.randn(1, 100, 3, generator=generator, dtype=torch.float64)
+def test_w1_is_never_above_w2(make_context, randn) -> None:
+    context = make_context(3, randn(200, 3))
+    x = 2 * randn(1, 100, 3)
     assert w1(x, context).item() < w2(x, context).item()
 
 
@@ -118,8 +112,8 @@ def test_only_the_window_counts(make_context, generator: Generator) -> None:
     assert load_metric("w2sq_window_8").compute(x[None], context).item() == pytest.approx(expected)
 
 
-def test_windows_without_rows_and_other_tasks(make_context, generator: Generator) -> None:
-    draws = torch.randn(20, 2, generator=generator, dtype=torch.float64)
+def test_windows_without_rows_and_other_tasks(make_context, randn) -> None:
+    draws = randn(20, 2)
     context = make_context(2, draws, task=HEAVY)
     assert w2sq_window(draws[None] + 100, context, 5.0).item() == math.inf
     with pytest.raises(NotApplicable, match="no reference row"):

@@ -1,4 +1,4 @@
-"""The whole path of a chain: its states, their distance, and how many exact draws they are worth."""
+"""The whole path of a chain: its states, their distance, and their equivalent n."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_long_path_is_thinned_over_times_and_chains() -> None:
     assert len(whole_path(Context(TASK, path=path[:, :7]))[0]) == 21
 
 
-def test_independent_states_are_worth_their_number_and_repeated_ones_less() -> None:
+def test_equivalent_n_of_independent_and_of_repeated_states() -> None:
     """400 exact draws as a path; each of 25 of them 16 times over has the law of 25 draws."""
     draws = exact(400, replicates=40)
     assert 250 < path_equivalent_n(NOTHING, context(draws)).median() < 640

@@ -18,7 +18,6 @@ from parvibench.statistics import (
     interquartile_mean,
     median_interval,
     paired_difference,
-    probability_of_improvement,
     runtime_profile,
 )
 
@@ -65,7 +64,6 @@ def _studies() -> Iterator[Study]:
             yield f"mean paired difference, {method}", law, n, 0.95, _paired_trial(draw, n, mean)
     for n in REPLICATES:
         yield f"interquartile mean of {TASKS} tasks", "lognormal", n, 0.95, _iqm_trial(n)
-        yield f"probability of improvement on {TASKS} tasks", "normal", n, 0.95, _improvement_trial(n)
         yield f"runtime profile of {TASKS} tasks", "lognormal, 20% never", n, 0.95, _profile_trial(n)
         yield "level: worse than exact draws, Mann-Whitney", "lognormal", n, ALPHA, _floor_trial(n)
     yield f"level: Friedman, {TASKS} tasks of 6 methods", "normal", 1, ALPHA, _friedman_trial
@@ -98,19 +96,6 @@ def _iqm_trial(n: int) -> Callable[[np.random.Generator], float]:
 
     def trial(rng: np.random.Generator) -> float:
         found = interquartile_mean(_task_values(rng, n), rng)
-        return float(found.low <= truth <= found.high)
-
-    return trial
-
-
-def _improvement_trial(n: int) -> Callable[[np.random.Generator], float]:
-    shifts = np.linspace(0, 1, TASKS)
-    truth = float(stats.norm.cdf(shifts / math.sqrt(2)).mean())
-
-    def trial(rng: np.random.Generator) -> float:
-        better = [rng.normal(size=n) for _ in shifts]
-        worse = [rng.normal(size=n) + shift for shift in shifts]
-        found = probability_of_improvement(better, worse, rng)
         return float(found.low <= truth <= found.high)
 
     return trial
