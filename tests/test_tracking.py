@@ -76,148 +76,128 @@ def mirror(root, *cells, run=RUN, uri=None):
 
 @pytest.fixture(scope="module")
 def mirrored(tmp_path_factory):
-    """A store with a good, a diverged and a partly diverged cell, mirrored twice; and a client on it."""
-    from mlflow import MlflowClient
-
+    """A store with a good, a crashed and a partly diverged cell, mirrored twice."""
     root = tmp_path_factory.mktemp("store")
     curve = make_curve()
-    cells = (
-        (make_record("good"), curve),
-        (
-            make_record("bad", status=Status.CRASHED, reason="it <broke>", values={}, effective_step=None),
-            None,
-        ),
-        (
-            make_record(
-                "half", n_diverged=2, diverged={0: 25, 1: 25}, values={"sliced_w2": [None, None, 0.2]}
-            ),
-            curve[(curve["checkpoint"] == 0) | (curve["replicate"] == 2)],
-        ),
-    )
+    bad = make_record("bad", status=Status.CRASHED, reason="it <broke>", values={}, effective_step=None)
+    lost = {"n_diverged": 2, "diverged": {0: 25, 1: 25}, "values": {"sliced_w2": [None, None, 0.2]}}
+    rest = curve[(curve["checkpoint"] == 0) | (curve["replicate"] == 2)]
+    cells = ((make_record("good"), curve), (bad, None), (make_record("half", **lost), rest))
     warnings = [mirror(root, *cells), mirror(root, *cells)]
-    client = MlflowClient(tracking_uri=f"sqlite:///{root}/mlflow.db")
-    experiment = client.get_experiment_by_name("parvibench/tiny")
-    runs = {r.info.run_name: r for r in client.search_runs([experiment.experiment_id])}
-    return root, warnings, client, experiment, runs
+    return Mirrored(root, warnings)
 
 
-def child(runs, name):
-    return runs[f"banana / svgd ({name})"]
+class Mirrored:
+    """A store, the warnings of mirroring it, and its experiment and runs as a plain client finds them."""
 
+    def __init__(self, root, warnings):
+        from mlflow import MlflowClient
 
-def found(client, experiment, record):
-    """The runs that mirror a cell."""
-    query = f"tags.`parvibench.cell_key` = '{record.key}'"
-    return client.search_runs([experiment.experiment_id], query)
+        self.root, self.warnings, self.uri = root, warnings, f"sqlite:///{root}/mlflow.db"
+        self.client = MlflowClient(tracking_uri=self.uri)
+        self.experiment = self.client.get_experiment_by_name("parvibench/tiny")
+        self.runs = {r.info.run_name: r for r in self.client.search_runs([self.experiment.experiment_id])}
+        self.parent = self.runs[RUN["id"]]
+
+    def child(self, name):
+        return self.runs[f"banana / svgd ({name})"]
+
+    def tagged(self, tag, value):
+        """The runs that carry a tag, as they are now."""
+        query = f"tags.`parvibench.{tag}` = '{value}'"
+        return self.client.search_runs([self.experiment.experiment_id], query)
+
+    def history(self, run, metric):
+        return [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, metric)]
+
+    def artifacts(self, run, folder=None):
+        return {f.path for f in self.client.list_artifacts(run.info.run_id, folder)}
+
+    def cells(self, run):
+        """The list of cells that a run holds."""
+        path = self.client.download_artifacts(run.info.run_id, "cells.json", str(self.root))
+        return json.loads(Path(path).read_text())["cells"]
 
 
 def test_nothing_is_lost_and_nothing_is_doubled(mirrored):
-    _, warnings, _, _, runs = mirrored
-    assert warnings == ["", ""]
-    assert len(runs) == 4  # the parent and three children
+    assert mirrored.warnings == ["", ""]
+    assert len(mirrored.runs) == 4  # the parent and three children
 
 
 def test_children_hang_under_their_run(mirrored):
-    _, _, _, _, runs = mirrored
-    parent = runs[RUN["id"]]
+    parent = mirrored.parent
     assert parent.data.tags["parvibench.suite"] == "tiny"
     assert parent.data.tags["parvibench.command"] == "parvibench run"
     for name in ("good", "bad", "half"):
-        tags = child(runs, name).data.tags
+        tags = mirrored.child(name).data.tags
         assert tags["mlflow.parentRunId"] == parent.info.run_id
         assert tags["parvibench.cell_key"] == make_record(name).key
         assert tags["parvibench.task"] == "banana"
 
 
-def test_statuses_and_reasons_are_mirrored(mirrored):
-    _, _, _, _, runs = mirrored
-    assert child(runs, "good").info.status == "FINISHED"
-    assert child(runs, "bad").info.status == "FAILED"
-    assert child(runs, "bad").data.tags["parvibench.reason"] == "it <broke>"
-    assert runs[RUN["id"]].info.status == "FAILED"  # a cell of it failed
-
-
-def test_settings_and_budget_are_parameters(mirrored):
-    _, _, _, _, runs = mirrored
-    params = child(runs, "good").data.params
-    assert params["settings.step_size"] == "0.05"
-    assert params["budget.iterations"] == "40"
-    assert params["seed"] == "0"
+def test_statuses_reasons_and_parameters_are_mirrored(mirrored):
+    good, bad = mirrored.child("good"), mirrored.child("bad")
+    assert good.info.status == "FINISHED"
+    assert bad.info.status == "FAILED"
+    assert bad.data.tags["parvibench.reason"] == "it <broke>"
+    assert mirrored.parent.info.status == "FAILED"  # a cell of it failed
+    expected = {"settings.step_size": "0.05", "budget.iterations": "40", "seed": "0"}
+    assert expected.items() <= good.data.params.items()
 
 
 def test_step_metrics_are_medians_and_replicates_at_iterations(mirrored):
-    _, _, client, _, runs = mirrored
-    uid = child(runs, "good").info.run_id
-    assert [(m.step, m.value) for m in client.get_metric_history(uid, "sliced_w2")] == [(20, 0.7), (40, 0.2)]
-    history = client.get_metric_history(uid, "replicates/sliced_w2.r1")
-    assert [(m.step, m.value) for m in history] == [(20, 0.5), (40, 0.1)]
-    assert history[1].timestamp - history[0].timestamp == pytest.approx(100, abs=1)  # 0.1 s of compute
-    assert child(runs, "good").data.metrics["final/sliced_w2"] == 0.2
+    good = mirrored.child("good")
+    assert mirrored.history(good, "sliced_w2") == [(20, 0.7), (40, 0.2)]
+    assert mirrored.history(good, "replicates/sliced_w2.r1") == [(20, 0.5), (40, 0.1)]
+    first, last = mirrored.client.get_metric_history(good.info.run_id, "replicates/sliced_w2.r1")
+    assert last.timestamp - first.timestamp == pytest.approx(100, abs=1)  # 0.1 s of compute
+    assert good.data.metrics["final/sliced_w2"] == 0.2
 
 
 def test_infinite_medians_are_left_out_and_counted(mirrored):
-    _, _, client, _, runs = mirrored
-    run = child(runs, "half")
+    run = mirrored.child("half")
     # Two of three replicates stopped before the last checkpoint: its median is infinite.
-    assert [m.step for m in client.get_metric_history(run.info.run_id, "sliced_w2")] == [20]
+    assert mirrored.history(run, "sliced_w2") == [(20, 0.7)]
     assert "final/sliced_w2" not in run.data.metrics
     assert run.data.metrics["nonfinite/sliced_w2"] == 2
     assert all(abs(v) < 1e300 for v in run.data.metrics.values())
 
 
 def test_artifacts_lie_beside_the_store(mirrored):
-    root, _, client, experiment, runs = mirrored
-    assert experiment.artifact_location == (root / "artifacts" / "tiny").as_uri()
-    names = {f.path for f in client.list_artifacts(child(runs, "good").info.run_id)}
-    assert names == {"cell.json", "curve.parquet", "samples.npz"}
-    assert {f.path for f in client.list_artifacts(child(runs, "bad").info.run_id)} == {"cell.json"}
-    parent = runs[RUN["id"]].info.run_id
-    assert {f.path for f in client.list_artifacts(parent)} == {"suite.yaml", "run.json", "cells.json"}
+    assert mirrored.experiment.artifact_location == (mirrored.root / "artifacts" / "tiny").as_uri()
+    assert mirrored.artifacts(mirrored.child("good")) == {"cell.json", "curve.parquet", "samples.npz"}
+    assert mirrored.artifacts(mirrored.child("bad")) == {"cell.json"}
+    assert mirrored.artifacts(mirrored.parent) == {"suite.yaml", "run.json", "cells.json"}
 
 
 def test_a_run_mirrored_again_keeps_its_own_cells(mirrored):
-    root, _, client, _, runs = mirrored
-    place = client.download_artifacts(runs[RUN["id"]].info.run_id, "cells.json", str(root))
-    cells = json.loads(Path(place).read_text())["cells"]
-    assert [(c["key"], c["reused"]) for c in cells] == [
-        (make_record(name).key, "false") for name in ("good", "bad", "half")
-    ]
+    found = [(c["key"], c["reused"]) for c in mirrored.cells(mirrored.parent)]
+    assert found == [(make_record(name).key, "false") for name in ("good", "bad", "half")]
 
 
 def test_a_later_run_links_to_what_is_there(mirrored):
-    root, _, client, experiment, runs = mirrored
     later = RUN | {"id": "20260102-000000-000-tiny"}
-    assert mirror(root, (make_record("good"), make_curve()), run=later) == ""
-    assert len(found(client, experiment, make_record("good"))) == 1
-    parent = client.search_runs([experiment.experiment_id], f"tags.`parvibench.run_id` = '{later['id']}'")[0]
-    place = client.download_artifacts(parent.info.run_id, "cells.json", str(root))
-    (link,) = json.loads(Path(place).read_text())["cells"]
-    assert link["mlflow_run_id"] == child(runs, "good").info.run_id
+    assert mirror(mirrored.root, (make_record("good"), make_curve()), run=later) == ""
+    assert len(mirrored.tagged("cell_key", make_record("good").key)) == 1
+    (link,) = mirrored.cells(mirrored.tagged("run_id", later["id"])[0])
+    assert link["mlflow_run_id"] == mirrored.child("good").info.run_id
     assert link["reused"] == "true"
 
 
 def test_a_retried_failure_takes_the_place_of_the_old_one(mirrored):
-    root, _, client, experiment, _ = mirrored
     retried = RUN | {"id": "20260103-000000-000-tiny"}
-    assert mirror(root, (make_record("bad"), make_curve()), run=retried) == ""
-    (run,) = found(client, experiment, make_record("bad"))
+    assert mirror(mirrored.root, (make_record("bad"), make_curve()), run=retried) == ""
+    (run,) = mirrored.tagged("cell_key", make_record("bad").key)
     assert run.info.status == "FINISHED"
 
 
 def test_odd_names_and_large_values_are_delivered(mirrored):
-    root, _, client, experiment, _ = mirrored
     odd = RUN | {"id": "20260104-000000-000-tiny"}
-    record = make_record(
-        "odd",
-        label="<script>" + "x" * 10_000,
-        settings={"a|[b]": "y" * 10_000},
-        values={"m|[1]": [1.0, 2.0, 3.0]},
-        status=Status.CRASHED,
-        reason="z" * 10_000,
-    )
-    assert mirror(root, (record, None), run=odd) == ""
-    (mirrored_cell,) = found(client, experiment, record)
-    assert mirrored_cell.data.metrics["final/m__1_"] == 2.0
+    long = {"label": "<script>" + "x" * 10_000, "settings": {"a|[b]": "y" * 10_000}, "reason": "z" * 10_000}
+    record = make_record("odd", **long, values={"m|[1]": [1.0, 2.0, 3.0]}, status=Status.CRASHED)
+    assert mirror(mirrored.root, (record, None), run=odd) == ""
+    (run,) = mirrored.tagged("cell_key", record.key)
+    assert run.data.metrics["final/m__1_"] == 2.0
 
 
 def test_a_server_out_of_reach_costs_a_warning(tmp_path):
@@ -268,7 +248,6 @@ def test_mirroring_prints_nothing(tmp_path):
 
 def test_the_parent_carries_provenance_load_and_report(mirrored, tmp_path):
     """Parameters from the provenance, the machine's load as metrics, the report's files; twice is as once."""
-    root, _, client, experiment, _ = mirrored
     run = RUN | {
         "id": "20260105-000000-000-tiny",
         "provenance": {
@@ -286,21 +265,17 @@ def test_the_parent_carries_provenance_load_and_report(mirrored, tmp_path):
     (tmp_path / "index.html").write_text("page")
     (tmp_path / "figures" / "a.svg").write_text("<svg/>")
     for _ in range(2):
-        copy = Mirror(root)
+        copy = Mirror(mirrored.root)
         copy.start_run(run)
         copy.end_run(run)
         copy.report(run["id"], tmp_path)
         assert copy.close() == ""
-    (parent,) = client.search_runs([experiment.experiment_id], f"tags.`parvibench.run_id` = '{run['id']}'")
-    assert parent.data.params["packages.torch"] == "2.6"
-    assert parent.data.params["data.boston"] == "cafe"
-    assert parent.data.params["determinism.cudnn benchmark"] == "False"
+    (parent,) = mirrored.tagged("run_id", run["id"])
+    expected = {"packages.torch": "2.6", "data.boston": "cafe", "determinism.cudnn benchmark": "False"}
+    assert expected.items() <= parent.data.params.items()
     assert "abc" not in str(parent.data.params) + str(parent.data.tags)
-    history = client.get_metric_history(parent.info.run_id, "system/cpu_percent")
-    assert [(m.step, m.value) for m in history] == [(5, 50.0), (10, 70.0)]
-    assert {f.path for f in client.list_artifacts(parent.info.run_id, "report")} == {
-        "report/figures", "report/index.html",
-    }  # fmt: skip
+    assert mirrored.history(parent, "system/cpu_percent") == [(5, 50.0), (10, 70.0)]
+    assert mirrored.artifacts(parent, "report") == {"report/figures", "report/index.html"}
 
 
 def make_store(root, run, *cells):
@@ -315,9 +290,7 @@ def make_store(root, run, *cells):
 
 def test_a_store_is_rebuilt_from_the_mirror(mirrored, tmp_path, monkeypatch):
     """Records, curves, samples and traceback come back as they were; a second time nothing is fetched."""
-    root = mirrored[0]
-    uri = f"sqlite:///{root}/mlflow.db"
-    run = RUN | {"id": "20260106-000000-000-tiny"}
+    uri, run = mirrored.uri, RUN | {"id": "20260106-000000-000-tiny"}
     failed = make_record("lost", status=Status.CRASHED, reason="x", traceback="Traceback ...", values={})
     here = make_store(tmp_path / "here", run, (make_record("kept"), make_curve()), (failed, None))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -338,26 +311,24 @@ def test_a_store_is_rebuilt_from_the_mirror(mirrored, tmp_path, monkeypatch):
         rebuild(uri, Store(tmp_path / "c"), run["id"])
 
 
-def test_what_cannot_be_rebuilt_is_told(mirrored, tmp_path):
-    uri = f"sqlite:///{mirrored[0]}/mlflow.db"
+def test_what_cannot_be_rebuilt_is_reported(mirrored, tmp_path):
     with pytest.raises(StoreError, match=r"no run 'nothing'; the latest there: .*-tiny"):
-        rebuild(uri, Store(tmp_path / "a"), "nothing")
+        rebuild(mirrored.uri, Store(tmp_path / "a"), "nothing")
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9: cannot be read"):
         rebuild("http://user:secret@127.0.0.1:9", Store(tmp_path / "b"))
 
 
-def test_a_server_s_paths_lead_nowhere(mirrored, tmp_path):
+def test_a_path_from_the_server_is_not_followed(mirrored, tmp_path):
     """A cell on the server names a file by a path: nothing is read or written outside the store."""
-    root = mirrored[0]
     run = RUN | {"id": "20260107-000000-000-tiny"}
     record = make_record("evil", traceback="T")
     here = make_store(tmp_path / "here", run, (record, None))
     path = here.folder(record.key) / "cell.json"
     evil = record.model_copy(update={"files": {"../../evil": "0" * 64}})
     path.write_bytes(store._sealed(evil, evil.files))
-    copy = Mirror(root)
+    copy = Mirror(mirrored.root)
     copy.start_run(here.run().model_dump(mode="json"))
     copy.cell(run["id"], record, here.folder(record.key))
     assert copy.close() == ""
     with pytest.raises(StoreError, match="no file of a cell"):
-        rebuild(f"sqlite:///{root}/mlflow.db", Store(tmp_path / "s"), run["id"])
+        rebuild(mirrored.uri, Store(tmp_path / "s"), run["id"])

@@ -85,7 +85,11 @@ def build(task: Task, folder: Path | None = None) -> Path:
         return build_predictions(task, folder)
     source = exact_source(task) if "exact" in task.provides else run_source(task)
     stored = source.rows.to(torch.float32)
-    certificate = _identity(task, source) | {
+    certificate = {
+        **identity(task),
+        "exact": source.exact,
+        **source.record,
+        **origin(SEED),
         "rows": len(stored),
         "mean": source.mean.tolist(),
         "sd": [sd if math.isfinite(sd) else None for sd in source.sd.tolist()],
@@ -205,7 +209,3 @@ def slices(pool: Tensor) -> Sets:
 def default_folder() -> Path:
     """Folder of the references that the package ships."""
     return Path(str(files("parvibench.tasks"))) / "references"
-
-
-def _identity(task: Task, source: Source) -> dict[str, Any]:
-    return {**identity(task), "exact": source.exact, **source.record, **origin(SEED)}

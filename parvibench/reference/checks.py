@@ -47,7 +47,7 @@ def verify(task: Task, folder: Traversable | None = None) -> list[Check]:
     if reference is None:
         raise InputError(f"{task.name} has no reference: there is nothing to verify")
     checks = [
-        _files(reference),
+        Check("files", True, f"{len(reference.draws)} draws, SHA-256 as recorded"),
         version_check(task, reference),
         *_moments(reference),
         *_kernel(reference),
@@ -58,22 +58,13 @@ def verify(task: Task, folder: Traversable | None = None) -> list[Check]:
     except DataMissingError as error:
         return [*checks, Check("density", None, f"data missing: {str(error).splitlines()[0]}")]
     scores = target.score(reference.draws[None])[0]
-    return [
-        *checks,
-        density_check(scores, reference.scores),
-        *stein_checks(reference.draws, scores),
-    ]
-
-
-def _files(reference: Reference) -> Check:
-    return Check("files", True, f"{len(reference.draws)} draws, SHA-256 as recorded")
+    return [*checks, density_check(scores, reference.scores), *stein_checks(reference.draws, scores)]
 
 
 def _moments(reference: Reference) -> list[Check]:
     """Means and sds of the stored draws against the recorded ones, in standard errors of the draws."""
-    centred, sd = reference.draws - reference.mean, reference.sd
-    means = largest_z("means", centred)
-    return [means, _sds(centred.square() - sd.square())]
+    centred = reference.draws - reference.mean
+    return [largest_z("means", centred), _sds(centred.square() - reference.sd.square())]
 
 
 def _sds(terms: Tensor) -> Check:
@@ -89,10 +80,8 @@ def _sds(terms: Tensor) -> Check:
 
 def _kernel(reference: Reference) -> list[Check]:
     h, own = reference.bandwidth, float(reference.certificate["self_similarity"])
-    found_h, found_own = median_distance(reference.draws), self_similarity(reference.draws, h)
+    again_h, again = median_distance(reference.draws), self_similarity(reference.draws, h)
     return [
-        Check("bandwidth", math.isclose(h, found_h, rel_tol=1e-6), f"{found_h:.6g}, recorded {h:.6g}"),
-        Check(
-            "kernel mean", math.isclose(own, found_own, abs_tol=1e-6), f"{found_own:.6g}, recorded {own:.6g}"
-        ),
+        Check("bandwidth", math.isclose(h, again_h, rel_tol=1e-6), f"{again_h:.6g}, recorded {h:.6g}"),
+        Check("kernel mean", math.isclose(own, again, abs_tol=1e-6), f"{again:.6g}, recorded {own:.6g}"),
     ]

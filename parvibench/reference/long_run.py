@@ -13,7 +13,7 @@ stick elsewhere when they start where the algorithms do is reported beside it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ from parvibench.metrics.pairwise import thin
 
 from .whitening import Whitened
 
+#: Per coordinate, by name; see ``diagnostics``.
+Diagnostics = dict[str, NDArray[np.float64]]
 MIN_ESS = 10_000
 MAX_RHAT = 1.005
 #: Family-wise level at which means, and standard deviations, of two runs may disagree by chance.
@@ -140,11 +142,10 @@ def confirming_run(task: Task, seed: int) -> LongRun:
     zero = np.zeros(task.dim)
     exact = {"mean": mean.numpy(), "sd": sd.numpy(), "mcse_mean": zero, "mcse_sd": zero}
     against = agreement(diagnostics(run.draws), exact)
-    if max(against["largest_z_of_means"], against["largest_z_of_sds"]) > against["z_limit"]:
+    if not agrees(against):
         raise ParVIBenchError(f"{task.name}: the main run disagrees with the exact moments: {against}")
-    return LongRun(
-        run.draws, run.others, run.record | {"exact": against, "from_start": stuck_share(task, seed)}
-    )
+    record = run.record | {"exact": against, "from_start": stuck_share(task, seed)}
+    return LongRun(run.draws, run.others, record)
 
 
 def stuck_share(task: Task, seed: int) -> dict[str, Any]:
@@ -171,14 +172,28 @@ def require_convergence(name: str, record: dict[str, Any]) -> None:
     Raises:
         ParVIBenchError: with the figures.
     """
-    for run in (record["main"], record["check"]):
+    require_mixing(name, [record["main"], record["check"]])
+    if not agrees(record["check"]):
+        raise ParVIBenchError(f"{name}: the check run disagrees with the main run: {record['check']}")
+
+
+def require_mixing(name: str, runs: Sequence[dict[str, Any]]) -> None:
+    """Reject runs with too few effective draws or too large an R-hat.
+
+    Raises:
+        ParVIBenchError: with the figures.
+    """
+    for run in runs:
         if min(run["ess_bulk_min"], run["ess_tail_min"]) < MIN_ESS or run["rhat_max"] >= MAX_RHAT:
+            wanted = f"want ESS >= {MIN_ESS}, R-hat < {MAX_RHAT}"
             raise ParVIBenchError(
-                f"{name}: {run.get('algorithm')} has not converged (want ESS >= {MIN_ESS}, R-hat < {MAX_RHAT}): {run}"
+                f"{name}: the {run.get('algorithm')} run has not converged ({wanted}): {run}"
             )
-    check = record["check"]
-    if max(check["largest_z_of_means"], check["largest_z_of_sds"]) > check["z_limit"]:
-        raise ParVIBenchError(f"{name}: the check run disagrees with the main run: {check}")
+
+
+def agrees(compared: dict[str, Any]) -> bool:
+    """Whether the differences of ``agreement`` are within their limit."""
+    return max(compared["largest_z_of_means"], compared["largest_z_of_sds"]) <= compared["z_limit"]
 
 
 def run_chains(
@@ -215,7 +230,7 @@ def run_chains(
     return torch.stack(kept), float(np.mean(moved))
 
 
-def diagnostics(draws: Tensor) -> dict[str, NDArray[np.float64]]:
+def diagnostics(draws: Tensor) -> Diagnostics:
     """Per coordinate, (D,) each: bulk and tail ESS, R-hat, mean and sd with their Monte Carlo errors.
 
     A few coordinates at a time: ranks take several times the memory of the draws.
@@ -224,7 +239,7 @@ def diagnostics(draws: Tensor) -> dict[str, NDArray[np.float64]]:
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
-def _diagnostics(x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def _diagnostics(x: NDArray[np.float64]) -> Diagnostics:
     axes = {"chain_axis": 1, "draw_axis": 0}
     stats = array_stats()
     return {
@@ -238,9 +253,7 @@ def _diagnostics(x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def recorded(
-    plan: Plan, accepted: float, found: dict[str, NDArray[np.float64]], seconds: float
-) -> dict[str, Any]:
+def recorded(plan: Plan, accepted: float, found: Diagnostics, seconds: float) -> dict[str, Any]:
     """A run's entry in the certificate."""
     return asdict(plan) | {
         "total_draws": plan.chains * plan.draws,
@@ -254,9 +267,7 @@ def recorded(
     }
 
 
-def agreement(
-    main: dict[str, NDArray[np.float64]], other: dict[str, NDArray[np.float64]]
-) -> dict[str, float]:
+def agreement(main: Diagnostics, other: Diagnostics) -> dict[str, float]:
     """Largest differences of a run from the main one, in standard errors of the difference."""
 
     def largest(value: str, error: str) -> float:

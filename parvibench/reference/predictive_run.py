@@ -30,7 +30,7 @@ from parvibench.harness.store.environment import ALLOCATOR
 from parvibench.metrics.predictive import relative_errors
 
 from . import certificates
-from .long_run import MAX_RHAT, MIN_ESS, Plan, agreement, diagnostics, recorded, run_chains
+from .long_run import Diagnostics, Plan, agreement, agrees, diagnostics, recorded, require_mixing, run_chains
 
 SEED = 20261121
 #: Replicates 0 to SPLITS - 1 are certified.
@@ -63,7 +63,7 @@ class Run:
     f: Tensor
     states: Tensor
     record: dict[str, Any]
-    found: dict[str, NDArray[np.float64]]
+    found: Diagnostics
 
 
 def build_predictions(
@@ -84,10 +84,7 @@ def build_predictions(
     Raises:
         ParVIBenchError: the evidence falls short.
     """
-    jobs = [
-        (task.name, "check", 0, check),
-        *((task.name, "main", r, main) for r in range(splits)),
-    ]
+    jobs = [(task.name, "check", 0, check), *((task.name, "main", r, main) for r in range(splits))]
     workers = min(len(jobs), os.cpu_count() or 1)
     for key, value in ALLOCATOR.items():
         os.environ.setdefault(key, value)  # read by the processes when they start: twice as fast
@@ -96,15 +93,9 @@ def build_predictions(
     compared = checked.record | agreement(runs[0].found, checked.found)
     record = {"main": [run.record for run in runs], "check": compared}
     require_agreement(task.name, record)
-
-    mean = torch.stack([run.f.mean((0, 1)) for run in runs])
-    sd = torch.stack([run.f.flatten(0, 1).std(0) for run in runs])
     floors = predictive_floors([run.f for run in runs])
     states = torch.stack([run.states for run in runs]).float()
     target = task.target(range(splits), "cpu", torch.float64)
-    errors = {
-        key: [[float(f"{v:.4g}") for v in run.found[key]] for run in runs] for key in ("mcse_mean", "mcse_sd")
-    }
     certificate = {
         **certificates.identity(task),
         "kind": "predictions",
@@ -112,12 +103,12 @@ def build_predictions(
         **certificates.origin(SEED),
         "splits": splits,
         "run": record,
-        **errors,
+        **{k: [[float(f"{v:.4g}") for v in run.found[k]] for run in runs] for k in ("mcse_mean", "mcse_sd")},
         "floors": certificates.floor_summaries(floors),
     }
     arrays = {
-        "mean": mean.numpy(),
-        "sd": sd.numpy(),
+        "mean": torch.stack([run.f.mean((0, 1)) for run in runs]).numpy(),
+        "sd": torch.stack([run.f.flatten(0, 1).std(0) for run in runs]).numpy(),
         "states": states.numpy(),
         "scores": target.score(states[:, :FINGERPRINT].double()).float().numpy(),
     }
@@ -156,14 +147,9 @@ def require_agreement(name: str, record: dict[str, Any]) -> None:
     Raises:
         ParVIBenchError: with the figures.
     """
-    for run in record["main"]:
-        if min(run["ess_bulk_min"], run["ess_tail_min"]) < MIN_ESS or run["rhat_max"] >= MAX_RHAT:
-            raise ParVIBenchError(
-                f"{name}: the predictions have not converged (want ESS >= {MIN_ESS}, R-hat < {MAX_RHAT}): {run}"
-            )
+    require_mixing(name, record["main"])
     check = record["check"]
-    agrees = max(check["largest_z_of_means"], check["largest_z_of_sds"]) <= check["z_limit"]
-    if not agrees or check["rhat_max"] >= MAX_CHECK_RHAT:
+    if not agrees(check) or check["rhat_max"] >= MAX_CHECK_RHAT:
         raise ParVIBenchError(f"{name}: the check run disagrees with the main run: {check}")
 
 

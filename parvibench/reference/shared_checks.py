@@ -68,15 +68,13 @@ def floors_check(reference: Floored) -> Check:
     for metric, table in reference.floors.items():
         for n, values in table.items():
             summary = recorded.get(metric, {}).get(str(n), {})
-            close = math.isclose(
-                float(np.median(values)), summary.get("q50", math.nan), rel_tol=1e-2, abs_tol=1e-9
-            )
+            median = float(np.median(values))
+            close = math.isclose(median, summary.get("q50", math.nan), rel_tol=1e-2, abs_tol=1e-9)
             if not close or len(values) < 200 or np.isnan(values).any() or (np.diff(values) < 0).any():
                 wrong.append(f"{metric} at {n}")
     count = sum(len(table) for table in reference.floors.values())
-    return Check(
-        "floors", not wrong and count > 0, f"wrong: {', '.join(wrong)}" if wrong else f"{count} of them"
-    )
+    text = f"wrong: {', '.join(wrong)}" if wrong else f"{count} of them"
+    return Check("floors", not wrong and count > 0, text)
 
 
 def density_check(scores: Tensor, recorded: Tensor | None) -> Check:
@@ -85,9 +83,8 @@ def density_check(scores: Tensor, recorded: Tensor | None) -> Check:
         return Check("density", None, "no scores are recorded")
     gap = (scores[: len(recorded)] - recorded).norm(dim=1) / recorded.norm(dim=1).clamp(min=1e-12)
     worst = float(gap.max())
-    return Check(
-        "density", worst <= SCORE_TOLERANCE, f"scores at {len(recorded)} draws differ by {worst:.1e} at most"
-    )
+    text = f"scores at {len(recorded)} draws differ by {worst:.1e} at most"
+    return Check("density", worst <= SCORE_TOLERANCE, text)
 
 
 def stein_checks(draws: Tensor, scores: Tensor) -> list[Check]:

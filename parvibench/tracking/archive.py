@@ -1,7 +1,7 @@
 """Reading back what a mirror holds, to rebuild a store from a server that a team shares.
 
-What comes from a server is a stranger's: only files of known names and bounded size are fetched, and nothing
-is read here; the store's readers judge them.
+What comes from a server is untrusted input: only files of known names and bounded size are fetched; the store's
+readers validate their contents.
 """
 
 from __future__ import annotations
@@ -31,17 +31,15 @@ class Archive:
     """
 
     def __init__(self, uri: str) -> None:
-        self._uri = uri
+        self._uri, self._shown = uri, without_secrets(uri)
         try:
             self._client = connect(uri)
-            self._experiments = [
-                e.experiment_id
-                for e in self._client.search_experiments(filter_string="name LIKE 'parvibench/%'")
-            ]
+            found = self._client.search_experiments(filter_string="name LIKE 'parvibench/%'")
         except Exception as error:  # whatever a server or a driver can raise
             raise self._failed(error) from None
+        self._experiments = [e.experiment_id for e in found]
         if not self._experiments:
-            raise StoreError(f"{without_secrets(uri)}: holds no runs of ParVIBench")
+            raise StoreError(f"{self._shown}: holds no runs of ParVIBench")
 
     def fetch_run(self, run_id: str | None, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
         """A suite run by id, the latest by default.
@@ -66,20 +64,18 @@ class Archive:
             raise self._failed(error) from None
         by_id = {r.data.tags["parvibench.run_id"]: r.info.run_id for r in reversed(runs)}
         if not by_id:
-            raise StoreError(f"{without_secrets(self._uri)}: holds no finished run")
+            raise StoreError(f"{self._shown}: holds no finished run")
         chosen = next(reversed(by_id)) if run_id is None else run_id
         if chosen not in by_id:
             known = ", ".join(sorted(by_id)[-10:])
-            raise StoreError(f"{without_secrets(self._uri)}: no run {chosen!r}; the latest there: {known}")
+            raise StoreError(f"{self._shown}: no run {chosen!r}; the latest there: {known}")
         self.fetch(by_id[chosen], _RUN_FILES, folder)
         try:
             run = json.loads((folder / "run.json").read_bytes())
             links = json.loads((folder / "cells.json").read_bytes())["cells"]
             return run, {str(link["key"]): str(link["mlflow_run_id"]) for link in links}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"{without_secrets(self._uri)}: run {chosen} is damaged there ({error})"
-            ) from None
+            raise StoreError(f"{self._shown}: run {chosen} is damaged there ({error})") from None
 
     def fetch(self, mlflow_run: str, names: dict[str, int], folder: Path) -> None:
         """Download the named artifacts of an MLflow run, as far as it has them, each up to its number of bytes.
@@ -88,16 +84,11 @@ class Archive:
             StoreError: a file is larger, or the server fails.
         """
         try:
-            sizes = {
-                a.path: a.file_size or 0 for a in self._client.list_artifacts(mlflow_run) if not a.is_dir
-            }
-            for name, limit in names.items():
-                if name not in sizes:
-                    continue
-                if sizes[name] > limit:
-                    raise StoreError(
-                        f"{without_secrets(self._uri)}: {name} has {sizes[name]} bytes, more than {limit}"
-                    )
+            held = self._client.list_artifacts(mlflow_run)
+            sizes = {a.path: a.file_size or 0 for a in held if not a.is_dir and a.path in names}
+            for name, size in sizes.items():
+                if size > names[name]:
+                    raise StoreError(f"{self._shown}: {name} has {size} bytes, more than {names[name]}")
                 self._client.download_artifacts(mlflow_run, name, str(folder))
         except StoreError:
             raise
@@ -105,7 +96,5 @@ class Archive:
             raise self._failed(error) from None
 
     def _failed(self, error: Exception) -> StoreError:
-        text = without_secrets(" ".join(str(error).split()).replace(self._uri, without_secrets(self._uri)))
-        return StoreError(
-            f"{without_secrets(self._uri)}: cannot be read ({type(error).__name__}: {text:.200})"
-        )
+        text = without_secrets(" ".join(str(error).split()).replace(self._uri, self._shown))
+        return StoreError(f"{self._shown}: cannot be read ({type(error).__name__}: {text:.200})")

@@ -1,4 +1,4 @@
-"""What of a run and of a cell goes into MLflow: parameters, tags and metric points."""
+"""The parameters, tags and metric points that MLflow gets of a run and of a cell."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str
 
 
 def cell_params(record: CellRecord) -> dict[str, str]:
-    """What defines the cell, as text."""
+    """The specification of a cell, as text."""
     values = record.spec.model_dump(mode="json") | {"replicates": record.n_replicates, "tuned": record.tuned}
     return _flat(values | {"effective_step": record.effective_step, "process": record.process})
 
 
 def cell_tags(record: CellRecord) -> dict[str, str]:
-    """What finds a cell again, and how it ended."""
+    """Tags that identify a cell, and its outcome."""
     names = ("task", "algorithm", "label", "kind", "status", "reason", "n_diverged", "metrics_key", "hardware", "created")  # fmt: skip
     tags = {"cell_key": record.key} | {n: str(getattr(record, n)) for n in names}
     tags["flags"] = "; ".join(record.flags)
@@ -67,13 +67,9 @@ def cell_tags(record: CellRecord) -> dict[str, str]:
 
 
 def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
-    """What finds a run again."""
-    tags = {
-        "run_id": run["id"],
-        "suite": run["suite"]["name"],
-        "profile": run.get("profile"),
-        "command": run.get("provenance", {}).get("command"),
-    }
+    """Tags that identify a run."""
+    tags = {"run_id": run["id"], "suite": run["suite"]["name"], "profile": run.get("profile")}
+    tags["command"] = run.get("provenance", {}).get("command")
     return {f"parvibench.{k}": without_secrets(str(v))[:_MAX_TAG] for k, v in tags.items() if v}
 
 
@@ -94,7 +90,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def system_points(run: Mapping[str, Any]) -> Iterator[tuple[str, float, int, int]]:
-    """What the machine did: name, value, time in ms, step in whole seconds since the start."""
+    """Load of the machine: name, value, time in ms, step in whole seconds since the start."""
     start = dt.datetime.fromisoformat(run["started"]).timestamp()
     for row in run.get("system", ()):
         for name, value in row.items():
@@ -110,7 +106,7 @@ def mlflow_status(status: Status) -> str:
 
 
 def clean_name(text: str) -> str:
-    """A name MLflow admits: others' characters become ``_``; a cut is told apart by a digest."""
+    """A name MLflow accepts: other characters become ``_``; a name that is cut ends in its digest."""
     clean = re.sub(r"[^\w\-. :/]", "_", text, flags=re.ASCII)
     return clean if len(clean) <= 250 else f"{clean[:230]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

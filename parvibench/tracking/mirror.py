@@ -88,7 +88,7 @@ class Mirror:
         self._put(lambda writer: writer.cell(run_id, record, folder))
 
     def end_run(self, run: Mapping[str, Any]) -> None:
-        """Add what is known of a run at its end: when that was, and what the machine did."""
+        """Add the end of a run and the machine's load during it."""
         copy = dict(run)
         self._put(lambda writer: writer.end_run(copy))
 
@@ -174,10 +174,8 @@ class _Writer:
 
     def __init__(self, client: Any, artifact_root: str | None) -> None:
         self._client, self._artifact_root = client, artifact_root
-        self._experiments: dict[str, str] = {
-            e.name: e.experiment_id
-            for e in client.search_experiments(filter_string="name LIKE 'parvibench/%'")
-        }
+        found = client.search_experiments(filter_string="name LIKE 'parvibench/%'")
+        self._experiments: dict[str, str] = {e.name: e.experiment_id for e in found}
         self._parents: dict[str, str] = {}
         self._experiment_of: dict[str, str] = {}
         self._cells: dict[str, list[dict[str, str]]] = {}
@@ -221,9 +219,7 @@ class _Writer:
         uid = self._parents[str(run["id"])]
         self._client.log_dict(uid, plain(run), "run.json")
         held = self._client.get_run(uid).data.metrics
-        self._batched(
-            uid, "metrics", [Metric(*point) for point in system_points(run) if point[0] not in held]
-        )
+        self._batched(uid, "metrics", [Metric(*p) for p in system_points(run) if p[0] not in held])
 
     def report(self, run_id: str, folder: Path) -> None:
         """The report's files under ``report/``."""
@@ -235,12 +231,8 @@ class _Writer:
             cells = self._cells[run_id]
             self._client.log_dict(uid, {"cells": cells}, "cells.json")
             failed = sum(Status(c["status"]).failed for c in cells)
-            counts = {
-                "cells": len(cells),
-                "failed": failed,
-                "reused": sum(c["reused"] == "true" for c in cells),
-            }
-            for name, count in counts.items():
+            reused = sum(c["reused"] == "true" for c in cells)
+            for name, count in {"cells": len(cells), "failed": failed, "reused": reused}.items():
                 self._client.set_tag(uid, f"parvibench.n_{name}", str(count))
             self._client.set_terminated(uid, "FAILED" if failed else "FINISHED")
 
@@ -292,7 +284,6 @@ class _Writer:
         """The run that carries a tag, in any of our experiments, or None."""
         if not self._experiments:
             return None
-        runs = self._client.search_runs(
-            list(self._experiments.values()), f"tags.`{tag}` = '{value}'", max_results=1
-        )
+        known = list(self._experiments.values())
+        runs = self._client.search_runs(known, f"tags.`{tag}` = '{value}'", max_results=1)
         return runs[0] if runs else None

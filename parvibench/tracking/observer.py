@@ -1,4 +1,4 @@
-"""The MLflow mirror as an observer of runs, and the catching up of runs that were not mirrored."""
+"""The MLflow mirror as an observer of runs; later mirroring of runs that MLflow lacks; rebuilding a store."""
 
 from __future__ import annotations
 
@@ -92,9 +92,8 @@ def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:
         try:
             run = RunRecord.model_validate(document)
         except ValidationError as error:
-            raise StoreError(
-                f"{without_secrets(uri)}: no run record there ({error.error_count()} problems)"
-            ) from None
+            problems = f"no run record there ({error.error_count()} problems)"
+            raise StoreError(f"{without_secrets(uri)}: {problems}") from None
         for cell in run.cells:
             if into.usable(cell.key) is not None or cell.key not in where:
                 continue

@@ -11,13 +11,13 @@ from parvibench.data.fetch import FOLDER_VARIABLE, registry
 from parvibench.data.loaders import BUNDLED, load
 
 
-def with_data(test):
+def needs_data(test):
     """Skips a test where the data sets are not on disk."""
     reason = f"needs data sets on disk: set {FOLDER_VARIABLE}"
     return pytest.mark.data(pytest.mark.skipif(FOLDER_VARIABLE not in os.environ, reason=reason)(test))
 
 
-@with_data
+@needs_data
 @pytest.mark.parametrize("name", [n for n, row in registry().items() if row.target_column])
 def test_registered_sets_load(name: str) -> None:
     X, y = load(name)
@@ -29,7 +29,7 @@ def test_registered_sets_load(name: str) -> None:
     assert np.isfinite(y).all()
 
 
-@with_data
+@needs_data
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [
@@ -49,7 +49,7 @@ def test_the_response_is_the_right_column(name: str, low: float, high: float) ->
     assert (y.min(), y.max()) == (low, high)
 
 
-@with_data
+@needs_data
 def test_navals_second_target_is_no_feature() -> None:
     """Catches the turbine decay (column 17) leaking into the features."""
     X = load("naval-propulsion-plant").X
@@ -57,7 +57,7 @@ def test_navals_second_target_is_no_feature() -> None:
     assert (np.ptp(X, axis=0) == 0).nonzero()[0].tolist() == [8, 11]
 
 
-@with_data
+@needs_data
 def test_waveform_is_the_training_part_without_its_ones() -> None:
     """268 of 400 responses are 1 (of 5000 rows in all, 3353). Catches the intercept left in, or the test rows."""
     X, y = load("waveform")
@@ -67,7 +67,7 @@ def test_waveform_is_the_training_part_without_its_ones() -> None:
     assert X.std(axis=0).max() < 1.1
 
 
-@with_data
+@needs_data
 def test_mushrooms_letters_become_columns() -> None:
     """4208 of 8124 are edible, 2480 miss their stalk root. Catches a code e = 0, and `?` dropped as missing."""
     X, y = load("mushroom")
@@ -78,7 +78,7 @@ def test_mushrooms_letters_become_columns() -> None:
     assert 2480 in X.sum(axis=0)
 
 
-@with_data
+@needs_data
 @pytest.mark.parametrize(
     ("name", "ones", "whole"), [("sifg-diabetes", 268, None), ("sifg-wine-binary", 855, "wine-quality-red")]
 )
@@ -92,7 +92,7 @@ def test_sifgs_outcomes_are_binary(name: str, ones: int, whole: str | None) -> N
         np.testing.assert_array_equal(y, load(whole).y >= 6)
 
 
-@with_data
+@needs_data
 def test_sifgs_copies_hold_the_rows_of_the_known_sets() -> None:
     """Power: the same rows in another order. Protein: the first ones, one column rounded to 0.001."""
     own, known = load("sifg-power"), load("power-plant")
