@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import secrets
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,7 +16,9 @@ from .shared import (
     EXIT_FAILED,
     EXIT_USAGE,
     Json,
+    answer,
     console,
+    json_or_text,
     key_value,
     new_table,
     out_console,
@@ -88,9 +88,10 @@ def check(
     root = secrets.randbelow(2**31) if seed is None else seed
     from parvibench.check.selection import select_questions
 
+    settings = {key: json_or_text(text) for key, text in (key_value(pair, "--set") for pair in set_ or ())}
     chosen = select_questions(
-        suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle,
-        settings=_settings(set_ or ()), iterations=iterations,
+        suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
+        iterations=iterations,
     )  # fmt: skip
     if update:
         return _update(chosen, baseline, processes, root, yes, partly=bool(algorithm or task))
@@ -104,18 +105,6 @@ def check(
     return _write(result, junit, markdown, as_json)
 
 
-def _settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """Settings of ``--set``; numbers as numbers."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        key, text = key_value(pair, "--set")
-        try:
-            found[key] = json.loads(text)
-        except ValueError:
-            found[key] = text
-    return found
-
-
 def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:
     """Make the baseline again, or the chosen part of it; differences are shown before anything is written."""
     from parvibench.check.past import baseline
@@ -123,20 +112,18 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     path = file or Path(str(baseline.shipped()))
     with _progress() as show:
         made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
-        new = baseline.make(
-            chosen.cells, chosen.densities, seed=seed, workers=workers, made=made, notify=show
-        )
+        cells, densities = chosen.cells, chosen.densities
+        new = baseline.make(cells, densities, seed=seed, workers=workers, made=made, notify=show)
     if path.is_file():
         old = baseline.Baseline.load(path)
         new = old.with_part(new) if partly else new
         lines = baseline.changes(old, new)
-        for line in lines:
-            out_console.print(line, highlight=False, markup=False)
-        out_console.print(f"{len(lines)} changes" if lines else "no change beyond chance", highlight=False)
+        for line in [*lines, f"{len(lines)} changes" if lines else "no change beyond chance"]:
+            answer(line)
         if not yes and not typer.confirm(f"Write {path}?"):
             return EXIT_FAILED
     new.write(path)
-    out_console.print(f"{path}: {len(new.cells)} cells, {len(new.densities)} densities", highlight=False)
+    answer(f"{path}: {len(new.cells)} cells, {len(new.densities)} densities")
     return 0
 
 
@@ -168,10 +155,8 @@ def _print(result: CheckResult) -> None:
         warn(line)
     if result.incomparable:
         warn("after an intended change: parvibench check --update")
-    out_console.print(
-        f"{result.verdict}: {output.counts(result)} (p < {result.threshold:.1e}); --seed {result.seed}",
-        highlight=False,
-    )
+    counts = f"{output.counts(result)} (p < {result.threshold:.1e})"
+    answer(f"{result.verdict}: {counts}; --seed {result.seed}")
 
 
 class _progress:

@@ -46,9 +46,8 @@ def compare(
 
     table = new_table("task", "method", "metric", "first", "second", "difference [95%]", "p", "second is")
     for row in frame.to_dict("records"):
-        difference = (
-            f"{number(row['difference'])} [{interval(row['low'], row['high'])}]" if row["n"] else row["note"]
-        )
+        ends = f"[{interval(row['low'], row['high'])}]"
+        difference = f"{number(row['difference'])} {ends}" if row["n"] else row["note"]
         values = [number(row[k]) for k in ("a", "b")]
         p = number(row["p_value"])
         table.add_row(row["task"], row["label"], row["unit"], *values, difference, p, row["verdict"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
@@ -18,17 +19,7 @@ def data_status(as_json: Json = False) -> None:
     """List the data sets and whether they are on disk."""
     from parvibench.data.fetch import status
 
-    rows: list[dict[str, Any]] = [
-        {
-            "name": r.name,
-            "rows": r.rows,
-            "bytes": r.bytes,
-            "state": r.state,
-            "path": str(r.path) if r.path else None,
-            "licence": r.licence,
-        }
-        for r in status()
-    ]
+    rows = [asdict(r) | {"path": str(r.path) if r.path else None} for r in status()]
     if as_json:
         print_json(rows)
         return

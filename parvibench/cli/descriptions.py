@@ -66,9 +66,10 @@ def algorithm(name: str) -> dict[str, Any]:
     """
     found = registry.load_method(name)
     module = sys.modules[type(found).__module__]
-    settings = {
-        key: f"{field.default!r} - {field.description or ''}"
-        for key, field in found.settings_type.model_fields.items()
+    fields = found.settings_type.model_fields
+    presets = {
+        preset: ", ".join(f"{key}={value!r} ({source})" for key, (value, source) in values.items())
+        for preset, values in found.presets.items()
     }
     return {
         "name": found.name,
@@ -78,12 +79,10 @@ def algorithm(name: str) -> dict[str, Any]:
         "kind": found.kind,
         "needs": sorted(found.needs),
         "chains": found.n_particles or "set by the suite",
-        "settings (default - meaning)": settings,
-        "presets": {
-            preset: ", ".join(f"{key}={value!r} ({source})" for key, (value, source) in values.items())
-            for preset, values in found.presets.items()
-        }
-        or "none",
+        "settings (default - meaning)": {
+            k: f"{f.default!r} - {f.description or ''}" for k, f in fields.items()
+        },
+        "presets": presets or "none",
         "about": (module.__doc__ or "").strip(),
     }
 
@@ -102,9 +101,7 @@ def metric(name: str) -> dict[str, Any]:
         for alteration, shares in zip(rows.index, rows.to_numpy(), strict=True)
     }
     dims = " / ".join(str(d) for d in rows.columns)
-    studied = (
-        {f"called distinguishable at n = {SIZE}, in dimensions": dims, **power} if power else "not studied"
-    )
+    called = f"called distinguishable at n = {SIZE}, in dimensions"
     return {
         "name": found.name,
         "summary": found.summary,
@@ -113,5 +110,5 @@ def metric(name: str) -> dict[str, Any]:
         "needs": found.need,
         "measured": "at every checkpoint" if found.when == "every" else "at the last checkpoint",
         "about": inspect.getdoc(compute) or "",
-        "power": studied,
+        "power": {called: dims, **power} if power else "not studied",
     }

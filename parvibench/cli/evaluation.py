@@ -9,7 +9,7 @@ import typer
 
 from parvibench.core import registry
 
-from .shared import Json, key_value, new_table, out_console, parse_number, print_json
+from .shared import Json, answer, key_value, new_table, out_console, parse_number, print_json
 
 app = typer.Typer()
 
@@ -46,20 +46,14 @@ def evaluate(
     out_console.print(table)
     for row in document["metrics"]:
         if row["value"] is None:
-            out_console.print(
-                f"not applicable: {row['metric']} ({row['reason']})", highlight=False, markup=False
-            )
-    out_console.print(
-        "floor: median of exact draws; equivalent n: how many exact draws do as well [95% interval]",
-        style="dim",
-    )
-    out_console.print(
-        f"{document['n']} samples of {document['task']}: [bold]{document['verdict']}[/] from exact draws (Holm, 5%)"
-    )
+            answer(f"not applicable: {row['metric']} ({row['reason']})")
+    legend = "floor: median of exact draws; equivalent n: how many exact draws do as well [95% interval]"
+    out_console.print(legend, style="dim")
+    verdict = f"[bold]{document['verdict']}[/] from exact draws (Holm, 5%)"
+    out_console.print(f"{document['n']} samples of {document['task']}: {verdict}")
     spent = costs.get("score_evaluations")
-    best = next(
-        (r["equivalent_sample_size"] for r in document["metrics"] if r["equivalent_sample_size"]), None
-    )
+    sizes = (row["equivalent_sample_size"] for row in document["metrics"])
+    best = next(filter(None, sizes), None)
     if spent and best:
         out_console.print(f"{1e3 * best / spent:.3g} equivalent exact draws per 1000 score evaluations")
 
@@ -74,12 +68,5 @@ def _evaluation_cells(row: dict[str, Any]) -> list[str]:
         low, high = (f"{v:,.0f}" for v in row["equivalent_sample_size_interval"])
         capped = "≥ " if row["reason"].startswith("at least") else ""
         equivalent = f"{capped}{row['equivalent_sample_size']:,.0f} [{low}, {high}]"
-    return [
-        row["metric"],
-        text(row["value"]),
-        text(floor.get("median")),
-        text(row["ratio"]),
-        text(row["p_value"]),
-        equivalent,
-        row["verdict"] if row["floor"] else "no floor",
-    ]
+    numbers = map(text, (row["value"], floor.get("median"), row["ratio"], row["p_value"]))
+    return [row["metric"], *numbers, equivalent, row["verdict"] if row["floor"] else "no floor"]

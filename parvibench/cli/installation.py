@@ -62,9 +62,8 @@ def _data_check() -> dict[str, Any]:
     rows = status()
     present = sum(r.state == "ok" for r in rows)
     hint = "" if present == len(rows) else "; fetch the others with: parvibench data fetch"
-    return _check(
-        "data sets", f"{present} of {len(rows)} on disk{hint}", present == len(rows), required=False
-    )
+    found = f"{present} of {len(rows)} on disk{hint}"
+    return _check("data sets", found, present == len(rows), required=False)
 
 
 def _disk_check() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from textwrap import indent
@@ -19,21 +19,8 @@ from .shared import EXIT_FAILED, Json, new_table, note, out_console, print_json
 app = typer.Typer()
 
 
-class What(StrEnum):
-    """Kinds of things that can be listed."""
-
-    TASKS = "tasks"
-    ALGORITHMS = "algorithms"
-    METRICS = "metrics"
-    SUITES = "suites"
-
-
-class Kind(StrEnum):
-    """Kinds of things that can be shown."""
-
-    TASK = "task"
-    ALGORITHM = "algorithm"
-    METRIC = "metric"
+What = StrEnum("What", ["TASKS", "ALGORITHMS", "METRICS", "SUITES"])
+Kind = StrEnum("Kind", ["TASK", "ALGORITHM", "METRIC"])
 
 
 @app.command("list", epilog="Example: `parvibench list tasks --json`")
@@ -65,23 +52,13 @@ def _cell(value: Any) -> str:
 def _task_rows() -> list[dict[str, Any]]:
     from parvibench.data.fetch import status
 
-    states = {s.name: s.state for s in status()}
-
-    def state(row: registry.TaskRow) -> str:
-        return "ready" if all(states[name] == "ok" for name in row.data) else "data missing"
-
-    return [
-        {
-            "name": r.name,
-            "dim": r.dim,
-            "reference": r.judged_by,
-            "status": state(r),
-            "tags": list(r.tags),
-            "data": list(r.data),
-            "summary": r.summary,
-        }
-        for r in registry.tasks().values()
-    ]
+    missing = {s.name for s in status() if s.state != "ok"}
+    rows = []
+    for r in registry.tasks().values():
+        state = "data missing" if missing & set(r.data) else "ready"
+        head = {"name": r.name, "dim": r.dim, "reference": r.judged_by, "status": state}
+        rows.append(head | {"tags": list(r.tags), "data": list(r.data), "summary": r.summary})
+    return rows
 
 
 def _algorithm_rows() -> list[dict[str, Any]]:
@@ -101,24 +78,18 @@ def _metric_rows() -> list[dict[str, Any]]:
 def _suite_rows() -> list[dict[str, Any]]:
     from parvibench.harness.suite.suite import load_suite, shipped
 
-    return [
-        {
-            "name": name,
-            "tasks": len(suite.tasks),
-            "algorithms": len(suite.algorithms),
-            "profiles": list(suite.profiles),
-            "description": suite.description,
-        }
-        for name, suite in ((name, load_suite(name)) for name in shipped())
-    ]
+    rows = []
+    for name, suite in ((name, load_suite(name)) for name in shipped()):
+        counts = {"tasks": len(suite.tasks), "algorithms": len(suite.algorithms)}
+        rows.append(
+            {"name": name, **counts, "profiles": list(suite.profiles), "description": suite.description}
+        )
+    return rows
 
 
-_LISTS: dict[What, Callable[[], list[dict[str, Any]]]] = {
-    What.TASKS: _task_rows,
-    What.ALGORITHMS: _algorithm_rows,
-    What.METRICS: _metric_rows,
-    What.SUITES: _suite_rows,
-}
+_LISTS = {
+    What.TASKS: _task_rows, What.ALGORITHMS: _algorithm_rows, What.METRICS: _metric_rows, What.SUITES: _suite_rows
+}  # fmt: skip
 
 
 @app.command(
@@ -128,10 +99,7 @@ def show(
     kind: Kind,
     name: str,
     figure: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of a task's corner plot (.png, .svg). Default: parvibench-runs/tasks/NAME.png"
-        ),
+        Path | None, typer.Option(help="Corner plot of a task. Default: parvibench-runs/tasks/NAME.png")
     ] = None,
     as_json: Json = False,
 ) -> None:

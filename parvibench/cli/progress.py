@@ -56,9 +56,7 @@ class Display:
             TimeRemainingColumn(), console=self._console,
         )  # fmt: skip
         self._bar_task = self._bar.add_task("cells", total=total - cached)
-        self._live = Live(
-            console=self._console, refresh_per_second=4, transient=True, get_renderable=self._render
-        )
+        self._live = Live(console=self._console, transient=True, get_renderable=self._render)
         self._live.start()
 
     def progress(self, progress: JobProgress) -> None:
@@ -102,9 +100,8 @@ class Display:
             return
         self._last = now
         running = "; ".join(_shown(state) for state in list(self._running.values())[:_MAX_SHOWN])
-        self._print(
-            f"  {self._done}/{todo} cells{self._rate(now)}" + (f"  now: {running}" if running else "")
-        )
+        shown = f"  now: {running}" if running else ""
+        self._print(f"  {self._done}/{todo} cells{self._rate(now)}{shown}")
 
     def _rate(self, now: float) -> str:
         """Cells per minute and time left; running cells count by the share done."""

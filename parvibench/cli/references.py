@@ -13,6 +13,7 @@ from parvibench.core import registry
 from .shared import EXIT_FAILED, Json, note, out_console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Reference samples: build and verify.")
+_MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}
 
 
 @app.command("verify", epilog="Example: `parvibench reference verify banana`")
@@ -28,24 +29,17 @@ def reference_verify(
     from parvibench.reference.checks import verify
 
     found = {}
-    for name in tasks or registry.tasks():
-        task = registry.load_task(name)
-        if tasks or registry.has_reference(name):
-            found[name] = verify(task)
-            if not as_json:
-                for check in found[name]:
-                    mark = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}[
-                        check.passed
-                    ]
-                    text = escape(f"{name}: {check.name} ({check.found})")
-                    out_console.print(f"{mark} {text}", highlight=False, soft_wrap=True)
+    for name in tasks or filter(registry.has_reference, registry.tasks()):
+        found[name] = verify(registry.load_task(name))
+        for check in [] if as_json else found[name]:
+            text = escape(f"{name}: {check.name} ({check.found})")
+            out_console.print(f"{_MARKS[check.passed]} {text}", highlight=False, soft_wrap=True)
     failed = [name for name, checks in found.items() if any(c.passed is False for c in checks)]
     if as_json:
         print_json({name: [asdict(c) for c in checks] for name, checks in found.items()})
     else:
-        out_console.print(
-            f"{len(found)} references, {len(failed)} failed{': ' if failed else ''}{', '.join(failed)}"
-        )
+        names = f": {', '.join(failed)}" if failed else ""
+        out_console.print(f"{len(found)} references, {len(failed)} failed{names}")
     raise typer.Exit(EXIT_FAILED if failed else 0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,21 +11,9 @@ import typer
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_TIMEOUT_S, Execution
 
+from . import shared
 from .reporting import write_and_print
-from .shared import (
-    EXIT_FAILED,
-    Json,
-    Out,
-    answer,
-    command_line,
-    console,
-    key_value,
-    new_table,
-    note,
-    out_console,
-    parse_number,
-    print_json,
-)  # fmt: skip
+from .shared import EXIT_FAILED, Json, Out, answer, command_line, console, key_value, note
 
 app = typer.Typer()
 
@@ -141,16 +128,9 @@ def run(
         return
     mirror = MirrorObserver(out)
     results = api.run(
-        suite,
-        tasks=task or (),
-        algorithms=algorithm or (),
-        settings=settings,
-        execution=execution,
-        tracking=mirror,
-        warn=note,
-        observers=[] if quiet else [Display(console)],
-        command=command_line(),
-    )
+        suite, tasks=task or (), algorithms=algorithm or (), settings=settings, execution=execution, tracking=mirror,
+        warn=note, observers=[] if quiet else [Display(console)], command=command_line(),
+    )  # fmt: skip
     write_and_print(results, out / "report", as_json=as_json, quiet=quiet, mirror=mirror)
 
 
@@ -182,26 +162,16 @@ def tune(
     executor = make_executor(Execution(workers=workers), "cpu")
     named = {**chosen.resolved(), "name": f"{chosen.name}-tuning"}
     results = run_cells(
-        cells,
-        Store(out),
-        executor,
-        suite=named,
-        profile=profile,
-        command=command_line(),
+        cells, Store(out), executor, suite=named, profile=profile, command=command_line(),
         observers=[Display(console)],
-    )
+    )  # fmt: skip
     if any(c.status == "interrupted" for c in results.cells):
         raise typer.Exit(EXIT_FAILED)
     tuning.write_tuned(path, tuning.choose(results, chosen), profile)
     note(f"step sizes of {len(cells)} tuning cells stored in {path}")
 
 
-def _dry_run(
-    suite: Any,
-    settings: dict[str, dict[str, Any]],
-    execution: Execution,
-    as_json: bool,
-) -> None:
+def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], execution: Execution, as_json: bool) -> None:
     from parvibench.harness.run.forecast import predict
     from parvibench.harness.session import resolve_device
     from parvibench.harness.store.store import Store, is_final
@@ -220,34 +190,24 @@ def _dry_run(
         record = store.usable(cell.key)
         lacking = cell.missing_needs()
         state = "cached" if is_final(record) else f"unsupported: {lacking}" if lacking else "to run"
+        row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
+        row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
         limits = cell.spec.budget.model_dump(exclude_none=True)
-        rows.append(
-            {
-                "task": cell.task,
-                "algorithm": cell.algorithm,
-                "label": cell.label,
-                "key": cell.key,
-                "replicates": cell.n_replicates,
-                "chunks": len(cell.chunks),
-                "budget": limits,
-                "state": state,
-                "predicted_seconds": None,
-            }
-        )
+        rows.append(row | {"budget": limits, "state": state, "predicted_seconds": None})
         if state == "to run":
             waiting.append((cell, rows[-1]))
     for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
         row["predicted_seconds"] = seconds
     if as_json:
-        print_json(rows)
+        shared.print_json(rows)
         return
-    table = new_table("task", "label", "replicates", "budget", "state", "time")
+    table = shared.new_table("task", "label", "replicates", "budget", "state", "time")
     for row in rows:
         limits_text = ", ".join(f"{k} {v:g}" for k, v in row["budget"].items())
         seconds = row["predicted_seconds"]
         time = "" if seconds is None else duration(seconds)
         table.add_row(row["task"], row["label"], str(row["replicates"]), limits_text, row["state"], time)
-    out_console.print(table)
+    shared.out_console.print(table)
     together = sum(row["predicted_seconds"] or 0.0 for _, row in waiting)
     processes = max(1, (os.cpu_count() or 1) if execution.workers is None else execution.workers)
     predicted = f", about {duration(together / processes)} on {processes} workers" if waiting else ""
@@ -267,7 +227,7 @@ def _parse_budget(pairs: list[str] | None) -> dict[str, Any] | None:
         return None
     values: dict[str, Any] = {}
     for key, text in (key_value(p, "--budget") for p in pairs):
-        number = parse_number(key, text)
+        number = shared.parse_number(key, text)
         values[key] = int(number) if key == "iterations" and number.is_integer() else number
     return values
 
@@ -277,12 +237,7 @@ def _parse_settings(pairs: list[str]) -> dict[str, dict[str, Any]]:
     for key, text in (key_value(p, "--set") for p in pairs):
         name, dot, field = key.rpartition(".")
         if not dot or not name:
-            raise InputError(
-                f"--set {key}={text}: write ALGORITHM.SETTING=VALUE, for example svgd.step_size=0.05"
-            )
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = text
-        settings.setdefault(name, {})[field] = value
+            example = "for example svgd.step_size=0.05"
+            raise InputError(f"--set {key}={text}: write ALGORITHM.SETTING=VALUE, {example}")
+        settings.setdefault(name, {})[field] = shared.json_or_text(text)
     return settings

@@ -64,6 +64,14 @@ def key_value(text: str, option: str) -> tuple[str, str]:
     return key, value
 
 
+def json_or_text(text: str) -> Any:
+    """The value of a setting: JSON where it is valid, so that numbers are numbers, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def parse_number(key: str, text: str) -> float:
     """The number behind ``key=``."""
     try:

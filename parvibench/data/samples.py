@@ -33,13 +33,11 @@ def read_samples(path: Path) -> NDArray[np.float64]:
     except KeyError:
         if path.suffix in _READERS:
             raise InputError(f"{path}: no array named 'samples' inside") from None
-        raise InputError(
-            f"{path}: samples come as {', '.join(_READERS)}; got {path.suffix or 'no ending'}"
-        ) from None
+        given = path.suffix or "no ending"
+        raise InputError(f"{path}: samples come as {', '.join(_READERS)}; got {given}") from None
     except (ValueError, OSError, EOFError) as error:
-        raise InputError(
-            f"{path}: cannot be read as {path.suffix} numbers: {str(error).splitlines()[0]}"
-        ) from None
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: cannot be read as {path.suffix} numbers: {reason}") from None
 
 
 def _npy(path: Path) -> NDArray[np.float64]:

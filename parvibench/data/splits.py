@@ -19,6 +19,8 @@ from parvibench.core.task import TUNING_REPLICATES
 from .loaders import Table
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+#: Number of rows and replicate -> a permutation of the rows.
+Recipe = Callable[[int, int], NDArray[np.int64]]
 
 
 class Split(NamedTuple):
@@ -57,12 +59,10 @@ def split(n: int, replicate: int) -> Split:
     return Split(rows[: training_rows(n)], rows[training_rows(n) :])
 
 
-def permutation_for(
-    n: int, replicate: int, recipe: Callable[[int, int], NDArray[np.int64]]
-) -> NDArray[np.int64]:
-    """``recipe(n, replicate)``, or a random permutation of its own for a replicate that tunes.
+def permutation_for(n: int, replicate: int, recipe: Recipe) -> NDArray[np.int64]:
+    """``recipe(n, replicate)``, or a random permutation of its own for a tuning replicate.
 
-    Ids from ``TUNING_REPLICATES`` on tune: so that they never see the partition a result is computed on.
+    Ids from ``TUNING_REPLICATES`` on tune, and never see the partition that a result is computed on.
     """
     return (_tuning_permutation if replicate >= TUNING_REPLICATES else recipe)(n, replicate)
 
@@ -114,6 +114,5 @@ def _permutation(n: int, replicate: int) -> NDArray[np.int64]:
 
 
 def _tuning_permutation(n: int, replicate: int) -> NDArray[np.int64]:
-    return np.random.RandomState(derive_seed("tuning split", n, replicate) % 2**32).choice(
-        n, n, replace=False
-    )
+    stream = np.random.RandomState(derive_seed("tuning split", n, replicate) % 2**32)
+    return stream.choice(n, n, replace=False)

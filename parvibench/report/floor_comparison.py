@@ -26,20 +26,16 @@ class FloorComparison(NamedTuple):
         verdict: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm;
             empty without such a metric.
         p_value: the smallest adjusted p-value; NaN without such a metric.
-        metric: the metric that p-value belongs to.
         equivalent: equivalent n by the primary metric, replicates pooled; NaN where it is not defined.
         low: lower end of its 95% interval.
         high: upper end.
-        reason: why the equivalent n is missing or capped.
     """
 
     verdict: str = ""
     p_value: float = math.nan
-    metric: str = ""
     equivalent: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    reason: str = ""
 
 
 def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
@@ -50,24 +46,20 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     reference = floored_of(cell.task)
     if reference is None or cell.status is not Status.OK or not cell.values:
         return FloorComparison()
-    found = {}
-    for metric, stored in cell.values.items():
-        floor = reference.floor(metric, cell.samples)
-        if floor is not None:
-            found[metric] = p_value(metric, metric_values(metric, stored), floor)
-    adjusted = dict(zip(found, holm(list(found.values())), strict=True))
-    metric = min(adjusted, key=lambda m: adjusted[m], default="")
+    found = [
+        p_value(metric, metric_values(metric, stored), floor)
+        for metric, stored in cell.values.items()
+        if (floor := reference.floor(metric, cell.samples)) is not None
+    ]
     values = np.array(metric_values(primary, cell.values.get(primary, [])), dtype=float)
-    size, interval, reason = None, None, ""
+    size, interval = None, None
     if len(values):
-        size, interval, reason = equivalent_sample_size(primary, values, cell.samples, reference)
+        size, interval, _ = equivalent_sample_size(primary, values, cell.samples, reference)
     return FloorComparison(
-        verdict(list(found.values())) if found else "",
-        adjusted.get(metric, math.nan),
-        metric,
+        verdict(found) if found else "",
+        min(holm(found), default=math.nan),
         math.nan if size is None else size,
         *((math.nan, math.nan) if interval is None else interval),
-        reason,
     )
 
 

@@ -128,10 +128,8 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
     """
     metric = primary_metric(results, task)
     sign = -1 if higher_is_better(metric) else 1
-    frame = pd.DataFrame(
-        [_row(c, metric) for c in results.cells if c.task == task],
-        columns=[c for c in COLUMNS if c != "rank"],
-    )
+    rows = [_row(c, metric) for c in results.cells if c.task == task]
+    frame = pd.DataFrame(rows, columns=[c for c in COLUMNS if c != "rank"])
     ranked = ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
     score = sign * frame["median"].astype(float)
     score[ranked & (frame["status"] != Status.OK)] = math.inf
@@ -145,15 +143,11 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
     median, low, high = median_interval(metric_values(metric, cell.values.get(metric, [])))
     found = floor(cell.task, metric, cell.samples)
     compared = compare_with_floor(cell, metric)
-    return {
-        "task": cell.task,
+    same = ("task", "label", "algorithm", "kind", "reason", "n_diverged", "samples", "score_evaluations")
+    return {name: getattr(cell, name) for name in same} | {
         "group": task_group(cell.task),
-        "label": cell.label,
-        "algorithm": cell.algorithm,
-        "kind": cell.kind,
         "anchor": is_anchor(cell),
         "status": str(cell.status),
-        "reason": cell.reason,
         "metric": metric,
         "median": median,
         "low": low,
@@ -164,10 +158,7 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
         "equivalent": compared.equivalent,
         "equivalent_low": compared.low,
         "equivalent_high": compared.high,
-        "n_diverged": cell.n_diverged,
         "replicates": cell.n_replicates,
-        "samples": cell.samples,
-        "score_evaluations": cell.score_evaluations,
         "iteration": cell.iterations,
         "seconds": cell.seconds / max(1, cell.n_replicates),
     }

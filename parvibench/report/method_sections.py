@@ -55,9 +55,8 @@ def method_sections(findings: Findings) -> list[MethodSection]:
     """One section per method, anchors excepted; best average rank first."""
     results, board = findings.results, findings.board
     ranks = lb.average_ranks(board) if len(board) else pd.DataFrame({"anchor": []})
-    return [
-        _section(str(label), results, board, findings) for label in ranks.index[~ranks["anchor"].astype(bool)]
-    ]
+    labels = ranks.index[~ranks["anchor"].astype(bool)]
+    return [_section(str(label), results, board, findings) for label in labels]
 
 
 def _section(label: str, results: Results, board: pd.DataFrame, findings: Findings) -> MethodSection:
@@ -106,12 +105,8 @@ def _facts(algorithm: str) -> str:
     row = registry.algorithms().get(algorithm)
     if row is None:
         return f"Plug-in {algorithm}."
-    parts = [
-        row.summary[:1].upper() + row.summary[1:],
-        row.kind,
-        f"needs {', '.join(row.needs)}" if row.needs else "",
-        row.citation,
-    ]
+    needs = f"needs {', '.join(row.needs)}" if row.needs else ""
+    parts = [row.summary[:1].upper() + row.summary[1:], row.kind, needs, row.citation]
     return ". ".join(p for p in parts if p) + "."
 
 
@@ -121,15 +116,12 @@ def _sentences(rows: pd.DataFrame, leaders: Mapping[str, Winner]) -> list[str]:
         label = str(mine["label"].iloc[0])
         first = [str(t) for t in mine["task"] if leaders[str(t)].label == label]
         near = [str(t) for t in mine["task"] if label in leaders[str(t)].rivals]
-        exact = [
-            str(t) for t, v in zip(mine["task"], mine["verdict"], strict=True) if v == "indistinguishable"
-        ]
-        parts = [
-            f"average rank {number(float(mine['rank'].mean()))} over {len(mine)} task{'s' * (len(mine) > 1)}"
-        ]
+        exact = mine.loc[mine["verdict"] == "indistinguishable", "task"].astype(str)
+        average = number(float(mine["rank"].mean()))
+        parts = [f"average rank {average} over {len(mine)} task{'s' * (len(mine) > 1)}"]
         parts += [f"leads on {', '.join(first)}"] if first else []
         parts += [f"not ruled out as best on {', '.join(near)}"] if near else []
-        parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if exact else []
+        parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if len(exact) else []
         found.append(f"{group}: {'; '.join(parts)}.")
     return found
 
@@ -139,8 +131,7 @@ def _settings(cells: list[CellRecord]) -> tuple[tuple[str, str], ...]:
     names = dict.fromkeys(k for c in cells for k in c.settings)
     found = []
     for key in names:
-        values = list(dict.fromkeys(json.dumps(c.settings.get(key)) for c in cells if c.settings))
-        found.append(
-            (key, values[0].strip('"') if len(values) == 1 else f"by task: {', '.join(values[:12])}")
-        )
+        first, *others = dict.fromkeys(json.dumps(c.settings.get(key)) for c in cells if c.settings)
+        shown = ", ".join([first, *others[:11]])
+        found.append((key, f"by task: {shown}" if others else first.strip('"')))
     return tuple(found)

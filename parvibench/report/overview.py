@@ -76,9 +76,8 @@ def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
         return Row((Entry(title, link=link), Entry("none", look="status"), blank, blank, Entry(winner.confidence), blank, blank), group=group, look=look)  # fmt: skip
     value = winner.value
     unit = "× floor" if ratio else winner.quantity
-    note = f"{unit} [{interval(value.low, value.high)}]" + (
-        ", ≈ indistinguishable" if winner.indistinguishable else ""
-    )
+    exact = ", ≈ indistinguishable" if winner.indistinguishable else ""
+    note = f"{unit} [{interval(value.low, value.high)}]{exact}"
     margin = f"{winner.margin} {name(winner.next)}" if winner.next else ""
     return Row(
         (
@@ -116,11 +115,8 @@ def headline(board: pd.DataFrame) -> str:
     else:
         lead = f"{name(leaders[0])} has the best average rank, {over}"
     partly = len(ranked) - len(found.table)
-    note = (
-        f" ({partly} methods that have no rank on some tasks are left out.)"
-        if partly and len(found.table)
-        else ""
-    )
+    left_out = f" ({partly} methods that have no rank on some tasks are left out.)"
+    note = left_out if partly and len(found.table) else ""
     return f"{lead}. {found.sentence}{note}" if board["task"].nunique() > 1 else f"{lead}."
 
 
@@ -164,10 +160,7 @@ def _ratios(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
         *runtime_profiles(results, tasks, ranked, styles),
         *quality_and_cost(board, whole_table, tasks, styles, budget_axes(results.timed)),
     ]
-    sentences = [
-        _aggregate_sentence(whole_table, tasks),
-        *[w.sentence for w in findings.groups],
-    ]
+    sentences = [_aggregate_sentence(whole_table, tasks), *[w.sentence for w in findings.groups]]
     return Aggregates(
         group.title,
         tuple(s for s in sentences if s),
@@ -194,11 +187,9 @@ def _aggregate_sentence(table: pd.DataFrame, tasks: Sequence[str]) -> str:
     rivals = [name(str(v)) for v in finite.index[finite["p_value"] > 0.05]]
     lead = finite.iloc[0]
     value = f"{number(lead['value'])} [{interval(lead['low'], lead['high'])}]"
-    sure = (
-        f"best, but not significantly better than {join(rivals[:5])}"
-        if rivals
-        else f"significantly better than all {len(finite) - 1} others"
-    )
+    sure = f"significantly better than all {len(finite) - 1} others"
+    if rivals:
+        sure = f"best, but not significantly better than {join(rivals[:5])}"
     return f"Over {len(tasks)} task{'s' * (len(tasks) > 1)} {name(str(finite.index[0]))} has the lowest interquartile mean, {value} floors: {sure}."
 
 
@@ -225,10 +216,9 @@ def _ranks(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
 
 
 def _difference_sentence(found: pd.DataFrame, leader: str, n_tasks: int) -> str:
-    worse = found[(found["p_value"] <= 0.05) & (found["mean"] > 0)].groupby("label", sort=False).size()
-    better = found[(found["p_value"] <= 0.05) & (found["mean"] < 0)].groupby("label", sort=False).size()
-    beaten = [f"{name(str(k))} on {v}" for k, v in worse.items()]
-    lost = [f"{name(str(k))} on {v}" for k, v in better.items()]
+    sure = found[found["p_value"] <= 0.05]
+    counts = [sure[side].groupby("label", sort=False).size() for side in (sure["mean"] > 0, sure["mean"] < 0)]
+    beaten, lost = ([f"{name(str(k))} on {v}" for k, v in count.items()] for count in counts)
     first = f"{name(leader)} has the best average rank. Of {n_tasks} tasks it is significantly better than "
     second = f", and significantly worse than {join(lost)}" if lost else ""
     return f"{first}{join(beaten) if beaten else 'no other method on any'}{second}."
@@ -236,13 +226,10 @@ def _difference_sentence(found: pd.DataFrame, leader: str, n_tasks: int) -> str:
 
 def _difference_table(found: pd.DataFrame, leader: str, group: lb.Group) -> Table:
     rows = {(r["label"], r["task"]): r for r in found.to_dict("records")}
+    counted = "tasks with a significant difference from the leader, Holm over the table"
     columns = [
         Column("method", numeric=False),
-        Column(
-            "worse / open / better",
-            "tasks with a significant difference from the leader, Holm over the table",
-            numeric=False,
-        ),
+        Column("worse / open / better", counted, numeric=False),
         *[Column(t, "mean paired difference [95%]; bold: significant") for t in group.tasks],
     ]
     body = []
@@ -263,10 +250,5 @@ def _difference_entry(row: dict[Any, Any]) -> Entry:
     if not row["n"]:
         return Entry("no pair", look="status", help="no replicate in which both are finite")
     p = p_value(row["p_value"])
-    look = "strong" if p.look else ""
-    return numeric(
-        row["mean"],
-        look,
-        f"{row['n']} pairs, adjusted p {p.text or 'unknown'}",
-        f"[{interval(row['low'], row['high'])}]",
-    )
+    help = f"{row['n']} pairs, adjusted p {p.text or 'unknown'}"
+    return numeric(row["mean"], p.look, help, f"[{interval(row['low'], row['high'])}]")

@@ -48,13 +48,9 @@ def leaderboard(results: Results, board: pd.DataFrame) -> Table:
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
         help = f"ranked on {rank['n_tasks']} of {len(tasks)} tasks, {rank['n_failed']} without a result"
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=help)
-        head = (method(str(label), anchor=bool(rank["anchor"])), Entry(kinds[str(label)]), average)
-        entries = (
-            *head,
-            numeric(float(np.mean(costs)) if costs else None),
-            *[_matrix_entry(r) for r in mine],
-        )
-        body.append(Row(entries, kind=kinds[str(label)]))
+        cost = numeric(float(np.mean(costs)) if costs else None)
+        head = (method(str(label), anchor=bool(rank["anchor"])), Entry(kinds[str(label)]), average, cost)
+        body.append(Row((*head, *map(_matrix_entry, mine)), kind=kinds[str(label)]))
     return Table("leaderboard", tuple(columns), tuple(body))
 
 
@@ -68,11 +64,9 @@ def _kind(cell: CellRecord) -> str:
 
 def _sub(row: pd.Series) -> str:
     """The quantity in a task's column."""
-    if not math.isnan(row["floor_ratio"]) or lb.floor(
-        row["task"], row["metric"], max(1, int(row["samples"]))
-    ):
-        return "× floor"
-    return str(row["metric"])
+    samples = max(1, int(row["samples"]))
+    ratio = not math.isnan(row["floor_ratio"]) or lb.floor(row["task"], row["metric"], samples)
+    return "× floor" if ratio else str(row["metric"])
 
 
 def _matrix_entry(row: pd.Series | None) -> Entry:
@@ -80,9 +74,8 @@ def _matrix_entry(row: pd.Series | None) -> Entry:
         return Entry("")
     if row["status"] != Status.OK:
         return Entry(str(row["status"]), look="status", help=str(row["reason"])[:300])
-    help = (
-        f"{row['metric']}: median {number(row['median'])}, 95% interval {interval(row['low'], row['high'])}"
-    )
+    ends = interval(row["low"], row["high"])
+    help = f"{row['metric']}: median {number(row['median'])}, 95% interval {ends}"
     if row["n_diverged"]:
         help += f"; {row['n_diverged']} of {row['replicates']} replicates diverged"
     return Entry(entry(row), sortable(lb.shown(row)), "best" if row["rank"] == 1 else "", help)
@@ -100,24 +93,18 @@ def numbers(results: Results, board: pd.DataFrame, table: Table) -> dict[str, An
     rows = {(r["task"], r["label"]): r for r in board.to_dict("records")}
     primary = [[_primary_cell(rows.get((t, label))) for t in tasks] for label in labels]
     own = [_sign(str(next(r["metric"] for (task, _), r in rows.items() if task == t))) for t in tasks]
-    found: list[dict[str, Any]] = [
-        {"name": "", "title": "each task's own metric", "signs": own, "cells": primary}
-    ]
+    metrics = [{"name": "", "title": "each task's own metric", "signs": own, "cells": primary}]
     for metric in dict.fromkeys(m for c in results.cells for m in c.values):
         row = registry.metrics().get(metric)
-        found.append(
-            {
-                "name": metric,
-                "title": name(metric) + (f" ({row.goal})" if row else ""),
-                "signs": [_sign(metric)] * len(tasks),
-                "cells": [[_metric_cell(cells.get((t, label)), metric) for t in tasks] for label in labels],
-            }
-        )
+        title = name(metric) + (f" ({row.goal})" if row else "")
+        shown = [[_metric_cell(cells.get((t, label)), metric) for t in tasks] for label in labels]
+        signs = [_sign(metric)] * len(tasks)
+        metrics.append({"name": metric, "title": title, "signs": signs, "cells": shown})
     costs = {
         axis: [[_cost(rows.get((t, label)), axis) for t in tasks] for label in labels]
         for axis in budget_axes(results.timed)
     }
-    return {"metrics": found, "costs": costs, "axes": {a: AXES[a] for a in costs}}
+    return {"metrics": metrics, "costs": costs, "axes": {a: AXES[a] for a in costs}}
 
 
 def _sign(metric: str) -> int:
@@ -129,11 +116,8 @@ def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
         return None
     how = _UNRANKED if math.isnan(row["rank"]) else _RANKED if row["status"] == Status.OK else _FAILED
     value = lb.shown(row) if row["status"] == Status.OK else math.nan
-    return [
-        entry(row),
-        value if math.isfinite(value) else None,
-        how if math.isfinite(value) or how else _FAILED,
-    ]
+    finite = math.isfinite(value)
+    return [entry(row), value if finite else None, how if finite or how else _FAILED]
 
 
 def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:

@@ -48,21 +48,10 @@ def step_sizes(results: Results) -> StepSizes | None:
         at_edge = c.tuned and f"{c.task}/{c.label}" in edges
         origins.append(origin)
         total += cost or 0.0
-        body.append(
-            Row(
-                (
-                    method(c.label),
-                    Entry(c.task),
-                    setting(c.settings["step_size"]),
-                    Entry(
-                        f"{origin}, on the edge of the grid" if at_edge else origin,
-                        look="status" if at_edge else "",
-                    ),
-                    setting(c.effective_step),
-                    Entry("") if cost is None else Entry(f"{cost:,.0f}", sortable(cost)),
-                )
-            )
-        )
+        chosen = Entry(f"{origin}, on the edge of the grid", look="status") if at_edge else Entry(origin)
+        spent = Entry("") if cost is None else Entry(f"{cost:,.0f}", sortable(cost))
+        steps = setting(c.settings["step_size"]), chosen, setting(c.effective_step)
+        body.append(Row((method(c.label), Entry(c.task), *steps, spent)))
     if not cells:
         return None
     counts = ", ".join(f"{origins.count(o)} {o}" for o in dict.fromkeys(origins))

@@ -76,11 +76,7 @@ _METRICS = {
     "relative_cumulative_regret_pct": ("regret_percent", 1),
 }  # fmt: skip
 #: Tables that repeat rows of another one.
-_REPEATED = {
-    ("ksivi", "Table 8", "SIVI"),
-    ("ksivi", "Table 8", "SIVI-SM"),
-    ("ksivi", "Table 8", "KSIVI-vanilla"),
-}
+_REPEATED = {("ksivi", "Table 8", method) for method in ("SIVI", "SIVI-SM", "KSIVI-vanilla")}
 _COLUMNS = (
     Column("source", numeric=False),
     Column("task", numeric=False),
@@ -137,10 +133,9 @@ class Comparison(NamedTuple):
 @cache
 def published(paper: str) -> pd.DataFrame:
     """The numbers of a paper's tables."""
+    missing = {"value": [""], "std": [""], "repeats": [""]}
     with (files("parvibench.report") / "published" / f"{paper}.csv").open() as file:
-        return pd.read_csv(
-            file, keep_default_na=False, na_values={"value": [""], "std": [""], "repeats": [""]}
-        )
+        return pd.read_csv(file, keep_default_na=False, na_values=missing)
 
 
 def consistency(published: float, draws: float, mean: float, sd: float, n: int) -> float:
@@ -268,11 +263,8 @@ def published_sentence(found: list[Comparison]) -> str:
     different = [c for c, p in zip(tested, holm([c.p_value for c in tested]), strict=True) if p <= 0.05]
     better = sum(c.mean < c.published for c in different)
     suspicious = sum(c.suspicious for c in found)
-    flagged = (
-        f" {suspicious} more contradict other numbers of their own paper and are not tested."
-        if suspicious
-        else ""
-    )
+    contradict = f" {suspicious} more contradict other numbers of their own paper and are not tested."
+    flagged = contradict if suspicious else ""
     return (
         f"Of {len(tested)} published numbers {len(different)} differ significantly from ours: in {better} of these ours is lower "
         f"(better), in {len(different) - better} higher.{flagged}"

@@ -69,15 +69,13 @@ def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
     if note:
         return (x.task, x.label, metric, unit, paired, 0, *[math.nan] * 6, "not comparable", note)
     u, v = (np.array(metric_values(metric, c.values[metric])) / scale for c in (x, y))
-    lost = int((~np.isfinite(u)).sum()), int((~np.isfinite(v)).sum())
+    lost = [int((~np.isfinite(w)).sum()) for w in (u, v)]
     note = f"replicates without a value: {lost[0]} and {lost[1]}" if any(lost) else ""
     if paired:
         n = min(len(u), len(v))
-        d = paired_difference(v[:n], u[:n], overlap=overlap(x.task), signed_rank=False)
-        found = (d.n, d.mean, d.low, d.high, d.p_t)
+        count, *numbers = paired_difference(v[:n], u[:n], overlap=overlap(x.task))
     else:
-        found = _unpaired(u[np.isfinite(u)], v[np.isfinite(v)])
-    count, *numbers = found
+        count, *numbers = _unpaired(u[np.isfinite(u)], v[np.isfinite(v)])
     means = [float(w[np.isfinite(w)].mean()) if np.isfinite(w).any() else math.nan for w in (u, v)]
     return (x.task, x.label, metric, unit, paired, count, *means, *numbers, "open", note)
 
@@ -120,14 +118,10 @@ def drawings(frame: pd.DataFrame) -> list[Drawing]:
         cells = [f"{name(t)}: {name(m)}" for t, m in zip(rows["task"], rows["label"], strict=True)]
         table = rows[["difference", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
         table.index = pd.Index(cells, name="cell")
-        styles = {
-            str(k): LabelStyle("#0173b2" if p <= _ALPHA else GREY)
-            for k, p in zip(table.index, rows["p_value"], strict=True)
-        }
+        colours = ["#0173b2" if p <= _ALPHA else GREY for p in rows["p_value"]]
+        styles = {cell: LabelStyle(colour) for cell, colour in zip(cells, colours, strict=True)}
         title = f"second run less first, {unit}"
-        note = (
-            "Mean differences over replicates with 95% intervals; blue: significant after Holm's correction."
-        )
+        note = "Mean differences over replicates, 95% intervals; blue: significant after Holm's correction."
         found += forest(slug("difference", str(unit)), title, table, title, note, styles, zero=True)
     return found
 

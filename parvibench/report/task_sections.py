@@ -37,7 +37,7 @@ from .page_tables import (
     rank_entry,
     sortable,
     whole,
-)  # fmt: skip
+)
 from .path_table import PATH_METRICS, path_table
 from .winners import Findings, Winner
 
@@ -93,6 +93,7 @@ def task_sections(findings: Findings, styles: Styles) -> list[TaskSection]:
     results, board = findings.results, findings.board
     leaders = {w.where: w for w in findings.tasks}
     found = []
+    hint = f"This report draws {MAX_DRAWN} tasks; parvibench report --task draws this one."
     for i, task in enumerate(lb.task_names(results)):
         cells = [c for c in results.cells if c.task == task]
         rows = board[board["task"] == task]
@@ -108,9 +109,7 @@ def task_sections(findings: Findings, styles: Styles) -> list[TaskSection]:
                 table=_ranking_table(cells, rows, leaders[task]),
                 paths=path_table(cells),
                 drawings=tuple(_drawings(results, rows, task, styles)) if drawn else (),
-                note=""
-                if drawn
-                else f"This report draws {MAX_DRAWN} tasks; parvibench report --task draws this one.",
+                note="" if drawn else hint,
                 absent=_absent(cells),
             )
         )
@@ -126,27 +125,19 @@ def _drawings(results: Results, rows: pd.DataFrame, task: str, styles: Styles) -
     samples = int(rows["samples"].max())
     sources = {metric: "", "rmse": ""} | {m: note for tag, (m, note) in _PAPER_CURVES.items() if tag in tags}
     shown = TaskCells(results, task, styles, labels)
-    found = [
-        drawing
-        for m, source in sources.items()
-        for drawing in anytime(shown, m, floor_of(task, m, samples), source)
-    ]
+    found: list[Drawing] = []
+    for m, source in sources.items():
+        found += anytime(shown, m, floor_of(task, m, samples), source)
     return [*found, *particles(shown), *marginals(shown), *autocorrelations(shown), *predictions(shown)]
 
 
 def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) -> Table:
     metric = str(rows["metric"].iloc[0])
     by_label = {c.label: c for c in cells}
-    others = [
-        m
-        for m in dict.fromkeys(m for c in cells for m in c.values)
-        if m != metric and not _in_another_column(m)
-    ]
-    with_ratio = bool(rows["floor_ratio"].notna().any())
-    with_verdict, with_equivalent = (
-        bool((rows["verdict"] != "").any()),
-        bool(rows["equivalent"].notna().any()),
-    )
+    measured = dict.fromkeys(m for c in cells for m in c.values)
+    others = [m for m in measured if m != metric and not _in_another_column(m)]
+    with_ratio, with_equivalent = (bool(rows[c].notna().any()) for c in ("floor_ratio", "equivalent"))
+    with_verdict = bool((rows["verdict"] != "").any())
     columns = [
         Column("method", numeric=False),
         Column("rank"),
@@ -237,11 +228,8 @@ def _facts(task: str) -> str:
     row = registry.tasks().get(task)
     if row is None:
         return "A plug-in task."
-    parts = [
-        row.summary[:1].upper() + row.summary[1:],
-        f"{row.dim} dimensions" if row.dim else "",
-        ", ".join(row.tags),
-    ]
+    summary = row.summary[:1].upper() + row.summary[1:]
+    parts = [summary, f"{row.dim} dimensions" if row.dim else "", ", ".join(row.tags)]
     return ". ".join(p for p in parts if p) + "."
 
 
@@ -256,11 +244,8 @@ def _certificate(task: str) -> tuple[tuple[str, str], ...]:
         plain: dict[str, Any] = {"reference": f"{len(found.draws):,} rows from {kind}"}
     else:
         plain = {"reference": "certified posterior predictions at held-out points"}
-    plain |= {
-        k: known[k]
-        for k in ("method", "checks", "run", "seed", "created", "versions", "sha256")
-        if k in known
-    }
+    shown = ("method", "checks", "run", "seed", "created", "versions", "sha256")
+    plain |= {k: known[k] for k in shown if k in known}
     return tuple((k, _in_words(v)[:1500]) for k, v in plain.items())
 
 

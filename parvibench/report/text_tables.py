@@ -48,11 +48,8 @@ def to_markdown(results: Results, board: pd.DataFrame) -> str:
     lines += [f"Run {_plain(results.run.id)}. Bold: best of the task. Anchors in italics are not ranked.", ""]
     lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
     for group in groups(board):
-        lines += [
-            f"## {_plain(group.title)}",
-            "",
-            _line(["method", "average rank", *map(_plain, group.tasks)]),
-        ]
+        lines += [f"## {_plain(group.title)}", ""]
+        lines.append(_line(["method", "average rank", *map(_plain, group.tasks)]))
         lines.append(_line(["---", *["---:"] * (1 + len(group.tasks))]))
         for label, rank in ranks.iterrows():
             cells = [_markdown_cell(rows.get((task, label))) for task in group.tasks]
@@ -67,7 +64,8 @@ def to_markdown(results: Results, board: pd.DataFrame) -> str:
             _line(["task", "method", "status", "reason"]),
             _line(["---"] * 4),
         ]
-        lines += [_line([_plain(r[c])[:300] for c in ("task", "label", "status", "reason")]) for _, r in failed.iterrows()]  # fmt: skip
+        texts = failed[["task", "label", "status", "reason"]].to_numpy()
+        lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
     return "\n".join(lines).rstrip() + "\n"
 
 

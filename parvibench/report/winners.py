@@ -13,24 +13,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parvibench import statistics
 from parvibench.core import registry
 from parvibench.core.result import Status
 from parvibench.data.splits import training_rows
 from parvibench.harness.store.results import Results
-from parvibench.statistics import (
-    Aggregate,
-    average_ranks,
-    contest,
-    holm,
-    interquartile_means,
-    paired_difference,
-)
+from parvibench.statistics import Aggregate
 
 from . import leaderboard as lb
 from .formatting import interval, name, number
 
 #: Most rivals that a sentence names.
 _NAMED = 3
+_NO_VALUE = Aggregate(math.nan, math.nan, math.nan)
 Scores = Mapping[tuple[str, str], NDArray[np.float64]]
 
 
@@ -75,11 +70,7 @@ class Winner:
         if not self.next:
             return "the only method with a result"
         if not self.rivals:
-            return (
-                "significantly better than all others"
-                if self.beaten > 1
-                else "significantly better than the other"
-            )
+            return f"significantly better than {'all others' if self.beaten > 1 else 'the other'}"
         others = [name(r) for r in self.rivals[:_NAMED]]
         hidden = len(self.rivals) - len(others)
         named = join([*others, f"{hidden} more"] if hidden else others)
@@ -143,20 +134,19 @@ def overlap(task: str) -> float:
 
 
 def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
-    ok = rows[
-        rows["rank"].notna() & (rows["status"] == Status.OK) & np.isfinite(rows["median"].astype(float))
-    ]
+    finite = np.isfinite(rows["median"].astype(float))
+    ok = rows[rows["rank"].notna() & (rows["status"] == Status.OK) & finite]
     ratio = bool(rows["floor_ratio"].notna().any())
     quantity = "a ratio to the floor of" if ratio else f"{rows['metric'].iloc[0] or 'no metric'}"
     if not len(ok):
-        return Winner(task, (task,), "", quantity, Aggregate(math.nan, math.nan, math.nan))
+        return Winner(task, (task,), "", quantity, _NO_VALUE)
     # At equal medians the cheaper method leads.
     ok = ok.sort_values(["rank", "seconds"], kind="stable")
     lead = ok.iloc[0]
     labels = [str(label) for label in ok["label"]]
     values = _aligned([scores[task, label] for label in labels])
     positive = bool((values > 0).all())
-    held = contest(np.log(values) if positive else values, 0, overlap=overlap(task))
+    held = statistics.contest(np.log(values) if positive else values, 0, overlap=overlap(task))
     unit = lead["floor_ratio"] / lead["median"] if ratio else 1.0
     return Winner(
         task,
@@ -164,8 +154,8 @@ def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
         labels[0],
         quantity,
         Aggregate(*(float(v) * unit for v in lead[["median", "low", "high"]])),
-        next=labels[1] if len(labels) > 1 else "",
-        margin=_margin(*(float(v) for v in ok["median"].iloc[:2]), relative=ratio) if len(labels) > 1 else "",
+        next="".join(labels[1:2]),
+        margin=_margin(ok["median"], relative=ratio),
         rivals=tuple(labels[i] for i in held.rivals()),
         beaten=len(labels) - 1 - len(held.rivals()),
         score_evaluations=float(lead["score_evaluations"]),
@@ -180,8 +170,11 @@ def _aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.array([v[:shared] for v in values])
 
 
-def _margin(best: float, second: float, *, relative: bool) -> str:
-    """Difference of the best from the second best, in words that precede the second's name."""
+def _margin(values: pd.Series, *, relative: bool) -> str:
+    """Difference of the first value from the second, in words before the second's name; empty without a second."""
+    if len(values) < 2:
+        return ""
+    best, second = map(float, values.iloc[:2])
     if best == second:
         return "level with"
     if relative:
@@ -207,7 +200,9 @@ def aggregates(board: pd.DataFrame, scores: Scores, tasks: Sequence[str]) -> pd.
     columns = ["value", "low", "high", "p_value"]
     if not labels:
         return pd.DataFrame(columns=columns)
-    found, held = interquartile_means([[scores[task, label] for task in tasks] for label in labels])
+    found, held = statistics.interquartile_means(
+        [[scores[task, label] for task in tasks] for label in labels]
+    )
     rows = [(*a, p) for a, p in zip(found, held.p_values, strict=True)]
     frame = pd.DataFrame(rows, index=pd.Index(labels, name="label"), columns=columns)
     return frame.sort_values(["value"], kind="stable")
@@ -227,7 +222,7 @@ def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, score
     table = table[np.isfinite(table["value"].astype(float))]
     quantity = "an interquartile mean over the floor of"
     if not len(table):
-        return Winner(group, tasks, "", quantity, Aggregate(math.nan, math.nan, math.nan))
+        return Winner(group, tasks, "", quantity, _NO_VALUE)
     labels = [str(label) for label in table.index]
     rows = board[board["task"].isin(tasks) & (board["label"] == labels[0])]
     rivals = [label for label, p in zip(labels[1:], table["p_value"].iloc[1:], strict=True) if p > 0.05]
@@ -238,10 +233,8 @@ def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, score
         labels[0],
         quantity,
         Aggregate(float(best["value"]), float(best["low"]), float(best["high"])),
-        next=labels[1] if len(labels) > 1 else "",
-        margin=_margin(float(best["value"]), float(table["value"].iloc[1]), relative=True)
-        if len(labels) > 1
-        else "",
+        next="".join(labels[1:2]),
+        margin=_margin(table["value"], relative=True),
         rivals=tuple(rivals),
         beaten=len(labels) - 1 - len(rivals),
         score_evaluations=float(rows["score_evaluations"].mean()),
@@ -267,18 +260,13 @@ class Ranks:
     @property
     def sentence(self) -> str:
         """The outcome of Friedman's test."""
-        n = len(self.table)
+        n, n_tasks, p = len(self.table), len(self.tasks), number(self.p_value)
         if math.isnan(self.p_value):
             return "Friedman's test needs three methods on at least two tasks."
-        if self.p_value > 0.05:
-            return (
-                f"Friedman's test finds no difference between the {n} methods over {len(self.tasks)} tasks "
-                f"(p = {number(self.p_value)}): differences in rank may be chance."
-            )
-        return (
-            f"The {n} methods differ over the {len(self.tasks)} tasks (Friedman's test, p = "
-            f"{number(self.p_value)})."
-        )
+        if self.p_value <= 0.05:
+            return f"The {n} methods differ over the {n_tasks} tasks (Friedman's test, p = {p})."
+        none = f"Friedman's test finds no difference between the {n} methods over {n_tasks} tasks"
+        return f"{none} (p = {p}): differences in rank may be chance."
 
 
 def friedman(board: pd.DataFrame, tasks: Sequence[str]) -> Ranks:
@@ -286,12 +274,10 @@ def friedman(board: pd.DataFrame, tasks: Sequence[str]) -> Ranks:
     some = set(board.loc[board["rank"].notna(), "task"])
     tasks = [t for t in tasks if t in some]
     labels = complete_labels(board, tasks)
-    ranks = board[board["label"].isin(labels)].pivot_table(
-        index="task", columns="label", values="rank", dropna=False
-    )
     if not labels:
         return Ranks(tuple(tasks), pd.DataFrame(columns=["average_rank"]), math.nan)
-    found = average_ranks(ranks.loc[list(tasks), labels].to_numpy())
+    ranks = board.pivot_table(index="task", columns="label", values="rank", dropna=False)
+    found = statistics.average_ranks(ranks.loc[tasks, labels].to_numpy())
     table = pd.DataFrame({"average_rank": found.ranks}, index=pd.Index(labels, name="label"))
     return Ranks(tuple(tasks), table.sort_values("average_rank", kind="stable"), found.p_value)
 
@@ -304,14 +290,13 @@ def differences(board: pd.DataFrame, scores: Scores, tasks: Sequence[str], leade
         adjusted over all rows by Holm), in the order of the board. Positive: worse than the leader.
     """
     rows = []
-    for task, label in board.loc[
-        board["task"].isin(tasks) & board["rank"].notna(), ["task", "label"]
-    ].to_numpy():
+    ranked = board[board["task"].isin(tasks) & board["rank"].notna()]
+    for task, label in ranked[["task", "label"]].to_numpy():
         if label != leader and (task, leader) in scores:
             pair = _aligned([scores[task, label], scores[task, leader]])
-            d = paired_difference(*pair, overlap=overlap(task), signed_rank=False)
+            d = statistics.paired_difference(*pair, overlap=overlap(task))
             rows.append((label, task, d.n, d.mean, d.low, d.high, d.p_t))
     frame = pd.DataFrame(rows, columns=["label", "task", "n", "mean", "low", "high", "p_value"])
     known = frame["p_value"].notna()
-    frame.loc[known, "p_value"] = holm(frame.loc[known, "p_value"].tolist())
+    frame.loc[known, "p_value"] = statistics.holm(frame.loc[known, "p_value"].tolist())
     return frame

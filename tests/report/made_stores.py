@@ -17,23 +17,18 @@ EVIL = '<script>alert("x")</script>'
 REPLICATES = 7
 
 
+ANCHORS = ("exact", "initial")
+COMMON = {
+    "budget": {"iterations": 400}, "particles": 100, "samples": 100, "replicates": tuple(range(REPLICATES)),
+    "chunk": REPLICATES, "iterations": 400, "seconds": 0.7,
+}  # fmt: skip
+
+
 def make_record(key, task, algorithm, **changes):
-    anchor = algorithm in ("exact", "initial")
-    values = {
-        "task": task,
-        "algorithm": algorithm,
-        "kind": "anchor" if anchor else "chains",
-        "settings": {} if anchor else {"step_size": 0.05},
-        "budget": {"iterations": 400},
-        "particles": 100,
-        "samples": 100,
-        "replicates": tuple(range(REPLICATES)),
-        "chunk": REPLICATES,
-        "iterations": 400,
-        "score_evaluations": 0.0 if anchor else 40_000.0,
-        "seconds": 0.7,
-    }
-    return records.make_record(key, **values | changes)
+    own = {"kind": "chains", "settings": {"step_size": 0.05}, "score_evaluations": 40_000.0}
+    if algorithm in ANCHORS:
+        own = {"kind": "anchor", "settings": {}, "score_evaluations": 0.0}
+    return records.make_record(key, **{"task": task, "algorithm": algorithm, **COMMON, **own, **changes})
 
 
 def make_curve(generator, metrics, scale, *, steps=5, lost=()):
@@ -83,28 +78,18 @@ def made_cells():
         for i, (label, scale) in enumerate(methods.items()):
             lost = range(4) if label == "half" else ()
             curve = make_curve(generator, metrics, scale, lost=lost)
+            algorithm = label if label in ANCHORS else "svgd"
+            kind = {"kind": "particles"} if label == EVIL else {}
+            failed = {"n_diverged": len(lost), "diverged": dict.fromkeys(lost, 39_999)}
+            absent = {"ess_bulk": "no <path>"}
             record = make_record(
-                f"{task[:4]}{i}",
-                task,
-                label if label in ("exact", "initial") else "svgd",
-                label=label,
-                kind="anchor"
-                if label in ("exact", "initial")
-                else "particles"
-                if label == EVIL
-                else "chains",
-                n_diverged=len(lost),
-                diverged=dict.fromkeys(lost, 39_999),
-                absent={"ess_bulk": "no <path>"},
+                f"{task[:4]}{i}", task, algorithm, label=label, absent=absent, **kind, **failed
             )
             samples = generator.normal((0, 1), size=(REPLICATES, 100, 2))
             cells.append((with_values(record, curve), curve, samples))
-        cells.append(
-            (make_record(f"{task[:4]}c", task, "mala", status="crashed", reason=f"bad {EVIL}"), None, None)
-        )
-        cells.append(
-            (make_record(f"{task[:4]}u", task, "lapd", status="unsupported", reason="needs x"), None, None)
-        )
+        crashed = make_record(f"{task[:4]}c", task, "mala", status="crashed", reason=f"bad {EVIL}")
+        unsupported = make_record(f"{task[:4]}u", task, "lapd", status="unsupported", reason="needs x")
+        cells += [(crashed, None, None), (unsupported, None, None)]
     return cells
 
 

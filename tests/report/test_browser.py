@@ -16,7 +16,6 @@ pytestmark = pytest.mark.browser
 CHROMIUM = next(
     (path for n in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(n))), None
 )
-RIGHT_TO_LEFT = "\u202eright to left"
 
 
 @pytest.fixture(scope="module")
@@ -91,16 +90,13 @@ def test_opens_from_disk_without_trouble_or_network(browser, out):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_sticks_out(browser, out, width, scheme):
-    page, _ = open_page(
-        browser, out / "index.html", viewport={"width": width, "height": 800}, color_scheme=scheme
-    )
+    viewport = {"width": width, "height": 800}
+    page, _ = open_page(browser, out / "index.html", viewport=viewport, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    ink, paper = (
-        page.evaluate(
-            f"getComputedStyle(document.body).{p}.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
-        )
-        for p in ("color", "backgroundColor")
+    brightness = (
+        "getComputedStyle(document.body).{}.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
     )
+    ink, paper = (page.evaluate(brightness.format(p)) for p in ("color", "backgroundColor"))
     assert (ink < 200 and paper > 600) if scheme == "light" else (ink > 600 and paper < 200)
     page.close()
 
@@ -109,14 +105,13 @@ def test_tables_sort_by_keyboard(opened):
     header = opened.locator("#leaderboard-table thead button").nth(2)
     header.focus()
     opened.keyboard.press("Enter")
-    ranks = texts(opened, "#leaderboard-table tbody tr td:nth-child(3)")
+    third = "#leaderboard-table tbody tr td:nth-child(3)"
+    ranks = texts(opened, third)
     shown = [float(r) for r in ranks if r]
     assert shown == sorted(shown)
     assert ranks[len(shown) :] == [""] * (len(ranks) - len(shown))  # nothing comes last
     opened.keyboard.press("Space")
-    assert [float(r) for r in texts(opened, "#leaderboard-table tbody tr td:nth-child(3)") if r] == shown[
-        ::-1
-    ]
+    assert [float(r) for r in texts(opened, third) if r] == shown[::-1]
     assert opened.locator("#leaderboard-table th[aria-sort=descending]").count() == 1
 
 
@@ -146,9 +141,8 @@ def test_groups_kinds_and_words_filter(opened):
     opened.select_option("#kind", "")
     opened.fill("#filter", "half")
     assert set(column(opened, "banana")) == {"half"}
-    assert opened.locator("#filtered").inner_text().split(" of ")[0] == str(
-        opened.locator("main tbody tr:not([hidden])").count()
-    )
+    shown = opened.locator("main tbody tr:not([hidden])").count()
+    assert opened.locator("#filtered").inner_text().split(" of ")[0] == str(shown)
 
 
 def test_metrics_and_budget_axes_switch(opened, out):
@@ -176,29 +170,18 @@ def test_prints_without_controls(opened):
 
 
 def test_hostile_names_are_shown_and_not_executed(browser, tmp_path):
-    names = [
-        EVIL,
-        "</script><script>alert(1)</script>",
-        "\"'><img src=x onerror=alert(2)>",
-        RIGHT_TO_LEFT,
-        "y" * 10_000,
-    ]
+    image = "\"'><img src=x onerror=alert(2)>"
+    names = [EVIL, "</script><script>alert(1)</script>", image, "\u202eright to left", "y" * 10_000]
     curve = make_curve(np.random.default_rng(0), ["sliced_w2", EVIL], 1.0)
-    cells = [
-        (
-            with_values(
-                make_record(f"k{i}", task, "svgd", label=label, reason=label, absent={EVIL: label}), curve
-            ),
-            curve,
-            None,
-        )
+    made = [
+        make_record(f"{task}{i}", task, "svgd", label=label, reason=label, absent={EVIL: label})
         for task in ("banana", EVIL)
-        for i, label in enumerate(names, 0 if task == "banana" else len(names))
+        for i, label in enumerate(names)
     ]
+    cells = [(with_values(record, curve), curve, None) for record in made]
     results = write_store(tmp_path, cells, suite={"name": EVIL, "description": f"</title>{EVIL}"})
-    page, seen = open_page(
-        browser, write_report(results, tmp_path / "report"), viewport={"width": 390, "height": 800}
-    )
+    path = write_report(results, tmp_path / "report")
+    page, seen = open_page(browser, path, viewport={"width": 390, "height": 800})
     assert seen.trouble == []
     assert len(seen.requests) == 1
     assert EVIL in texts(page, "#leaderboard-table tbody th")
@@ -219,13 +202,11 @@ def test_five_thousand_cells(browser, tmp_path):
         for m in range(100):
             key, label = f"{task}-{m}", "exact" if m == 0 else f"method-{m}"
             if m % 17 == 5:
-                cells.append(
-                    (make_record(key, task, "svgd", label=label, status="crashed", reason="lost"), None, None)
-                )
+                crashed = make_record(key, task, "svgd", label=label, status="crashed", reason="lost")
+                cells.append((crashed, None, None))
                 continue
-            curve = make_curve(
-                generator, ["sliced_w2", "ksd", "mmd2", "mean_error"], generator.lognormal(0, 0.5)
-            )
+            metrics = ["sliced_w2", "ksd", "mmd2", "mean_error"]
+            curve = make_curve(generator, metrics, generator.lognormal(0, 0.5))
             record = make_record(key, task, "exact" if m == 0 else "svgd", label=label)
             cells.append((with_values(record, curve), curve, generator.normal(size=(7, 100, 2))))
     results = write_store(tmp_path, cells)

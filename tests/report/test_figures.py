@@ -16,7 +16,11 @@ from parvibench.report.figures.figure import TaskCells, label_styles
 NETWORK = "bnn-diabetes-sklearn"
 
 
-def shown(results, task, label):
+def shown(folder, task, label, samples, **values):
+    """The only cell of a store."""
+    replicates = tuple(range(len(samples)))
+    record = make_record("a", task, label, values=values, replicates=replicates, chunk=len(samples))
+    results = write_store(folder, [(record, None, samples)])
     return TaskCells(results, task, label_styles(results.cells), [label])
 
 
@@ -41,9 +45,8 @@ def test_the_worst_coordinates_are_found(six_dimensions):
 
 def test_correlations_are_those_of_the_samples(six_dimensions, tmp_path):
     exact, samples = six_dimensions
-    cells = [(make_record("a", "gmm5-10d", "ula", values={"sliced_w2": [1.0] * 7}), None, samples)]
-    results = write_store(tmp_path, cells)
-    corner, found = high_dimensional.marginals(shown(results, "gmm5-10d", "ula"))
+    cells = shown(tmp_path, "gmm5-10d", "ula", samples, sliced_w2=[1.0] * 7)
+    corner, found = high_dimensional.marginals(cells)
     assert corner.data["label"].value_counts().to_dict() == {"reference": 600, "ula": 600}
     assert "x3, x5" in corner.note
     rows, columns = np.triu_indices(6, 1)
@@ -56,21 +59,8 @@ def test_calibration_is_the_coverage_of_the_intervals(tmp_path):
     """At the level 95% it is the metric ``coverage`` of the same samples."""
     task = registry.load_task(NETWORK)
     draws = task.problem(predictive_intervals.SPLITS, 0, dtype=torch.float64).init(20)
-    cells = [
-        (
-            make_record(
-                "a",
-                NETWORK,
-                "sgld",
-                values={"nll": [1.0]},
-                replicates=tuple(range(predictive_intervals.SPLITS)),
-            ),
-            None,
-            draws.numpy(),
-        )
-    ]
-    results = write_store(tmp_path, cells)
-    calibration, intervals = predictive_intervals.predictions(shown(results, NETWORK, "sgld"))
+    cells = shown(tmp_path, NETWORK, "sgld", draws.numpy(), nll=[1.0])
+    calibration, intervals = predictive_intervals.predictions(cells)
     held_out = task.predictive(range(predictive_intervals.SPLITS), "cpu", torch.float64)
     expected = coverage(draws.float().double(), Context(task, predictive=held_out)).mean()
     at_95 = calibration.data.loc[calibration.data["probability"].round(2) == 0.95, "inside"].item()
@@ -84,10 +74,9 @@ def test_paths_have_a_band(tmp_path):
     task = registry.load_task("diffusion-50")
     exact = task.exact(4000, torch.Generator().manual_seed(1))
     draws = task.exact(200, torch.Generator().manual_seed(0)).numpy()
-    cells = [(make_record("a", "diffusion-50", "ula", values={"sliced_w2": [1.0]}), None, draws[None])]
-    results = write_store(tmp_path, cells)
+    cells = shown(tmp_path, "diffusion-50", "ula", draws[None], sliced_w2=[1.0])
     with only_reference("diffusion-50", Reference(exact, True, {}, {})):
-        *_, paths = high_dimensional.marginals(shown(results, "diffusion-50", "ula"))
+        *_, paths = high_dimensional.marginals(cells)
     rows = paths.data.set_index("label")
     spread = rows.loc["reference", "high"].to_numpy() - rows.loc["reference", "low"].to_numpy()
     gap = np.abs(rows.loc["ula", "mean"].to_numpy() - rows.loc["reference", "mean"].to_numpy())

@@ -13,8 +13,8 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+import records
 from made_stores import EVIL, REPLICATES, make_curve, make_record, stored_curves, write_store
-from records import asked
 from rich.console import Console
 from scipy import stats
 from typer.testing import CliRunner
@@ -23,7 +23,7 @@ from parvibench.cli import app
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
+from parvibench.harness.store.store import RunRecord, Store
 from parvibench.report import formatting, leaderboard, page
 from parvibench.report.figures import anytime_curves, density_scatter, figure
 from parvibench.report.figures.figure import TaskCells
@@ -71,12 +71,11 @@ def test_the_leaderboard_equals_an_independent_computation(results, out):
     for _, row in board[board["status"] == "ok"].iterrows():
         medians = expected[row["task"], row["label"]]
         assert row["median"] == pytest.approx(medians[row["metric"]], rel=1e-12)
+        assert row["metric"] == ("sliced_w2" if row["task"] == "banana" else "oddity")
         if row["task"] == "banana":
-            assert row["metric"] == "sliced_w2"
             assert row["floor_ratio"] == pytest.approx(medians["sliced_w2"] / 0.05, rel=1e-12)
             assert row["ksd"] == pytest.approx(medians["ksd"], rel=1e-12)
         else:
-            assert row["metric"] == "oddity"
             assert math.isnan(row["floor_ratio"])
 
 
@@ -121,13 +120,11 @@ def test_cells_are_judged_against_exact_draws(results, out, html_page):
     np.testing.assert_allclose(ok["equivalent"], expected, rtol=0.01)
     assert (ok["equivalent_low"] <= ok["equivalent"]).all()
     assert (ok["equivalent"] <= ok["equivalent_high"]).all()
+    floor = np.linspace(0.04, 0.06, 201)
+    cells = {c.label: c for c in results.cells if c.task == "banana"}
     for label, row in ok.iterrows():
-        values = np.array(
-            next(c for c in results.cells if (c.task, c.label) == ("banana", label)).values["sliced_w2"]
-        )
-        p = stats.mannwhitneyu(
-            values, np.linspace(0.04, 0.06, 201), alternative="greater", method="asymptotic"
-        ).pvalue
+        values = np.array(cells[label].values["sliced_w2"])
+        p = stats.mannwhitneyu(values, floor, alternative="greater", method="asymptotic").pvalue
         assert row["p_value"] == pytest.approx(p)
         assert row["verdict"] == ("distinguishable" if p <= 0.05 else "indistinguishable")
     assert board.loc[board["task"] != "banana", "verdict"].isna().all()
@@ -228,9 +225,8 @@ def test_decisions_are_drawn_against_the_contexts_whichever_budget_is_shown(tmp_
     curve.loc[made, "value"] = 50.0 * 2 ** curve.loc[made, "checkpoint"]
     record = make_record("k", "bandit-wheel", "srld")
     results = write_store(tmp_path, [(record, curve, None)])
-    first, *others = anytime_curves.anytime(
-        TaskCells(results, "bandit-wheel", figure.label_styles(results.cells), ["srld"]), "regret"
-    )
+    shown = TaskCells(results, "bandit-wheel", figure.label_styles(results.cells), ["srld"])
+    first, *others = anytime_curves.anytime(shown, "regret")
     assert (first.name, first.axis) == ("curve-bandit-wheel-regret-contexts", "")
     assert first.data["contexts"].tolist() == [50, 100, 200]
     assert [d.axis for d in others] == ["score_evaluations", "iteration", "seconds"]
@@ -257,9 +253,8 @@ def test_step_sizes_say_where_they_come_from(results):
 
 def test_the_commands_on_the_page_draw_its_figures(results, out, html_page, tmp_path, monkeypatch):
     """As a reader would paste one, beside the store."""
-    command = html.unescape(
-        re.search(r"<code>(parvibench report [^<]*curve-banana-sliced_w2-seconds)</code>", html_page)[1]
-    )
+    code = r"<code>(parvibench report [^<]*curve-banana-sliced_w2-seconds)</code>"
+    command = html.unescape(re.search(code, html_page)[1])
     monkeypatch.chdir(results.store.root.parent)
     done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--to", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -268,85 +263,74 @@ def test_the_commands_on_the_page_draw_its_figures(results, out, html_page, tmp_
     assert Path(data).read_bytes() == (out / "figures" / Path(data).name).read_bytes()
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_terminal_table_fits(results, width):
+def printed(results, width):
+    """The leaderboard as a terminal of this width shows it."""
     stream = io.StringIO()
     print_leaderboard(results, Console(file=stream, width=width))
-    text = stream.getvalue()
-    assert max(map(len, text.splitlines())) <= width
+    assert max(map(len, stream.getvalue().splitlines())) <= width
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_terminal_table_fits(results, width):
+    text = printed(results, width)
     for word in ("banana", "ula", "crashed", "unsupported", "over its floor", "exact"):
         assert word in text
 
 
 def test_many_tasks_are_split_over_tables(tmp_path):
-    cells = [
-        (make_record(f"k{i}", f"a-rather-long-task-name-{i}", "ula", values={"m": [float(i)]}), None, None)
-        for i in range(12)
-    ]
-    stream = io.StringIO()
-    print_leaderboard(write_store(tmp_path, cells), Console(file=stream, width=80))
-    assert max(map(len, stream.getvalue().splitlines())) <= 80
-    assert stream.getvalue().count("method") == 3
+    names = [f"a-rather-long-task-name-{i}" for i in range(12)]
+    cells = [(make_record(name, name, "ula", values={"m": [1.0]}), None, None) for name in names]
+    assert printed(write_store(tmp_path, cells), 80).count("method") == 3
 
 
-EMPTY_CURVE = make_curve(np.random.default_rng(0), ["m"], 1.0).iloc[:0]
+def one(task="t", curve=None, samples=None, **changes):
+    """A store's only cell."""
+    return [(make_record("a", task, "ula", **{"values": {"m": [1.0]}} | changes), curve, samples)]
+
+
+ODD_NAMES = ("_hidden", "$a^{", "\u202eright to left\x00", "多峰", "y" * 10_000, "")
 ODD_STORES = {
-    "failures only": [(make_record("a", "t", "ula", status="crashed", reason="r" * 10_000), None, None)],
-    "one cell": [(make_record("a", "t", "ula", values={"m": [1.0]}), None, None)],
-    "empty curve": [(make_record("a", "t", "ula", values={"m": [1.0]}), EMPTY_CURVE, None)],
-    "nothing finite": [(make_record("a", "banana", "ula", values={"sliced_w2": [None, None]}), None, None)],
+    "failures only": one(status="crashed", reason="r" * 10_000, values={}),
+    "one cell": one(),
+    "empty curve": one(curve=make_curve(np.random.default_rng(0), ["m"], 1.0).iloc[:0]),
+    "nothing finite": one("banana", values={"sliced_w2": [None, None]}),
     "names": [
-        (make_record("a", "x" * 10_000, "ula", label=name, values={"$m|_": [1.0, -1.0]}), None, None)
-        for name in ("_hidden", "$a^{", "\u202eright to left\x00", "多峰", "y" * 10_000, "")
+        (make_record(f"{i}", "x" * 10_000, "ula", label=name, values={"$m|_": [1.0, -1.0]}), None, None)
+        for i, name in enumerate(ODD_NAMES)
     ],
-    "one checkpoint": [
-        (
-            make_record("a", "t", "ula", values={"m": [1.0]}),
-            pd.DataFrame([(0, 0, 1, 100.0, 0.1, "m", 1.0)], columns=list(CURVE_COLUMNS)),
-            np.full((1, 5, 2), np.nan),
-        )
-    ],
-    "cost free": [
-        (
-            make_record("a", "t", "ula", values={"m": [0.0]}),
-            pd.DataFrame([(0, 0, 0, 0.0, 0.0, "m", 0.0)], columns=list(CURVE_COLUMNS)),
-            np.zeros((1, 5, 3)),
-        )
-    ],
+    "one checkpoint": one(
+        curve=records.make_curve([(0, 0, 1, 100.0, 0.1, "m", 1.0)]), samples=np.full((1, 5, 2), np.nan)
+    ),
+    "cost free": one(
+        curve=records.make_curve([(0, 0, 0, 0.0, 0.0, "m", 0.0)]),
+        samples=np.zeros((1, 5, 3)),
+        values={"m": [0.0]},
+    ),
 }
 
 
 @pytest.mark.parametrize("name", ODD_STORES)
 def test_odd_stores_render(name, tmp_path):
-    cells = [
-        (r.model_copy(update={"spec": r.spec.model_copy(update={"source": f"k{i}"})}), c, s)
-        for i, (r, c, s) in enumerate(ODD_STORES[name])
-    ]
-    results = write_store(tmp_path, cells)
+    results = write_store(tmp_path, ODD_STORES[name])
     page = write_report(results, tmp_path / "report").read_text()
-    assert page.count("<tr>") >= len(cells)
+    assert page.count("<tr>") >= len(results.cells)
     print_leaderboard(results, Console(file=io.StringIO(), width=80))
 
 
 def test_a_run_that_has_not_begun_renders(tmp_path):
     store = Store(tmp_path)
-    missing = [asked(make_record("missing", "banana", "svgd"))]
+    missing = [records.asked(make_record("missing", "banana", "svgd"))]
     store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=missing, started="2026-01-01T00:00:00"))
     assert "interrupted" in page.render(Report.of(Results.load(store)))
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (9.9999, "10.0"),
-        (0.012345, "0.0123"),
-        (12345.6, "12300"),
-        (1.5e-7, "1.50e-7"),
-        (-2.0, "-2.00"),
-        (math.inf, "∞"),
-        (math.nan, "–"),
-    ],
-)
+NUMBERS = {
+    0.0: "0", 9.9999: "10.0", 0.012345: "0.0123", 12345.6: "12300", 1.5e-7: "1.50e-7", -2.0: "-2.00", math.inf: "∞",
+    math.nan: "–",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "text"), NUMBERS.items())
 def test_numbers_have_three_digits(value, text):
     assert formatting.number(value) == text

@@ -19,22 +19,15 @@ SECOND = FIRST - 0.1 + np.random.default_rng(2).normal(0, 0.01, 7)
 
 def make(root, values, **changes):
     """A run of ``ula`` on a task without a reference and one with a floor, and of a cell that crashed."""
+    plain, banana = (
+        {m: values.tolist() for m in names} for names in (["oddity"], ["sliced_w2", "modes_found"])
+    )
     cells = [
-        (make_record("a", "plain", "ula", values={"oddity": values.tolist()}, **changes), None, None),
-        (
-            make_record(
-                "b",
-                "banana",
-                "ula",
-                values={"sliced_w2": values.tolist(), "modes_found": values.tolist()},
-                **changes,
-            ),
-            None,
-            None,
-        ),
-        (make_record("c", "banana", "mala", status="crashed", reason="out of luck"), None, None),
+        make_record("a", "plain", "ula", values=plain, **changes),
+        make_record("b", "banana", "ula", values=banana, **changes),
+        make_record("c", "banana", "mala", status="crashed", reason="out of luck"),
     ]
-    return write_store(root, cells)
+    return write_store(root, [(cell, None, None) for cell in cells])
 
 
 @pytest.fixture
