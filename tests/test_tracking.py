@@ -39,15 +39,10 @@ RUN = {
 
 def make_record(name, **changes):
     values = {
-        "label": f"svgd ({name})",
-        "settings": {"step_size": 0.05, "rule": None},
-        "effective_step": 0.05,
-        "iterations": 40,
-        "seconds": 1.5,
-        "values": {"sliced_w2": [0.3, 0.1, 0.2]},
-        "metrics_key": "m1",
+        "label": f"svgd ({name})", "settings": {"step_size": 0.05, "rule": None}, "effective_step": 0.05,
+        "iterations": 40, "seconds": 1.5, "values": {"sliced_w2": [0.3, 0.1, 0.2]}, "metrics_key": "m1",
         "created": "2026-01-01T00:00:01+00:00",
-    }
+    }  # fmt: skip
     return records.make_record(name, **values | changes)
 
 
@@ -119,12 +114,12 @@ class Mirrored:
         return json.loads(Path(path).read_text())["cells"]
 
 
-def test_nothing_is_lost_and_nothing_is_doubled(mirrored):
+def test_every_record_is_mirrored_once(mirrored):
     assert mirrored.warnings == ["", ""]
     assert len(mirrored.runs) == 4  # the parent and three children
 
 
-def test_children_hang_under_their_run(mirrored):
+def test_cells_are_children_of_their_run(mirrored):
     parent = mirrored.parent
     assert parent.data.tags["parvibench.suite"] == "tiny"
     assert parent.data.tags["parvibench.command"] == "parvibench run"
@@ -248,19 +243,12 @@ def test_mirroring_prints_nothing(tmp_path):
 
 def test_the_parent_carries_provenance_load_and_report(mirrored, tmp_path):
     """Parameters from the provenance, the machine's load as metrics, the report's files; twice is as once."""
-    run = RUN | {
-        "id": "20260105-000000-000-tiny",
-        "provenance": {
-            "command": "parvibench run --set a.token=abc",
-            "packages": {"torch": "2.6"},
-            "data": {"boston": "cafe"},
-            "determinism": {"cudnn benchmark": False},
-        },
-        "system": [
-            {"seconds": 5.0, "cpu_percent": 50.0, "memory_mib": 100},
-            {"seconds": 10.0, "cpu_percent": 70.0, "memory_mib": 120},
-        ],
-    }
+    provenance = {
+        "command": "parvibench run --set a.token=abc", "packages": {"torch": "2.6"}, "data": {"boston": "cafe"},
+        "determinism": {"cudnn benchmark": False},
+    }  # fmt: skip
+    load = [{"seconds": 5.0, "cpu_percent": 50.0}, {"seconds": 10.0, "cpu_percent": 70.0}]
+    run = RUN | {"id": "20260105-000000-000-tiny", "provenance": provenance, "system": load}
     (tmp_path / "figures").mkdir()
     (tmp_path / "index.html").write_text("page")
     (tmp_path / "figures" / "a.svg").write_text("<svg/>")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer import Option
 
 from .shared import (
     EXIT_FAILED,
@@ -45,39 +46,33 @@ _PLAIN_EVERY_S = 10.0
 def check(
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="Suites whose cells are compared with the past; default: ci and ci-networks."),
+        Option(help="Suites whose cells are compared with the past; default: ci and ci-networks."),
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option(help="File of the stored past; default: the package's own.")
+        Path | None, Option(help="File of the stored past; default: the package's own.")
     ] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option(
-            "--algorithm", "-a", help="Only these labels; or your own, module:Class or file.py:Class."
-        ),
+        Option("--algorithm", "-a", help="Only these labels; or your own, module:Class or file.py:Class."),
     ] = None,
-    task: Annotated[list[str] | None, typer.Option("--task", "-t", help="Only these tasks.")] = None,
+    task: Annotated[list[str] | None, Option("--task", "-t", help="Only these tasks.")] = None,
     oracle: Annotated[
         Literal["both", "past", "truth"],
-        typer.Option(help="Compare with the stored past, with known truth, or both."),
+        Option(help="Compare with the stored past, with known truth, or both."),
     ] = "both",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")
+        list[str] | None, Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")
     ] = None,
-    iterations: Annotated[int, typer.Option(min=1, help="Of a sampler of your own.")] = 500,
-    update: Annotated[
-        bool, typer.Option(help="Make the baseline again, after showing the differences.")
-    ] = False,
+    iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
+    update: Annotated[bool, Option(help="Make the baseline again, after showing the differences.")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; 0: none but this one. Default: one per CPU.")
+        int | None, Option(help="Processes; 0: none but this one. Default: one per CPU.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Of all fresh replicates; default: drawn, and printed.")
-    ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown summary (appended).")] = None,
+    seed: Annotated[int | None, Option(help="Of all fresh replicates; default: drawn, and printed.")] = None,
+    junit: Annotated[Path | None, Option(help="Write JUnit XML.")] = None,
+    markdown: Annotated[Path | None, Option(help="Write a Markdown summary (appended).")] = None,
     as_json: Json = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --update writes.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask before --update writes.")] = False,
 ) -> int:
     """Run fresh replicates and test whether any sampler got worse: exit code 0 no, 1 yes, 2 not comparable.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from .shared import Json, Out, answer, new_table, out_console, print_json
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _Run = Annotated[
-    str, typer.Argument(help="Id of a run in the store, or the folder of another store (its latest run).")
+    str, Argument(help="Id of a run in the store, or the folder of another store (its latest run).")
 ]
 
 
@@ -27,10 +28,8 @@ def compare(
     run_a: _Run,
     run_b: _Run,
     out: Out = Path("parvibench-runs"),
-    metric: Annotated[str | None, typer.Option(help="Default: each task's primary metric.")] = None,
-    to: Annotated[
-        Path | None, typer.Option(help="Folder of table and figures; default: OUT/compare.")
-    ] = None,
+    metric: Annotated[str | None, Option(help="Default: each task's primary metric.")] = None,
+    to: Annotated[Path | None, Option(help="Folder of table and figures; default: OUT/compare.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the second run with the first, cell by cell, paired where they share replicates."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from parvibench.core import registry
 
@@ -19,7 +20,7 @@ _MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[
 @app.command("verify", epilog="Example: `parvibench reference verify banana`")
 def reference_verify(
     tasks: Annotated[
-        list[str] | None, typer.Argument(help="Tasks; all with a reference when none is named.")
+        list[str] | None, Argument(help="Tasks; all with a reference when none is named.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -45,12 +46,8 @@ def reference_verify(
 
 @app.command("build", epilog="Example: `parvibench reference build banana --folder references`")
 def reference_build(
-    tasks: Annotated[
-        list[str], typer.Argument(help="Tasks with an exact sampler, or a density for long chains.")
-    ],
-    folder: Annotated[
-        Path | None, typer.Option(help="Where to write; default: the installed package.")
-    ] = None,
+    tasks: Annotated[list[str], Argument(help="Tasks with an exact sampler, or a density for long chains.")],
+    folder: Annotated[Path | None, Option(help="Where to write; default: the installed package.")] = None,
 ) -> None:
     """Make reference samples with their noise floors and certificates: about ten minutes per task."""
     from parvibench.reference.build import build

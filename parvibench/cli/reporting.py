@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from .shared import EXIT_FAILED, Json, Out, answer, out_console, print_json, warn
 
@@ -25,18 +26,16 @@ app = typer.Typer()
 )
 def report(
     out: Out = Path("parvibench-runs"),
-    run_id: Annotated[str | None, typer.Option("--run", help="Id of a run; default: the latest.")] = None,
+    run_id: Annotated[str | None, Option("--run", help="Id of a run; default: the latest.")] = None,
     to: Annotated[
-        Path | None, typer.Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
+        Path | None, Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
     ] = None,
-    task: Annotated[list[str] | None, typer.Option(help="Only this task (repeatable).")] = None,
+    task: Annotated[list[str] | None, Option(help="Only this task (repeatable).")] = None,
     figure: Annotated[
-        str | None,
-        typer.Option(help="Write only this figure (its name is on the page), as SVG or PNG with CSV."),
+        str | None, Option(help="Write only this figure (its name is on the page), as SVG or PNG with CSV.")
     ] = None,
     tracking_uri: Annotated[
-        str | None,
-        typer.Option(metavar="URI", help="First fetch the run from this MLflow server into the store."),
+        str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -62,9 +61,7 @@ def report(
 
 @app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")
 def merge(
-    stores: Annotated[
-        list[Path], typer.Argument(help="Stores of the parts (`run --shard`), their latest runs.")
-    ],
+    stores: Annotated[list[Path], Argument(help="Stores of the parts (`run --shard`), their latest runs.")],
     out: Out = Path("parvibench-runs"),
     as_json: Json = False,
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_TIMEOUT_S, Execution
@@ -26,87 +27,71 @@ app = typer.Typer()
     "`parvibench run --suite uci --profile fast --workers 2 --out uci-store`"
 )
 def run(
-    suite: Annotated[str | None, typer.Option(help="A shipped suite, or a suite file (.yaml).")] = None,
-    task: Annotated[list[str] | None, typer.Option(help="Only this task (repeatable).")] = None,
+    suite: Annotated[str | None, Option(help="A shipped suite, or a suite file (.yaml).")] = None,
+    task: Annotated[list[str] | None, Option(help="Only this task (repeatable).")] = None,
     algorithm: Annotated[
         list[str] | None,
-        typer.Option(help="Only this algorithm or label (repeatable); also module:Class or file.py:Class."),
+        Option(help="Only this algorithm or label (repeatable); also module:Class or file.py:Class."),
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="A.KEY=VALUE", help="A setting of algorithm or label A (repeatable)."),
+        Option("--set", metavar="A.KEY=VALUE", help="A setting of algorithm or label A (repeatable)."),
     ] = None,
-    replicates: Annotated[int | None, typer.Option(help="Independent repetitions per cell.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Root seed.")] = None,
+    replicates: Annotated[int | None, Option(help="Independent repetitions per cell.")] = None,
+    seed: Annotated[int | None, Option(help="Root seed.")] = None,
     budget: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="KEY=VALUE",
-            help="Limit per replicate: iterations, score_evaluations, scores_per_particle or seconds (repeatable).",
+            help="Per replicate: iterations, score_evaluations, scores_per_particle, seconds.",
         ),
     ] = None,
     particles: Annotated[
-        int | None, typer.Option(help="Particles or parallel chains, N; goes before a preset's.")
+        int | None, Option(help="Particles or parallel chains, N; goes before a preset's.")
     ] = None,
-    samples: Annotated[int | None, typer.Option(help="Samples judged, n; goes before a preset's.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Profile of the suite, e.g. fast or paper.")] = None,
+    samples: Annotated[int | None, Option(help="Samples judged, n; goes before a preset's.")] = None,
+    profile: Annotated[str | None, Option(help="Profile of the suite, e.g. fast or paper.")] = None,
     match: Annotated[
         str | None,
-        typer.Option(
-            metavar="effective-step",
-            help="Scale step sizes so that all methods of a task have the same effective step.",
-        ),
+        Option(metavar="effective-step", help="Scale step sizes to one effective step per task."),
     ] = None,
     part: Annotated[
         str | None,
-        typer.Option("--shard", metavar="I/K", help="Run every K-th cell from the I-th on; then `merge`."),
+        Option("--shard", metavar="I/K", help="Run every K-th cell from the I-th on; then `merge`."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Worker processes; 0: in this process. Default: one per CPU.")
+        int | None, Option(help="Worker processes; 0: in this process. Default: one per CPU.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
     timeout: Annotated[
-        float, typer.Option(help="Wall-clock limit of one chunk of replicates, s.")
+        float, Option(help="Wall-clock limit of one chunk of replicates, s.")
     ] = DEFAULT_TIMEOUT_S,
     memory: Annotated[
         float | None,
-        typer.Option(
-            metavar="MIB",
-            help="Memory limit of a worker and its subprocesses. Default: 80% of the machine for all workers.",
+        Option(
+            metavar="MIB", help="Limit of a worker and its subprocesses. Default: 80% of all memory, shared."
         ),
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="local|ADDRESS",
-            help="Run on a Ray cluster; --workers then limits the chunks that run at a time.",
+        Option(
+            metavar="local|ADDRESS", help="Run on Ray; --workers then limits the chunks that run at a time."
         ),
     ] = None,
-    gpus: Annotated[
-        float, typer.Option(help="Share of a GPU per chunk on the cluster, with --device cuda.")
-    ] = 1.0,
+    gpus: Annotated[float, Option(help="Share of a GPU per chunk on the cluster, with --device cuda.")] = 1.0,
     compiled: Annotated[
         bool,
-        typer.Option(
-            "--compile", help="Run steps through torch.compile: pays off in long runs; last digits differ."
-        ),
+        Option("--compile", help="Run steps through torch.compile: faster in long runs; last digits differ."),
     ] = False,
     out: Out = Path("parvibench-runs"),
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run all cells again, also those in the store.")
-    ] = False,
-    retry: Annotated[
-        str | None, typer.Option(metavar="failed", help="Run again the cells that failed.")
-    ] = None,
+    fresh: Annotated[bool, Option("--fresh", help="Run all cells again, also those in the store.")] = False,
+    retry: Annotated[str | None, Option(metavar="failed", help="Run again the cells that failed.")] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            help="Show the cells, which are cached, and a forecast of the rest (two steps of each).",
-        ),
+        Option("--dry-run", help="Show the cells, which are cached, and a forecast of the rest's time."),
     ] = False,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no table.")] = False,
+    quiet: Annotated[bool, Option("--quiet", help="No progress, no table.")] = False,
 ) -> None:
     """Run a suite (or tasks x algorithms) and write its report. Finished cells are kept: the same command resumes."""
     from parvibench import api
@@ -136,12 +121,12 @@ def run(
 
 @app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")
 def tune(
-    suite: Annotated[str, typer.Argument(help="A suite file, or the name of a shipped suite.")],
-    profile: Annotated[str | None, typer.Option(help="Profile to tune.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    suite: Annotated[str, Argument(help="A suite file, or the name of a shipped suite.")],
+    profile: Annotated[str | None, Option(help="Profile to tune.")] = None,
+    workers: Annotated[int | None, Option(help="Worker processes.")] = None,
     out: Out = Path("parvibench-runs/tuning"),
     write: Annotated[
-        Path | None, typer.Option(help="Suite file to store the choice in; default: the suite's own.")
+        Path | None, Option(help="Suite file to store the choice in; default: the suite's own.")
     ] = None,
 ) -> None:
     """Choose every step size on the suite's log grid and store the choice in the suite file."""

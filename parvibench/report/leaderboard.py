@@ -223,14 +223,9 @@ def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
     rows["rank"] = rows.groupby("task")["rank"].rank(method="average")
     failed = rows["rank"].notna() & (rows["status"] != Status.OK)
     by_label = rows.assign(failed=failed).groupby("label", sort=False)
-    frame = pd.DataFrame(
-        {
-            "anchor": by_label["anchor"].first(),
-            "average_rank": by_label["rank"].mean(),
-            "n_tasks": by_label["rank"].count(),
-            "n_failed": by_label["failed"].sum(),
-        }
-    )
+    frame = by_label.agg(
+        anchor=("anchor", "first"), average_rank=("rank", "mean"), n_tasks=("rank", "count"), n_failed=("failed", "sum")
+    )  # fmt: skip
     return frame.sort_values(["anchor", "average_rank"], kind="stable")
 
 

@@ -66,21 +66,10 @@ def _section(label: str, results: Results, board: pd.DataFrame, findings: Findin
     body = []
     for _, row in rows.iterrows():
         task, cell = str(row["task"]), cells[row["task"]]
-        body.append(
-            Row(
-                (
-                    Entry(task),
-                    Entry(str(row["group"])),
-                    rank_entry(row),
-                    _result(row),
-                    may_be_best(row, leaders[task]),
-                    setting(cell.settings.get("step_size")),
-                    setting(cell.effective_step),
-                    numeric(row["seconds"]),
-                ),
-                group=str(row["group"]),
-            )
-        )
+        group, seconds = str(row["group"]), numeric(row["seconds"])
+        steps = setting(cell.settings.get("step_size")), setting(cell.effective_step)
+        found = rank_entry(row), _result(row), may_be_best(row, leaders[task])
+        body.append(Row((Entry(task), Entry(group), *found, *steps, seconds), group=group))
     algorithm = next(iter(cells.values())).algorithm
     return MethodSection(
         name=label,

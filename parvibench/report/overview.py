@@ -79,19 +79,11 @@ def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
     exact = ", ≈ indistinguishable" if winner.indistinguishable else ""
     note = f"{unit} [{interval(value.low, value.high)}]{exact}"
     margin = f"{winner.margin} {name(winner.next)}" if winner.next else ""
-    return Row(
-        (
-            Entry(title, link=link, note="" if link == "" else f"{group}"),
-            Entry(winner.label, look="best" if not winner.rivals else "strong"),
-            numeric(value.value, note=note),
-            Entry(margin),
-            Entry(winner.confidence),
-            whole(winner.score_evaluations),
-            numeric(winner.seconds),
-        ),
-        group=group,
-        look=look,
-    )
+    target = Entry(title, link=link, note=group if link else "")
+    best = Entry(winner.label, look="strong" if winner.rivals else "best")
+    result = numeric(value.value, note=note), Entry(margin), Entry(winner.confidence)
+    cost = whole(winner.score_evaluations), numeric(winner.seconds)
+    return Row((target, best, *result, *cost), group=group, look=look)
 
 
 def headline(board: pd.DataFrame) -> str:
@@ -147,26 +139,19 @@ def _ratios(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
     body = [Row((method(label), *[_aggregate_entry(p, label) for p in parts.values()])) for label in labels]
     caption = "interquartile mean of the ratio to the floor [95%]"
     ranked = [str(v) for v in whole_table.index]
+    note = (
+        "Mean of the middle half of all replicates of all tasks; bars: 95%, replicates resampled within tasks. 1: as good as "
+        "exact draws."
+    )
+    title, label = "interquartile mean over the floor", "sliced W2 over its floor"
     drawings = [
-        *forest(
-            slug("interquartile-mean"),
-            "interquartile mean over the floor",
-            whole_table,
-            "sliced W2 over its floor",
-            "Mean of the middle half of all replicates of all tasks; bars: 95%, replicates resampled within tasks. 1: as good as "
-            "exact draws.",
-            styles,
-        ),
+        *forest(slug("interquartile-mean"), title, whole_table, label, note, styles),
         *runtime_profiles(results, tasks, ranked, styles),
         *quality_and_cost(board, whole_table, tasks, styles, budget_axes(results.timed)),
     ]
     sentences = [_aggregate_sentence(whole_table, tasks), *[w.sentence for w in findings.groups]]
-    return Aggregates(
-        group.title,
-        tuple(s for s in sentences if s),
-        (Table(caption, tuple(columns), tuple(body)),),
-        tuple(drawings),
-    )
+    table = Table(caption, tuple(columns), tuple(body))
+    return Aggregates(group.title, tuple(s for s in sentences if s), (table,), tuple(drawings))
 
 
 def _aggregate_entry(part: pd.DataFrame, label: str) -> Entry:
@@ -204,14 +189,10 @@ def _ranks(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
         found = differences(board, scores, group.tasks, leader)
         sentences.append(_difference_sentence(found, leader, len(group.tasks)))
         tables.append(_difference_table(found, leader, group))
-    drawings = forest(
-        slug("average-rank", group.metric),
-        f"average rank by {group.metric}",
-        ranks.table.rename(columns={"average_rank": "value"}),
-        f"average rank over {len(ranks.tasks)} tasks",
-        f"Methods that are ranked on every one of the tasks. {ranks.sentence}",
-        styles,
-    )
+    title, label = f"average rank by {group.metric}", f"average rank over {len(ranks.tasks)} tasks"
+    note = f"Methods that are ranked on every one of the tasks. {ranks.sentence}"
+    shown = ranks.table.rename(columns={"average_rank": "value"})
+    drawings = forest(slug("average-rank", group.metric), title, shown, label, note, styles)
     return Aggregates(group.title, tuple(sentences), tuple(tables), tuple(drawings))
 
 

@@ -28,19 +28,16 @@ def leaderboard(results: Results, board: pd.DataFrame) -> Table:
     rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
     tasks = lb.task_names(results)
     first = {t: next(r for (task, _), r in rows.items() if task == t) for t in tasks}
+    ranked = "over the tasks and methods shown; 1 is best, ties share; failures share the last rank"
     columns = [
         Column("method", numeric=False),
         Column("kind", numeric=False),
-        Column(
-            "average rank",
-            "over the tasks and methods shown; 1 is best, ties share; failures share the last rank",
-        ),
+        Column("average rank", ranked),
         Column("cost", "of a replicate, mean over the tasks shown"),
-        *[
-            Column(t, f"{first[t]['metric']}: click to sort", group=lb.task_group(t), sub=_sub(first[t]))
-            for t in tasks
-        ],
     ]
+    for task, row in first.items():
+        help = f"{row['metric']}: click to sort"
+        columns.append(Column(task, help, group=lb.task_group(task), sub=_sub(row)))
     kinds = {c.label: _kind(c) for c in sorted(results.cells, key=lambda c: c.kind != "")}
     body = []
     for label, rank in lb.average_ranks(board).iterrows():

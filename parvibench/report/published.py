@@ -240,19 +240,18 @@ def published_table(found: list[Comparison]) -> Table:
 def _row(c: Comparison, p: float) -> Row:
     spread = "" if math.isnan(c.spread) else f"± {c.spread:g}"
     flag = "suspicious: " if c.suspicious else ""
-    return Row(
-        (
-            Entry(f"{PAPERS[c.paper].title.split(',')[0]} {c.table}"),
-            Entry(c.task),
-            Entry(c.label, note=c.theirs if c.theirs.lower() != c.label else ""),
-            Entry(c.metric),
-            Entry(f"{c.published:g}", sortable(c.published), "status" if c.suspicious else "", note=spread),
-            numeric(c.mean, note=f"± {number(c.sd)} ({c.replicates})"),
-            numeric(c.mean - c.published),
-            p_value(p) if not c.suspicious else Entry("not tested"),
-            Entry(f"{flag}{c.remarks}", look="reason status" if c.suspicious else "reason"),
-        )
+    entries = (
+        Entry(f"{PAPERS[c.paper].title.split(',')[0]} {c.table}"),
+        Entry(c.task),
+        Entry(c.label, note=c.theirs if c.theirs.lower() != c.label else ""),
+        Entry(c.metric),
+        Entry(f"{c.published:g}", sortable(c.published), "status" if c.suspicious else "", note=spread),
+        numeric(c.mean, note=f"± {number(c.sd)} ({c.replicates})"),
+        numeric(c.mean - c.published),
+        p_value(p) if not c.suspicious else Entry("not tested"),
+        Entry(f"{flag}{c.remarks}", look="reason status" if c.suspicious else "reason"),
     )
+    return Row(entries)
 
 
 def published_sentence(found: list[Comparison]) -> str:

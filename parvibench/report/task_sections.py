@@ -157,24 +157,20 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) 
         median = numeric(row["median"], look="best" if row["rank"] == 1 and cell.status is Status.OK else "")
         if not math.isnan(row["median"]):
             median = Entry(f"{median.text} [{interval(row['low'], row['high'])}]", median.sort, median.look)
-        body.append(
-            Row(
-                (
-                    method(cell.label, anchor=bool(row["anchor"])),
-                    rank_entry(row),
-                    _status(cell),
-                    median,
-                    *([numeric(row["floor_ratio"])] if with_ratio else []),
-                    may_be_best(row, winner),
-                    *([_verdict(row)] if with_verdict else []),
-                    *([_equivalent(row)] if with_equivalent else []),
-                    whole(cell.score_evaluations),
-                    numeric(row["seconds"]),
-                    *[_metric_entry(cell, m) for m in others],
-                ),
-                kind="anchor" if row["anchor"] else cell.kind,
-            )
+        entries = (
+            method(cell.label, anchor=bool(row["anchor"])),
+            rank_entry(row),
+            _status(cell),
+            median,
+            *([numeric(row["floor_ratio"])] if with_ratio else []),
+            may_be_best(row, winner),
+            *([_verdict(row)] if with_verdict else []),
+            *([_equivalent(row)] if with_equivalent else []),
+            whole(cell.score_evaluations),
+            numeric(row["seconds"]),
+            *[_metric_entry(cell, m) for m in others],
         )
+        body.append(Row(entries, kind="anchor" if row["anchor"] else cell.kind))
     return Table(f"ranked by {metric}" if metric else "no metric", tuple(columns), tuple(body))
 
 

@@ -148,20 +148,22 @@ def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
     positive = bool((values > 0).all())
     held = statistics.contest(np.log(values) if positive else values, 0, overlap=overlap(task))
     unit = lead["floor_ratio"] / lead["median"] if ratio else 1.0
+    value = Aggregate(*(float(v) * unit for v in lead[["median", "low", "high"]]))
+    rivals = tuple(labels[i] for i in held.rivals())
+    margin = _margin(ok["median"], relative=ratio)
+    return _winner(task, (task,), quantity, value, labels, margin, rivals, ok.head(1))
+
+
+def _winner(
+    where: str, tasks: tuple[str, ...], quantity: str, value: Aggregate, labels: list[str], margin: str,
+    rivals: tuple[str, ...], rows: pd.DataFrame,
+) -> Winner:  # fmt: skip
+    """The first of ``labels`` as the best; ``rows`` of the board are its own."""
     return Winner(
-        task,
-        (task,),
-        labels[0],
-        quantity,
-        Aggregate(*(float(v) * unit for v in lead[["median", "low", "high"]])),
-        next="".join(labels[1:2]),
-        margin=_margin(ok["median"], relative=ratio),
-        rivals=tuple(labels[i] for i in held.rivals()),
-        beaten=len(labels) - 1 - len(held.rivals()),
-        score_evaluations=float(lead["score_evaluations"]),
-        seconds=float(lead["seconds"]),
-        indistinguishable=lead["verdict"] == "indistinguishable",
-    )
+        where, tasks, labels[0], quantity, value, next="".join(labels[1:2]), margin=margin, rivals=rivals,
+        beaten=len(labels) - 1 - len(rivals), score_evaluations=float(rows["score_evaluations"].mean()),
+        seconds=float(rows["seconds"].mean()), indistinguishable=bool((rows["verdict"] == "indistinguishable").all()),
+    )  # fmt: skip
 
 
 def _aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -225,22 +227,10 @@ def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, score
         return Winner(group, tasks, "", quantity, _NO_VALUE)
     labels = [str(label) for label in table.index]
     rows = board[board["task"].isin(tasks) & (board["label"] == labels[0])]
-    rivals = [label for label, p in zip(labels[1:], table["p_value"].iloc[1:], strict=True) if p > 0.05]
-    best = table.iloc[0]
-    return Winner(
-        group,
-        tasks,
-        labels[0],
-        quantity,
-        Aggregate(float(best["value"]), float(best["low"]), float(best["high"])),
-        next="".join(labels[1:2]),
-        margin=_margin(table["value"], relative=True),
-        rivals=tuple(rivals),
-        beaten=len(labels) - 1 - len(rivals),
-        score_evaluations=float(rows["score_evaluations"].mean()),
-        seconds=float(rows["seconds"].mean()),
-        indistinguishable=bool((rows["verdict"] == "indistinguishable").all()),
-    )
+    rivals = tuple(str(label) for label in table.index[1:][table["p_value"].iloc[1:] > 0.05])
+    value = Aggregate(*(float(v) for v in table.iloc[0][["value", "low", "high"]]))
+    margin = _margin(table["value"], relative=True)
+    return _winner(group, tasks, quantity, value, labels, margin, rivals, rows)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Moment errors, correlations, marginal distances and modes, against SciPy, NumPy and samples made to measure."""
+"""Moment errors, correlations, marginal distances and modes, against SciPy, NumPy and constructed samples."""
 
 import math
 

@@ -57,15 +57,13 @@ def write_store(root, cells, suite=None):
     store = Store(root)
     for record, curve, samples in cells:
         store.write_cell(record, curve, samples)
-    store.write_run(
-        RunRecord(
-            id="20260101-000000-000-made",
-            suite={"name": "made", "description": "for tests"} | (suite or {}),
-            cells=[records.asked(r) for r, *_ in cells],
-            provenance={"command": f"parvibench {EVIL}", "packages": {"torch": "2"}},
-            started="2026-01-01T00:00:00+00:00",
-        )
+    suite = {"name": "made", "description": "for tests"} | (suite or {})
+    provenance = {"command": f"parvibench {EVIL}", "packages": {"torch": "2"}}
+    asked, started = [records.asked(r) for r, *_ in cells], "2026-01-01T00:00:00+00:00"
+    run = RunRecord(
+        id="20260101-000000-000-made", suite=suite, cells=asked, provenance=provenance, started=started
     )
+    store.write_run(run)
     return Results.load(store)
 
 

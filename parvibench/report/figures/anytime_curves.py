@@ -14,25 +14,16 @@ from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import Results, checkpoint_values
 
-from .figure import (
-    AXES,
-    GREY,
-    INK,
-    Drawing,
-    LabelStyle,
-    Plot,
-    TaskCells,
-    axis_label,
-    axis_name,
-    budget_axes,
-    log_axes,
-    short,
-    slug,
-)  # fmt: skip
+from . import figure
+from .figure import AXES, GREY, INK, Drawing, LabelStyle, Plot, TaskCells, axis_label, long_form, short, slug
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: Label -> columns of ``_line``.
+Lines = Mapping[str, pd.DataFrame]
+#: Ends of the y axis, and whether it is logarithmic.
+Limits = tuple[float, float, bool]
 _FLOOR_BAND = (0.05, 0.95)
 #: Metric of sequential tasks that also serves as an axis.
 CONTEXTS = "contexts"
@@ -59,14 +50,13 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: s
     limits = _limits(lines, shown.anchors, floor, metric)
     if limits is None or not lines:
         return []
-    data = pd.concat([line.assign(label=label) for label, line in lines.items()], ignore_index=True)
-    end = "; ".join(
-        f"{short(k)} {v['median'].iloc[-1]:.3g}" for k, v in lines.items() if k not in shown.anchors
-    )
+    data = long_form(lines)
+    last = {short(k): v["median"].iloc[-1] for k, v in lines.items() if k not in shown.anchors}
+    end = "; ".join(f"{label} {value:.3g}" for label, value in last.items())
     found = []
     decided = all(line[CONTEXTS].notna().all() for line in lines.values())
-    for axis in [CONTEXTS] * decided + budget_axes(shown.results.timed):
-        plot = Plot(slug("curve", shown.task, metric, axis), axis_label(axis), axis_name(metric))
+    for axis in [CONTEXTS] * decided + figure.budget_axes(shown.results.timed):
+        plot = Plot(slug("curve", shown.task, metric, axis), axis_label(axis), figure.axis_name(metric))
         with plot:
             _draw(plot.axes, axis, lines, shown, limits, floor)
         title = f"{metric} against {AXES.get(axis, axis)}" + (f" ({source})" if source else "")
@@ -77,25 +67,14 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: s
 
 
 def _note(floor: Floor | None) -> str:
-    known = (
-        " Grey: the floor, the values of as many independent exact draws (5 to 95%, and median)."
-        if floor
-        else ""
-    )
+    known = " Grey: the floor, the values of as many independent exact draws (5 to 95%, and median)."
     return (
         "Lines: medians over replicates at up to seven checkpoints; bands: lower to upper quartile. Lines end where the "
-        f"median is no longer finite. Dashed and dotted: anchors.{known}"
+        f"median is no longer finite. Dashed and dotted: anchors.{known if floor else ''}"
     )
 
 
-def _draw(
-    axes: Axes,
-    axis: str,
-    lines: Mapping[str, pd.DataFrame],
-    shown: TaskCells,
-    limits: tuple[float, float, bool],
-    floor: Floor | None,
-) -> None:
+def _draw(axes: Axes, axis: str, lines: Lines, shown: TaskCells, limits: Limits, floor: Floor | None) -> None:
     for label, line in lines.items():
         style = shown.styles[label]
         if label not in shown.anchors:
@@ -106,7 +85,7 @@ def _draw(
         axes.axhspan(*(floor.quantile(q) for q in _FLOOR_BAND), color=GREY, alpha=0.3, linewidth=0)
         axes.axhline(floor.median, color=GREY, linewidth=1, label="floor")
     axes.set_ylim(limits[:2])
-    log_axes(axes, y=limits[2])
+    figure.log_axes(axes, y=limits[2])
 
 
 def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
@@ -131,22 +110,14 @@ def _draw_line(axes: Axes, label: str, line: pd.DataFrame, style: LabelStyle, *,
     colour, marker, _ = style
     finite = line[np.isfinite(line["median"]) & (line["x"] > 0)]
     axes.plot(
-        finite["x"],
-        finite["median"],
-        color=colour,
-        marker=marker,
-        markersize=4,
-        linewidth=1.4,
-        label=short(label),
-    )
+        finite["x"], finite["median"], color=colour, marker=marker, markersize=4, linewidth=1.4, label=short(label)
+    )  # fmt: skip
     high = np.where(np.isfinite(finite["high"]), finite["high"], 10 * abs(top))
     low = np.where(np.isfinite(finite["low"]), finite["low"], np.nan)
     axes.fill_between(finite["x"], low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _limits(
-    lines: Mapping[str, pd.DataFrame], anchors: set[str], floor: Floor | None, metric: str
-) -> tuple[float, float, bool] | None:
+def _limits(lines: Lines, anchors: set[str], floor: Floor | None, metric: str) -> Limits | None:
     """Limits of the y axis and whether it is logarithmic; None without a finite value.
 
     The axis ends a little above where three quarters of the methods end (and, when logarithmic, above the

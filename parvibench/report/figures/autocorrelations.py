@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from parvibench.metrics.chains import array_stats
 
-from .figure import GREY, WIDE, Drawing, Plot, TaskCells, short, slug
+from .figure import GREY, WIDE, Drawing, Plot, TaskCells, long_form, short, slug
 
 _LAGS = 25
 
@@ -30,18 +30,11 @@ def autocorrelations(shown: TaskCells) -> list[Drawing]:
             plot.axes.plot(
                 line, color=style.colour, marker=style.marker, markersize=3, linewidth=1.4, label=short(label)
             )
-    data = pd.concat(
-        [
-            pd.DataFrame({"label": k, "lag": np.arange(len(v)), "autocorrelation": v})
-            for k, v in lines.items()
-        ],
-        ignore_index=True,
-    )
+    frames = {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in lines.items()}
     title = f"autocorrelation of single chains{' (as in SRLD, Figure 2)' if 'srld' in shown.tags else ''}"
     note = "Samples judged, evenly thinned from the second half of the chain; mean over coordinates and replicates."
-    return [
-        plot.drawing(title, f"{title} of {', '.join(map(short, lines))} on {short(shown.task)}", data, note)
-    ]
+    alt = f"{title} of {', '.join(map(short, lines))} on {short(shown.task)}"
+    return [plot.drawing(title, alt, long_form(frames), note)]
 
 
 def mean_autocorrelation(samples: NDArray[np.float32]) -> NDArray[np.float64] | None:

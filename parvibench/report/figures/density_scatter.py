@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from parvibench.core import registry
 from parvibench.core.task import Task
 
-from .figure import GREY, Drawing, Picture, TaskCells, panel, png, short, slug
+from .figure import GREY, Drawing, Picture, TaskCells, long_form, panel, png, short, slug
 
 MAX_POINTS = 500
 #: Probability within the contours, from the inside out.
@@ -44,14 +44,10 @@ def particles(shown: TaskCells) -> list[Drawing]:
             dots.set(color=shown.styles[cell.label].colour, linewidth=0.4 if single else 0)
             inside = ((points >= [x[0], y[0]]) & (points <= [x[-1], y[-1]])).all(1)
             lost = f" ({(~inside).sum()} of {len(points)} outside)" if not inside.all() else ""
-            alt = (
-                f"{len(points)} samples of {short(cell.label)} over the density of {short(shown.task)}{lost}"
-            )
+            what = f"{len(points)} samples of {short(cell.label)}"
+            alt = f"{what} over the density of {short(shown.task)}{lost}"
             pictures.append(Picture(png(figure), alt, cell.label + lost))
-    data = pd.concat(
-        [pd.DataFrame({"label": k, "x1": v[:, 0], "x2": v[:, 1]}) for k, v in drawn.items()],
-        ignore_index=True,
-    )
+    data = long_form({k: pd.DataFrame(v, columns=["x1", "x2"]) for k, v in drawn.items()})
     note = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
     if chains:
         note += " Lines join the samples of single chains in their order."

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pandas as pd
@@ -43,11 +42,7 @@ _ORDER = (0, 1, 2, 3, 4, 9, 5, 6, 8, 7)
 SIZE = (4.7, 3.1)
 WIDE = (6.4, 3.1)
 #: Budget axes: column of the curves -> title.
-AXES = {
-    "score_evaluations": "score evaluations",
-    "iteration": "iterations",
-    "seconds": "seconds",
-}
+AXES = {"score_evaluations": "score evaluations", "iteration": "iterations", "seconds": "seconds"}
 
 
 class LabelStyle(NamedTuple):
@@ -109,6 +104,11 @@ class Drawing:
     data: pd.DataFrame = field(compare=False)
     note: str = ""
     axis: str = ""
+
+
+def long_form(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The tables of several methods as one, with the method in the column ``label``."""
+    return pd.concat([frame.assign(label=label) for label, frame in frames.items()], ignore_index=True)
 
 
 def slug(*parts: str) -> str:
@@ -250,12 +250,10 @@ class Plot:
         self._figure, self.axes = plt.subplots(figsize=self._size)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         import matplotlib.pyplot as plt
 
-        if error is None:
+        if error[0] is None:
             self.axes.set(xlabel=self._x, ylabel=self._y)
             if self._y:
                 add_legend(self._figure, self.axes)
@@ -263,7 +261,7 @@ class Plot:
                 self._figure.tight_layout(pad=0.4)
             self._image = svg(self._figure)
         plt.close(self._figure)
-        self._theme.__exit__(kind, error, trace)
+        self._theme.__exit__(*error)
 
     def drawing(self, title: str, alt: str, data: pd.DataFrame, note: str, axis: str = "") -> Drawing:
         """The finished figure with its data."""
@@ -294,21 +292,14 @@ def theme(salt: str = "", ink: str = INK) -> Iterator[None]:
     import seaborn as sns
 
     settings: dict[Any, Any] = {
+        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), ink),
+        **dict.fromkeys(("axes.edgecolor", "grid.color"), GREY),
+        **dict.fromkeys(("axes.spines.top", "axes.spines.right", "text.parse_math"), False),
+        **dict.fromkeys(("font.size", "axes.labelsize"), 9),
         "svg.hashsalt": f"parvibench/{salt}",
         "svg.fonttype": "none",
-        "text.parse_math": False,
-        "text.color": ink,
-        "axes.labelcolor": ink,
-        "axes.edgecolor": GREY,
         "axes.facecolor": "none",
-        "xtick.color": ink,
-        "ytick.color": ink,
-        "grid.color": GREY,
         "grid.alpha": 0.25,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "font.size": 9,
-        "axes.labelsize": 9,
         "axes.linewidth": 0.8,
     }
     mpl.use("Agg", force=False)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from parvibench.report.floor_comparison import reference_of
 
-from .figure import GREY, INK, WIDE, Drawing, Picture, Plot, TaskCells, panel, png, short, slug, theme
+from . import figure as figures
+from .figure import GREY, INK, WIDE, Drawing, Picture, Plot, TaskCells, long_form, panel, png, short, slug
 from .reference_corner import central
 
 Points = NDArray[np.float64]
@@ -30,11 +31,8 @@ def marginals(shown: TaskCells) -> list[Drawing]:
     if reference is None or reference.draws.shape[1] < 3:
         return []
     exact = reference.draws.numpy()
-    clouds = {
-        c.label: points
-        for c in shown.cells
-        if (points := _pooled(shown.results.samples(c), exact.shape[1])) is not None
-    }
+    pooled = {c.label: _pooled(shown.results.samples(c), exact.shape[1]) for c in shown.cells}
+    clouds = {label: points for label, points in pooled.items() if points is not None}
     methods = {k: v for k, v in clouds.items() if k not in shown.anchors}
     leader = next(iter(methods), None)
     found = []
@@ -66,19 +64,15 @@ def worst_coordinates(points: Points, exact: Points) -> NDArray[np.int64]:
 def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Drawing:
     chosen = worst_coordinates(points, exact)
     columns = [f"x{c + 1}" for c in chosen]
-    both = (("reference", exact), (label, points))
-    data = pd.concat(
-        [pd.DataFrame(_thinned(v)[:, chosen], columns=columns).assign(label=k) for k, v in both],
-        ignore_index=True,
-    )
-    with theme(ink=GREY):
+    both = {"reference": exact, label: points}
+    data = long_form({k: pd.DataFrame(_thinned(v)[:, chosen], columns=columns) for k, v in both.items()})
+    with figures.theme(ink=GREY):
         import matplotlib.pyplot as plt
         import seaborn as sns
 
         palette = {"reference": GREY, label: shown.styles[label].colour}
-        grid = sns.PairGrid(
-            central(data), hue="label", palette=palette, corner=True, height=1.3, despine=False
-        )
+        options = {"hue": "label", "palette": palette, "corner": True, "height": 1.3, "despine": False}
+        grid = sns.PairGrid(central(data), **options)
         grid.map_lower(sns.scatterplot, s=4, linewidth=0, alpha=0.7)
         grid.map_diag(sns.histplot, bins=30, stat="density", common_norm=False, element="step", alpha=0.3)
         grid.tick_params(labelsize=5, length=2)
@@ -104,7 +98,7 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
     columns = np.unique(np.linspace(0, dim - 1, min(dim, _CORRELATED)).astype(int))
     pairs = np.triu_indices(len(columns), 1)
     known = np.asarray(np.corrcoef(exact[:, columns], rowvar=False))[pairs]
-    pictures, frames = [], []
+    pictures, frames = [], {}
     with panel((-1, 1), (-1, 1)) as (figure, axes), np.errstate(invalid="ignore", divide="ignore"):
         axes.plot([-1, 1], [-1, 1], color=GREY, linewidth=0.8)
         (dots,) = axes.plot([], [], "o", markersize=2, markeredgewidth=0, alpha=0.6)
@@ -115,20 +109,19 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
             dots.set_color(shown.styles[label].colour)
             alt = f"{len(known)} correlations of {short(label)} against the reference's on {short(shown.task)}, root mean square error {error:.3f}"
             pictures.append(Picture(png(figure), alt, f"{label} (error {error:.3f})"))
-            frames.append(pd.DataFrame({"label": label, "reference": known, "samples": found}))
+            frames[label] = pd.DataFrame({"reference": known, "samples": found})
     note = "Horizontal: the reference's; vertical: the samples', replicates pooled. On the line they agree."
     if len(columns) < dim:
         note += f" {len(columns)} of {dim} coordinates, evenly spaced."
     paper = " (as in KSIVI, Figure 4)" if "ksivi" in shown.tags and "path" not in shown.tags else ""
     title = f"correlations of pairs of coordinates{paper}"
-    data = pd.concat(frames, ignore_index=True)
-    return Drawing(slug("correlations", shown.task), title, tuple(pictures), data, note)
+    return Drawing(slug("correlations", shown.task), title, tuple(pictures), long_form(frames), note)
 
 
 def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
     """Mean path and central 95% band of the best methods against the reference's."""
     time = np.arange(1, exact.shape[1] + 1)
-    frames = []
+    frames = {}
     with Plot(slug("paths", shown.task), "step of the path", "x", WIDE) as plot:
         for label, points in {"reference": exact, **clouds}.items():
             mean, (low, high) = points.mean(0), np.quantile(points, [0.025, 0.975], axis=0)
@@ -138,10 +131,8 @@ def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Dra
                 plot.axes.plot(time, np.stack([low, high], 1), color=colour, linewidth=0.8, linestyle="--")
             else:
                 plot.axes.fill_between(time, low, high, color=GREY, alpha=0.3, linewidth=0)
-            frames.append(
-                pd.DataFrame({"label": label, "step": time, "mean": mean, "low": low, "high": high})
-            )
+            frames[label] = pd.DataFrame({"step": time, "mean": mean, "low": low, "high": high})
     title = "mean path and 95% band (as in KSIVI, Figure 5)"
     note = f"Grey band and black line: the reference; dashed: limits of the {len(clouds)} best methods' bands, replicates pooled."
     alt = f"{title} of {', '.join(map(short, clouds))} on {short(shown.task)}"
-    return plot.drawing(title, alt, pd.concat(frames, ignore_index=True), note)
+    return plot.drawing(title, alt, long_form(frames), note)

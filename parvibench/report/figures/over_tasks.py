@@ -14,21 +14,9 @@ from parvibench.report.formatting import number
 from parvibench.report.leaderboard import floor
 from parvibench.statistics import hitting_times, runtime_profile
 
+from . import figure
 from .anytime_curves import MAX_LINES
-from .figure import (
-    AXES,
-    GREY,
-    INK,
-    SIZE,
-    Drawing,
-    Plot,
-    Styles,
-    axis_label,
-    budget_axes,
-    log_axes,
-    short,
-    slug,
-)
+from .figure import AXES, GREY, INK, SIZE, Drawing, Plot, Styles, axis_label, log_axes, short, slug
 
 #: Targets of the profile, in floors: as good as exact draws, and multiples.
 TARGETS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -81,29 +69,22 @@ def runtime_profiles(
     floors = {c.task: known.median for c in cells if (known := floor(c.task, "sliced_w2", c.samples))}
     curves = {c.key: results.store.curve(c.key) for c in cells}
     found = []
-    for axis in budget_axes(results.timed):
+    for axis in figure.budget_axes(results.timed):
         times: dict[str, dict[str, NDArray[np.float64]]] = {}
-        for cell in cells:
-            if cell.task in floors:
-                times.setdefault(cell.label, {}).update(
-                    hitting_times(
-                        curves[cell.key].assign(task=cell.task),
-                        {cell.task: floors[cell.task]},
-                        {cell.task: cell.n_replicates},
-                        metric="sliced_w2",
-                        multiples=TARGETS,
-                        axis=axis,
-                    )
-                )
+        for cell in (c for c in cells if c.task in floors):
+            task, curve = cell.task, curves[cell.key].assign(task=cell.task)
+            reached = hitting_times(
+                curve, {task: floors[task]}, {task: cell.n_replicates}, metric="sliced_w2", multiples=TARGETS, axis=axis
+            )  # fmt: skip
+            times.setdefault(cell.label, {}).update(reached)
         rows = [c.loc[c["metric"] == "sliced_w2", axis].to_numpy(float) for c in curves.values()]
         spent = np.concatenate([*rows, np.empty(0)])
         spent = spent[spent > 0]
         if not times or not len(spent):
             continue
         budgets = np.geomspace(spent.min(), spent.max(), _BUDGETS) * (1 + 1e-9)
-        profiles = {
-            k: runtime_profile(times[k], budgets, np.random.default_rng(0)) for k in labels if k in times
-        }
+        shown = {label: times[label] for label in labels if label in times}
+        profiles = {k: runtime_profile(v, budgets, np.random.default_rng(0)) for k, v in shown.items()}
         found.append(_profile(axis, profiles, styles))
     return found
 
@@ -126,17 +107,13 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
         f"Targets: sliced W2 of {', '.join(f'{t:g}' for t in TARGETS)} floors, on every task in every replicate; times are as "
         "coarse as checkpoints. Higher and further left is better. Bands: 95%, over replicates."
     )
-    data = pd.concat([v.assign(label=k) for k, v in profiles.items()], ignore_index=True)
-    return plot.drawing(title, f"{title}; reached at the end: {end}", data, note, axis)
+    alt = f"{title}; reached at the end: {end}"
+    return plot.drawing(title, alt, figure.long_form(profiles), note, axis)
 
 
 def quality_and_cost(
-    board: pd.DataFrame,
-    aggregates: pd.DataFrame,
-    tasks: Sequence[str],
-    styles: Styles,
-    axes_shown: Sequence[str],
-) -> list[Drawing]:
+    board: pd.DataFrame, aggregates: pd.DataFrame, tasks: Sequence[str], styles: Styles, axes_shown: Sequence[str]
+) -> list[Drawing]:  # fmt: skip
     """Interquartile mean over the floor against cost, and the methods that no other beats in both.
 
     Args:
@@ -150,11 +127,8 @@ def quality_and_cost(
     rows = board[board["task"].isin(tasks) & board["label"].isin(finite.index)]
     found = []
     for axis in axes_shown:
-        cost = (
-            rows[rows[axis] > 0]
-            .groupby("label")[axis]
-            .agg(lambda v: math.exp(np.log(v.astype(float)).mean()))
-        )
+        costs = rows[rows[axis] > 0].groupby("label")[axis]
+        cost = costs.agg(lambda v: math.exp(np.log(v.astype(float)).mean()))
         data = finite.assign(cost=cost).dropna(subset=["cost"]).sort_values(["cost", "value"], kind="stable")
         # At equal costs the aggregates already say it all.
         if len(data) > 1 and data["cost"].max() > 1.05 * data["cost"].min():

@@ -13,7 +13,7 @@ from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.task import PredictiveData
 
-from .figure import GREY, INK, Drawing, Plot, TaskCells, short, slug
+from .figure import GREY, INK, Drawing, Plot, TaskCells, long_form, short, slug
 
 #: Replicates (data splits) drawn.
 SPLITS = 5
@@ -91,13 +91,9 @@ def _calibration(shown: TaskCells, levels: Mapping[str, list[float]]) -> Drawing
     middle = "; ".join(f"{short(k)} {v[len(v) // 2]:.2f}" for k, v in levels.items())
     title = "calibration of predictive intervals"
     note = f"Below the line: intervals too narrow; above: too wide. Test rows of the first {SPLITS} splits."
-    data = pd.DataFrame(
-        [(k, p, v) for k, found in levels.items() for p, v in zip(_LEVELS, found, strict=True)],
-        columns=["label", "probability", "inside"],
-    )
-    return plot.drawing(
-        title, f"{title} on {short(shown.task)}; inside the 50% interval: {middle}", data, note
-    )
+    data = long_form({k: pd.DataFrame({"probability": _LEVELS, "inside": v}) for k, v in levels.items()})
+    alt = f"{title} on {short(shown.task)}; inside the 50% interval: {middle}"
+    return plot.drawing(title, alt, data, note)
 
 
 def _intervals(shown: TaskCells, label: str, y: Tensor, means: Tensor, sds: Tensor) -> Drawing:
@@ -107,10 +103,8 @@ def _intervals(shown: TaskCells, label: str, y: Tensor, means: Tensor, sds: Tens
     centre, low, high = means.mean(0), _quantile(0.025, means, sds), _quantile(0.975, means, sds)
     colour = shown.styles[label].colour
     with Plot(slug("predictions", shown.task), "test rows, by predicted mean", "response") as plot:
-        at = np.arange(len(y))
-        plot.axes.vlines(
-            at, low, high, color=colour, linewidth=2.5, alpha=0.5, label="95% predictive interval"
-        )
+        at, interval = np.arange(len(y)), "95% predictive interval"
+        plot.axes.vlines(at, low, high, color=colour, linewidth=2.5, alpha=0.5, label=interval)
         plot.axes.plot(at, centre, "_", color=colour, markersize=6, label="predictive mean")
         plot.axes.plot(at, y, "o", color=INK, markersize=3, label="observed")
     inside = int(((y >= low) & (y <= high)).sum())
