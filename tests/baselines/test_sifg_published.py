@@ -4,8 +4,6 @@ Arithmetic means over a few seeds, within three joint standard deviations; the p
 Seconds to minutes of one core for each run of 2,000 iterations.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 

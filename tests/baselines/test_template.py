@@ -1,7 +1,5 @@
 """The steps of CONTRIBUTING, followed to the letter: one file and `make index`, and everything passes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

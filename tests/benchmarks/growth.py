@@ -7,8 +7,6 @@ may exceed it by 0.25, memory by 0.1. Times are processor seconds of one thread,
 peak of what PyTorch allocates in one step. Writes into ``reports/benchmarks/``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

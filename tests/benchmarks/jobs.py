@@ -1,7 +1,5 @@
 """The jobs that are timed: ours, and the rivals each is held against."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

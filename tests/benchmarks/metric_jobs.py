@@ -1,7 +1,5 @@
 """Metrics beside the same numbers as one writes them from the formula, by broadcasting or with another library."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

@@ -5,8 +5,6 @@ seconds of the process, all its threads together: time in which others hold the 
 a round is taken within the round; the median over rounds and its interval from order statistics say the rest.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

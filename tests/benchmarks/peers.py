@@ -1,7 +1,5 @@
 """BlackJAX on the same jobs: its own samplers, compiled, many steps in one ``lax.scan``; float32, one thread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

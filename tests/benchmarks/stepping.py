@@ -1,7 +1,5 @@
 """Our algorithms and metrics as programs that make a number of steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

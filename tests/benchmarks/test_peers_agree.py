@@ -1,7 +1,5 @@
 """BlackJAX is given the same targets as ours: their gradients agree; its samplers take steps on them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

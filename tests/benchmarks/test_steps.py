@@ -1,7 +1,5 @@
 """Times of a step of every algorithm: ``make benchmark``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

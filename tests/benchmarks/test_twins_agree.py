@@ -1,7 +1,5 @@
 """The twins compute what the fast paths compute: same start, same noise, float64, a few steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jobs

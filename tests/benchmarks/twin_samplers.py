@@ -4,8 +4,6 @@ The twins of the fast paths: slow on purpose nowhere, clever nowhere. Each is a 
 standard normal noise of a shape, so that a test can hand in the noise of the other side.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

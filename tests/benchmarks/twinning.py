@@ -1,7 +1,5 @@
 """The textbook twin of one replicate of one of our samplers: same data, same start, same settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Protocol

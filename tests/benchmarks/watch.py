@@ -6,8 +6,6 @@ the baseline in all of three attempts: noise of a busy machine rarely strikes th
 verdicts, 20 runs on a machine with load 4 to 8 on two cores, and none took a second attempt.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """The sequential driver and the verdicts, on questions whose answers are known."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The oracle of the stored past, from suites to exit codes."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -3,8 +3,6 @@
 A test is red at p <= 1e-6; 20 replicates and fixed seeds.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The index is what the classes say, and no results change under a version unnoticed."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The metered problem: what is counted, when it stops, what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from pydantic import ValidationError

@@ -1,7 +1,5 @@
 """Stateless streams: addresses decide the draws, nothing else does."""
 
-from __future__ import annotations
-
 import torch
 from scipy import stats
 

@@ -1,7 +1,5 @@
 """How many replicates go through one call."""
 
-from __future__ import annotations
-
 import pytest
 
 from parvibench.core import registry

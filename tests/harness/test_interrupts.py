@@ -1,7 +1,5 @@
 """Ctrl-C once ends a run when the write in hand is done; twice, at once; what the terminal shows meanwhile."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

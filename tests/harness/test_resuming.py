@@ -1,7 +1,5 @@
 """Interrupted runs go on to the same bits; what cannot be trusted is begun again."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

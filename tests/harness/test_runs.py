@@ -1,7 +1,5 @@
 """Runs end to end: statuses, resume, the same bits whoever runs them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

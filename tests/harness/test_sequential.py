@@ -1,7 +1,5 @@
 """Decisions while the sampler runs: when they are made, with what, and what they earn."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

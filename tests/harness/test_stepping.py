@@ -1,7 +1,5 @@
 """Looking every sixteen steps changes nothing but the time it takes; compiled steps and their cost."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import time

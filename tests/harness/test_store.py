@@ -1,7 +1,5 @@
 """The store: whole cells or none, one writer, clear words about damage."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

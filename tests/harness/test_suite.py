@@ -1,7 +1,5 @@
 """Suite files: what is wrong is told by file, line and key path, and nothing else happens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What algorithms report of their steps: means between checkpoints, and not a bit of the samples."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Tuning: one grid for all, replicates of its own, a choice that lands in the suite file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

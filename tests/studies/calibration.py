@@ -5,8 +5,6 @@ of exact draws, and the coverage of intervals. Writes CSV tables, a figure and a
 takes an hour or two on two cores.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Targets are mixtures of two correlated Gaussians in 2, 22 and 100 dimensions, wi
 those of any task.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor

@@ -9,8 +9,6 @@ replicates with baseline and fresh ones relabelled (cells share noise, so the p-
 power against shifts of every statistic.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

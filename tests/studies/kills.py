@@ -4,8 +4,6 @@
 kills have been dealt, and compares every finished store with the undisturbed one.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

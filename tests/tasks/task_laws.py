@@ -1,7 +1,5 @@
 """Comparing exact draws with densities and closed forms."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

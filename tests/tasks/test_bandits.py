@@ -1,7 +1,5 @@
 """Contextual bandits: model, games, protocol, and data that grow."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Bayesian networks: the posterior against its plain twin, the start, and predictions in original units."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 The data are random tables of the real sizes, so that nothing needs a download.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from pathlib import Path

@@ -4,8 +4,6 @@ Bounds: 6 standard errors (2e-9 a number, 4e-6 for the file's 2000 at other seed
 Kolmogorov-Smirnov tests. Seeds are fixed.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

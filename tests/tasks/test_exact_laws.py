@@ -4,8 +4,6 @@ The oracle is the density on a fine grid; moments of draws and Stein's identity 
 `parvibench.check.truth.task_facts`. Bounds: 5 standard errors (false alarm 6e-7 per number) and p > 1e-6 for each of the 18 Kolmogorov-Smirnov tests; seeds are fixed.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Unmixing of recorded channels, on a recording that the tests make."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable

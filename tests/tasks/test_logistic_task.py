@@ -1,7 +1,5 @@
 """Bayesian logistic regression: likelihood, prior, scaling and standardisation."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hand-written scores of the analytic targets against autograd, and densities against known values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

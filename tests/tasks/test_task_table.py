@@ -1,7 +1,5 @@
 """What every task owes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
