@@ -18,7 +18,7 @@ from parvibench.core import registry
 from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
 from parvibench.metrics.floors import judged_metrics
-from parvibench.metrics.power import power_table, sees
+from parvibench.metrics.power import detected_alterations, power_table
 from parvibench.reference import build
 
 QUICK = ("sliced_w2", "mmd2", "mean_error", "mode_weight_tv")
@@ -117,7 +117,9 @@ def test_no_judged_metric_is_without_its_power() -> None:
         rows = table[(table["dim"] == dim) & (table["n"] == N)]
         assert set(rows["metric"]) == {*everywhere, VERDICT}
         assert set(rows["alteration"]) == set(ALTERATIONS)
-    assert all(sees(m) for m in DENSITY_METRICS if registry.metrics()[m].need in floors.JUDGED)
+    assert all(
+        detected_alterations(m) for m in DENSITY_METRICS if registry.metrics()[m].need in floors.JUDGED
+    )
 
 
 def test_a_shift_of_a_twentieth_is_found_at_ten_thousand() -> None:
