@@ -5,8 +5,6 @@ What it lets pass, and a GPU would wait for, is refused here: copies from the ho
 linear algebra that looks for errors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
@@ -83,11 +84,8 @@ class Regression(Target):
 
     def fit(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
         """Mean squared error of the mean prediction, (R,)."""
-        design, response = (
-            (v.to(x).expand(len(x), *v.shape) for v in self.development)
-            if development
-            else self._rows(x, batch)
-        )
+        held = (v.to(x).expand(len(x), *v.shape) for v in self.development)
+        design, response = held if development else self._rows(x, batch)
         return (response - (x @ design.mT).mean(1)).square().mean(1)
 
     def _rows(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -101,19 +99,22 @@ def normal_start(target: Target, n: int, generators: Sequence[Generator]) -> Ten
 
 
 def make_problem(
-    target: Target,
-    replicates: Sequence[int] = (0, 1, 2),
-    *,
-    particles: int = 8,
-    dtype: torch.dtype = torch.float64,
-    seed: int = 7,
-    batch_size: int | None = None,
-    limit: float | None = None,
-) -> Problem:
+    target: Target, replicates: Sequence[int] = (0, 1, 2), *, particles: int = 8,
+    dtype: torch.dtype = torch.float64, seed: int = 7, **options: Any,
+) -> Problem:  # fmt: skip
     streams = Streams(seed, replicates, dtype=dtype)
-    return Problem(
-        target, streams, start=normal_start, particles=particles, batch_size=batch_size, limit=limit
-    )
+    return Problem(target, streams, start=normal_start, particles=particles, **options)
+
+
+def points(*shape: int, seed: int = 0) -> Tensor:
+    """Standard normal numbers, float64."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def settled(samples: Tensor) -> None:
+    """Assert that three replicates of samples (3, n, 2) have the moments of N(1, diag(1, 1/4))."""
+    assert samples.mean(1).flatten().tolist() == pytest.approx([1.0] * 6, abs=0.1)
+    assert samples.std(1).flatten().tolist() == pytest.approx([1.0, 0.5] * 3, rel=0.15)
 
 
 class Run:

@@ -1,7 +1,5 @@
 """KSIVI and SIVI-SM as their papers' programs run them: one replicate, modules, optimisers and autograd of PyTorch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """No step of an algorithm, and no score of a task, makes the host wait for the device."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Every algorithm on every task whose needs it meets: a few steps, on real data where they are here."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

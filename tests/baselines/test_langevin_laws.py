@@ -15,7 +15,7 @@ from parvibench.baselines import lapd_decay
 N = 20_000
 
 
-@pytest.mark.parametrize(("repulsive", "plain"), [("sr-uld", "uld"), ("sr-sghmc", "sghmc")])
+@pytest.mark.parametrize(("repulsive", "plain"), [("srld", "sgld"), ("sr-uld", "uld"), ("sr-sghmc", "sghmc")])
 @pytest.mark.parametrize("target", [Gaussian([1.0, 4.0]), Regression()], ids=["exact", "mini-batch"])
 def test_without_repulsion_nothing_changes_bit_for_bit(repulsive: str, plain: str, target: Any) -> None:
     batch_size = 5 if target.rows else None
@@ -25,7 +25,7 @@ def test_without_repulsion_nothing_changes_bit_for_bit(repulsive: str, plain: st
     ]
     a, b = (run.steps(30).state for run in runs)
     assert torch.equal(a.x, b.x)
-    assert torch.equal(a.v, b.v)
+    assert plain == "sgld" or torch.equal(a.v, b.v)
 
 
 @pytest.mark.parametrize("name", ["srld", "sr-uld", "sr-sghmc"])
@@ -92,9 +92,8 @@ def mala_acceptance(target: Any, eta: float) -> float:
     score = target.score(x.view(1, -1, 1)).flatten()
     log_density = log_density - log_density.logsumexp(0) - math.log(spacing)
     # flow[i, j] = pi(x_i) q(x_j | x_i), a density in both
-    log_q = -((x.unsqueeze(0) - (x + eta * score).unsqueeze(1)) ** 2) / (4 * eta) - 0.5 * math.log(
-        4 * math.pi * eta
-    )
+    apart = x.unsqueeze(0) - (x + eta * score).unsqueeze(1)
+    log_q = -(apart**2) / (4 * eta) - 0.5 * math.log(4 * math.pi * eta)
     flow = (log_density.unsqueeze(1) + log_q).exp()
     return torch.minimum(flow, flow.T).sum().item() * spacing**2
 

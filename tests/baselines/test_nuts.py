@@ -1,4 +1,4 @@
-"""NUTS: exact laws, honest costs, and Pyro's global state kept out of sight."""
+"""NUTS: exact laws, costs as charged, and Pyro's global state kept out of sight."""
 
 import contextlib
 import math
@@ -118,10 +118,8 @@ def test_every_gradient_is_charged_as_one_score(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_transition_beyond_the_budget_is_dropped() -> None:
     """All steps that fit are the same as without a limit, which only warm-up looks at; the last state stands."""
-    limited, free = (
-        Run("nuts", make_problem(Skewed(), [0], particles=1, limit=limit), warmup_steps=0)
-        for limit in (60, None)
-    )
+    problems = [make_problem(Skewed(), [0], particles=1, limit=limit) for limit in (60, None)]
+    limited, free = (Run("nuts", problem, warmup_steps=0) for problem in problems)
     with pytest.raises(BudgetExhausted):
         limited.steps(60)
     assert limited.problem.meter.charged <= 60

@@ -4,8 +4,6 @@ Both read the same noise and the same mini-batches; every option is off its defa
 steps agrees to rounding.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

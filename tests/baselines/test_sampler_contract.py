@@ -82,8 +82,7 @@ def test_settings_are_described_frozen_and_strict(name: str) -> None:
 def test_shapes_dtype_and_finiteness(name: str, dtype: torch.dtype) -> None:
     run = Run(name, make_problem(Gaussian(PRECISION), dtype=dtype)).steps(5)
     assert finite_replicates(run.state).tolist() == [True] * 3
-    assert all(field.shape[0] == 3 for field in tensors(run.state))
-    assert all(field.dtype == dtype for field in tensors(run.state))
+    assert all((field.shape[0], field.dtype) == (3, dtype) for field in tensors(run.state))
     assert all(isinstance(leaf, Tensor | int) for leaf in tree_leaves(run.state))
     if run.algorithm.kind != "generator":
         assert run.state._fields[0] == "x"
@@ -91,16 +90,13 @@ def test_shapes_dtype_and_finiteness(name: str, dtype: torch.dtype) -> None:
     sizes = [8] if run.algorithm.n_particles is None else [1]
     for n in [5, 19] if run.algorithm.kind == "generator" or "sifg" in name else sizes:
         samples = run.output(n)
-        assert samples.shape == (3, n, 3)
-        assert samples.dtype == dtype
+        assert (samples.shape, samples.dtype) == ((3, n, 3), dtype)
         assert samples.isfinite().all()
 
 
 @EACH_VARIANT
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=str)
-def test_replicates_run_alone_as_together(
-    name: str, settings: dict[str, Any], dtype: torch.dtype, tolerance: float
-) -> None:
+def test_replicates_run_alone_as_together(name: str, settings: Any, dtype: Any, tolerance: float) -> None:
     together = Run(name, make_problem(Gaussian(PRECISION), dtype=dtype), **settings).steps(4).output()
     for r in range(3):
         problem = make_problem(Gaussian(PRECISION), [r], dtype=dtype)

@@ -4,8 +4,6 @@ Arithmetic means over a few seeds, within three joint standard deviations; the p
 Seconds to minutes of one core for each run of 2,000 iterations.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 
@@ -30,14 +28,11 @@ def measured(name: str, task_name: str, seed: int) -> dict[str, float]:
     iterations = protocol["iterations"]
     run = Run(name, problem, iterations, preset=task_name).steps(iterations)
     held_out = task.predictive((seed,), "cpu", torch.float32)
-    assert held_out is not None
     means, sds = held_out.predict(run.output(protocol["samples"]))
     likelihoods = torch.distributions.Normal(means, sds.unsqueeze(-1)).log_prob(held_out.y.unsqueeze(1))
     mixture = likelihoods.logsumexp(1) - math.log(protocol["samples"])
-    return {
-        "RMSE": (means.mean(1) - held_out.y).square().mean().sqrt().item(),
-        "NLL": -mixture.mean().item(),
-    }
+    error = (means.mean(1) - held_out.y).square().mean().sqrt()
+    return {"RMSE": error.item(), "NLL": -mixture.mean().item()}
 
 
 @pytest.mark.slow

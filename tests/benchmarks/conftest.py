@@ -1,7 +1,5 @@
 """One thread for all of it, as in the harness's workers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -7,8 +7,6 @@ may exceed it by 0.25, memory by 0.1. Times are processor seconds of one thread,
 peak of what PyTorch allocates in one step. Writes into ``reports/benchmarks/``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -61,12 +59,9 @@ class Axis:
     theory: dict[str, float]
 
 
-def step_of(
-    task: str, algorithm: str, settings: dict[str, Any], particles: int = 1, replicates: int = 1
-) -> Any:
+def step_of(task: str, method: str, settings: dict[str, Any], particles: int, replicates: int = 1) -> Any:
     """A step of one chunk."""
-    ids = tuple(range(replicates))
-    return Stepper(task, algorithm, settings, particles, ids).step
+    return Stepper(task, method, settings, particles, tuple(range(replicates))).step
 
 
 def score_on_rows(rows: int) -> Callable[[], object]:
@@ -206,9 +201,8 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "parvibench"
     columns = 3
     height = math.ceil(len(rows) / columns)
-    figure, grid = pyplot.subplots(
-        height, columns, figsize=(10, 2.4 * height), layout="constrained", squeeze=False
-    )
+    size = (10, 2.4 * height)
+    figure, grid = pyplot.subplots(height, columns, figsize=size, layout="constrained", squeeze=False)
     for axes, row in zip(grid.flat, rows, strict=False):
         sizes = np.array(row["sizes"], float)
         for kind, colour in (("time", "C0"), ("memory", "C1")):

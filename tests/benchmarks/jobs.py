@@ -1,7 +1,5 @@
 """The jobs that are timed: ours, and the rivals each is held against."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -85,11 +83,8 @@ class Job:
 
 def absent(rival: str) -> str:
     """Why a rival cannot run here, or empty."""
-    return (
-        "needs BlackJAX: pip install 'parvibench[jax]'"
-        if rival == "blackjax" and not find_spec("blackjax")
-        else ""
-    )
+    lacking = rival == "blackjax" and not find_spec("blackjax")
+    return "needs BlackJAX: pip install 'parvibench[jax]'" if lacking else ""
 
 
 _BLR, _BNN = "blr-waveform", "bnn-boston"

@@ -5,8 +5,6 @@ seconds of the process, all its threads together: time in which others hold the 
 a round is taken within the round; the median over rounds and its interval from order statistics say the rest.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys
@@ -23,9 +21,7 @@ Run = Callable[[int], float]
 #: One thread for every library, the allocator of the harness's workers.
 ENVIRONMENT = {
     **ALLOCATOR,
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "JAX_PLATFORMS": "cpu",
 }
@@ -87,17 +83,14 @@ def steps_for(run: Run, seconds: float) -> int:
 def paired_ratio(ours: Run, other: Run, seconds: float, rounds: int) -> Ratio:
     """Turns of about ``seconds`` each; who goes first changes from round to round."""
     steps = (steps_for(ours, seconds), steps_for(other, seconds))
-    times: list[tuple[float, float]] = []
+    sides = list(zip((ours, other), steps, strict=True))
+    times: list[list[float]] = []
     gc.collect()
     gc.disable()
     try:
         for number in range(rounds):
-            if number % 2:
-                second = seconds_per_unit(other, steps[1])
-                times.append((seconds_per_unit(ours, steps[0]), second))
-            else:
-                first = seconds_per_unit(ours, steps[0])
-                times.append((first, seconds_per_unit(other, steps[1])))
+            order = -1 if number % 2 else 1
+            times.append([seconds_per_unit(*side) for side in sides[::order]][::order])
     finally:
         gc.enable()
     value, low, high = median_interval([b / a for a, b in times])

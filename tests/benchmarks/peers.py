@@ -1,7 +1,5 @@
 """BlackJAX on the same jobs: its own samplers, compiled, many steps in one ``lax.scan``; float32, one thread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +20,8 @@ LogDensity = Callable[..., Any]
 
 def mixture(task: Any) -> LogDensity:
     """Isotropic Gaussians of equal weight."""
-    means, sds = (
-        jnp.asarray(np.asarray(a, np.float32)) for a in (task.facts.modes.means, task.facts.modes.sds)
-    )
+    modes = task.facts.modes
+    means, sds = (jnp.asarray(np.asarray(a, np.float32)) for a in (modes.means, modes.sds))
 
     def log_density(x: Any) -> Any:
         z = (x - means) / sds[:, None]
@@ -120,13 +117,8 @@ def mala(stepper: Stepper) -> Run:
 def hmc(stepper: Stepper) -> Run:
     """BlackJAX's HMC with the identity as mass: leapfrog length sqrt(2 eta)."""
     s = stepper.settings
-    sampler = blackjax.hmc(
-        logistic(stepper.task),
-        float(np.sqrt(2 * s.step_size)),
-        jnp.ones(stepper.problem.dim),
-        s.leapfrog_steps,
-    )
-    return chains(sampler, stepper)
+    length, masses = float(np.sqrt(2 * s.step_size)), jnp.ones(stepper.problem.dim)
+    return chains(blackjax.hmc(logistic(stepper.task), length, masses, s.leapfrog_steps), stepper)
 
 
 def sgld(stepper: Stepper) -> Run:

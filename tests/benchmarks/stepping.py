@@ -1,7 +1,5 @@
 """Our algorithms and metrics as programs that make a number of steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,21 +42,16 @@ class Stepper:
         return torch.inference_mode(not self.algorithm.differentiates)
 
     def step(self) -> None:
-        self.problem.streams.step = self.steps
-        with self._mode():
-            self.state, _ = state_and_info(
-                self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
-            )
-        self.steps += 1
+        self.run(1)
 
     def run(self, steps: int) -> float:
         """That many steps; one unit of work each."""
+        problem = self.problem
         with self._mode():
             for _ in range(steps):
-                self.problem.streams.step = self.steps
-                self.state, _ = state_and_info(
-                    self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
-                )
+                problem.streams.step = self.steps
+                stepped = self.algorithm.step(problem, self.settings, self.state, problem.streams)
+                self.state, _ = state_and_info(stepped)
                 self.steps += 1
         return steps
 
@@ -73,14 +66,10 @@ def chunks(
     task: str, algorithm: str, settings: Mapping[str, Any], particles: int, replicates: int
 ) -> list[Stepper]:
     """The chunks into which the harness cuts a cell on a CPU."""
-    width = chunk_width(
-        registry.load_task(task), registry.load_algorithm(algorithm), particles, replicates, "cpu"
-    )
-    ids = range(replicates)
-    return [
-        Stepper(task, algorithm, settings, particles, tuple(ids[i : i + width]))
-        for i in range(0, replicates, width)
-    ]
+    method = registry.load_algorithm(algorithm)
+    width = chunk_width(registry.load_task(task), method, particles, replicates, "cpu")
+    parts = [tuple(range(replicates))[i : i + width] for i in range(0, replicates, width)]
+    return [Stepper(task, algorithm, settings, particles, part) for part in parts]
 
 
 def one_after_another(parts: list[Run]) -> Run:

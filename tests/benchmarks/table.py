@@ -4,8 +4,6 @@ Writes a Markdown page, the numbers behind it and a picture into ``reports/bench
 with one thread and the allocator of the harness's workers.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Times of every metric on 1000 samples, or as many as it takes: ``make benchmark``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

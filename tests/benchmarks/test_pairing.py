@@ -1,7 +1,5 @@
 """Paired ratios and the verdicts on them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

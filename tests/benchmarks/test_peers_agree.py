@@ -1,7 +1,5 @@
 """BlackJAX is given the same targets as ours: their gradients agree; its samplers take steps on them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -32,9 +30,8 @@ def test_the_peer_has_our_score(job: Job) -> None:
         density, batch = (peers.logistic if task.name.startswith("blr") else peers.mixture)(task), None
         score = jax.vmap(jax.grad(density))
     ours = target.score(x, batch)[0].numpy()
-    np.testing.assert_allclose(
-        np.asarray(score(x[0].numpy())), ours, rtol=1e-3, atol=1e-3 * np.abs(ours).max()
-    )
+    theirs = np.asarray(score(x[0].numpy()))
+    np.testing.assert_allclose(theirs, ours, rtol=1e-3, atol=1e-3 * np.abs(ours).max())
 
 
 def test_a_program_goes_on_from_where_it_was() -> None:
@@ -42,9 +39,7 @@ def test_a_program_goes_on_from_where_it_was() -> None:
     import jax.numpy as jnp
     import peers
 
-    run = peers.scanned(
-        lambda key, state: (state + 1, state), jnp.zeros(()), lambda extras: float(extras.sum())
-    )
+    run = peers.scanned(lambda key, n: (n + 1, n), jnp.zeros(()), lambda extras: float(extras.sum()))
     assert run(3) == 0 + 1 + 2
     assert run(2) == 3 + 4
     assert math.isfinite(run(1))

@@ -1,7 +1,5 @@
 """Times of a step of every algorithm: ``make benchmark``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -20,9 +18,8 @@ WARMUP = 5
 def test_step(benchmark: Any, name: str) -> None:
     """Defaults, step sizes small enough for the narrowest mode."""
     algorithm = registry.load_algorithm(name)
-    task = (
-        "gmm5-2d" if not algorithm.needs - registry.load_task("gmm5-2d").provides else "bnn-diabetes-sklearn"
-    )
+    fits = algorithm.needs <= registry.load_task("gmm5-2d").provides
+    task = "gmm5-2d" if fits else "bnn-diabetes-sklearn"
     settings = {"step_size": 1e-4} if "step_size" in algorithm.settings_type.model_fields else {}
     ours = Stepper(task, name, settings, algorithm.n_particles or 100)
     benchmark(ours.step)

@@ -1,7 +1,5 @@
 """The twins compute what the fast paths compute: same start, same noise, float64, a few steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jobs
@@ -58,10 +56,8 @@ def test_ours_and_its_twin_are_at_the_same_place(job: Job) -> None:
     if job.missing:
         pytest.skip(job.missing)
     ours, batches = small(job), small(job).problem
-    options = {
-        name: Replay(job, "normal", stream)
-        for name, stream in NOISE.get(job.algorithm, {"draw": "noise"}).items()
-    }
+    noise = NOISE.get(job.algorithm, {"draw": "noise"})
+    options = {name: Replay(job, "normal", stream) for name, stream in noise.items()}
     if job.algorithm in ("mala", "hmc"):
         options["uniform"] = Replay(job, "uniform", "algorithm")
 

@@ -1,7 +1,5 @@
 """Log densities as one writes them from a paper: one replicate, (n, D) -> (n,), broadcasting, no gradient by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,10 +1,8 @@
 """Samplers as one writes them from a paper: one replicate, autograd for every gradient, broadcasting, modules.
 
-The twins of the fast paths: slow on purpose nowhere, clever nowhere. Each is a class with ``step()``; ``draw`` gives
+The twins of the fast paths, neither slowed down nor tuned. Each is a class with ``step()``; ``draw`` gives
 standard normal noise of a shape, so that a test can hand in the noise of the other side.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable
@@ -27,10 +25,8 @@ def score_of(log_density: LogDensity, x: Tensor, create_graph: bool = False) -> 
 class Langevin:
     """Unadjusted Langevin, as SGLD and ULA."""
 
-    def __init__(
-        self, log_density: LogDensity, x: Tensor, step_size: float, draw: Draw = torch.randn
-    ) -> None:
-        self.log_density, self.x, self.step_size, self.draw = log_density, x, step_size, draw
+    def __init__(self, density: LogDensity, x: Tensor, step_size: float, draw: Draw = torch.randn) -> None:
+        self.log_density, self.x, self.step_size, self.draw = density, x, step_size, draw
 
     def step(self) -> None:
         noise = self.draw(*self.x.shape)

@@ -1,7 +1,5 @@
 """The textbook twin of one replicate of one of our samplers: same data, same start, same settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Protocol
@@ -58,15 +56,13 @@ def log_density_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = No
 
 def sequential(shape: MLP, flat: Tensor) -> nn.Sequential:
     """The network as modules, with the parameters of one row (P,)."""
-    activation = {"tanh": nn.Tanh, "relu": nn.ReLU, "leaky-relu": lambda: nn.LeakyReLU(LEAK)}[
-        shape.activation
-    ]
+    activations = {"tanh": nn.Tanh, "relu": nn.ReLU, "leaky-relu": lambda: nn.LeakyReLU(LEAK)}
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(shape.sizes):
         linear = nn.Linear(n_in, n_out, dtype=flat.dtype)
         weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
         linear.weight.data, linear.bias.data = weight.view(n_in, n_out).T.clone(), bias.clone()
-        layers += [linear, activation()]
+        layers += [linear, activations[shape.activation]()]
     return nn.Sequential(*layers[:-1])
 
 
@@ -95,24 +91,24 @@ def twin_of(
         case "svgd":
             return samplers.SVGD(density, x, s.step_size)
         case "sifg" | "ada-sifg":
-            shape = s.network(problem.dim)
-            flat = shape.initialise(problem.streams.uniform("init", (shape.n_parameters,)))[0]
-            network = sequential(shape, flat)
+            network = _network(stepper)
             return samplers.SIFG(
                 density, x, s.sigma, network, _refit_optimiser(s, network),
                 samplers.Mover(s.step_size, s.particle_rule), s.inner_steps, s.warmup_inner_steps,
                 getattr(s, "sigma_step_size", 0.0), **options,
             )  # fmt: skip
         case "ksivi":
-            shape = s.network(problem.dim)
-            flat = shape.initialise(problem.streams.uniform("init", (shape.n_parameters,)))[0]
-            network = sequential(shape, flat)
+            network = _network(stepper)
             log_var = torch.full((problem.dim,), s.log_var_init, dtype=problem.dtype, requires_grad=True)
-            optimiser = torch.optim.Adam(
-                [*network.parameters(), log_var], lr=s.step_size, betas=(s.beta1, s.beta2)
-            )
+            trained = [*network.parameters(), log_var]
+            optimiser = torch.optim.Adam(trained, lr=s.step_size, betas=(s.beta1, s.beta2))
             return samplers.KSIVI(density, network, log_var, s.batch, s.latent_dim, optimiser, **options)
     raise ValueError(f"{stepper.algorithm.name} has no twin")
+
+
+def _network(stepper: Stepper) -> nn.Sequential:
+    shape, streams = stepper.settings.network(stepper.problem.dim), stepper.problem.streams
+    return sequential(shape, shape.initialise(streams.uniform("init", (shape.n_parameters,)))[0])
 
 
 def _refit_optimiser(settings: Any, network: nn.Module) -> torch.optim.Optimizer:

@@ -6,8 +6,6 @@ the baseline in all of three attempts: noise of a busy machine rarely strikes th
 verdicts, 20 runs on a machine with load 4 to 8 on two cores, and none took a second attempt.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -88,9 +86,7 @@ def check(repeat: int) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--update", action="store_true", help="write the baseline anew")
-    parser.add_argument(
-        "--repeat", type=int, default=1, help="measure the false-alarm rate by that many runs"
-    )
+    parser.add_argument("--repeat", type=int, default=1, help="runs by which to measure false alarms")
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.update:

@@ -1,11 +1,9 @@
 """The sequential driver and the verdicts, on questions whose answers are known."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -122,14 +120,11 @@ def test_fixed_values_and_bounds() -> None:
 
 def test_documents_for_machines() -> None:
     result = check([Normal(0.0), Normal(3.0, algorithm="a<b|c")], seed=1)
-    result = CheckResult(
-        result.tests, result.threshold, result.seed, ["toy/mine"], ["toy/ula: settings changed"]
-    )
+    result = replace(result, new=["toy/mine"], incomparable=["toy/ula: settings changed"])
     document = json.loads(json.dumps(output.document(result), allow_nan=False))
     assert document["verdict"] == "regression"
-    assert {"task", "algorithm", "metric", "effect", "interval", "p_value", "verdict"} <= set(
-        document["tests"][0]
-    )
+    columns = {"task", "algorithm", "metric", "effect", "interval", "p_value", "verdict"}
+    assert columns <= set(document["tests"][0])
     root = ElementTree.fromstring(output.junit(result))
     assert (root.get("tests"), root.get("failures")) == ("2", "1")
     assert len(root.findall(".//failure")) == 1

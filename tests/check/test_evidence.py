@@ -1,7 +1,5 @@
 """The tests behind a verdict: their size, their power, their far tails."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

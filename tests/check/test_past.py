@@ -1,7 +1,5 @@
 """The oracle of the stored past, from suites to exit codes."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
@@ -21,6 +19,7 @@ from parvibench.check.rounds import check
 from parvibench.cli import main
 from parvibench.core.errors import InputError
 from parvibench.core.registry import load_task
+from parvibench.core.streams import Streams
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite
 
@@ -46,8 +45,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_clean_replicates_pass_and_a_bug_does_not(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from parvibench.core.streams import Streams
-
     asked, *others = past.questions(Baseline.load(stored), cells(), ["banana"])
     assert others == [[], []]
     assert check(asked, seed=2).verdict == "pass"
@@ -185,11 +182,8 @@ def test_a_cell_without_a_baseline_is_new_and_fails_nothing(stored: Path) -> Non
     ],
 )
 def test_wrong_input_is_told(
-    arguments: tuple[str, ...],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
     monkeypatch.setattr("sys.argv", ["parvibench", "check", *arguments])
     with pytest.raises(SystemExit) as left:
         main()

@@ -1,7 +1,5 @@
 """The index is what the classes say, and no results change under a version unnoticed."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path
@@ -42,9 +40,7 @@ def test_what_is_new_needs_no_decision(current: Index) -> None:
     assert list(indexing.scan(old)["tasks"])[-2:] == ["banana", "banana-ksivi-code"]
 
 
-def test_main_refuses_naming_the_file_and_the_way_out(
-    current: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_main_refuses_and_tells_why(current: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = copy.deepcopy(current)
     old["sources"]["baselines/svgd.py"] = "other"
     file = tmp_path / "index.json"

@@ -1,11 +1,11 @@
 """The metered problem: what is counted, when it stops, what it refuses."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import Tensor
+from torch import Generator, Tensor
 
 from parvibench.core.budget import Budget, Meter
 from parvibench.core.errors import BudgetExhausted, ShapeError, UnsupportedError
@@ -17,8 +17,10 @@ from parvibench.core.task import Problem
 class Normal(Target):
     """A standard normal whose data are only there to be counted."""
 
-    def __init__(self, dim: int = 3, rows: int | None = None) -> None:
-        self.dim, self.rows = dim, rows
+    dim = 3
+
+    def __init__(self, rows: int | None) -> None:
+        self.rows = rows
         self.batches: list[Tensor | None] = []
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
@@ -29,19 +31,13 @@ class Normal(Target):
         return -x * (1 + 0 * x)
 
 
-def problem(
-    limit: float | None = None, rows: int | None = None, batch: int | None = None, **target: int
-) -> Problem:
-    return Problem(
-        Normal(rows=rows, **target),
-        Streams(0, [0, 1], dtype=torch.float64),
-        start=lambda _, n, generators: torch.stack(
-            [torch.randn(n, 3, generator=g, dtype=torch.float64) for g in generators]
-        ),
-        particles=5,
-        batch_size=batch,
-        limit=limit,
-    )
+def start(target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+    return torch.stack([torch.randn(n, 3, generator=g, dtype=torch.float64) for g in generators])
+
+
+def problem(limit: float | None = None, rows: int | None = None, batch: int | None = None) -> Problem:
+    streams = Streams(0, [0, 1], dtype=torch.float64)
+    return Problem(Normal(rows), streams, start=start, particles=5, batch_size=batch, limit=limit)
 
 
 def test_every_row_is_counted_once() -> None:
@@ -93,11 +89,9 @@ def test_mini_batches_cost_their_share_and_visit_every_row_once_an_epoch() -> No
         p.streams.step = step
         p.score(x)
     assert p.meter.charged == pytest.approx(8 * 5 * 10 / 40)
-    target = p._target
-    assert isinstance(target, Normal)
-    first = torch.cat([b for b in target.batches[:4] if b is not None], dim=1)
+    first, second = (torch.cat(epoch, dim=1) for epoch in (p._target.batches[:4], p._target.batches[4:]))
     assert torch.equal(first.sort(1).values, torch.arange(40).expand(2, 40))
-    assert not torch.equal(first, torch.cat([b for b in target.batches[4:] if b is not None], dim=1))
+    assert not torch.equal(first, second)
 
 
 def test_vmap_is_refused_because_it_hides_rows() -> None:
@@ -116,9 +110,7 @@ def test_initial_points_depend_on_seed_and_replicate_only() -> None:
     assert not torch.equal(problem().init()[0], problem().init()[1])
 
 
-@pytest.mark.parametrize(
-    "values", [{}, {"iterations": 0}, {"iterations": -4}, {"seconds": -1.0}, {"steps": 4}]
-)
+@pytest.mark.parametrize("values", [{}, {"iterations": 0}, {"iterations": -4}, {"seconds": -1}, {"steps": 4}])
 def test_bad_budgets_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         Budget(**values)

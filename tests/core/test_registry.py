@@ -1,7 +1,5 @@
 """Names: near ones are suggested, duplicates refused, listing stays light."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.metadata import EntryPoint

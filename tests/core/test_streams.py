@@ -1,7 +1,5 @@
 """Stateless streams: addresses decide the draws, nothing else does."""
 
-from __future__ import annotations
-
 import torch
 from scipy import stats
 
@@ -29,13 +27,8 @@ def test_streams_seeds_steps_and_indices_differ() -> None:
     streams = Streams(0, [0, 1])
     base = draws(streams, 4)
     streams.step = 4
-    others = [
-        draws(streams, 5),
-        draws(streams, 4, index=1),
-        streams.normal("output", (7, 2)),
-        draws(Streams(1, [0, 1]), 4),
-        base.flip(0),
-    ]
+    others = [draws(streams, 5), draws(streams, 4, index=1), streams.normal("output", (7, 2))]
+    others += [draws(Streams(1, [0, 1]), 4), base.flip(0)]
     assert all(not torch.equal(base, o) for o in others)
 
 
@@ -50,8 +43,7 @@ def test_blocks_join_to_one_standard_normal_sample() -> None:
 def test_large_shapes_take_one_step_a_block_and_permutations_are_permutations() -> None:
     streams = Streams(0, [0, 1], dtype=torch.float64)
     big = draws(streams, 2, (600_000, 2))
-    assert big.shape == (2, 600_000, 2)
-    assert big.dtype == torch.float64
+    assert (big.shape, big.dtype) == ((2, 600_000, 2), torch.float64)
     rows = streams.permutation("batch", 50, block=3)
     assert torch.equal(rows.sort(1).values, torch.arange(50).expand(2, 50))
     assert not torch.equal(rows[0], rows[1])

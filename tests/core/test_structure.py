@@ -1,7 +1,5 @@
 """How files may depend on each other, and lie beside each other."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter

@@ -1,7 +1,5 @@
 """How many replicates go through one call."""
 
-from __future__ import annotations
-
 import pytest
 
 from parvibench.core import registry
@@ -21,7 +19,7 @@ from parvibench.harness.suite.cells import chunk_width
         ("banana", "nuts", 100, 1),
     ],
 )
-def test_a_chunk_is_as_wide_as_the_cache_and_a_whole_cell_on_a_gpu(
+def test_a_chunk_fits_the_cache_and_on_a_gpu_is_the_cell(
     task: str, method: str, particles: int, cpu: int
 ) -> None:
     algorithm = registry.load_method(method)

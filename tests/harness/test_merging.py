@@ -16,9 +16,8 @@ WANTED = {"tasks": ["banana", "multimodal"], "algorithms": ["sgld", "exact", "in
 
 
 def run(out: Path, **extra: object) -> Results:
-    return pb.run(
-        **WANTED, replicates=2, budget={"scores_per_particle": 5}, workers=0, out=out, tracking=False, **extra
-    )
+    budget = {"scores_per_particle": 5}
+    return pb.run(**WANTED, replicates=2, budget=budget, workers=0, out=out, tracking=False, **extra)
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,8 @@ budget: {{iterations: 1}}
 
 
 def cell(settings: str, overrides: dict | None = None, tail: str = "") -> Cell:
-    (only,) = expand(
-        parse_suite((SUITE.format(settings=settings) + tail).encode(), "mine.yaml"), settings=overrides
-    )
+    suite = parse_suite((SUITE.format(settings=settings) + tail).encode(), "mine.yaml")
+    (only,) = expand(suite, settings=overrides)
     return only
 
 
@@ -95,12 +94,8 @@ def test_a_preset_carries_its_protocol_under_what_is_given_explicitly() -> None:
     given = Execution(budget={"score_evaluations": 600}, particles=30, samples=20)
     chosen = api.select(by_key, (), (), given)
     assert protocol(expand(chosen)[0]) == (None, 600, 30, 20)
-    assert protocol(expand(api.select(by_key, (), (), Execution(replicates=2)))[0]) == (
-        2000,
-        None,
-        1000,
-        1000,
-    )
+    repeated = api.select(by_key, (), (), Execution(replicates=2))
+    assert protocol(expand(repeated)[0]) == (2000, None, 1000, 1000)
 
 
 def test_burn_in_and_thinning_are_those_of_the_entry_or_the_suite_and_of_chains_only() -> None:
@@ -125,14 +120,9 @@ def test_the_spacing_of_a_memory_is_a_setting_and_the_thinning_of_a_path_is_not(
 
 @pytest.mark.parametrize(
     ("preset", "task"),
-    [
-        ("gmm5-2d", "gmm5-2d"),
-        ("gmm5-2d-code", "gmm5-2d"),
-        ("bnn-boston-sifg", "bnn-boston-sifg"),
-        ("bandits", ""),
-        ("gmm5", ""),
-    ],
-)
+    [("gmm5-2d", "gmm5-2d"), ("gmm5-2d-code", "gmm5-2d"), ("bnn-boston-sifg", "bnn-boston-sifg"), ("bandits", ""),
+     ("gmm5", "")],
+)  # fmt: skip
 def test_a_preset_is_named_after_its_task(preset: str, task: str) -> None:
     assert task_of_preset(preset) == task
 
@@ -150,9 +140,8 @@ def test_a_preset_s_step_size_is_not_replaced_by_a_tuned_one() -> None:
 
 
 def test_unknown_presets_name_the_known_ones() -> None:
-    with pytest.raises(
-        SuiteError, match=r"mine.yaml:3: algorithms\[0\]: sifg.preset: no preset named 'gmm'. Known: gmm5-2d,"
-    ):
+    told = r"mine.yaml:3: algorithms\[0\]: sifg.preset: no preset named 'gmm'. Known: gmm5-2d,"
+    with pytest.raises(SuiteError, match=told):
         cell("{preset: gmm}")
     with pytest.raises(SettingsError, match="no preset named 3"):
         cell("{}", {"sifg": {"preset": 3}})

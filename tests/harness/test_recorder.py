@@ -1,7 +1,5 @@
 """Chain positions are kept within a fixed memory and thinned evenly."""
 
-from __future__ import annotations
-
 import torch
 
 from parvibench.harness.run.recorder import MAX_POSITIONS, PathRecorder

@@ -1,7 +1,5 @@
 """Decisions while the sampler runs: when they are made, with what, and what they earn."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,16 +69,9 @@ class Arms(SequentialTask):
 
 
 ARMS = Arms(
-    name="arms",
-    summary="three arms",
-    dim=3,
-    tags=frozenset(),
-    citation="",
-    provides=frozenset({"score", "decisions"}),
-    particles=50,
-    rows=400,
-    period=20,
-)
+    name="arms", summary="three arms", dim=3, tags=frozenset(), citation="",
+    provides=frozenset({"score", "decisions"}), particles=50, rows=400, period=20,
+)  # fmt: skip
 
 
 class Truth(Algorithm[AlgorithmSettings, ParticleState]):
@@ -125,10 +116,8 @@ def test_good_samplers_learn_and_the_start_does_not(tmp_path: Path) -> None:
 
     Catches decisions on samples of another time or replicate, and a posterior that does not grow.
     """
-    steps = {"sgld": {"step_size": 3e-3}}
-    results = play(
-        tmp_path, Truth(), "sgld", "initial", replicates=8, budget={"iterations": 200}, settings=steps
-    )
+    options = {"budget": {"iterations": 200}, "settings": {"sgld": {"step_size": 3e-3}}}
+    results = play(tmp_path, Truth(), "sgld", "initial", replicates=8, **options)
     assert abs(regrets(results, "initial").mean() - 100) < 20
     for label in ("truth", "sgld"):
         assert regrets(results, label).mean() < 30
@@ -193,31 +182,21 @@ def test_a_single_chain_gives_its_last_positions() -> None:
 
 def test_the_same_chain_alone_and_in_company(tmp_path: Path) -> None:
     """A replicate's decisions do not depend on its neighbours in the batch; single chains run in one batch."""
-    steps = {"srld": {"step_size": 3e-3, "memory": 2}}
-    three, two = (
-        play(tmp_path / str(n), "srld", replicates=n, budget={"iterations": 60}, settings=steps)
-        for n in (3, 2)
-    )
+    options = {"budget": {"iterations": 60}, "settings": {"srld": {"step_size": 3e-3, "memory": 2}}}
+    three, two = (play(tmp_path / str(n), "srld", replicates=n, **options) for n in (3, 2))
     assert (three.cells[0].spec.chunk, two.cells[0].spec.chunk) == (3, 2)
     assert regrets(three, "srld")[:2].tolist() == regrets(two, "srld").tolist()
 
 
 def test_samplers_of_a_density_that_stands_still_are_unsupported(tmp_path: Path) -> None:
     cell = play(tmp_path, "mala", replicates=1).cells[0]
-    assert (cell.status, cell.reason) == (
-        Status.UNSUPPORTED,
-        "arms offers no full-batch, which mala needs",
-    )
+    assert (cell.status, cell.reason) == (Status.UNSUPPORTED, "arms offers no full-batch, which mala needs")
 
 
 def test_contexts_are_the_suites() -> None:
     """They name cells of sequential tasks, leave other cells alone, and are refused when too few."""
-    plain = {
-        "name": "x",
-        "tasks": ["bandit-wheel", "banana"],
-        "algorithms": ["svgd"],
-        "budget": {"iterations": 9},
-    }
+    tasks, budget = ["bandit-wheel", "banana"], {"iterations": 9}
+    plain = {"name": "x", "tasks": tasks, "algorithms": ["svgd"], "budget": budget}
     default, short = (expand(Suite.model_validate({**plain, **more})) for more in ({}, {"contexts": 120}))
     assert default[0].key != short[0].key
     assert default[1].key == short[1].key

@@ -1,7 +1,5 @@
 """The store: whole cells or none, one writer, clear words about damage."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -16,9 +14,8 @@ from parvibench.harness.store.store import RunRecord, Store, is_final
 
 
 def whole_cell() -> tuple[CellRecord, pd.DataFrame, np.ndarray]:
-    record = make_record(
-        "k", diverged={1: 64}, n_diverged=1, values={"sliced_w2": [0.5, None]}, traceback="T"
-    )
+    values = {"sliced_w2": [0.5, None]}
+    record = make_record("k", diverged={1: 64}, n_diverged=1, values=values, traceback="T")
     curve = make_curve([(0, 0, 5, 20.0, 0.1, "sliced_w2", np.inf)])
     return record, curve, np.arange(16, dtype=np.float32).reshape(2, 4, 2)
 
@@ -125,11 +122,8 @@ def test_what_answers_a_request() -> None:
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with (
-        Store(tmp_path).locked(),
-        pytest.raises(StoreError, match="another run is writing"),
-        Store(tmp_path).locked(),
-    ):
+    second = pytest.raises(StoreError, match="another run is writing")
+    with Store(tmp_path).locked(), second, Store(tmp_path).locked():
         pass
     with Store(tmp_path).locked():
         pass

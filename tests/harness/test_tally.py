@@ -1,8 +1,7 @@
 """What algorithms report of their steps: means between checkpoints, and not a bit of the samples."""
 
-from __future__ import annotations
-
 import itertools
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,12 +57,16 @@ class Talkative(Quiet):
         return after, Info(told, told, told)
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> pb.Results:
+def run(out: Path) -> pb.Results:
     return pb.run(
         tasks=["banana"], algorithms=[Quiet, Talkative, "mala", "exact"], replicates=2,
-        budget={"iterations": 40}, workers=0, tracking=False, out=tmp_path_factory.mktemp("store"),
+        budget={"iterations": 40}, workers=0, tracking=False, out=out,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> pb.Results:
+    return run(tmp_path_factory.mktemp("store"))
 
 
 def test_reports_are_means_since_the_checkpoint_before(results: pb.Results) -> None:
@@ -96,10 +99,7 @@ def test_a_metric_nobody_reports_says_so() -> None:
 
 
 def test_stored_reports_are_found_again(results: pb.Results) -> None:
-    again = pb.run(
-        tasks=["banana"], algorithms=[Quiet, Talkative, "mala", "exact"], replicates=2,
-        budget={"iterations": 40}, workers=0, tracking=False, out=results.store.root,
-    )  # fmt: skip
+    again = run(results.store.root)
     assert again.cells[2].values["acceptance"] == results.cells[2].values["acceptance"]
 
 

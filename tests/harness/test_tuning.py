@@ -1,7 +1,5 @@
 """Tuning: one grid for all, replicates of its own, a choice that lands in the suite file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -62,9 +60,8 @@ def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> 
 def test_a_best_value_at_the_end_of_the_grid_is_flagged(path: Path, tmp_path: Path) -> None:
     path.write_text(SUITE.replace("[1.0e-3, 10.0]", "[1.0e-5, 1.0e-3]"))
     suite = load_suite(str(path)).with_profile("short")
-    results = run_cells(
-        tuning.tuning_cells(suite), Store(tmp_path / "store"), InProcess(), suite=suite.resolved()
-    )
+    cells = tuning.tuning_cells(suite)
+    results = run_cells(cells, Store(tmp_path / "store"), InProcess(), suite=suite.resolved())
     tuned = tuning.choose(results, suite)
     assert tuned.step_size["multimodal"]["ula"] == 1e-3
     assert "multimodal/ula" in tuned.at_edge

@@ -8,14 +8,7 @@ import torch
 from torch import Tensor
 
 from parvibench.kernels import gram, named, radial
-from parvibench.kernels.gram import (
-    lower_median,
-    median,
-    median_bandwidth,
-    sampled_pairs,
-    self_distances,
-    squared_distances,
-)
+from parvibench.kernels.gram import lower_median, median, median_bandwidth, self_distances
 
 
 def points(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -28,7 +21,9 @@ def broadcast_distances(x: Tensor, y: Tensor) -> Tensor:
 
 def test_distances_equal_the_broadcast_formula() -> None:
     x, y = points(3, 5, 4), points(3, 7, 4, seed=1)
-    torch.testing.assert_close(squared_distances(x, y), broadcast_distances(x, y), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        gram.squared_distances(x, y), broadcast_distances(x, y), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_distances_survive_an_offset_in_float32() -> None:
@@ -55,13 +50,8 @@ def test_median_of_long_rows_is_numpys(m: int) -> None:
     """Also where a sample misleads: nearly all entries alike, or the sampled ones apart from the others."""
     trap = np.arange(m, dtype=np.float64)
     trap[gram._positions(m)] += m
-    rows = [
-        points(m),
-        torch.full((m,), 3.0).double(),
-        torch.from_numpy(trap),
-        points(m).square().exp() * 1e200,
-    ]
-    values = torch.stack(rows)
+    alike, huge = torch.full((m,), 3.0).double(), points(m).square().exp() * 1e200
+    values = torch.stack([points(m), alike, torch.from_numpy(trap), huge])
     values[3, : m // 3] = torch.inf
     assert median(values).tolist() == np.median(values.numpy(), axis=1).tolist()
 
@@ -93,12 +83,11 @@ def test_sampled_pairs_give_nearly_the_same_median() -> None:
     """Of 10,000 pairs the median's rank has a standard error of 0.5%, the median of about 1.5% in 2-d."""
     n = 300
     d = self_distances(points(3, n, 2))
-    index = sampled_pairs(n, torch.device("cpu"))
-    assert index is not None
+    index = gram.sampled_pairs(n, torch.device("cpu"))
     assert index.max() < n * n
-    assert torch.equal(index, sampled_pairs.__wrapped__(n, torch.device("cpu")))
+    assert torch.equal(index, gram.sampled_pairs.__wrapped__(n, torch.device("cpu")))
     torch.testing.assert_close(median_bandwidth(d, index), median_bandwidth(d), rtol=0.07, atol=0)
-    assert sampled_pairs(100, torch.device("cpu")) is None
+    assert gram.sampled_pairs(100, torch.device("cpu")) is None
 
 
 @pytest.mark.parametrize(
@@ -117,9 +106,7 @@ def test_radial_kernels_and_their_slopes(profile: radial.Profile, formula) -> No
     torch.testing.assert_close(slope, torch.autograd.grad(expected.sum(), d)[0], rtol=1e-12, atol=0)
 
 
-def kernel_in_full(
-    kernel: str, x: Tensor, y: Tensor, bandwidth: float | None, through_median: bool
-) -> Tensor:
+def kernel_in_full(kernel: str, x: Tensor, y: Tensor, bandwidth: float | None, through: bool) -> Tensor:
     """k(x_i, y_j) of one replicate by broadcasting; 30 pairs, so that there are two middle values."""
     a, b = x.unsqueeze(-2), y.unsqueeze(-3)
     spread = {
@@ -128,12 +115,9 @@ def kernel_in_full(
         "laplace": (a - b).abs(),
         "riesz": a.abs() + b.abs() - (a - b).abs(),
     }[kernel].sum(-1)
-    h = (
-        torch.median(spread) / math.log(len(x) + 1)
-        if bandwidth is None
-        else torch.tensor(bandwidth, dtype=x.dtype)
-    )
-    h = h if through_median else h.detach()
+    h = torch.median(spread) / math.log(len(x) + 1)
+    h = h if bandwidth is None else h.new_tensor(bandwidth)
+    h = h if through else h.detach()
     if kernel == "riesz":
         return spread / h
     return (1 + spread / h) ** -0.5 if kernel == "imq" else torch.exp(-spread / h)

@@ -3,8 +3,6 @@
 ``python tests/studies/broken_stores.py``. The first two mount a small tmpfs, which takes root.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

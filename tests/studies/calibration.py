@@ -5,23 +5,12 @@ of exact draws, and the coverage of intervals. Writes CSV tables, a figure and a
 takes an hour or two on two cores.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from calibration_trials import (
-    ALTERATIONS,
-    EQUIVALENT_COLUMNS,
-    LARGE,
-    VERDICT,
-    N,
-    Study,
-    limit,
-    run_study,
-)
+from calibration_trials import ALTERATIONS, EQUIVALENT_COLUMNS, LARGE, VERDICT, N, Study, limit, run_study
 
 from parvibench.metrics.floors import ALPHA
 
@@ -110,14 +99,11 @@ def draw_power(power: pd.DataFrame, file: Path) -> None:
     dims = sorted(rows["dim"].unique())
     order = list(dict.fromkeys(rows["metric"]))
     with mpl.rc_context({"svg.hashsalt": "parvibench", "svg.fonttype": "none"}):
+        size = (3 + 3.4 * len(dims), 1.6 + 0.28 * len(order))
         figure, axes = plt.subplots(
-            1,
-            len(dims),
-            figsize=(3 + 3.4 * len(dims), 1.6 + 0.28 * len(order)),
-            sharey=True,
-            layout="constrained",
+            1, len(dims), figsize=size, sharey=True, layout="constrained", squeeze=False
         )
-        for axis, dim in zip(axes if len(dims) > 1 else [axes], dims, strict=True):
+        for axis, dim in zip(axes[0], dims, strict=True):
             table = rows[rows["dim"] == dim].pivot_table(index="metric", columns="alteration", values="share")
             table = table.reindex(index=order, columns=list(ALTERATIONS))
             sns.heatmap(
@@ -137,13 +123,8 @@ def _shares(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Percent called, metrics as rows."""
     shares = rows.assign(share=100 * rows["found"] / rows["trials"])
     wide = shares.pivot_table(index="metric", columns=columns, values="share").reindex(_last_verdict(rows))
-    names = ("d", "n")
-    wide.columns = [
-        ", ".join(
-            f"{name} = {v:,}" for name, v in zip(names, c if isinstance(c, tuple) else (c,), strict=False)
-        )
-        for c in wide.columns
-    ]
+    cases = [c if isinstance(c, tuple) else (c,) for c in wide.columns]
+    wide.columns = [", ".join(f"{name} = {v:,}" for name, v in zip("dn", c, strict=False)) for c in cases]
     return wide.reset_index()
 
 
@@ -172,11 +153,7 @@ def _table(frame: pd.DataFrame) -> list[str]:
     def line(cells: list[Any]) -> str:
         return "| " + " | ".join(_text(c) for c in cells) + " |"
 
-    return [
-        line(list(frame.columns)),
-        line(["---"] * len(frame.columns)),
-        *map(line, frame.to_numpy().tolist()),
-    ]
+    return [line([*frame.columns]), line(["---"] * frame.shape[1]), *map(line, frame.to_numpy().tolist())]
 
 
 def _text(value: Any) -> str:

@@ -4,9 +4,8 @@ Targets are mixtures of two correlated Gaussians in 2, 22 and 100 dimensions, wi
 those of any task.
 """
 
-from __future__ import annotations
-
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
@@ -67,12 +66,10 @@ class PairTask(MixtureTask):
         return draw(self.dim, n, generator)
 
 
-def draw(
-    dim: int, n: int, generator: Generator, *, weight: float = 0.5, correlation: float = CORRELATION
-) -> Tensor:
+def draw(dim: int, n: int, g: Generator, *, weight: float = 0.5, correlation: float = CORRELATION) -> Tensor:
     """Draws of the target, or with another weight of the first mode or another correlation, (n, D) float64."""
-    sign = torch.where(torch.rand(n, generator=generator, dtype=torch.float64) < weight, -1.0, 1.0)
-    z = torch.randn(n, dim, generator=generator, dtype=torch.float64)
+    sign = torch.where(torch.rand(n, generator=g, dtype=torch.float64) < weight, -1.0, 1.0)
+    z = torch.randn(n, dim, generator=g, dtype=torch.float64)
     x = z @ torch.linalg.cholesky(_covariance(dim, correlation)).T
     x[:, 0] += SEPARATION * sign
     return x
@@ -90,24 +87,17 @@ def make_task(dim: int) -> PairTask:
     half = torch.full((2,), 0.5, dtype=torch.float64)
     mixture = FullMixture(means, half, _covariance(dim).expand(2, -1, -1))
     return PairTask(
-        name=f"pair-{dim}d",
-        summary="two correlated Gaussians",
-        metrics=(*DENSITY_METRICS, "modes_found", "mode_weight_tv"),
-        dim=dim,
-        tags=frozenset(),
-        citation="",
-        mixture=mixture,
+        name=f"pair-{dim}d", summary="two correlated Gaussians", dim=dim, tags=frozenset(), citation="",
+        metrics=(*DENSITY_METRICS, "modes_found", "mode_weight_tv"), mixture=mixture,
         facts=mixture.facts(with_modes=True),
-    )
+    )  # fmt: skip
 
 
 Alter = Callable[[int, int, Generator], Tensor]
 
 
 def _shifted(dim: int, n: int, g: Generator, *, by: float) -> Tensor:
-    sd = make_task(dim).facts.sd
-    assert sd is not None
-    return draw(dim, n, g) + by * sd
+    return draw(dim, n, g) + by * make_task(dim).facts.sd
 
 
 def _shrunk(dim: int, n: int, g: Generator, *, to: float) -> Tensor:
@@ -145,13 +135,8 @@ def make_reference(dim: int, folder: Path) -> Path:
         return (task.exact(n, g) for _ in range(count))
 
     rows = task.exact(ROWS, generator("rows")).float().double()
-    assert task.facts.mean is not None
-    assert task.facts.sd is not None
-    certificate = {
-        "mean": task.facts.mean.tolist(),
-        "sd": task.facts.sd.tolist(),
-        "bandwidth": median_distance(rows),
-    }
+    mean, sd = task.facts.mean.tolist(), task.facts.sd.tolist()
+    certificate = {"mean": mean, "sd": sd, "bandwidth": median_distance(rows)}
     found = calibrated(task, Reference(rows, True, certificate), sets)
     context = Context(task, found)
     at_large = [compute(LARGE_METRICS, x[None], context)[0] for x in sets(LARGE, LARGE_SETS)]
@@ -186,19 +171,14 @@ def power_of(
     task, reference = make_task(dim), _load(file)
     context = Context(task, reference, task.target([0], "cpu", torch.float64))
     g = Generator().manual_seed(derive_seed("calibration", task.name, alteration, n, "trials"))
-    found: dict[str, int] = {}
+    floors_at_n = {metric: floor for metric in metrics if (floor := reference.floor(metric, n)) is not None}
+    found: Counter[str] = Counter()
     for _ in range(trials):
         values, _absent = compute(metrics, ALTERATIONS[alteration](dim, n, g)[None], context)
-        p = {}
-        for metric, value in values.items():
-            floor = reference.floor(metric, n)
-            if floor is not None:
-                p[metric] = p_value(metric, value.numpy(), floor)
-        called = {m: v <= ALPHA for m, v in p.items()}
+        p = {m: p_value(m, v.numpy(), floors_at_n[m]) for m, v in values.items() if m in floors_at_n}
         combined = [v for m, v in p.items() if m in task.metrics]  # what a user gets by default
-        called[VERDICT] = verdict(combined) == "distinguishable"
-        for metric, yes in called.items():
-            found[metric] = found.get(metric, 0) + yes
+        found.update({m: int(v <= ALPHA) for m, v in p.items()})
+        found[VERDICT] += verdict(combined) == "distinguishable"
     rows = [(dim, n, alteration, metric, trials, count) for metric, count in found.items()]
     return pd.DataFrame(rows, columns=["dim", "n", "alteration", "metric", "trials", "found"])
 
@@ -215,16 +195,13 @@ def equivalent_of(dim: int, file: Path, n: int) -> pd.DataFrame:
     torch.set_num_threads(1)
     task, reference = make_task(dim), _load(file)
     context = Context(task, reference)
-    names = EQUIVALENT_METRICS
     g = Generator().manual_seed(derive_seed("calibration", task.name, n, "equivalent"))
     batches = []
     for _ in range(EQUIVALENT_SETS // BATCH):
         x = torch.stack([task.exact(n, g) for _ in range(BATCH)])
-        batches.append({m: v.numpy() for m, v in compute(names, x, context)[0].items()})
-    rows = []
-    for name in names:
-        values = np.stack([b[name] for b in batches])  # (batches, sets)
-        rows.append((task.name, n, name, *_pooled(name, values, n, n, reference)))
+        batches.append({m: v.numpy() for m, v in compute(EQUIVALENT_METRICS, x, context)[0].items()})
+    pooled = {m: np.stack([b[m] for b in batches]) for m in EQUIVALENT_METRICS}  # (batches, sets)
+    rows = [(task.name, n, m, *_pooled(m, values, n, n, reference)) for m, values in pooled.items()]
     return pd.DataFrame(rows, columns=EQUIVALENT_COLUMNS)
 
 

@@ -9,8 +9,6 @@ replicates with baseline and fresh ones relabelled (cells share noise, so the p-
 power against shifts of every statistic.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time
@@ -96,10 +94,8 @@ def p_values(pool: Pool, rows: NDArray[np.int64]) -> Array:
     for name, e in pool.expected.items():
         x = pool.fresh[name]
         if isinstance(e, Law):
-            fresh = e.snapped(x)[rows].T
-            columns.append(
-                law_p_values(fresh, np.broadcast_to(e.values[:, None], (len(e.values), fresh.shape[1])))
-            )
+            law = np.broadcast_to(e.values[:, None], (len(e.values), len(rows)))
+            columns.append(law_p_values(e.snapped(x)[rows].T, law))
         elif isinstance(e, Bound):
             columns.append(np.array([bound_p_value(x[r], e.limit) for r in rows]))
         else:  # fixed: the same in every replicate, or the real runs were red
@@ -107,9 +103,7 @@ def p_values(pool: Pool, rows: NDArray[np.int64]) -> Array:
     return np.column_stack(columns)
 
 
-def red_runs(
-    pool: Pool, threshold: float, rng: np.random.Generator, runs: int, shift: float = 0.0
-) -> NDArray[np.bool_]:
+def red_runs(pool: Pool, threshold: float, rng: np.random.Generator, runs: int) -> NDArray[np.bool_]:
     """Which of the resampled runs find this question red."""
     plan = Plan()
     size = len(next(iter(pool.fresh.values())))
@@ -127,16 +121,20 @@ def red_runs(
     return red
 
 
+def past_laws(pool: Pool) -> dict[str, Law]:
+    """The laws that a question of the past expects, by statistic."""
+    return {n: e for n, e in pool.expected.items() if isinstance(e, Law) and pool.question.oracle == "past"}
+
+
 def uniformity(found: Sequence[Pool], rng: np.random.Generator) -> dict[str, float]:
     """Mann-Whitney p-values of baseline against all fresh replicates, over every statistic of the past."""
     columns, sizes = [], None
     for pool in found:
-        for name, e in pool.expected.items():
-            if isinstance(e, Law) and pool.question.oracle == "past":
-                both = np.concatenate([e.values, pool.fresh[name]])
-                if len(np.unique(both)) > 0.9 * len(both):  # a law without atoms
-                    columns.append(both)
-                    sizes = len(e.values)
+        for name, e in past_laws(pool).items():
+            both = np.concatenate([e.values, pool.fresh[name]])
+            if len(np.unique(both)) > 0.9 * len(both):  # a law without atoms
+                columns.append(both)
+                sizes = len(e.values)
     assert sizes is not None
     table = np.column_stack(columns)
     ranks = stats.rankdata(table, axis=0)
@@ -150,12 +148,8 @@ def uniformity(found: Sequence[Pool], rng: np.random.Generator) -> dict[str, flo
     observed, p = distance(np.arange(sizes))
     others = [distance(rng.permutation(len(table))[:sizes])[0] for _ in range(RELABELLED)]
     share = (1 + sum(d >= observed for d in others)) / (1 + RELABELLED)
-    return {
-        "statistics": table.shape[1],
-        "distance": observed,
-        "p_value": share,
-        "below_5_percent": float((p < 0.05).mean()),
-    }
+    small = float((p < 0.05).mean())
+    return {"statistics": table.shape[1], "distance": observed, "p_value": share, "below_5_percent": small}
 
 
 def power(found: Sequence[Pool], threshold: float, rng: np.random.Generator) -> list[tuple[float, float]]:
@@ -164,14 +158,8 @@ def power(found: Sequence[Pool], threshold: float, rng: np.random.Generator) -> 
     for size in SHIFTS:
         caught = []
         for pool in found:
-            for name, e in pool.expected.items():
-                if (
-                    not isinstance(e, Law)
-                    or pool.question.oracle != "past"
-                    or not np.isfinite(e.values).all()
-                ):
-                    continue
-                spread = float(e.values.std())
+            for name, e in past_laws(pool).items():
+                spread = float(e.values.std()) if np.isfinite(e.values).all() else 0.0
                 if spread > 0:
                     moved = Pool(pool.question, {name: e}, {name: pool.fresh[name] + size * spread})
                     caught.append(red_runs(moved, threshold, rng, 1).mean())
@@ -221,9 +209,8 @@ def report(store: Path, to: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("runs")
     run.add_argument("store", type=Path)

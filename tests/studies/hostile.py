@@ -3,8 +3,6 @@
 ``python tests/studies/hostile.py`` runs all of them on two workers, with good cells in between.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

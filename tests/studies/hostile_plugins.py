@@ -1,7 +1,5 @@
 """Samplers that misbehave in every way we could think of, and one that does not."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import random

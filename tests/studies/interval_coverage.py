@@ -1,7 +1,5 @@
 """How often the intervals of ``parvibench.statistics`` hold the truth: simulations with known answers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

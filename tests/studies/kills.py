@@ -4,18 +4,16 @@
 kills have been dealt, and compares every finished store with the undisturbed one.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import psutil
@@ -28,15 +26,8 @@ from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.processes import Workers
 
 TASKS = [
-    "banana",
-    "multimodal",
-    "x-shaped",
-    "correlated-2d",
-    "gmm5-2d",
-    "gmm2-2d",
-    "monomial-gamma",
-    "student-t",
-]
+    "banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d", "gmm2-2d", "monomial-gamma", "student-t",
+]  # fmt: skip
 METHODS = ["svgd", "sgld", "srld", "ksivi", "ada-sifg"]
 #: Facts of a record that depend on the moment.
 TIMED = ("seconds", "overheads", "created", "drift", "flags", "process", "files", "sha256")
@@ -57,9 +48,7 @@ def drive(store: Path, suite: Suite) -> None:
     run(suite, store, Workers(2, 600))
 
 
-def kill_until_done(
-    store: Path, arguments: list[str], chance: random.Random, longest: float, most: int
-) -> int:
+def kill_until_done(store: Path, arguments: list[str], chance: Random, longest: float, most: int) -> int:
     """Run and kill until a run comes to its end, or ``most`` kills are dealt; how many it took.
 
     In every life of the driver up to two workers are killed (a job survives two), then the driver.
@@ -85,16 +74,11 @@ def kill_until_done(
             driver.wait()
 
 
-def kill_a_worker(driver: int, chance: random.Random) -> bool:
+def kill_a_worker(driver: int, chance: Random) -> bool:
     """Kill one process that serves a job, if there is any."""
     with contextlib.suppress(psutil.Error):
-        workers = [
-            p
-            for server in psutil.Process(driver).children()
-            if "forkserver" in " ".join(server.cmdline())
-            for p in server.children()
-        ]
-        if workers:
+        servers = [p for p in psutil.Process(driver).children() if "forkserver" in " ".join(p.cmdline())]
+        if workers := [p for server in servers for p in server.children()]:
             chance.choice(workers).kill()
             return True
     return False
@@ -124,7 +108,7 @@ def differences(store: Store, right: Store) -> list[str]:
 
 def study(kills: int, tasks: int, iterations: int, longest: float, seed: int) -> list[str]:
     """Deal the kills; the differences afterwards, a line each."""
-    chance = random.Random(seed)
+    chance = Random(seed)
     suite = make_suite(tasks, iterations)
     cells = expand(suite)
     with tempfile.TemporaryDirectory() as name:

@@ -3,8 +3,6 @@
 ``python tests/studies/malformed_suites.py --files 300``
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -5,8 +5,6 @@ at its real width for about a second, in a fresh process as a worker is, and lis
 Chains fill their recorder within that time or nearly so; nothing else grows with the length of a run.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing as mp
 import os

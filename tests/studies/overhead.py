@@ -4,8 +4,6 @@
 processor time of both: other work on the machine only ever adds to it.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

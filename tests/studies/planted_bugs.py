@@ -4,8 +4,6 @@
 Exit code 1 where fewer than 95% are found.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

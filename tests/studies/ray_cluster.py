@@ -3,8 +3,6 @@
 ``python tests/studies/ray_cluster.py``
 """
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """Small runs for the studies: a suite, its run into a store, the command line in a process of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """The calibration study: its parts on targets with known answers, the shipped tables against their bars."""
 
 import math
+from itertools import product
 from pathlib import Path
 
 import calibration_trials
@@ -17,7 +18,8 @@ from parvibench.core import registry
 from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
 from parvibench.metrics.floors import judged_metrics
-from parvibench.metrics.power import power_table, sees
+from parvibench.metrics.power import detected_alterations, power_table
+from parvibench.reference import build
 
 QUICK = ("sliced_w2", "mmd2", "mean_error", "mode_weight_tv")
 #: Bars hold up to the simulation's own error: 99.9% limits.
@@ -49,25 +51,21 @@ def test_alterations_are_what_their_names_say() -> None:
     within = found["correlation lost"].clone()
     within[:, 0] -= 2 * within[:, 0].sign()
     assert abs(torch.corrcoef(within.T)[0, 1].item()) < 0.03
-    assert torch.equal(
-        draw(2, 5, Generator().manual_seed(3)), ALTERATIONS["exact"](2, 5, Generator().manual_seed(3))
-    )
+    assert ALTERATIONS["exact"] is draw
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floors, "SETS", 30)
-    monkeypatch.setattr(floors, "COSTLY_SETS", 20)
-    monkeypatch.setattr(floors, "SIZES", (20, 50))
-    monkeypatch.setattr(floors, "CURVE_SIZES", (5, 20, 50))
-    monkeypatch.setattr(calibration_trials, "ROWS", 500)
-    monkeypatch.setattr(calibration_trials, "LARGE", 100)
-    monkeypatch.setattr(calibration_trials, "LARGE_SETS", 10)
-    monkeypatch.setattr(calibration_trials, "N", 50)
-    monkeypatch.setattr(calibration_trials, "EQUIVALENT_SETS", 40)
-    monkeypatch.setattr(calibration_trials, "BATCH", 10)
-    monkeypatch.setattr("parvibench.reference.build.POOLS", 5)
-    monkeypatch.setattr("parvibench.reference.build.POOL_SIZE", 500)
+    sizes = {
+        floors: {"SETS": 30, "COSTLY_SETS": 20, "SIZES": (20, 50), "CURVE_SIZES": (5, 20, 50)},
+        build: {"POOLS": 5, "POOL_SIZE": 500},
+        calibration_trials: {
+            "ROWS": 500, "LARGE": 100, "LARGE_SETS": 10, "N": 50, "EQUIVALENT_SETS": 40, "BATCH": 10,
+        },
+    }  # fmt: skip
+    for module, values in sizes.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
 
 
 def test_the_parts_of_the_study(small: None, tmp_path: Path) -> None:
@@ -84,17 +82,11 @@ def test_the_parts_of_the_study(small: None, tmp_path: Path) -> None:
 
 
 def test_tables_become_a_page(tmp_path: Path) -> None:
-    rows = [
-        (d, n, a, m, 400, 10)
-        for d in (2, 22)
-        for n in (N, LARGE)
-        for a in ALTERATIONS
-        for m in ("w2", VERDICT)
-    ]
+    cases = product((2, 22), (N, LARGE), ALTERATIONS, ("w2", VERDICT))
+    rows = [(*case, 400, 10) for case in cases]
     power = pd.DataFrame(rows, columns=["dim", "n", "alteration", "metric", "trials", "found"])
-    sizes = pd.DataFrame(
-        [("t", 100, "mmd2", 400, 100.0, 99.0, 2.0, 0.95)], columns=calibration_trials.EQUIVALENT_COLUMNS
-    )
+    columns = calibration_trials.EQUIVALENT_COLUMNS
+    sizes = pd.DataFrame([("t", 100, "mmd2", 400, 100.0, 99.0, 2.0, 0.95)], columns=columns)
     study = Study(power, sizes, coverage_table(2))
     write(study, tmp_path)
     text = (tmp_path / "README.md").read_text()
@@ -125,19 +117,18 @@ def test_no_judged_metric_is_without_its_power() -> None:
         rows = table[(table["dim"] == dim) & (table["n"] == N)]
         assert set(rows["metric"]) == {*everywhere, VERDICT}
         assert set(rows["alteration"]) == set(ALTERATIONS)
-    assert all(sees(m) for m in DENSITY_METRICS if registry.metrics()[m].need in floors.JUDGED)
+    assert all(
+        detected_alterations(m) for m in DENSITY_METRICS if registry.metrics()[m].need in floors.JUDGED
+    )
 
 
 def test_a_shift_of_a_twentieth_is_found_at_ten_thousand() -> None:
-    power = shipped().power
-    rows = power[
-        (power["n"] == LARGE) & (power["alteration"] == "shift 0.05 sd") & (power["metric"] == VERDICT)
-    ]
+    rows = shipped().power.query("n == @LARGE and alteration == 'shift 0.05 sd' and metric == @VERDICT")
     assert set(rows["dim"]) == set(DIMENSIONS)
     assert (rows["found"] / rows["trials"] > 0.9).all()
 
 
-def test_exact_draws_are_worth_their_number() -> None:
+def test_the_equivalent_n_of_exact_draws_is_their_number() -> None:
     """Within three standard errors, which are at most 3%: independent draws, and chains at their autocorrelation time."""
     table = shipped().equivalent
     assert {"pair-2d", "pair-22d", "pair-100d", "AR(1), 1-d"} == set(table["target"])
@@ -160,7 +151,5 @@ def test_the_study_again_in_the_plane(tmp_path: Path) -> None:
     assert (false["found"] <= false["trials"].map(limit)).all()
     table = study.equivalent
     assert ((table["size"] - table["truth"]).abs() <= 3 * table["error"]).all()
-    missing = study.power[
-        (study.power["alteration"] == "one mode missing") & (study.power["metric"] == VERDICT)
-    ]
+    missing = study.power.query("alteration == 'one mode missing' and metric == @VERDICT")
     assert (missing["found"] == missing["trials"]).all()

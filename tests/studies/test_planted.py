@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 from planted.catalogue import PlantedBug, bugs_named, catalogue
 from planted.dependence import depends_on, modules_behind
 from planted.planting import plant
@@ -21,15 +22,15 @@ from parvibench.check.past.replicates import TIME, CellQuestion, DensityQuestion
 from parvibench.check.questions import Expected, Oracle, Question, Values
 from parvibench.check.selection import select_questions
 from parvibench.core.errors import InputError, UnknownNameError
+from parvibench.core.registry import load_task
 
 TOY = PlantedBug("toy", "toys", "Nothing.", "core.errors", "a + b", "a - b")
 
 
 def in_a_process(code: str) -> object:
     """What a fresh process prints as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | ENVIRONMENT
-    )
+    command, environment = [sys.executable, "-c", code], os.environ | ENVIRONMENT
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return json.loads(done.stdout)
 
 
@@ -105,14 +106,9 @@ def test_a_planted_process_runs_the_bug_and_leaves_the_files_alone() -> None:
     assert seen["file"] == found.origin
     assert "- g1, g2]" not in Path(seen["file"]).read_text()
     # No compiled copy of the bug is left behind either: this process sees none of it.
-    import torch
-
-    from parvibench.core.registry import load_task
-
     x = torch.tensor([[[0.5, 0.2]]], dtype=torch.float64)
-    assert load_task("banana").target([0], "cpu", torch.float64).score(x)[0, 0, 1] == pytest.approx(
-        gradient[1]
-    )
+    clean = load_task("banana").target([0], "cpu", torch.float64).score(x)
+    assert clean[0, 0, 1] == pytest.approx(gradient[1])
     # The modules imported for a task are those that its sources name.
     loaded = {name for name in seen["modules"] if not name.startswith("parvibench.check")}
     packages = {"parvibench.core", "parvibench.tasks"}
@@ -166,9 +162,8 @@ def test_the_table_counts_what_was_caught() -> None:
     assert text.startswith("2 of 3 planted bugs were caught.\n")
     assert "| Langevin | 2 | 1 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == [
-        result.bug.name for result in results
-    ]  # the catalogue's order
+    # in the catalogue's order
+    assert [row.split("`")[1] for row in rows] == [result.bug.name for result in results]
     assert rows[0].endswith("| truth banana/ula mean \\| sd | 40 | 12 |")
     assert "**missed**: all tests passed |  | 70 |" in rows[1]
 

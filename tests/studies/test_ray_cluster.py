@@ -1,7 +1,5 @@
 """The short version of the study of Ray; skipped where Ray is not installed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

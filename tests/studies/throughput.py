@@ -5,8 +5,6 @@ where no data are here) from expansion to the last file written, and compares th
 are needed for a fair figure; the load of the machine is printed beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -3,8 +3,6 @@
 ``python tests/studies/tracking_outage.py``
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Tests that need data sets on disk."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Comparing exact draws with densities and closed forms."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch
@@ -47,6 +45,20 @@ def stein_z_scores(name: str, x: Tensor) -> Tensor:
     score = load_task(name).target((0,), "cpu", torch.float64).score(x.unsqueeze(0))[0] @ u.T
     products = ((x @ u.T).unsqueeze(-1) * score.unsqueeze(-2)).flatten(1)
     return torch.cat([z_scores(score, 0.0), z_scores(products, -(u @ u.T).flatten())])
+
+
+def check_score(target: Target, x: Tensor, batch: Tensor | None = None, tolerance: float = 1e-9) -> None:
+    """The score is the gradient of the density, together with it or alone, and has the density's Hessian."""
+    v = torch.randn(x.shape, generator=torch.Generator().manual_seed(5), dtype=x.dtype)
+    leaf = x.clone().requires_grad_()
+    gradient = torch.autograd.grad(target.log_density(leaf, batch).sum(), leaf, create_graph=True)[0]
+    score = target.score(x, batch)
+    torch.testing.assert_close(score, gradient.detach(), rtol=1e-9, atol=1e-9)
+    both = target.log_density_and_score(x, batch)
+    torch.testing.assert_close(both, (target.log_density(x, batch), score), rtol=1e-12, atol=1e-12)
+    through_score = torch.autograd.grad((target.score(leaf, batch) * v).sum(), leaf)[0]
+    through_density = torch.autograd.grad((gradient * v).sum(), leaf)[0]
+    torch.testing.assert_close(through_score, through_density, rtol=tolerance, atol=tolerance)
 
 
 def hmc(target: Target, start: Tensor, trajectories: int, step: float, leaps: int) -> Tensor:

@@ -1,12 +1,11 @@
 """Bayesian networks: the posterior against its plain twin, the start, and predictions in original units."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import torch
+from task_laws import check_score
 from torch import Tensor
 from torch.distributions import Gamma, Normal
 
@@ -28,9 +27,12 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+X, Y = normal(R, ROWS, FEATURES, seed=1), normal(R, ROWS, seed=2)
+
+
 @pytest.fixture
 def target() -> BNNTarget:
-    return BNNTarget(normal(R, ROWS, FEATURES, seed=1), normal(R, ROWS, seed=2), MODEL)
+    return BNNTarget(X, Y, MODEL)
 
 
 @pytest.fixture
@@ -65,36 +67,16 @@ def twin_log_joint(state: Tensor, X: Tensor, y: Tensor, scale: float) -> Tensor:
 @pytest.mark.parametrize("batch", [None, BATCHES[:, :7]])
 def test_density_equals_the_twin_up_to_a_constant(target: BNNTarget, x: Tensor, batch: Tensor | None) -> None:
     """Catches a rate read as a scale, a lost Jacobian, a wrong n/B, a transposed W1."""
-    X, y = normal(R, ROWS, FEATURES, seed=1), normal(R, ROWS, seed=2)
     found = target.log_density(x, batch)
     for r in range(R):
         rows = torch.arange(ROWS) if batch is None else batch[r]
-        twin = torch.stack([twin_log_joint(s, X[r, rows], y[r, rows], ROWS / len(rows)) for s in x[r]])
+        twin = torch.stack([twin_log_joint(s, X[r, rows], Y[r, rows], ROWS / len(rows)) for s in x[r]])
         torch.testing.assert_close(found[r] - found[r, 0], twin - twin[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("batch", [None, BATCHES[:, :7]])
-def test_score_is_the_gradient(target: BNNTarget, x: Tensor, batch: Tensor | None) -> None:
-    leaf = x.clone().requires_grad_()
-    expected = torch.autograd.grad(target.log_density(leaf, batch).sum(), leaf)[0]
-    torch.testing.assert_close(target.score(x, batch), expected, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("batch", [None, BATCHES[:, :7]])
-def test_score_is_differentiable(target: BNNTarget, x: Tensor, batch: Tensor | None) -> None:
-    """Hessian-vector products through the hand-written score equal those through the density."""
-    v = normal(*x.shape, seed=4)
-    leaf = x.clone().requires_grad_()
-    through_score = torch.autograd.grad((target.score(leaf, batch) * v).sum(), leaf)[0]
-    gradient = torch.autograd.grad(target.log_density(leaf, batch).sum(), leaf, create_graph=True)[0]
-    through_density = torch.autograd.grad((gradient * v).sum(), leaf)[0]
-    torch.testing.assert_close(through_score, through_density, rtol=1e-9, atol=1e-9)
-
-
-def test_both_at_once_equal_one_by_one(target: BNNTarget, x: Tensor) -> None:
-    log_p, score = target.log_density_and_score(x, BATCHES[:, :7])
-    torch.testing.assert_close(log_p, target.log_density(x, BATCHES[:, :7]))
-    torch.testing.assert_close(score, target.score(x, BATCHES[:, :7]))
+def test_score_is_the_differentiable_gradient(target: BNNTarget, x: Tensor, batch: Tensor | None) -> None:
+    check_score(target, x, batch)
 
 
 def test_batches_of_an_epoch_average_to_the_full_score(target: BNNTarget, x: Tensor) -> None:
@@ -105,9 +87,8 @@ def test_batches_of_an_epoch_average_to_the_full_score(target: BNNTarget, x: Ten
 
 def test_blocks_of_rows_change_nothing(target: BNNTarget, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     log_p, score = target.log_density_and_score(x)
-    monkeypatch.setattr(
-        network_module, "_MAX_ACTIVATIONS", 5 * R * N * HIDDEN
-    )  # 5 rows a block, the last has 4
+    five_rows = 5 * R * N * HIDDEN  # a block; the last has 4
+    monkeypatch.setattr(network_module, "_MAX_ACTIVATIONS", five_rows)
     torch.testing.assert_close(target.log_density(x), log_p, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(target.score(x), score, rtol=1e-12, atol=1e-11)
 
@@ -115,9 +96,7 @@ def test_blocks_of_rows_change_nothing(target: BNNTarget, x: Tensor, monkeypatch
 def test_replicates_do_not_see_one_another(target: BNNTarget, x: Tensor) -> None:
     """Catches data of one replicate meeting the particles of another."""
     for r in range(R):
-        alone = BNNTarget(
-            normal(R, ROWS, FEATURES, seed=1)[r : r + 1], normal(R, ROWS, seed=2)[r : r + 1], MODEL
-        )
+        alone = BNNTarget(X[r : r + 1], Y[r : r + 1], MODEL)
         torch.testing.assert_close(alone.score(x[r : r + 1])[0], target.score(x)[r], rtol=1e-12, atol=1e-12)
 
 
@@ -128,7 +107,7 @@ def test_extreme_precisions_stay_finite_and_consistent(target: BNNTarget, x: Ten
     leaf = x.clone().requires_grad_()
     expected = torch.autograd.grad(target.log_density(leaf).sum(), leaf)[0]
     torch.testing.assert_close(target.score(x), expected, rtol=1e-9, atol=1e-9)
-    single = BNNTarget(normal(R, ROWS, FEATURES, seed=1).float(), normal(R, ROWS, seed=2).float(), MODEL)
+    single = BNNTarget(X.float(), Y.float(), MODEL)
     assert torch.isfinite(single.score(x.float())).all()
     assert torch.isfinite(single.log_density(x.float())).all()
 
@@ -148,12 +127,11 @@ def test_scores_of_the_precisions_vanish_on_average_over_the_model() -> None:
     generator = torch.Generator().manual_seed(77)
     X = torch.randn(draws, rows, 2, generator=generator, dtype=torch.float64)
     model = Model(Network(2, H))
-    log_gamma, log_lambda = (
-        torch.empty(2, draws, dtype=torch.float64).exponential_(0.1, generator=generator).log()
-    )
+    log_precisions = torch.empty(2, draws, dtype=torch.float64).exponential_(0.1, generator=generator).log()
+    log_gamma, log_lambda = log_precisions
     z = torch.randn(draws, model.network.weights, generator=generator, dtype=torch.float64)
     weights = z * (-0.5 * log_lambda).exp().unsqueeze(-1)
-    theta = torch.cat([weights, log_gamma.unsqueeze(-1), log_lambda.unsqueeze(-1)], dim=-1)
+    theta = torch.cat([weights, log_precisions.T], dim=-1)
     f = torch.stack([network(t, design, H) for t, design in zip(theta, X, strict=True)])
     noise = torch.randn(draws, rows, generator=generator, dtype=torch.float64)
     y = f + noise * (-0.5 * log_gamma).exp().unsqueeze(-1)
@@ -171,11 +149,9 @@ def test_start_has_its_law() -> None:
     target = task.target((0,), "cpu", torch.float64)
     x = task.initial(target, 2000, Streams(9, (0,)).generators("init"))
     p, H = 10, 50
-    W1, b1, W2, b2, log_gamma, log_lambda = (
-        t.squeeze(-1) for t in x[0].split([p * H, H, H, 1, 1, 1], dim=-1)
-    )
-    assert (b1 == 0).all()
-    assert (b2 == 0).all()
+    W1, b1, W2, b2, log_gamma, log_lambda = x[0].split([p * H, H, H, 1, 1, 1], dim=-1)
+    assert not b1.any()
+    assert not b2.any()
     lam = log_lambda.exp()
     numbers = [(lam, 10.0), ((lam - 10) ** 2, 100.0), (W1.flatten(), 0.0)]
     numbers += [(W1.flatten() ** 2, 1 / (p + 1)), (W2.flatten() ** 2, 1 / (H + 1))]
@@ -201,8 +177,7 @@ def test_predictions_are_in_original_units() -> None:
     scaled = torch.from_numpy((X[rows.test] - X[rows.train].mean(0)) / X[rows.train].std(0))
     y_sd, y_mean = y[rows.train].std(), y[rows.train].mean()
     np.testing.assert_array_equal(held_out.y[1], y[rows.test])
-    assert means.shape == (2, 3, 44)
-    assert sds.shape == (2, 3)
+    assert (means.shape, sds.shape) == ((2, 3, 44), (2, 3))
     for m, state in enumerate(samples[1]):
         torch.testing.assert_close(means[1, m], network(state, scaled, 50) * y_sd + y_mean)
         assert sds[1, m].item() == pytest.approx(y_sd * math.exp(-0.5 * state[-2].item()))

@@ -4,8 +4,6 @@ Bounds: 6 standard errors (2e-9 a number, 4e-6 for the file's 2000 at other seed
 Kolmogorov-Smirnov tests. Seeds are fixed.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -112,6 +110,12 @@ def test_draws_have_the_densitys_law(name: str) -> None:
         assert found.pvalue > 1e-6
 
 
+def joined_data(task) -> Tensor:
+    """The observations joined by straight lines from 0, (D,)."""
+    times = np.arange(1, task.dim + 1)
+    return torch.from_numpy(np.interp(times, np.arange(0, task.dim + 1, 5), [0.0, *task.y]))
+
+
 @pytest.mark.parametrize(
     ("name", "trajectories", "step", "leaps"),
     [
@@ -130,9 +134,8 @@ def test_hmc_from_the_data_agrees(name: str, trajectories: int, step: float, lea
     the density's: the other drift's at d = 100 (z = 73).
     """
     task = load_task(name)
-    times = np.arange(1, task.dim + 1)
-    start = torch.from_numpy(np.interp(times, np.arange(0, task.dim + 1, 5), [0.0, *task.y]))
-    x = hmc(task.target((0,), "cpu", torch.float64), start.expand(100, -1), trajectories, step, leaps)
+    start = joined_data(task).expand(100, -1)
+    x = hmc(task.target((0,), "cpu", torch.float64), start, trajectories, step, leaps)
     assert z_scores(x.mean(0), task.facts.mean).abs().max() < BOUND
     assert z_scores(((x - task.facts.mean) ** 2).mean(0), task.facts.sd**2).abs().max() < BOUND
 
@@ -143,12 +146,9 @@ def test_nuts_agrees(name: str) -> None:
     """Pyro's NUTS, with gradients by autograd, from the data: standard errors by its effective sample sizes."""
     task = load_task(name)
     target = task.target((0,), "cpu", torch.float64)
-    times = np.arange(1, task.dim + 1)
-    start = torch.from_numpy(np.interp(times, np.arange(0, task.dim + 1, 5), [0.0, *task.y]))
     kernel = pyro.infer.NUTS(potential_fn=lambda z: -target.log_density(z["x"].view(1, 1, -1)).sum())
-    chain = pyro.infer.MCMC(
-        kernel, num_samples=1000, warmup_steps=300, initial_params={"x": start}, disable_progbar=True
-    )
+    start = {"x": joined_data(task)}
+    chain = pyro.infer.MCMC(kernel, 1000, warmup_steps=300, initial_params=start, disable_progbar=True)
     with torch.random.fork_rng():
         torch.manual_seed(3)
         chain.run()

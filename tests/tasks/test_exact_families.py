@@ -5,8 +5,6 @@ p > 1e-6 (39 of them: false alarm 4e-5 for the file at other seeds), or averaged
 Stein's identity within 6 standard errors (2e-9 a number, 1.2e-5 for 6000). Seeds are fixed.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy import stats

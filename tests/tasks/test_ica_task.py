@@ -1,7 +1,5 @@
 """Independent component analysis: model, data, scaling, and what its modes say of the known matrix."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

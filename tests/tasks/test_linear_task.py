@@ -1,7 +1,5 @@
 """Linear regression against the algebra it is made of."""
 
-from __future__ import annotations
-
 import torch
 from scipy import stats
 from task_laws import draws, moment_z_scores, stein_z_scores

@@ -1,7 +1,5 @@
 """What every task owes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -43,9 +41,7 @@ def test_importing_tasks_loads_no_data() -> None:
         "assert load.cache_info().misses == 0\n"
         "assert not {'sklearn', 'pooch', 'requests'} & set(sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, timeout=60, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -57,11 +53,9 @@ def test_problem_of_every_task(name: str) -> None:
     assert (target.dim, target.rows) == (task.dim, task.rows)
     problem = task.problem(1, seed=3, particles=4)
     x = problem.init()
-    assert x.shape == (1, 4, task.dim)
-    assert x.dtype == torch.float32
     score = problem.score(x)
-    assert score.shape == x.shape
-    assert score.dtype == torch.float32
+    assert x.shape == score.shape == (1, 4, task.dim)
+    assert x.dtype == score.dtype == torch.float32
     assert torch.isfinite(score).all()
 
 

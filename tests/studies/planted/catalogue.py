@@ -1,7 +1,5 @@
 """The catalogue of planted bugs, read from ``catalogue.yaml``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache

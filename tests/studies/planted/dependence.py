@@ -1,7 +1,5 @@
 """Which questions can execute the code of a module, by the imports that its sources name."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache

@@ -4,8 +4,6 @@
 can change. The files are never touched, nor is any compiled copy of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
