@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import secrets
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -19,9 +17,9 @@ from .shared import (
     EXIT_USAGE,
     Json,
     console,
-    key_value,
     new_table,
     out_console,
+    parse_setting,
     print_json,
     warn,
 )
@@ -90,7 +88,7 @@ def check(
 
     chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle,
-        settings=_settings(set_ or ()), iterations=iterations,
+        settings=dict(map(parse_setting, set_ or ())), iterations=iterations,
     )  # fmt: skip
     if update:
         return _update(chosen, baseline, processes, root, yes, partly=bool(algorithm or task))
@@ -102,18 +100,6 @@ def check(
     result.new.extend(asked.new)
     result.incomparable.extend(asked.incomparable)
     return _write(result, junit, markdown, as_json)
-
-
-def _settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """Settings of ``--set``; numbers as numbers."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        key, text = key_value(pair, "--set")
-        try:
-            found[key] = json.loads(text)
-        except ValueError:
-            found[key] = text
-    return found
 
 
 def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:

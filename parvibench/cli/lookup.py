@@ -13,6 +13,7 @@ from rich.table import Table
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
+from parvibench.harness.execution import DEFAULT_STORE
 
 from .shared import EXIT_FAILED, Json, new_table, note, out_console, print_json
 
@@ -130,7 +131,7 @@ def show(
     figure: Annotated[
         Path | None,
         typer.Option(
-            help="File of a task's corner plot (.png, .svg). Default: parvibench-runs/tasks/NAME.png"
+            help=f"File of a task's corner plot (.png, .svg). Default: {DEFAULT_STORE}/tasks/NAME.png"
         ),
     ] = None,
     as_json: Json = False,
@@ -161,7 +162,7 @@ def _draw(name: str, figure: Path | None) -> None:
         return
     from parvibench.report.figures.reference_corner import write_corner
 
-    path = figure or Path("parvibench-runs") / "tasks" / f"{name}.png"
+    path = figure or DEFAULT_STORE / "tasks" / f"{name}.png"
     if path.suffix not in (".png", ".svg"):
         raise InputError(f"--figure {path}: the name must end in .png or .svg")
     note(f"corner plot: {write_corner(reference, path)}")

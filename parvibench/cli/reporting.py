@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from parvibench.harness.execution import DEFAULT_STORE
+
 from .shared import EXIT_FAILED, Json, Out, answer, out_console, print_json, warn
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ app = typer.Typer()
     "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
 )
 def report(
-    out: Out = Path("parvibench-runs"),
+    out: Out = DEFAULT_STORE,
     run_id: Annotated[str | None, typer.Option("--run", help="Id of a run; default: the latest.")] = None,
     to: Annotated[
         Path | None, typer.Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
@@ -65,7 +67,7 @@ def merge(
     stores: Annotated[
         list[Path], typer.Argument(help="Stores of the parts (`run --shard`), their latest runs.")
     ],
-    out: Out = Path("parvibench-runs"),
+    out: Out = DEFAULT_STORE,
     as_json: Json = False,
 ) -> None:
     """Merge the parts of a run into one run, and write its report."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from parvibench.core.errors import InputError
-from parvibench.harness.execution import DEFAULT_TIMEOUT_S, Execution
+from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
 
 from .reporting import write_and_print
 from .shared import (
@@ -25,6 +24,7 @@ from .shared import (
     note,
     out_console,
     parse_number,
+    parse_setting,
     print_json,
 )  # fmt: skip
 
@@ -104,7 +104,7 @@ def run(
             "--compile", help="Run steps through torch.compile: pays off in long runs; last digits differ."
         ),
     ] = False,
-    out: Out = Path("parvibench-runs"),
+    out: Out = DEFAULT_STORE,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run all cells again, also those in the store.")
     ] = False,
@@ -159,7 +159,7 @@ def tune(
     suite: Annotated[str, typer.Argument(help="A suite file, or the name of a shipped suite.")],
     profile: Annotated[str | None, typer.Option(help="Profile to tune.")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
-    out: Out = Path("parvibench-runs/tuning"),
+    out: Out = DEFAULT_STORE / "tuning",
     write: Annotated[
         Path | None, typer.Option(help="Suite file to store the choice in; default: the suite's own.")
     ] = None,
@@ -274,15 +274,10 @@ def _parse_budget(pairs: list[str] | None) -> dict[str, Any] | None:
 
 def _parse_settings(pairs: list[str]) -> dict[str, dict[str, Any]]:
     settings: dict[str, dict[str, Any]] = {}
-    for key, text in (key_value(p, "--set") for p in pairs):
+    for pair in pairs:
+        key, value = parse_setting(pair)
         name, dot, field = key.rpartition(".")
         if not dot or not name:
-            raise InputError(
-                f"--set {key}={text}: write ALGORITHM.SETTING=VALUE, for example svgd.step_size=0.05"
-            )
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = text
+            raise InputError(f"--set {pair}: write ALGORITHM.SETTING=VALUE, for example svgd.step_size=0.05")
         settings.setdefault(name, {})[field] = value
     return settings

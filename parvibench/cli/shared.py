@@ -64,6 +64,15 @@ def key_value(text: str, option: str) -> tuple[str, str]:
     return key, value
 
 
+def parse_setting(pair: str) -> tuple[str, Any]:
+    """Key and value of a ``--set``: JSON where it is JSON, else text."""
+    key, text = key_value(pair, "--set")
+    try:
+        return key, json.loads(text)
+    except ValueError:
+        return key, text
+
+
 def parse_number(key: str, text: str) -> float:
     """The number behind ``key=``."""
     try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
@@ -266,6 +267,27 @@ class ParticleState(NamedTuple):
 def state_and_info(stepped: Any) -> tuple[Any, Any]:
     """What ``step`` returned as (State, Info), with None for an Info that it does not give."""
     return stepped if type(stepped) is tuple else (stepped, None)
+
+
+def take_steps(
+    advance: Callable[..., Any], problem: Problem, settings: Any, state: Any, first: int = 0
+) -> Iterator[tuple[Any, Any]]:
+    """State and Info (or None) after each further step; the caller sets the gradient mode and says when to stop.
+
+    Args:
+        advance: ``Algorithm.step``, or a compiled one.
+        problem: what is sampled; its streams move to the address of every step.
+        settings: validated ones.
+        state: before step ``first``.
+        first: number of steps taken before.
+
+    Raises:
+        BudgetExhausted: the budget allows no further step.
+    """
+    streams = problem.streams
+    for streams.step in itertools.count(first):
+        state, info = state_and_info(advance(problem, settings, state, streams))
+        yield state, info
 
 
 def floating_tensors(state: Any) -> list[Tensor]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
 from pairing import Run
 
 from parvibench.core import registry
-from parvibench.core.algorithm import state_and_info
+from parvibench.core.algorithm import take_steps
 from parvibench.harness.suite.cells import chunk_width
 
 
@@ -39,26 +40,18 @@ class Stepper:
         self.steps = 0
         with self._mode():
             self.state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
+        self._taken = take_steps(self.algorithm.step, self.problem, self.settings, self.state)
 
     def _mode(self) -> torch.inference_mode:
         return torch.inference_mode(not self.algorithm.differentiates)
 
     def step(self) -> None:
-        self.problem.streams.step = self.steps
-        with self._mode():
-            self.state, _ = state_and_info(
-                self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
-            )
-        self.steps += 1
+        self.run(1)
 
     def run(self, steps: int) -> float:
         """That many steps; one unit of work each."""
         with self._mode():
-            for _ in range(steps):
-                self.problem.streams.step = self.steps
-                self.state, _ = state_and_info(
-                    self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
-                )
+            for self.state, _ in islice(self._taken, steps):  # noqa: B020
                 self.steps += 1
         return steps
 
