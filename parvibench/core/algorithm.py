@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .errors import SettingsError
+from .errors import SettingsError, validation_text
 from .streams import Streams
 from .task import Problem, Task
 
@@ -139,8 +139,7 @@ class Method(ABC):
         try:
             return cls.settings_type.model_validate(given)
         except ValidationError as error:
-            lines = [describe_validation(cls.name, e, cls.settings_type) for e in error.errors()]
-            raise SettingsError("\n".join(lines)) from None
+            raise SettingsError(validation_text(error, cls.name, cls.settings_type.model_fields)) from None
 
     @classmethod
     def expand_preset(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,15 +241,6 @@ class Algorithm(Method, Generic[S, T]):
         """Samples to judge, (R, n, D); for particles and chains the current positions, (R, N, D)."""
         x: Tensor = state.x  # type: ignore[attr-defined]
         return x
-
-
-def describe_validation(owner: str, error: Any, model: type[BaseModel]) -> str:
-    """One line for one pydantic error: path, message, given value, and the known keys if unknown."""
-    path = ".".join(str(p) for p in error["loc"])
-    text = f"{owner}.{path}: {error['msg'].lower()}"
-    if error["type"] == "extra_forbidden":
-        return f"{owner}.{path}: no such setting. Known: {', '.join(model.model_fields)}."
-    return f"{text} (given {error['input']!r})"
 
 
 class ParticleState(NamedTuple):

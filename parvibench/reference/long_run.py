@@ -204,7 +204,7 @@ def run_chains(
     total = plan.warmup + plan.draws * plan.thin
     kept, moved = [], []
     with torch.no_grad():
-        start = algorithm.init(problem, settings, streams, total)
+        start: Any = algorithm.init(problem, settings, streams, total)
         taken = take_steps(algorithm.step, problem, settings, start)
         before = start.x
         for step, (state, _) in enumerate(islice(taken, total)):

@@ -7,14 +7,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
-from parvibench.metrics.floors import p_value, verdict
-from parvibench.statistics import holm
+from parvibench.metrics.floors import floor_tests
 
 T = TypeVar("T")
 
@@ -50,20 +47,15 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     reference = floored_of(cell.task)
     if reference is None or cell.status is not Status.OK or not cell.values:
         return FloorComparison()
-    found = {}
-    for metric, stored in cell.values.items():
-        floor = reference.floor(metric, cell.samples)
-        if floor is not None:
-            found[metric] = p_value(metric, metric_values(metric, stored), floor)
-    adjusted = dict(zip(found, holm(list(found.values())), strict=True))
-    metric = min(adjusted, key=lambda m: adjusted[m], default="")
-    values = np.array(metric_values(primary, cell.values.get(primary, [])), dtype=float)
+    values = {m: metric_values(m, v) for m, v in cell.values.items() if m in reference.floors}
+    tests = floor_tests(values, cell.samples, reference)
+    metric = min(tests.adjusted, key=tests.adjusted.__getitem__, default="")
     size, interval, reason = None, None, ""
-    if len(values):
-        size, interval, reason = equivalent_sample_size(primary, values, cell.samples, reference)
+    if judged := metric_values(primary, cell.values.get(primary, [])):
+        size, interval, reason = equivalent_sample_size(primary, judged, cell.samples, reference)
     return FloorComparison(
-        verdict(list(found.values())) if found else "",
-        adjusted.get(metric, math.nan),
+        tests.verdict if metric else "",
+        tests.adjusted.get(metric, math.nan),
         metric,
         math.nan if size is None else size,
         *((math.nan, math.nan) if interval is None else interval),
