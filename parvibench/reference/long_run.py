@@ -204,9 +204,8 @@ def run_chains(
     total = plan.warmup + plan.draws * plan.thin
     kept, moved = [], []
     with torch.no_grad():
-        start: Any = algorithm.init(problem, settings, streams, total)
-        taken = take_steps(algorithm.step, problem, settings, start)
-        before = start.x
+        first: Any = algorithm.init(problem, settings, streams, total)
+        taken, before = take_steps(algorithm.step, problem, settings, first), first.x
         for step, (state, _) in enumerate(islice(taken, total)):
             if step >= plan.warmup:
                 moved.append(float((state.x != before).any(-1).double().mean()))
