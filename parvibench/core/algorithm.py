@@ -67,7 +67,7 @@ class Example:
     """How tests and checks run an algorithm; the defaults suit a sampler that scores every point once a step.
 
     Attributes:
-        quick: settings with which every branch acts within a few steps of eight points.
+        quick: settings with which every branch runs within a few steps of eight points.
         scores: score evaluations of a step with them, per point; a Hessian-vector product is one more.
         first_scores: score evaluations before the first step, per point.
         settings: with these the samples have the moments of a unit Gaussian, from a start on its left half, ...
@@ -210,7 +210,7 @@ class Algorithm(Method, Generic[S, T]):
 
     Attributes:
         differentiates: True when ``step`` uses autograd (otherwise it runs in inference mode).
-        resumable: False when the state cannot be written down.
+        resumable: False when the state cannot be saved.
     """
 
     differentiates: ClassVar[bool] = False
@@ -287,8 +287,8 @@ def floating_tensors(state: Any) -> list[Tensor]:
 
 def finite_replicates(state: Any) -> Tensor:
     """Which replicates of a state are finite in every floating tensor: (R,) bool."""
-    verdicts = [
+    finite = [
         torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t)
         for t in floating_tensors(state)
     ]
-    return torch.stack(verdicts).all(0)
+    return torch.stack(finite).all(0)

@@ -39,7 +39,7 @@ class Stepper:
         path: is offered every position, or None.
         state: after ``step`` iterations.
         step: their number.
-        tally: is told what the algorithm reports of its steps.
+        tally: receives what the algorithm reports of its steps.
 
     Attributes:
         state: after the last complete step.

@@ -70,7 +70,7 @@ def end(worker: int, log: Path) -> None:
 
 
 def _holders(log: Path) -> Iterator[int]:
-    """Other processes whose standard output or error is the log (told by Linux only)."""
+    """Other processes whose standard output or error is the log (on Linux; none elsewhere)."""
     if sys.platform != "linux":
         return
     name = str(log.resolve())
