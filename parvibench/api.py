@@ -21,7 +21,7 @@ from parvibench.tracking.observer import MirrorObserver
 
 from .core import registry
 from .core.algorithm import Algorithm
-from .core.errors import InputError, problem_text
+from .core.errors import InputError, validation_text
 from .core.task import Task
 from .harness.session import Observer, make_executor, resolve_device, run_cells
 from .metrics.evaluate import evaluate_samples
@@ -138,7 +138,7 @@ def _build(values: dict[str, Any]) -> Suite:
     try:
         return Suite.model_validate(values)
     except ValidationError as error:
-        raise InputError("\n".join(dict.fromkeys(map(problem_text, error.errors())))) from None
+        raise InputError(validation_text(error)) from None
 
 
 def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[str]) -> Suite:

@@ -93,7 +93,7 @@ def test_suites_are_listed(call: Run) -> None:
         (["run", "--suite", "quick", "--budget", "seconds"], "write KEY=VALUE"),
         (["run", "--suite", "quick", "--particles", "0"], "particles: Input should be greater than 0"),
         (["run", "--suite", "quick", "--set", "svgd=3"], "write ALGORITHM.SETTING=VALUE"),
-        (["run", "--suite", "quick", "--set", "svgd.step_size=-3"], "svgd.step_size: input should be greater than 0"),
+        (["run", "--suite", "quick", "--set", "svgd.step_size=-3"], "svgd.step_size: Input should be greater than 0"),
         (["run", "--suite", "quick", "--set", "svgd.stepsize=3"], "no such setting. Known: step_size"),
         (["run", "--suite", "quick", "--workers", "-1"], "--workers must be 0"),
         (["run", "--suite", "quick", "--timeout", "0"], "--timeout must be positive"),

@@ -19,10 +19,9 @@ from .shared import (
     Json,
     answer,
     console,
-    json_or_text,
-    key_value,
     new_table,
     out_console,
+    parse_setting,
     print_json,
     warn,
 )
@@ -83,7 +82,7 @@ def check(
     root = secrets.randbelow(2**31) if seed is None else seed
     from parvibench.check.selection import select_questions
 
-    settings = {key: json_or_text(text) for key, text in (key_value(pair, "--set") for pair in set_ or ())}
+    settings = dict(map(parse_setting, set_ or ()))
     chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
         iterations=iterations,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from parvibench.harness.execution import DEFAULT_STORE
+
 from .shared import Json, Out, answer, new_table, out_console, print_json
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ _Run = Annotated[
 def compare(
     run_a: _Run,
     run_b: _Run,
-    out: Out = Path("parvibench-runs"),
+    out: Out = DEFAULT_STORE,
     metric: Annotated[str | None, Option(help="Default: each task's primary metric.")] = None,
     to: Annotated[Path | None, Option(help="Folder of table and figures; default: OUT/compare.")] = None,
     as_json: Json = False,

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
+from parvibench.harness.execution import DEFAULT_STORE
 
 from .shared import EXIT_FAILED, Json, new_table, note, out_console, print_json
 
@@ -99,7 +100,7 @@ def show(
     kind: Kind,
     name: str,
     figure: Annotated[
-        Path | None, typer.Option(help="Corner plot of a task. Default: parvibench-runs/tasks/NAME.png")
+        Path | None, typer.Option(help=f"Corner plot of a task. Default: {DEFAULT_STORE}/tasks/NAME.png")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -129,7 +130,7 @@ def _draw(name: str, figure: Path | None) -> None:
         return
     from parvibench.report.figures.reference_corner import write_corner
 
-    path = figure or Path("parvibench-runs") / "tasks" / f"{name}.png"
+    path = figure or DEFAULT_STORE / "tasks" / f"{name}.png"
     if path.suffix not in (".png", ".svg"):
         raise InputError(f"--figure {path}: the name must end in .png or .svg")
     note(f"corner plot: {write_corner(reference, path)}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from parvibench.harness.execution import DEFAULT_STORE
+
 from .shared import EXIT_FAILED, Json, Out, answer, out_console, print_json, warn
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ app = typer.Typer()
     "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
 )
 def report(
-    out: Out = Path("parvibench-runs"),
+    out: Out = DEFAULT_STORE,
     run_id: Annotated[str | None, Option("--run", help="Id of a run; default: the latest.")] = None,
     to: Annotated[
         Path | None, Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
@@ -62,7 +64,7 @@ def report(
 @app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")
 def merge(
     stores: Annotated[list[Path], Argument(help="Stores of the parts (`run --shard`), their latest runs.")],
-    out: Out = Path("parvibench-runs"),
+    out: Out = DEFAULT_STORE,
     as_json: Json = False,
 ) -> None:
     """Merge the parts of a run into one run, and write its report."""

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from parvibench.core.errors import InputError
-from parvibench.harness.execution import DEFAULT_TIMEOUT_S, Execution
+from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
 
 from . import shared
 from .reporting import write_and_print
@@ -83,7 +83,7 @@ def run(
         bool,
         Option("--compile", help="Run steps through torch.compile: faster in long runs; last digits differ."),
     ] = False,
-    out: Out = Path("parvibench-runs"),
+    out: Out = DEFAULT_STORE,
     fresh: Annotated[bool, Option("--fresh", help="Run all cells again, also those in the store.")] = False,
     retry: Annotated[str | None, Option(metavar="failed", help="Run again the cells that failed.")] = None,
     dry_run: Annotated[
@@ -124,7 +124,7 @@ def tune(
     suite: Annotated[str, Argument(help="A suite file, or the name of a shipped suite.")],
     profile: Annotated[str | None, Option(help="Profile to tune.")] = None,
     workers: Annotated[int | None, Option(help="Worker processes.")] = None,
-    out: Out = Path("parvibench-runs/tuning"),
+    out: Out = DEFAULT_STORE / "tuning",
     write: Annotated[
         Path | None, Option(help="Suite file to store the choice in; default: the suite's own.")
     ] = None,
@@ -219,10 +219,11 @@ def _parse_budget(pairs: list[str] | None) -> dict[str, Any] | None:
 
 def _parse_settings(pairs: list[str]) -> dict[str, dict[str, Any]]:
     settings: dict[str, dict[str, Any]] = {}
-    for key, text in (key_value(p, "--set") for p in pairs):
+    for pair in pairs:
+        key, value = shared.parse_setting(pair)
         name, dot, field = key.rpartition(".")
         if not dot or not name:
             example = "for example svgd.step_size=0.05"
-            raise InputError(f"--set {key}={text}: write ALGORITHM.SETTING=VALUE, {example}")
-        settings.setdefault(name, {})[field] = shared.json_or_text(text)
+            raise InputError(f"--set {pair}: write ALGORITHM.SETTING=VALUE, {example}")
+        settings.setdefault(name, {})[field] = value
     return settings

@@ -64,12 +64,13 @@ def key_value(text: str, option: str) -> tuple[str, str]:
     return key, value
 
 
-def json_or_text(text: str) -> Any:
-    """The value of a setting: JSON where it is valid, so that numbers are numbers, else the text."""
+def parse_setting(pair: str) -> tuple[str, Any]:
+    """Key and value of a ``--set``: JSON where it is JSON, else text."""
+    key, text = key_value(pair, "--set")
     try:
-        return json.loads(text)
+        return key, json.loads(text)
     except ValueError:
-        return text
+        return key, text
 
 
 def parse_number(key: str, text: str) -> float:

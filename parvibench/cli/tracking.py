@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from parvibench.harness.execution import DEFAULT_STORE
 
 from .shared import EXIT_FAILED, Out, note, warn
 
@@ -14,7 +15,7 @@ app = typer.Typer()
 
 
 @app.command(epilog="Example: `MLFLOW_TRACKING_URI=http://127.0.0.1:5000 parvibench sync`")
-def sync(out: Out = Path("parvibench-runs")) -> None:
+def sync(out: Out = DEFAULT_STORE) -> None:
     """Mirror to MLflow the cells of the store that it does not hold yet."""
     from parvibench.harness.store.store import Store
     from parvibench.tracking import observer as mirroring
@@ -30,7 +31,7 @@ def sync(out: Out = Path("parvibench-runs")) -> None:
 
 @app.command(epilog="Example: `parvibench ui --port 5001`")
 def ui(
-    out: Out = Path("parvibench-runs"),
+    out: Out = DEFAULT_STORE,
     port: Annotated[int, typer.Option(min=1, max=65535, help="On this machine only (127.0.0.1).")] = 5000,
 ) -> None:
     """Serve MLflow's web pages for the store: one run per suite run, a child run per cell, tagged by task and method."""

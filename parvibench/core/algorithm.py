@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .errors import SettingsError
+from .errors import SettingsError, validation_text
 from .streams import Streams
 from .task import Problem, Task
 
@@ -66,7 +67,7 @@ class Example:
     """How tests and checks run an algorithm; the defaults suit a sampler that scores every point once a step.
 
     Attributes:
-        quick: settings with which every branch acts within a few steps of eight points.
+        quick: settings with which every branch runs within a few steps of eight points.
         scores: score evaluations of a step with them, per point; a Hessian-vector product is one more.
         first_scores: score evaluations before the first step, per point.
         settings: with these the samples have the moments of a unit Gaussian, from a start on its left half, ...
@@ -138,8 +139,7 @@ class Method(ABC):
         try:
             return cls.settings_type.model_validate(given)
         except ValidationError as error:
-            lines = [describe_validation(cls.name, e, cls.settings_type) for e in error.errors()]
-            raise SettingsError("\n".join(lines)) from None
+            raise SettingsError(validation_text(error, cls.name, cls.settings_type.model_fields)) from None
 
     @classmethod
     def expand_preset(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class Algorithm(Method, Generic[S, T]):
 
     Attributes:
         differentiates: True when ``step`` uses autograd (otherwise it runs in inference mode).
-        resumable: False when the state cannot be written down.
+        resumable: False when the state cannot be saved.
     """
 
     differentiates: ClassVar[bool] = False
@@ -243,15 +243,6 @@ class Algorithm(Method, Generic[S, T]):
         return x
 
 
-def describe_validation(owner: str, error: Any, model: type[BaseModel]) -> str:
-    """One line for one pydantic error: path, message, given value, and the known keys if unknown."""
-    path = ".".join(str(p) for p in error["loc"])
-    text = f"{owner}.{path}: {error['msg'].lower()}"
-    if error["type"] == "extra_forbidden":
-        return f"{owner}.{path}: no such setting. Known: {', '.join(model.model_fields)}."
-    return f"{text} (given {error['input']!r})"
-
-
 class ParticleState(NamedTuple):
     """The plainest state: points and nothing else."""
 
@@ -268,6 +259,27 @@ def state_and_info(stepped: Any) -> tuple[Any, Any]:
     return stepped if type(stepped) is tuple else (stepped, None)
 
 
+def take_steps(
+    advance: Callable[..., Any], problem: Problem, settings: Any, state: Any, first: int = 0
+) -> Iterator[tuple[Any, Any]]:
+    """State and Info (or None) after each further step; the caller sets the gradient mode and says when to stop.
+
+    Args:
+        advance: ``Algorithm.step``, or a compiled one.
+        problem: what is sampled; its streams move to the address of every step.
+        settings: validated ones.
+        state: before step ``first``.
+        first: number of steps taken before.
+
+    Raises:
+        BudgetExhausted: the budget allows no further step.
+    """
+    streams = problem.streams
+    for streams.step in itertools.count(first):
+        state, info = state_and_info(advance(problem, settings, state, streams))
+        yield state, info
+
+
 def floating_tensors(state: Any) -> list[Tensor]:
     """The floating tensors of a state of any nesting, each (R, ...)."""
     return [t for t in tree_leaves(state) if isinstance(t, Tensor) and t.is_floating_point() and t.dim() > 0]
@@ -275,8 +287,8 @@ def floating_tensors(state: Any) -> list[Tensor]:
 
 def finite_replicates(state: Any) -> Tensor:
     """Which replicates of a state are finite in every floating tensor: (R,) bool."""
-    verdicts = [
+    finite = [
         torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t)
         for t in floating_tensors(state)
     ]
-    return torch.stack(verdicts).all(0)
+    return torch.stack(finite).all(0)

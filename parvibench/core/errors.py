@@ -89,17 +89,27 @@ class BudgetIgnored(BaseException):
     """
 
 
-def problem_text(error: Any, path: str | None = None) -> str:
-    """One line for one pydantic error: key path, what is wrong, and what was given.
+def validation_text(error: Any, owner: str = "", known: Iterable[str] = ()) -> str:
+    """All problems of a pydantic ``ValidationError``, a line each.
 
     Args:
-        error: of ``ValidationError.errors()``.
-        path: to name instead of the error's own.
+        error: what was raised.
+        owner: of the fields; comes before every key path.
+        known: names of the fields, told where one is unknown.
     """
+    lines = (
+        problem_text(e, ".".join(str(p) for p in (owner, *e["loc"]) if p != ""), known)
+        for e in error.errors()
+    )
+    return "\n".join(dict.fromkeys(lines))
+
+
+def problem_text(error: Any, path: str, known: Iterable[str] = ()) -> str:
+    """One line for one of ``ValidationError.errors()``: key path, what is wrong, and what was given."""
     message = error["msg"].removeprefix("Value error, ")
+    names = ", ".join(known)
     if error["type"] == "extra_forbidden":
-        message = "unknown key"
+        message = f"no such setting. Known: {names}." if names else "unknown key"
     elif error["type"] != "missing" and not isinstance(error["input"], dict | list | tuple):
         message = f"{message} (given {error['input']!r:.80})"
-    where = ".".join(str(p) for p in error["loc"]) if path is None else path
-    return f"{where}: {message}"
+    return f"{path}: {message}"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from parvibench.core.errors import InputError, problem_text
+from parvibench.core.errors import InputError, validation_text
 
 DEFAULT_STORE = Path("parvibench-runs")
 DEFAULT_TIMEOUT_S = 1800.0
@@ -69,4 +69,4 @@ class Execution(BaseModel):
         try:
             return cls(**options)
         except ValidationError as error:
-            raise InputError("\n".join(problem_text(e) for e in error.errors())) from None
+            raise InputError(validation_text(error)) from None

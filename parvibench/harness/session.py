@@ -89,7 +89,7 @@ def run_cells(
         suite: resolved suite, for provenance.
         profile: name of the profile, for provenance.
         command: the command line, for provenance.
-        observers: told what happens.
+        observers: notified of the course of the run.
         fresh: run all cells again.
         retry_failed: run cells again that failed.
 

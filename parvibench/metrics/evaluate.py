@@ -17,7 +17,7 @@ from parvibench.core.task import Task
 
 from .compute import check_samples, compute
 from .equivalent import equivalent_sample_size
-from .floors import ALPHA, p_value, verdict
+from .floors import ALPHA, FloorTests, floor_tests
 
 
 def evaluate_samples(
@@ -53,27 +53,25 @@ def evaluate_samples(
     copies = 0 if context.reference is None else _count_copies(x, context.reference)
     if copies:
         reason = f"{copies} of {len(x)} samples are rows of the reference itself"
-        rows = [_absent(name, reason) for name in names]
+        values, absent = {}, dict.fromkeys(names, reason)
     else:
-        values, absent = compute(names, x[None], context)
-        rows = [
-            _absent(name, absent[name])
-            if name in absent
-            else _row(name, float(values[name][0]), len(x), floored)
-            for name in names
-        ]
-    tested = [row["p_value"] for row in rows if row["p_value"] is not None]
-    return {"task": task.name, "n": len(x), "verdict": verdict(tested), "metrics": rows}
+        found, absent = compute(names, x[None], context)
+        values = {name: float(value[0]) for name, value in found.items()}
+    tests = floor_tests(values, len(x), floored)
+    rows = [
+        _absent(name, absent[name]) if name in absent else _row(name, values[name], len(x), floored, tests)
+        for name in names
+    ]
+    return {"task": task.name, "n": len(x), "verdict": tests.verdict, "metrics": rows}
 
 
-def _row(name: str, value: float, n: int, reference: Floored | None) -> dict[str, Any]:
+def _row(name: str, value: float, n: int, reference: Floored | None, tests: FloorTests) -> dict[str, Any]:
     """One metric's row; without a floor at this n the value stands alone."""
-    floor = None if reference is None else reference.floor(name, n)
     row = _absent(name, _why_no_floor(name, n, reference)) | {"value": to_json_number(value)}
-    if floor is None or reference is None:
+    if reference is None or name not in tests.floors:
         return row
+    floor, p = tests.floors[name], tests.p_values[name]
     size, interval, reason = equivalent_sample_size(name, value, n, reference)
-    p = p_value(name, value, floor)
     return row | {
         "floor": {"median": floor.median, "q95": floor.quantile(0.95)},
         "ratio": to_json_number(value / floor.median) if load_metric(name).floor_ratio else None,

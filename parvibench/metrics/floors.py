@@ -7,7 +7,8 @@ is consistent with exact draws; one beyond it is evidence against the samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from parvibench.core import registry
 from parvibench.core.metric import Context
-from parvibench.core.reference import Floor, Reference
+from parvibench.core.reference import Floor, Floored, Reference
 from parvibench.core.task import Task
 from parvibench.statistics import holm
 
@@ -94,6 +95,37 @@ def simulate_floors(
             if values:
                 floors.setdefault(name, {})[n] = np.sort(values)
     return floors
+
+
+class FloorTests(NamedTuple):
+    """Tests of samples against floors.
+
+    Attributes:
+        floors: of every metric that has one at the samples' size.
+        p_values: of the same metrics.
+        adjusted: the p-values adjusted by Holm.
+        verdict: of all of them, see ``verdict``.
+    """
+
+    floors: dict[str, Floor]
+    p_values: dict[str, float]
+    adjusted: dict[str, float]
+    verdict: str
+
+
+def floor_tests(values: Mapping[str, ArrayLike], n: int, reference: Floored | None) -> FloorTests:
+    """Test every metric that has a floor at this sample size.
+
+    Args:
+        values: metric -> values of the replicates, as for ``p_value``.
+        n: samples of a replicate.
+        reference: with its floors; None has none.
+    """
+    known = {} if reference is None else {metric: reference.floor(metric, n) for metric in values}
+    floors = {metric: floor for metric, floor in known.items() if floor is not None}
+    p_values = {metric: p_value(metric, values[metric], floor) for metric, floor in floors.items()}
+    adjusted = dict(zip(floors, holm(list(p_values.values())), strict=True))
+    return FloorTests(floors, p_values, adjusted, verdict(list(p_values.values())))
 
 
 def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:

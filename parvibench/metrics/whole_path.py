@@ -22,7 +22,7 @@ def path_primary(samples: Tensor, context: Context) -> Tensor:
     """The task's primary metric on at most 1,000 states spread evenly over the path after the burn-in.
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs a path, (R, T, N, D) with T N >= 2, and what the primary metric needs.
 
     Returns:
@@ -43,7 +43,7 @@ def path_equivalent_n(samples: Tensor, context: Context) -> Tensor:
     """How many independent exact draws come as close by the primary metric as the whole path (``path_primary``).
 
     Args:
-        samples: (R, n, D); not looked at.
+        samples: (R, n, D); not used.
         context: needs a path, (R, T, N, D) with T N >= 2, and a task with floors of its primary metric.
 
     Returns:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Generator, Tensor
 
-from parvibench.core.algorithm import state_and_info
+from parvibench.core.algorithm import take_steps
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
@@ -218,15 +219,14 @@ def run_chains(
     total = plan.warmup + plan.draws * plan.thin
     kept, moved = [], []
     with torch.no_grad():
-        state = algorithm.init(problem, settings, streams, total)
-        for step in range(total):
-            streams.step = step
-            before = state.x
-            state, _ = state_and_info(algorithm.step(problem, settings, state, streams))
+        first: Any = algorithm.init(problem, settings, streams, total)
+        taken, before = take_steps(algorithm.step, problem, settings, first), first.x
+        for step, (state, _) in enumerate(islice(taken, total)):
             if step >= plan.warmup:
                 moved.append(float((state.x != before).any(-1).double().mean()))
                 if (step - plan.warmup + 1) % plan.thin == 0:
                     kept.append(record(state.x[0]))
+            before = state.x
     return torch.stack(kept), float(np.mean(moved))
 
 

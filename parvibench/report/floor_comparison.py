@@ -7,14 +7,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
-from parvibench.metrics.floors import p_value, verdict
-from parvibench.statistics import holm
+from parvibench.metrics.floors import floor_tests
 
 T = TypeVar("T")
 
@@ -46,18 +43,14 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     reference = floored_of(cell.task)
     if reference is None or cell.status is not Status.OK or not cell.values:
         return FloorComparison()
-    found = [
-        p_value(metric, metric_values(metric, stored), floor)
-        for metric, stored in cell.values.items()
-        if (floor := reference.floor(metric, cell.samples)) is not None
-    ]
-    values = np.array(metric_values(primary, cell.values.get(primary, [])), dtype=float)
+    values = {m: metric_values(m, v) for m, v in cell.values.items() if m in reference.floors}
+    tests = floor_tests(values, cell.samples, reference)
     size, interval = None, None
-    if len(values):
-        size, interval, _ = equivalent_sample_size(primary, values, cell.samples, reference)
+    if judged := metric_values(primary, cell.values.get(primary, [])):
+        size, interval, _ = equivalent_sample_size(primary, judged, cell.samples, reference)
     return FloorComparison(
-        verdict(found) if found else "",
-        min(holm(found), default=math.nan),
+        tests.verdict if tests.floors else "",
+        min(tests.adjusted.values(), default=math.nan),
         math.nan if size is None else size,
         *((math.nan, math.nan) if interval is None else interval),
     )

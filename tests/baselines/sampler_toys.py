@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from parvibench.core import registry
-from parvibench.core.algorithm import state_and_info
+from parvibench.core.algorithm import take_steps
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
@@ -133,12 +134,10 @@ class Run:
         return contextlib.nullcontext() if self.algorithm.differentiates else torch.inference_mode()
 
     def steps(self, count: int) -> Run:
-        for _ in range(count):
-            self.problem.streams.step = self.iteration
-            with self.mode():
-                stepped = self.algorithm.step(self.problem, self.settings, self.state, self.problem.streams)
-            self.state, self.info = state_and_info(stepped)
-            self.iteration += 1
+        taken = take_steps(self.algorithm.step, self.problem, self.settings, self.state, self.iteration)
+        with self.mode():
+            for self.state, self.info in islice(taken, count):
+                self.iteration += 1
         return self
 
     def output(self, n: int = 8) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm, state_and_info
+from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.errors import DataMissingError
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Problem, Task
@@ -100,10 +100,11 @@ def test_a_step_never_waits_for_the_device(name: str, settings: dict[str, Any], 
     problem.streams.batch(task.rows or 7, 3)  # an epoch's shuffle comes from the host, once an epoch
     with _mode(algorithm):
         state = algorithm.init(problem, chosen, problem.streams, 1000)
-        for problem.streams.step in range(3):
-            guard = DeviceGuard() if problem.streams.step else contextlib.nullcontext()
-            with guard:  # the first step may set up what later ones use
-                state, _ = state_and_info(algorithm.step(problem, chosen, state, problem.streams))
+        taken = take_steps(algorithm.step, problem, chosen, state)
+        next(taken)  # the first step may set up what later ones use
+        with DeviceGuard():
+            next(taken)
+            state, _ = next(taken)
     assert all(field.device.type == "meta" for field in tree_leaves(state) if isinstance(field, Tensor))
 
 

@@ -1,13 +1,14 @@
 """Our algorithms and metrics as programs that make a number of steps."""
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
 from pairing import Run
 
 from parvibench.core import registry
-from parvibench.core.algorithm import state_and_info
+from parvibench.core.algorithm import take_steps
 from parvibench.harness.suite.cells import chunk_width
 
 
@@ -37,6 +38,7 @@ class Stepper:
         self.steps = 0
         with self._mode():
             self.state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
+        self._taken = take_steps(self.algorithm.step, self.problem, self.settings, self.state)
 
     def _mode(self) -> torch.inference_mode:
         return torch.inference_mode(not self.algorithm.differentiates)
@@ -46,12 +48,8 @@ class Stepper:
 
     def run(self, steps: int) -> float:
         """That many steps; one unit of work each."""
-        problem = self.problem
         with self._mode():
-            for _ in range(steps):
-                problem.streams.step = self.steps
-                stepped = self.algorithm.step(problem, self.settings, self.state, problem.streams)
-                self.state, _ = state_and_info(stepped)
+            for self.state, _ in islice(self._taken, steps):  # noqa: B020
                 self.steps += 1
         return steps
 

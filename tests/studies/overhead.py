@@ -7,14 +7,14 @@ processor time of both: other work on the machine only ever adds to it.
 import argparse
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from small_runs import suite_of
 
-from parvibench.core.algorithm import state_and_info
-from parvibench.core.errors import BudgetExhausted
+from parvibench.core.algorithm import take_steps
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell, expand
@@ -39,12 +39,10 @@ def bare(cell: Cell) -> float:
     start = time.process_time()
     with torch.inference_mode(not algorithm.differentiates):
         state = algorithm.init(problem, settings, problem.streams, cell.spec.budget.iterations or 1)
-        for step in range(cell.spec.budget.iterations or 0):
-            problem.streams.step = step
-            try:
-                state, _ = state_and_info(algorithm.step(problem, settings, state, problem.streams))
-            except BudgetExhausted:
-                break
+        for _ in islice(
+            take_steps(algorithm.step, problem, settings, state), cell.spec.budget.iterations or 0
+        ):
+            pass
     return time.process_time() - start
 
 

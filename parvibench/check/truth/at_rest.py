@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from parvibench.check.questions import Bound, Expected, Values
-from parvibench.core.algorithm import state_and_info
+from parvibench.core.algorithm import take_steps
 from parvibench.core.registry import load_algorithm
 
 from .steps import Normal, TruthQuestion, problem_at
@@ -51,10 +51,10 @@ class AtRest(TruthQuestion):
         parameters = torch.zeros_like(state.sampler.parameters)
         parameters[:, -2 * dim :] = torch.cat((mean, log_var))
         grads = []
-        for problem.streams.step in range(self.steps):
+        for k in range(self.steps):
             sampler = state.sampler._replace(parameters=parameters)
             start = sampler if state is state.sampler else state._replace(sampler=sampler)
-            after, _ = state_and_info(algorithm.step(problem, settings, start, problem.streams))
+            after, _ = next(take_steps(algorithm.step, problem, settings, start, k))
             grads.append(after.sampler.first[:, -2 * dim :] / (1 - settings.beta1))
         found = torch.stack(grads).mean(0).T
         return dict(zip(self.expected(), found.tolist(), strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from parvibench.check.questions import Expected, Law, Oracle, Question
-from parvibench.core.algorithm import Algorithm, state_and_info
+from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
@@ -77,9 +78,8 @@ def run(algorithm: Algorithm, settings: Any, problem: Problem, steps: int) -> Ru
     streams, path = problem.streams, []
     streams.step = 0
     with nullcontext() if algorithm.differentiates else torch.inference_mode():
-        state = algorithm.init(problem, settings, streams, steps)
-        for streams.step in range(steps):
-            state, _ = state_and_info(algorithm.step(problem, settings, state, streams))
+        state = start = algorithm.init(problem, settings, streams, steps)
+        for state, _ in islice(take_steps(algorithm.step, problem, settings, start), steps):
             if hasattr(state, "x"):
                 path.append(state.x.detach().clone())
     return Run(state, path)

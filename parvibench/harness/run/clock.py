@@ -93,7 +93,7 @@ def drift(before: float, after: float) -> float:
 
 
 def peak_memory(device: torch.device) -> float | None:
-    """Most memory held so far, MiB: PyTorch's on a GPU, this process's otherwise; None where it is not told."""
+    """Most memory held so far, MiB: PyTorch's on a GPU, this process's otherwise; None where the system does not report it."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**20
     if sys.platform == "win32":

@@ -1,4 +1,4 @@
-"""Steps through ``torch.compile``, the time of compiling kept apart."""
+"""Steps through ``torch.compile``, with the time of compiling measured apart."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CompiledStep:
     def __init__(self, step: Callable[..., Any], device: str = "cpu") -> None:
         import torch._inductor.config
 
-        torch._dynamo.reset()  # a few versions of one function are kept, also of earlier cells
+        torch._dynamo.reset()  # its cache of a few versions a function would also hold earlier cells'
         torch._inductor.config.compile_threads = 1  # a worker has one core
         self._before = _stopwatch().seconds
         self._graphs = device == "cuda"

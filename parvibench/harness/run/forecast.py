@@ -14,14 +14,14 @@ from .trial import foresee
 
 
 def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
-    """Seconds of one process that each cell will take, by this machine; None where it cannot be told.
+    """Seconds of one process that each cell will take, on this machine; None where it cannot be predicted.
 
     A cell of the same task, method and shape in the store sets the pace (compute, metrics and warm-up for each
     iteration and replicate); otherwise two steps of one chunk are taken and timed, without metrics.
 
     Args:
         cells: to run.
-        store: looked through for earlier cells.
+        store: searched for earlier cells.
     """
     paces: dict[tuple[object, ...], list[float]] = {}
     for folder in sorted((store.root / "cells").glob("[!.]*")):

@@ -39,7 +39,7 @@ CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
 #: Budget share from which ``displacement`` is measured.
 _MARK = 0.8
 _FINITE_EVERY = 64
-#: Steps slower than this are looked after one by one, s.
+#: The state is inspected after every step when one takes longer than this, s.
 _SLOW_S = 1e-3
 #: Seconds between two progress reports.
 _BEAT_S = 2.0
@@ -178,7 +178,7 @@ class _Chunk:
         return self.decider.recorder(x, self.cell.samples, horizon)
 
     def _loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> tuple[Any, int]:
-        """Go on until the budget is spent; ``slow`` steps are looked after one by one."""
+        """Step until the budget is spent; the state is inspected after every block, or after every step if ``slow``."""
         budget, problem, clock = self.cell.spec.budget, self.problem, self.clock
         meter, limit = problem.meter, problem.meter.limit
         step, state = stepper.step, stepper.state
@@ -207,8 +207,8 @@ class _Chunk:
                 before, charged = charged, meter.charged
                 if problem.meter is not meter or meter.limit != limit or charged < before:
                     raise BudgetIgnored(_TAMPERED)
-            look = due or not (step % _FINITE_EVERY or _surely_finite(state))
-            if look and self._all_diverged(state, step):
+            doubtful = due or not (step % _FINITE_EVERY or _surely_finite(state))
+            if doubtful and self._all_diverged(state, step):
                 break
             if share >= 1 and budget.seconds is not None and clock.seconds >= budget.seconds:
                 break
@@ -231,7 +231,7 @@ class _Chunk:
         return state, step
 
     def _until(self, step: int, share: float) -> tuple[int, float]:
-        """How far to go without a look: the iteration, and the score evaluations, at which ``share`` is used."""
+        """Where to inspect next: an iteration, and the score evaluations at which ``share`` of the budget is used."""
         iterations, scores, seconds = self._limits
         if seconds or self.decider is not None:
             return step + 1, math.inf
@@ -405,7 +405,7 @@ class _Chunk:
 
 
 def _surely_finite(state: Any) -> bool:
-    """Whether every tensor of a state has a finite sum: a quick look; a sum may overflow by itself."""
+    """Whether every tensor of a state has a finite sum: quick, but the sum of finite values may overflow."""
     return all(math.isfinite(t.sum()) for t in floating_tensors(state) if t.numel())
 
 

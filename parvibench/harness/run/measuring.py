@@ -21,7 +21,7 @@ from parvibench.metrics.compute import compute
 #: Raised when a metric's values change for the same samples.
 METRICS_VERSION = 3
 
-#: What a metric may need besides the samples that a store does not keep.
+#: What a metric may need besides the samples that is not stored.
 _NOT_STORED = ("path", "cost", "motion", "decisions", "diagnostics")
 
 _LOST = "needs what only a run has: ask for it with --fresh"
@@ -40,7 +40,7 @@ def metrics_key(cell: Cell) -> str:
 
 
 def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str]) -> MakeContext:
-    """A function (cost, excluded rows, path, moved, decisions, diagnostics) -> context; what never changes is read once."""
+    """A function (cost, excluded rows, path, moved, decisions, diagnostics) -> context; what does not change is read once."""
     needs = {registry.metrics()[m].need for m in metrics}
     reference = task.reference()
     target = task.target(replicates, "cpu", torch.float64) if "target" in needs else None
@@ -86,16 +86,16 @@ def remeasure(
 ) -> tuple[CellRecord, pd.DataFrame]:
     """Compute the cell's metrics anew from the samples of its last checkpoint.
 
-    Metrics of the whole path or of costs keep the values they were given by the run; at earlier checkpoints the
-    curve keeps what was measured then.
+    Metrics of the whole path or of costs retain the values that the run measured, as does the curve at earlier
+    checkpoints.
 
     Returns:
         The record and the curve with the new values.
     """
-    kept = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
-    anew = [m for m in cell.metrics if m not in kept]
+    retained = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
+    anew = [m for m in cell.metrics if m not in retained]
     values: dict[str, list[float]] = {m: [] for m in anew}
-    absent = {m: record.absent.get(m, _LOST) for m in kept if m not in record.values}
+    absent = {m: record.absent.get(m, _LOST) for m in retained if m not in record.values}
     task = cell.load()[0]
     cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.n_replicates, 1))
     for ids, part in zip(cell.chunks, _by_chunk(samples, cell.spec.chunk), strict=True):

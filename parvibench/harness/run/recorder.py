@@ -10,9 +10,9 @@ MAX_BYTES = 64 * 2**20
 
 
 class PathRecorder:
-    """Keeps every k-th position of all chains; when full, drops every second one and doubles k.
+    """Records every k-th position of all chains; when full, drops every second one and doubles k.
 
-    What is kept depends on step numbers and shapes only. An effective sample size estimated from the
+    What is recorded depends on step numbers and shapes only. An effective sample size estimated from the
     recorded positions cannot exceed their number.
 
     Args:
@@ -25,12 +25,12 @@ class PathRecorder:
         size = max(1, x.numel() * x.element_size())
         self._capacity = 2 * max(2, min(MAX_POSITIONS, MAX_BYTES // size) // 2)
         self._burn_in, self._every, self._count = burn_in, thinning, 0
-        # One block of memory: many small ones kept for long cost the sampler's own allocations dearly.
+        # One block of memory: many small long-lived ones slow the sampler's own allocations.
         self._positions = x.new_empty((self._capacity, *x.shape))
 
     @property
     def saved(self) -> tuple[int, Tensor]:
-        """k and the positions, (T, R, N, D): all there is to know, to be set on a recorder of the same shape."""
+        """k and the positions, (T, R, N, D): the whole state, to be set on a recorder of the same shape."""
         return self._every, self._positions[: self._count].clone()
 
     @saved.setter

@@ -1,6 +1,6 @@
 """A running chunk as bytes: tensors, numbers and text, written by ``torch.save`` and read without running any code.
 
-Strides and the offset into 64-byte aligned storage are kept: products of matrices depend on them in their last bits.
+Strides and the offset into 64-byte aligned storage are preserved: products of matrices depend on them in their last bits.
 A state is written as the list of its leaves and takes its types from a fresh state of the same algorithm.
 """
 
@@ -19,7 +19,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class NotWritableError(TypeError):
-    """A value that cannot be written down."""
+    """A value that a snapshot cannot hold."""
 
 
 def pack(value: Any) -> bytes:
@@ -30,7 +30,7 @@ def pack(value: Any) -> bytes:
     """
     for leaf in tree_leaves(value):
         if not (isinstance(leaf, Tensor) and not leaf.requires_grad) and type(leaf) not in _PLAIN:
-            raise NotWritableError(f"a {type(leaf).__name__} cannot be written down")
+            raise NotWritableError(f"a {type(leaf).__name__} cannot be saved")
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()

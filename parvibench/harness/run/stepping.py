@@ -1,4 +1,4 @@
-"""Taking the steps of a chunk, many between two looks."""
+"""Taking the steps of a chunk, many between two inspections of the state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from parvibench.core.algorithm import AlgorithmSettings, state_and_info
+from parvibench.core.algorithm import AlgorithmSettings, take_steps
 from parvibench.core.errors import BudgetExhausted, BudgetIgnored
 from parvibench.core.task import Problem
 
@@ -16,7 +16,7 @@ from .clock import Clock
 from .tally import Tally
 
 Advance = Callable[..., Any]
-#: Most steps between two looks at the state.
+#: Most steps between two inspections of the state.
 BLOCK = 16
 
 
@@ -29,7 +29,7 @@ class Path(Protocol):
 
 
 class Stepper:
-    """Takes steps until it is told to look.
+    """Takes the steps of a chunk, a block at a time.
 
     Args:
         problem: what is sampled.
@@ -39,7 +39,7 @@ class Stepper:
         path: is offered every position, or None.
         state: after ``step`` iterations.
         step: their number.
-        tally: is told what the algorithm reports of its steps.
+        tally: receives what the algorithm reports of its steps.
 
     Attributes:
         state: after the last complete step.
@@ -58,8 +58,8 @@ class Stepper:
         step: int,
         tally: Tally,
     ) -> None:
-        self._problem, self._settings, self._advance = problem, settings, advance
-        self._clock, self._path = clock, path
+        self._steps = take_steps(advance, problem, settings, state, step)
+        self._problem, self._clock, self._path = problem, clock, path
         self.state, self.step, self.ignored = state, step, False
         self._tally = tally
 
@@ -70,15 +70,12 @@ class Stepper:
             False when the budget allows no further step.
         """
         # What is done here at every step adds up to a few tenths of a microsecond.
-        problem, settings, advance = self._problem, self._settings, self._advance
-        streams, meter, counting = problem.streams, problem.meter, enough < math.inf
+        meter, counting = self._problem.meter, enough < math.inf
         positions: list[Tensor] | None = None if self._path is None else []
         state, step, began = self.state, self.step, self.step
         self._clock.start()
         try:
-            while step < stop:
-                streams.step = step
-                after, info = state_and_info(advance(problem, settings, state, streams))
+            for after, info in self._steps:
                 if meter.refusals:
                     self.ignored = True
                     return False
@@ -88,7 +85,7 @@ class Stepper:
                     self._tally.add(info)
                 if positions is not None:
                     positions.append(state.x)
-                if counting and meter.charged >= enough:
+                if step >= stop or (counting and meter.charged >= enough):
                     break
         except BudgetExhausted:
             return False

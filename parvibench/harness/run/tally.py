@@ -1,4 +1,4 @@
-"""Means of what an algorithm reports of its steps, from one checkpoint to the next."""
+"""Means of what an algorithm reports of its steps, between two checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Tally:
-    """Sums of the fields of an algorithm's Info, (R,) each, kept on its device.
+    """Sums of the fields of an algorithm's Info, (R,) each, on its device.
 
     Attributes:
         sums: field -> sum since the last ``means``, float64.

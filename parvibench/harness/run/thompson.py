@@ -34,13 +34,13 @@ class DecisionMaker:
         self._streams = Streams(held.seed, held.replicates, held.device, held.dtype)
 
     def recorder(self, x: Tensor, n: int, horizon: int) -> RecentPositions:
-        """What keeps the samples of chains now at x (R, N, D), in a run of ``horizon`` iterations."""
+        """The recorder of chains that are at x (R, N, D), for a run of ``horizon`` iterations."""
         steps = self._task.thinning * horizon / float(self._task.trainings().sum())
         return RecentPositions(x, n, every=max(1, round(steps)))
 
     @property
     def saved(self) -> Tensor:
-        """The actions taken so far, (R, seen): all there is to know, to be set again on a maker of the same chunk."""
+        """The actions taken so far, (R, seen): the whole state, to be set on a maker of the same chunk."""
         return self._posterior.taken
 
     @saved.setter
@@ -50,7 +50,7 @@ class DecisionMaker:
 
     @property
     def progress(self) -> float:
-        """Share of the decisions that are made."""
+        """Share of the decisions made so far."""
         return self._posterior.seen / self._posterior.rows
 
     def due(self, share: float) -> bool:

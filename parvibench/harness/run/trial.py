@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Method, state_and_info
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Method, take_steps
 from parvibench.core.task import Problem, Task
 from parvibench.harness.suite.cells import Cell
 
@@ -72,9 +72,10 @@ class Trial:
         problem = make_problem(cell, replicates, task, algorithm, None)
         with step_mode(cell, algorithm):
             state: Any = algorithm.init(problem, settings, problem.streams, _STEPS)
-            for problem.streams.step in range(_STEPS):
+            first_steps = take_steps(advance, problem, settings, state)
+            for _ in range(_STEPS):
                 before, tick = problem.meter.charged, time.perf_counter()
-                state, _ = state_and_info(advance(problem, settings, state, problem.streams))
+                state, _ = next(first_steps)
                 cost, self.pace = problem.meter.charged - before, time.perf_counter() - tick
         self.state = state
         budget = cell.spec.budget

@@ -268,7 +268,7 @@ def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, 
 
 
 def _plugin_source(task: Task, algorithm: Method) -> str:
-    """SHA-256 over the source files of whatever does not come with the package, else empty."""
+    """SHA-256 over the source files of plug-ins, which do not come with the package, else empty."""
     digest = hashlib.sha256()
     outside = [type(o) for o in (task, algorithm) if not type(o).__module__.startswith("parvibench.")]
     for owner in outside:

@@ -1,4 +1,4 @@
-"""Suite files: read, validated, with every problem told by file, line and key path.
+"""Suite files: read, validated, with every problem reported by file, line and key path.
 
 A suite is data. It names tasks and algorithms that are installed; it runs no code of its own.
 """
@@ -339,7 +339,7 @@ def _line(tree: Any, loc: list[Any]) -> int:
 
 
 def _check_names(suite: Suite, tree: Any, source: str) -> None:
-    """Every named task, algorithm and metric exists and every setting is valid, or all problems are told."""
+    """Every named task, algorithm and metric exists and every setting is valid, or all problems are reported."""
     problems: list[str] = []
 
     def check(what: str, index: int, action: Any) -> None:

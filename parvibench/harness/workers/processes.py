@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import multiprocessing as mp
 import os
 import signal
@@ -19,7 +18,7 @@ from typing import Any
 from parvibench.core.result import Status
 from parvibench.harness.store.environment import ALLOCATOR
 
-from . import process_groups as offspring
+from . import process_groups
 from .executors import MAX_ATTEMPTS, OnProgress, Outcome, Progress, W, Work, attempt, printable
 
 _PRELOAD = ["parvibench.harness.workers.processes", "parvibench.harness.workers.preload"]
@@ -43,41 +42,42 @@ class Workers:
 
     def __init__(self, count: int, timeout: float, memory: float | None = None) -> None:
         self._count, self._timeout, self._memory = count, timeout, memory
-        self._machine = _MEMORY_SHARE * offspring.machine_memory_mib()
+        self._machine = _MEMORY_SHARE * process_groups.machine_memory_mib()
 
     def run(self, jobs: Iterable[W], on_progress: OnProgress) -> Iterator[Outcome[W]]:
         """Outcomes as jobs end; on leaving early all workers are killed."""
         context = _start_method()
         running: list[_Worker] = []
         waiting = iter(jobs)
-        looked = 0.0
+        checked = 0.0
         try:
             while True:
                 while len(running) < self._count and (job := next(waiting, None)) is not None:
-                    running.append(_Worker(context, job))
+                    running.append(_Worker(context, job, self._timeout))
                 if not running:
                     return
                 ready = wait([end for w in running for end in w.ends], timeout=_POLL_S)
                 ended = {w: w.listen(ready, on_progress) for w in running if not w.ends.isdisjoint(ready)}
-                if time.monotonic() - looked > _POLL_S:
-                    looked = time.monotonic()
-                    ended |= self._look_after([w for w in running if w not in ended])
+                if time.monotonic() - checked > _POLL_S:
+                    checked = time.monotonic()
+                    ended |= self._over_limit([w for w in running if w not in ended])
                 for worker, outcome in ended.items():
                     if outcome is None:
                         continue
                     running.remove(worker)
                     worker.end()
                     if worker.killed and worker.attempt < MAX_ATTEMPTS:
-                        running.append(_Worker(context, worker.job, worker.attempt + 1))
+                        running.append(_Worker(context, worker.job, self._timeout, worker.attempt + 1))
                     else:
                         yield outcome
         finally:
             for worker in running:
                 worker.end()
 
-    def _look_after(self, workers: list[_Worker]) -> dict[_Worker, Outcome]:
-        """Those that take too long or too much."""
-        used = {w: offspring.resident_mib(w.pid) for w in workers}
+    def _over_limit(self, workers: list[_Worker]) -> dict[_Worker, Outcome]:
+        """Outcomes of the workers that exceed a limit of time or memory."""
+        resident = process_groups.resident_mib(w.pid for w in workers)
+        used = {w: resident[w.pid] for w in workers}
         together = sum(used.values())
         largest = max(used, key=used.__getitem__, default=None)
         outcomes = {}
@@ -120,7 +120,7 @@ def _start_method() -> Any:
 class _Worker:
     """One process serving one job."""
 
-    def __init__(self, context: Any, job: Work, attempt: int = 1) -> None:
+    def __init__(self, context: Any, job: Work, timeout: float, attempt: int = 1) -> None:
         self.job, self.attempt = job, attempt
         #: By somebody else: worth another try.
         self.killed = False
@@ -129,7 +129,9 @@ class _Worker:
         self._log = Path(log)
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
-        self._process: BaseProcess = context.Process(target=_serve, args=(job, child, log), daemon=True)
+        self._process: BaseProcess = context.Process(
+            target=_serve, args=(job, child, log, timeout), daemon=True
+        )
         self._news: dict[str, Any] = {}
         self._process.start()
         child.close()
@@ -146,7 +148,7 @@ class _Worker:
 
     @property
     def heard(self) -> str:
-        """The last sign of life, in words."""
+        """When the worker was last heard of, for messages."""
         if not self._news:
             return "it was never heard of"
         ago = time.monotonic() - self._heard_at
@@ -167,21 +169,21 @@ class _Worker:
         return None
 
     def cut_log(self) -> None:
-        """Keep a flood of output from filling the disk."""
+        """Empty the log when it exceeds its limit, so that output cannot fill the disk."""
         with contextlib.suppress(OSError):
             if self._log.stat().st_size > _MAX_LOG:
                 os.truncate(self._log, 0)
 
     def end(self) -> None:
         """End the process and all it has started, whatever they do."""
-        offspring.end(self.pid, self._log)
+        process_groups.end(self.pid, self._log)
         self._process.kill()
         self._process.join(5)
         self.pipe.close()
         self._log.unlink(missing_ok=True)
 
     def _death(self) -> Outcome:
-        """The process ended without a word."""
+        """The outcome of a process that ended without sending one."""
         self._process.join(5)
         code = self._process.exitcode
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
@@ -194,10 +196,9 @@ class _Worker:
         return Outcome(self.job, None, Status.CRASHED, f"the worker process died: {how}", tail)
 
 
-def _serve(job: Work, pipe: Connection, log: str) -> None:
+def _serve(job: Work, pipe: Connection, log: str, timeout: float) -> None:
     """Body of a worker process."""
-    offspring.settle(Path(log))
-    faulthandler.enable()  # a segmentation fault leaves its traceback in the log
+    process_groups.settle(Path(log), timeout)
     import torch
 
     torch.set_num_threads(1)
