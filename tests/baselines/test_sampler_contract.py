@@ -106,9 +106,8 @@ def test_replicates_run_alone_as_together(name: str, settings: Any, dtype: Any, 
 
 @EACH
 def test_same_seed_same_bits_other_seed_other_samples(name: str) -> None:
-    first, again, other = (
-        Run(name, make_problem(Gaussian(PRECISION), seed=seed)).steps(4).output() for seed in (7, 7, 8)
-    )
+    problems = [make_problem(Gaussian(PRECISION), seed=seed) for seed in (7, 7, 8)]
+    first, again, other = (Run(name, problem).steps(4).output() for problem in problems)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert not torch.equal(first[0], first[1])

@@ -57,7 +57,7 @@ def test_clean_replicates_pass_and_a_bug_does_not(stored: Path, monkeypatch: pyt
     assert not any(t.metric == TIME for t in result.red)
 
 
-def test_half_a_step_shows_on_the_way(stored: Path) -> None:
+def test_half_a_step_size_is_detected(stored: Path) -> None:
     """The identity tells; even without it the distributions do."""
     (problem,) = past.questions(Baseline.load(stored), cells(0.05), []).incomparable
     assert problem.startswith("biased-start-gaussian/ula: settings changed")

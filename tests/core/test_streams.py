@@ -18,7 +18,7 @@ def test_a_draw_depends_on_its_address_only() -> None:
     assert all(torch.equal(a, b) for a, b in zip(forward, backward, strict=True))
 
 
-def test_replicates_keep_their_draws_in_any_company() -> None:
+def test_replicates_keep_their_draws_in_any_batch() -> None:
     together, alone = Streams(3, [5, 9, 2]), Streams(3, [9])
     assert torch.equal(draws(together, 11)[1], draws(alone, 11)[0])
 

@@ -180,7 +180,7 @@ def test_a_single_chain_gives_its_last_positions() -> None:
     assert several.samples(5).flatten().tolist() == [40, 41, 42, 30, 31]
 
 
-def test_the_same_chain_alone_and_in_company(tmp_path: Path) -> None:
+def test_a_replicate_is_the_same_in_any_batch(tmp_path: Path) -> None:
     """A replicate's decisions do not depend on its neighbours in the batch; single chains run in one batch."""
     options = {"budget": {"iterations": 60}, "settings": {"srld": {"step_size": 3e-3, "memory": 2}}}
     three, two = (play(tmp_path / str(n), "srld", replicates=n, **options) for n in (3, 2))
@@ -188,7 +188,7 @@ def test_the_same_chain_alone_and_in_company(tmp_path: Path) -> None:
     assert regrets(three, "srld")[:2].tolist() == regrets(two, "srld").tolist()
 
 
-def test_samplers_of_a_density_that_stands_still_are_unsupported(tmp_path: Path) -> None:
+def test_samplers_of_fixed_densities_are_unsupported(tmp_path: Path) -> None:
     cell = play(tmp_path, "mala", replicates=1).cells[0]
     assert (cell.status, cell.reason) == (Status.UNSUPPORTED, "arms offers no full-batch, which mala needs")
 

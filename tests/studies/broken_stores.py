@@ -107,9 +107,8 @@ def corrupt_database(folder: Path) -> list[str]:
     root, told = folder / "store", []
     root.mkdir(parents=True)
     (root / "mlflow.db").write_bytes(b"SQLite format 3\0" + os.urandom(4000))
-    results = pb.run(
-        tasks=["banana"], algorithms=["exact"], replicates=2, out=root, workers=0, warn=told.append
-    )
+    options = {"replicates": 2, "workers": 0, "warn": told.append}
+    results = pb.run(tasks=["banana"], algorithms=["exact"], out=root, **options)
     found = [] if all(c.status is Status.OK for c in results.cells) else ["cells failed"]
     if not told or "parvibench sync" not in told[0] or "delete" not in told[0]:
         found.append(f"told: {told}")

@@ -127,9 +127,8 @@ def apart(*arguments: str) -> int:
     """Run this file in an environment of its own, by which the processes it leaves behind are recognised."""
     with tempfile.TemporaryDirectory() as scratch:
         own = {**os.environ, MARK: str(uuid.uuid4()), "TMPDIR": scratch, "OMP_NUM_THREADS": "1"}
-        return subprocess.call(
-            [sys.executable, __file__, "--here", *arguments], env=own, start_new_session=True
-        )
+        command = [sys.executable, __file__, "--here", *arguments]
+        return subprocess.call(command, env=own, start_new_session=True)
 
 
 if __name__ == "__main__":

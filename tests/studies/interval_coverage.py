@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,30 +58,24 @@ Study = tuple[str, str, int, float, Callable[[np.random.Generator], float]]
 def _studies() -> Iterator[Study]:
     for law, (draw, median, mean) in LAWS.items():
         for n in REPLICATES:
-            yield "median, order statistics", law, n, 0.95, _median_trial(draw, n, median)
+            yield "median, order statistics", law, n, 0.95, partial(_median_trial, draw, n, median)
             method = "bootstrap" if n >= 30 else "Student"
-            yield f"mean paired difference, {method}", law, n, 0.95, _paired_trial(draw, n, mean)
+            yield f"mean paired difference, {method}", law, n, 0.95, partial(_paired_trial, draw, n, mean)
     for n in REPLICATES:
         yield f"interquartile mean of {TASKS} tasks", "lognormal", n, 0.95, _iqm_trial(n)
         yield f"runtime profile of {TASKS} tasks", "lognormal, 20% never", n, 0.95, _profile_trial(n)
-        yield "level: worse than exact draws, Mann-Whitney", "lognormal", n, ALPHA, _floor_trial(n)
+        yield "level: worse than exact draws, Mann-Whitney", "lognormal", n, ALPHA, partial(_floor_trial, n)
     yield f"level: Friedman, {TASKS} tasks of 6 methods", "normal", 1, ALPHA, _friedman_trial
 
 
-def _median_trial(draw: Draw, n: int, truth: float) -> Callable[[np.random.Generator], float]:
-    def trial(rng: np.random.Generator) -> float:
-        _, low, high = median_interval(draw(rng, n).tolist())
-        return float(low <= truth <= high)
-
-    return trial
+def _median_trial(draw: Draw, n: int, truth: float, rng: np.random.Generator) -> float:
+    _, low, high = median_interval(draw(rng, n).tolist())
+    return float(low <= truth <= high)
 
 
-def _paired_trial(draw: Draw, n: int, truth: float) -> Callable[[np.random.Generator], float]:
-    def trial(rng: np.random.Generator) -> float:
-        found = paired_difference(draw(rng, n), np.zeros(n))
-        return float(found.low <= truth <= found.high)
-
-    return trial
+def _paired_trial(draw: Draw, n: int, truth: float, rng: np.random.Generator) -> float:
+    found = paired_difference(draw(rng, n), np.zeros(n))
+    return float(found.low <= truth <= found.high)
 
 
 def _task_values(rng: np.random.Generator, n: int) -> list[NDArray[Any]]:
@@ -116,12 +111,9 @@ def _profile_trial(n: int) -> Callable[[np.random.Generator], float]:
     return trial
 
 
-def _floor_trial(n: int) -> Callable[[np.random.Generator], float]:
-    def trial(rng: np.random.Generator) -> float:
-        floor = Floor(100, np.sort(rng.lognormal(size=COSTLY_SETS)))
-        return float(p_value("sliced_w2", rng.lognormal(size=n), floor) <= ALPHA)
-
-    return trial
+def _floor_trial(n: int, rng: np.random.Generator) -> float:
+    floor = Floor(100, np.sort(rng.lognormal(size=COSTLY_SETS)))
+    return float(p_value("sliced_w2", rng.lognormal(size=n), floor) <= ALPHA)
 
 
 def _friedman_trial(rng: np.random.Generator) -> float:

@@ -82,10 +82,9 @@ def _results(bugs: Sequence[PlantedBug], workers: int, seed: int, tests: int) ->
 def _check(bug: PlantedBug, seed: int, tests: int) -> BugResult:
     """Plant one bug in a child process and read the last line that it prints."""
     command = [sys.executable, "-m", "planted.planting", bug.name, "--seed", str(seed), "--tests", str(tests)]
+    environment = os.environ | ENVIRONMENT
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, **ENVIRONMENT}
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
     except subprocess.TimeoutExpired:
         return BugResult(bug, False, seconds=TIMEOUT_S, reason=f"not finished within {TIMEOUT_S:g} s")
     if done.returncode:

@@ -170,7 +170,7 @@ def test_the_table_counts_what_was_caught() -> None:
 
 @cache
 def everything() -> list[Question]:
-    """All that a check can measure, cheap things first; no stored past is needed for that."""
+    """All questions of a check, densities first; measuring them needs no stored past."""
     chosen = select_questions()
     densities = [DensityQuestion(task, {}) for task in chosen.densities]
     return [*densities, *(CellQuestion(cell, {}) for cell in chosen.cells), *chosen.truths]

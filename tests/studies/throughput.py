@@ -52,9 +52,8 @@ def wall(workers: int, suite: Suite, cells: list[Cell]) -> float:
     """Seconds of a whole run into an empty store."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        results = run_cells(
-            cells, Store(Path(folder)), Workers(workers, 3600.0), suite=suite.resolved(), observers=[]
-        )
+        store, executor = Store(Path(folder)), Workers(workers, 3600.0)
+        results = run_cells(cells, store, executor, suite=suite.resolved(), observers=[])
         seconds = time.perf_counter() - start
     if any(c.status.failed for c in results.cells):
         raise SystemExit("\n".join(f"{c.label}: {c.reason}" for c in results.cells))

@@ -112,9 +112,8 @@ def study(folder: Path) -> list[str]:
         client = MlflowClient(tracking_uri=uri)
         experiment = client.get_experiment_by_name("parvibench/study")
         runs = client.search_runs([experiment.experiment_id])
-        keys = sorted(
-            r.data.tags["parvibench.cell_key"] for r in runs if "parvibench.cell_key" in r.data.tags
-        )
+        tagged = (r.data.tags.get("parvibench.cell_key") for r in runs)
+        keys = sorted(key for key in tagged if key is not None)
         if keys != sorted(c.key for c in cells) or len(runs) != len(cells) + 1:
             found.append(f"{len(runs)} MLflow runs for {len(cells)} cells, {len(set(keys))} of them distinct")
         if {r.info.status for r in runs} != {"FINISHED"}:

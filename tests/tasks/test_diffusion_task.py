@@ -127,7 +127,7 @@ def joined_data(task) -> Tensor:
     ],
 )
 def test_hmc_from_the_data_agrees(name: str, trajectories: int, step: float, leaps: int) -> None:
-    """An independent road to means and standard deviations: only the density is shared.
+    """Means and standard deviations by an independent method: only the density is shared.
 
     Chains start at the data joined by straight lines. They are independent, so their
     averages give standard errors. Catches facts of another posterior than

@@ -1,4 +1,4 @@
-"""What every task owes."""
+"""What every task must provide."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def test_problem_of_every_task(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if not registry.tasks()[n].data])
 def test_start_belongs_to_the_replicate(name: str) -> None:
-    """A replicate starts alike alone and in company, in float32 and float64; another starts elsewhere."""
+    """A replicate starts at the same points whatever its batch and dtype; another replicate starts elsewhere."""
     task = load_task(name)
     both = task.problem((0, 1), seed=3, dtype=torch.float64, particles=5).init()
     alone = task.problem((1,), seed=3, particles=5).init()
@@ -70,7 +70,7 @@ def test_start_belongs_to_the_replicate(name: str) -> None:
 
 
 def test_what_a_task_is_judged_by_is_what_it_ships() -> None:
-    """Catches a reference that `list tasks` does not know of, or claims in vain."""
+    """Catches a reference that `list tasks` does not list, or lists though there is none."""
     for name in NAMES:
         reference = load_task(name).reference()
         words = registry.tasks()[name].judged_by

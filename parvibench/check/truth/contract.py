@@ -27,11 +27,7 @@ Sampler = str | Algorithm
 #: Positions kept of the path of many chains.
 _KEPT = 20
 #: Task -> largest error of a mean, in sd, and of the ratio of mean squares about the exact mean from 1.
-LIMITS = {
-    "biased-start-gaussian": (0.25, 0.4),
-    "multimodal": (0.5, 0.6),
-    "banana": (0.5, 0.8),
-}
+LIMITS = {"biased-start-gaussian": (0.25, 0.4), "multimodal": (0.5, 0.6), "banana": (0.5, 0.8)}
 
 
 @dataclass(frozen=True)

@@ -88,12 +88,11 @@ class MeterCharges(TruthQuestion):
     def measure(self, replicates: range, seed: int) -> Values:
         """Charges of each kind of call on a fresh problem, the same for all replicates."""
         found = {}
-        for name, size in (("full", None), ("batch", self.batch)):
-            for call in (_score, _hessian_product):
-                found[f"{call.__name__[1:]}[{name}]"] = self._charged(call, replicates, seed, size)
-        for call in (_both, _log_density, _differentiated):
-            found[call.__name__[1:]] = self._charged(call, replicates, seed, None)
-        return {name: [value] * len(replicates) for name, value in found.items()}
+        for name in self.expected():
+            call, _, rows = name.partition("[")
+            batch = self.batch if rows == "batch]" else None
+            found[name] = [self._charged(_CALLS[call], replicates, seed, batch)] * len(replicates)
+        return found
 
     def expected(self) -> Mapping[str, Expected]:
         """Rows times the share of the data; a Hessian-vector product counts its score too."""
@@ -123,21 +122,10 @@ class MeterCharges(TruthQuestion):
 Call = Callable[[Problem, Tensor], object]
 
 
-def _score(problem: Problem, x: Tensor) -> None:
-    problem.score(x.detach())
-
-
-def _hessian_product(problem: Problem, x: Tensor) -> None:
-    torch.autograd.grad(problem.score(x).sum(), x)
-
-
-def _both(problem: Problem, x: Tensor) -> None:
-    problem.log_density_and_score(x.detach())
-
-
-def _log_density(problem: Problem, x: Tensor) -> None:
-    problem.log_density(x.detach())
-
-
-def _differentiated(problem: Problem, x: Tensor) -> None:
-    torch.autograd.grad(problem.log_density(x).sum(), x)
+_CALLS: dict[str, Call] = {
+    "score": lambda problem, x: problem.score(x.detach()),
+    "hessian_product": lambda problem, x: torch.autograd.grad(problem.score(x).sum(), x),
+    "both": lambda problem, x: problem.log_density_and_score(x.detach()),
+    "log_density": lambda problem, x: problem.log_density(x.detach()),
+    "differentiated": lambda problem, x: torch.autograd.grad(problem.log_density(x).sum(), x),
+}
