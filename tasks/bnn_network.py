@@ -124,12 +124,12 @@ class Model:
         return weights, log_gamma, log_lambda
 
     def joined(self, weights: Tensor, log_gamma: Tensor, log_lambda: Tensor) -> Tensor:
-        """What ``split`` takes apart, (R, N, D); constants are left out."""
+        """The inverse of ``split``, (R, N, D); constants are left out."""
         precisions = self.coordinates(log_gamma, log_lambda)
         return torch.cat([weights, *(value.unsqueeze(-1) for value in precisions)], dim=-1)
 
     def coordinates(self, of_gamma: T, of_lambda: T) -> list[T]:
-        """Those of the two that belong to a precision that is a coordinate."""
+        """The values of those precisions that are coordinates."""
         pairs = ((self.log_gamma, of_gamma), (self.log_lambda, of_lambda))
         return [value for constant, value in pairs if constant is None]
 

@@ -16,7 +16,7 @@ Trap: the paper's drift is so strong far out that its Euler map overshoots. A pa
 right well may leap on to 2.5, from where one step of 1/50 throws it back to the left: m(2.5) = -0.1. Each such spike
 makes local modes of their own, 65 to 100 nats below the path without it at d = 50 (some 440 at d = 100, and further
 out), with no weight in the posterior and no meaning for the diffusion. Ascending from N(0, I), a fifth of all
-starts end in one at d = 50, and chains of small steps stay there. The authors' drift has none.
+starts end in one at d = 50, and chains of small steps remain there. The authors' drift has none.
 
 Exact draws: x_0, x_1, ... given y is a Markov chain. Its backward messages h_k(x) = p(y_j, j >= k | x_k = x) follow
 from one another by integrals against a Gaussian kernel, for which the trapezoidal rule on a grid converges

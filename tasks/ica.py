@@ -137,7 +137,7 @@ class ICATask(Task):
 class MEGTask(ICATask):
     """Unmixing of five recorded channels of a magnetoencephalogram; the exact posterior.
 
-    Nobody knows the unmixing matrix, so no Amari distance is measured. W0 of the canonical coordinates, which only
+    The unmixing matrix is unknown, so no Amari distance is measured. W0 of the canonical coordinates, which only
     settle the order and signs of rows, is the solution of FastICA (log cosh) on the recording from a fixed start.
     """
 

@@ -108,7 +108,6 @@ def test_forecasts_come_from_the_store_or_from_two_steps(tmp_path: Path) -> None
     assert all(s is not None and 0 < s < 20 for s in fresh)
     run_cells(cells[:1], Store(tmp_path), InProcess(), suite=SUITE.resolved())
     record = Store(tmp_path).find(cells[0].key)
-    assert record is not None
     whole = record.seconds + sum(record.overheads.values())
     twice = expand(SUITE.model_copy(update={"budget": SUITE.budget.model_copy(update={"iterations": 40})}))
     assert predict(twice[:1], Store(tmp_path)) == [pytest.approx(2 * whole)]

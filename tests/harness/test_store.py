@@ -24,7 +24,6 @@ def test_a_cell_comes_back_as_it_was_written(tmp_path: Path) -> None:
     store, (record, curve, samples) = Store(tmp_path), whole_cell()
     store.write_cell(record, curve, samples)
     found = store.find(record.key)
-    assert found is not None
     assert found.model_copy(update={"files": {}, "sha256": ""}) == record
     assert sorted(found.files) == ["curve.parquet", "samples.npz", "traceback.txt"]
     pd.testing.assert_frame_equal(store.curve(record.key), curve)

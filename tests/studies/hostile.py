@@ -84,9 +84,7 @@ def problems(results: Results, folder: Path) -> list[str]:
 def run_alone(folder: Path) -> np.ndarray:
     """The good sampler's numbers in this process, alone."""
     results = small_runs.run(make_suite([f"{PLUGINS}:Good"]), folder / "alone")
-    samples = results.samples(results.cells[0])
-    assert samples is not None
-    return samples
+    return results.samples(results.cells[0])
 
 
 def left_over() -> list[str]:

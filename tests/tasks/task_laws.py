@@ -14,8 +14,7 @@ def draws(name: str, n: int = 5000) -> Tensor:
     """Exact draws of a task from a fixed seed, (n, D), of the promised shape and type."""
     task = load_task(name)
     x = task.exact(n, torch.Generator().manual_seed(20250801))
-    assert x.shape == (n, task.dim)
-    assert x.dtype == torch.float64
+    assert (x.shape, x.dtype) == ((n, task.dim), torch.float64)
     return x
 
 
