@@ -58,9 +58,7 @@ class Settings(PerturbedFlowSettings):
         if not self.sigma_min <= self.sigma <= self.sigma_max:
             raise ValueError("sigma must lie between sigma_min and sigma_max")
         if self.score == "exact" and self.sigma_rule.startswith("dsm"):
-            raise ValueError(
-                f"the rule {self.sigma_rule} differentiates the network: it needs score = network"
-            )
+            raise ValueError(f"the rule {self.sigma_rule} differentiates the network: it needs score = network")
         if self.noise == "redrawn" and self.sigma_rule == "dsm-inner-code":
             raise ValueError("the rule dsm-inner-code moves sigma along one noise: it needs noise = kept")
         return self
@@ -140,9 +138,7 @@ class AdaSIFG(Algorithm[Settings, State]):
             moved = settings.moved(sigma, slope_of_sigma(settings, flow, z, sigma, w, velocity))
 
         if settings.noise == "redrawn":
-            velocity = settings.velocity(
-                problem, flow, z, moved, *settings.draw(streams, z.shape[1:], index=1)
-            )
+            velocity = settings.velocity(problem, flow, z, moved, *settings.draw(streams, z.shape[1:], index=1))
         z, flow = settings.move(z, velocity, flow)
         return State(z, moved, flow)
 
@@ -174,9 +170,7 @@ def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor
     return flow, sigma
 
 
-def slope_of_sigma(
-    settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor, velocity: Tensor
-) -> Tensor:
+def slope_of_sigma(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor, velocity: Tensor) -> Tensor:
     """What the rule subtracts from sigma, over eta_s: (R, 1, 1)."""
     if settings.sigma_rule == "dsm-code":
         return _code_gradient(settings, flow.network, z + sigma * w, w, sigma)

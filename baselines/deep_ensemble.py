@@ -37,9 +37,7 @@ class Settings(SteppedSettings):
     """Settings of deep ensembles and of the mode alone."""
 
     step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in x; ours, paper 0.1")
-    held: int = Field(
-        0, ge=0, description="coordinates at the end of x kept at their start; 1 for networks; ours"
-    )
+    held: int = Field(0, ge=0, description="coordinates at the end of x kept at their start; 1 for networks; ours")
     beta1: float = Field(0.9, ge=0, lt=1, description="Adam's decay of the gradient; Kingma & Ba (2015)")
     beta2: float = Field(0.999, ge=0, lt=1, description="Adam's decay of its square; Kingma & Ba (2015)")
 

@@ -33,9 +33,7 @@ class FullRank(Variational[VariationalSettings]):
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
     summary = "Gaussian variational inference, full covariance"
 
-    def init(
-        self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int
-    ) -> VariationalState:
+    def init(self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int) -> VariationalState:
         """At the first of the task's initial points, narrow and uncorrelated."""
         m = problem.init()[:, 0]
         log_diagonal = torch.full_like(m, math.log(settings.init_scale)).diag_embed()
@@ -46,9 +44,7 @@ class FullRank(Variational[VariationalSettings]):
         m, scale = location_and_scale(parameters, noise.shape[2])
         return m + noise @ scale.mT
 
-    def gradient(
-        self, problem: Problem, settings: VariationalSettings, parameters: Tensor, noise: Tensor
-    ) -> Tensor:
+    def gradient(self, problem: Problem, settings: VariationalSettings, parameters: Tensor, noise: Tensor) -> Tensor:
         """Gradient of the negative bound, (R, D + D^2), from noise (R, n, D)."""
         m, scale = location_and_scale(parameters, problem.dim)
         score = problem.score(m + noise @ scale.mT)

@@ -87,9 +87,7 @@ class HMC(Algorithm[Settings, State]):
         x = problem.init()
         return State(x, *problem.log_density_and_score(x))
 
-    def step(
-        self, problem: Problem, settings: Settings, state: State, streams: Streams
-    ) -> tuple[State, Info]:
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """One trajectory of every chain."""
         momentum = streams.normal("noise", state.x.shape[1:])
         y, end_momentum, log_density, score = self._trajectory(problem, settings, state, momentum, streams)

@@ -38,9 +38,7 @@ class Settings(SteppedSettings):
     """Settings of KSDD."""
 
     step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in x; MIED's code")
-    kernel: Literal["gaussian", "imq"] = Field(
-        "gaussian", description="k: exp(-D / h) (code) or (1 + D / h)^(-1/2)"
-    )
+    kernel: Literal["gaussian", "imq"] = Field("gaussian", description="k: exp(-D / h) (code) or (1 + D / h)^(-1/2)")
     bandwidth: Literal["median"] | PositiveFloat = Field(
         2.0,
         description="h in x^2; code: 2, 0.2 on ICA; median: median(D) / log(n + 1), held fixed",
@@ -97,10 +95,7 @@ def discrepancy(settings: Settings, x: Tensor, s: Tensor) -> tuple[Tensor, Tenso
     n, dim = x.shape[1:]
     x = x - x.mean(1, keepdim=True)  # the differences below cancel far from the origin
     d = self_distances(x)
-    if settings.bandwidth == "median":
-        h = median_bandwidth(d)
-    else:
-        h = x.new_full((1, 1, 1), float(settings.bandwidth))
+    h = median_bandwidth(d) if settings.bandwidth == "median" else x.new_full((1, 1, 1), float(settings.bandwidth))
     k, k1, k2, k3 = _derivatives(settings.kernel, d, h)
     g = s @ s.mT
     # (x_i - x_j) . (s_i - s_j)

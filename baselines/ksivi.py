@@ -73,9 +73,7 @@ class Settings(SemiImplicitSettings):
     regularisation_until: int | None = Field(
         None, ge=0, description="iterations after which w is 0, never by default; code: 19,999 student-t"
     )
-    fixed_median: bool = Field(
-        False, description="no gradient through the median; an option of the code's toys"
-    )
+    fixed_median: bool = Field(False, description="no gradient through the median; an option of the code's toys")
     affine_invariant: bool = Field(False, description="G = F C^-1 F'^T, see above; code: student-t")
 
 
@@ -148,9 +146,7 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
         return start(settings, problem.dim, streams)
 
     @torch.no_grad()
-    def step(
-        self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams
-    ) -> SamplerState:
+    def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the kernel Stein discrepancy of fresh samples."""
         if state.t < 0:
             return pretrain(problem, settings, state, streams)

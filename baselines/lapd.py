@@ -56,9 +56,7 @@ class LAPD(Algorithm[Settings, ParticleState]):
         warn_if_ignored(problem, settings)
         return ParticleState.start(problem)
 
-    def step(
-        self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams
-    ) -> ParticleState:
+    def step(self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams) -> ParticleState:
         """Both stages for every chain."""
         return ParticleState(both_stages(problem, state.x, settings.step_size, settings, streams))
 

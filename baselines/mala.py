@@ -68,9 +68,7 @@ class MALA(Algorithm[Settings, State]):
         x = problem.init()
         return State(x, *problem.log_density_and_score(x))
 
-    def step(
-        self, problem: Problem, settings: Settings, state: State, streams: Streams
-    ) -> tuple[State, Info]:
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """Propose, then accept or reject each chain by itself."""
         x, eta = state.x, settings.step_size
         noise = streams.normal("noise", x.shape[1:])

@@ -28,8 +28,6 @@ class MAP(DeepEnsemble):
     presets: ClassVar[Presets] = {}
     summary = "one Adam run to a mode of the posterior"
 
-    def output(
-        self, problem: Problem, settings: Settings, state: AdamState, n: int, streams: Streams
-    ) -> Tensor:
+    def output(self, problem: Problem, settings: Settings, state: AdamState, n: int, streams: Streams) -> Tensor:
         """The point, n times."""
         return state.x.expand(-1, n, -1)

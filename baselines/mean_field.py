@@ -34,9 +34,7 @@ class MeanField(Variational[VariationalSettings]):
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
     summary = "Gaussian variational inference, diagonal covariance"
 
-    def init(
-        self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int
-    ) -> VariationalState:
+    def init(self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int) -> VariationalState:
         """At the first of the task's initial points, narrow."""
         m = problem.init()[:, 0]
         return begin(torch.cat((m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
@@ -46,9 +44,7 @@ class MeanField(Variational[VariationalSettings]):
         m, log_sd = parameters.unsqueeze(1).chunk(2, 2)
         return m + log_sd.exp() * noise
 
-    def gradient(
-        self, problem: Problem, settings: VariationalSettings, parameters: Tensor, noise: Tensor
-    ) -> Tensor:
+    def gradient(self, problem: Problem, settings: VariationalSettings, parameters: Tensor, noise: Tensor) -> Tensor:
         """Gradient of the negative bound, (R, 2 D), from noise (R, n, D)."""
         m, log_sd = parameters.unsqueeze(1).chunk(2, 2)
         spread = log_sd.exp() * noise

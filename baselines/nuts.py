@@ -102,9 +102,7 @@ class NUTS(Algorithm[Settings, State]):
             kernel.setup(math.inf)  # type: ignore[no-untyped-call]
         return State(x, kernel)
 
-    def step(
-        self, problem: Problem, settings: Settings, state: State, streams: Streams
-    ) -> tuple[State, Info]:
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """One transition."""
         kernel = state.kernel
         with _seeded(streams, "algorithm"):

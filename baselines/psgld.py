@@ -57,7 +57,9 @@ class PSGLD(Algorithm[Settings, State]):
     settings_type = Settings
     rescales = True
     citation = "Li, Chen, Carlson & Carin (2016), arXiv:1512.07666"
-    summary = "stochastic gradient Langevin dynamics, preconditioned by RMSprop; without the correction that makes it exact"
+    summary = (
+        "stochastic gradient Langevin dynamics, preconditioned by RMSprop; without the correction that makes it exact"
+    )
     example = Example(settings={"step_size": 0.03, "damping": 1.0}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

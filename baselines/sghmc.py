@@ -67,9 +67,7 @@ class SGHMC(Algorithm[Settings, State]):
         return State(*self.move(settings, x, v, problem.score(x), streams))
 
     @staticmethod
-    def move(
-        settings: Settings, x: Tensor, v: Tensor, force: Tensor, streams: Streams
-    ) -> tuple[Tensor, Tensor]:
+    def move(settings: Settings, x: Tensor, v: Tensor, force: Tensor, streams: Streams) -> tuple[Tensor, Tensor]:
         """New x and v under the force s (or s + alpha g); all (R, N, D)."""
         eta, b = settings.step_size, settings.friction
         noise = streams.normal("noise", x.shape[1:])

@@ -65,10 +65,7 @@ class SGLD(Algorithm[Settings, ParticleState]):
         "ica-meg-tempered": {**POINTS, "iterations": code(3000), "step_size": code(1e-6)},
         **on_networks({**POINTS, "iterations": paper(10000), "step_size": code(2.5e-5)}),
         # the paper chose eps in {2e-5, 4e-5, 5e-5, 1e-4}, without saying which for which data
-        **{
-            f"bnn-{name}-ksivi": _KSIVI
-            for name in ("boston", "concrete", "power", "wine-red", "protein", "yacht")
-        },
+        **{f"bnn-{name}-ksivi": _KSIVI for name in ("boston", "concrete", "power", "wine-red", "protein", "yacht")},
         # LD of the SRLD paper: the script's rate per training row; shipped for energy only
         "bnn-energy-srld": _LD | {"step_size": code(0.02 / 691)},
         **{f"bnn-{name}-srld": _LD | {"step_size": ours(0.02 / n)} for name, n in _SRLD_ROWS.items()},
@@ -78,9 +75,7 @@ class SGLD(Algorithm[Settings, ParticleState]):
         """Chains at the task's initial points."""
         return ParticleState.start(problem)
 
-    def step(
-        self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams
-    ) -> ParticleState:
+    def step(self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams) -> ParticleState:
         """One Langevin step of every chain."""
         x, eta = state.x, settings.step_size
         noise = streams.normal("noise", x.shape[1:])

@@ -50,9 +50,7 @@ class Settings(SemiImplicitSettings):
     """Settings of SIVI."""
 
     batch: int = Field(100, ge=1, description="n, samples in a batch; KSIVI paper's regression")
-    mixing: int = Field(
-        100, ge=1, description="K, further mixing draws; KSIVI paper's regression, UIVI code's toys 50"
-    )
+    mixing: int = Field(100, ge=1, description="K, further mixing draws; KSIVI paper's regression, UIVI code's toys 50")
 
 
 #: As run by UIVI's code for comparison; its rates are of mu 0.01 and of sigma 0.002.
@@ -99,9 +97,7 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
         """Random network, constant sigma."""
         return start(settings, problem.dim, streams)
 
-    def step(
-        self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams
-    ) -> SamplerState:
+    def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the surrogate of a fresh batch."""
         if state.t < 0:
             return pretrain(problem, settings, state, streams)

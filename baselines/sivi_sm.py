@@ -55,9 +55,7 @@ class Settings(SemiImplicitSettings):
 
     critic_hidden: int = Field(128, ge=1, description="units in each of f's two hidden layers; code's toys")
     critic_learning_rate: float = Field(2e-3, gt=0, description="of f's Adam; code's toys")
-    critic_beta2: float = Field(
-        0.99, ge=0, lt=1, description="decay of the gradient's square in f's Adam; code"
-    )
+    critic_beta2: float = Field(0.99, ge=0, lt=1, description="decay of the gradient's square in f's Adam; code")
     critic_steps: int = Field(1, ge=1, description="steps on f per iteration; code")
     critic_pretraining: int = Field(
         0, ge=0, description="iterations on f alone, after those on the network alone; code: 100 on networks"

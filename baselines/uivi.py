@@ -54,12 +54,8 @@ class Settings(SemiImplicitSettings):
     kept: int = Field(5, ge=1, description="HMC transitions whose states are averaged; code")
     leapfrog_steps: int = Field(5, ge=1, description="leapfrog steps per transition; code")
     leapfrog_step: float = Field(0.2, gt=0, description="leapfrog step at the start, in z; code")
-    acceptance: float = Field(
-        0.9, gt=0, lt=1, description="acceptance at which the leapfrog step stays as it is; ours"
-    )
-    adaptation: float = Field(
-        0.05, ge=0, description="rate of log leapfrog step per unit of excess acceptance; ours"
-    )
+    acceptance: float = Field(0.9, gt=0, lt=1, description="acceptance at which the leapfrog step stays as it is; ours")
+    adaptation: float = Field(0.05, ge=0, description="rate of log leapfrog step per unit of excess acceptance; ours")
 
 
 #: The code's rates are of mu 0.01 and of sigma 0.002.
@@ -119,9 +115,7 @@ class UIVI(SemiImplicit[Settings, State]):
         made = draw(settings, sampler.parameters, z, xi)
         network, _ = split(sampler.parameters, problem.dim)
         net = settings.network(problem.dim)
-        q_score, step = mixture_score(
-            net, network, settings, made.x, made.sigma, z, state.leapfrog_step, streams
-        )
+        q_score, step = mixture_score(net, network, settings, made.x, made.sigma, z, state.leapfrog_step, streams)
         target = settings.temper(sampler) * problem.score(made.x)
         grad = pull_back(settings, sampler.parameters, made, (q_score - target) / settings.batch)
         return State(descend(settings, sampler, grad, problem.dim), step)

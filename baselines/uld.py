@@ -35,9 +35,7 @@ class Settings(sghmc.Settings):
     """Settings of ULD."""
 
     step_size: float = Field(0.01, gt=0, description="eta = u h^2, in x^2; ours")
-    friction: float = Field(
-        0.5, ge=1e-3, description="g = gamma h, dimensionless; ours (paper: gamma = 2, so 2 h)"
-    )
+    friction: float = Field(0.5, ge=1e-3, description="g = gamma h, dimensionless; ours (paper: gamma = 2, so 2 h)")
 
 
 class ULD(sghmc.SGHMC):
@@ -50,9 +48,7 @@ class ULD(sghmc.SGHMC):
     example = Example(settings={"step_size": 0.05, "friction": 0.5}, steps=150)
 
     @staticmethod
-    def move(
-        settings: sghmc.Settings, x: Tensor, v: Tensor, force: Tensor, streams: Streams
-    ) -> tuple[Tensor, Tensor]:
+    def move(settings: sghmc.Settings, x: Tensor, v: Tensor, force: Tensor, streams: Streams) -> tuple[Tensor, Tensor]:
         """x and v after a step under a constant force s (or s + alpha g); all (R, N, D)."""
         eta, g = settings.step_size, settings.friction
         e = -math.expm1(-g)

@@ -67,9 +67,7 @@ def run(
     objects = [a() if isinstance(a, type) else a for a in (*tasks, *algorithms) if not isinstance(a, str)]
     if objects:
         if execution.ray is not None:
-            raise InputError(
-                "objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'"
-            )
+            raise InputError("objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'")
         execution = execution.model_copy(update={"workers": 0})
     chosen = select(suite, [_name(t) for t in tasks], [_name(a) for a in algorithms], execution)
     where = resolve_device(execution.device)
@@ -102,9 +100,7 @@ def _name(item: Any) -> str:
     return item if isinstance(item, str) else str(item.name)
 
 
-def select(
-    suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[str], execution: Execution
-) -> Suite:
+def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[str], execution: Execution) -> Suite:
     """The suite to run after all selections and overrides.
 
     Raises:
@@ -112,9 +108,7 @@ def select(
     """
     if suite is None:
         if not tasks or not algorithms:
-            raise InputError(
-                "say what to run: a suite (--suite quick), or tasks and algorithms (--task, --algorithm)"
-            )
+            raise InputError("say what to run: a suite (--suite quick), or tasks and algorithms (--task, --algorithm)")
         chosen = _build(
             {"name": "custom", "tasks": list(tasks), "algorithms": list(algorithms), "budget": DEFAULT_BUDGET}
         )

@@ -290,9 +290,7 @@ def interquartile_means(values: Sequence[Sequence[ArrayLike]]) -> tuple[list[Agg
     return found, Contest(best, p_values)
 
 
-def _interquartile_resamples(
-    tasks: Sequence[NDArray[np.float64]], rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _interquartile_resamples(tasks: Sequence[NDArray[np.float64]], rng: np.random.Generator) -> NDArray[np.float64]:
     resamples = [x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks]
     return np.asarray(stats.trim_mean(np.concatenate(resamples, axis=1), 0.25, axis=1))
 

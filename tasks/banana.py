@@ -62,9 +62,7 @@ class BananaTask(ExactTask):
 
     sign: int = 1
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> BananaTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> BananaTarget:
         """The density, the same for all replicates."""
         return BananaTarget(self.sign)
 

@@ -131,18 +131,14 @@ class BanditTarget(GrowingTarget):
         reward = rewards.gather(-1, self.taken.unsqueeze(-1)).squeeze(-1)
         return Decisions(reward, self._game.best[:, : self.seen], rewards.mean(-1))
 
-    def _residuals(
-        self, x: Tensor, batch: Tensor | None
-    ) -> tuple[Tensor, tuple[list[Tensor], Tensor], float]:
+    def _residuals(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, tuple[list[Tensor], Tensor], float]:
         """r - f (R, N, B) in the contexts ``batch``, the layers and actions (R, N, B, 1) behind it, and seen/B."""
         rows = batch
         if rows is None:
             rows = torch.arange(self.seen, device=x.device).expand(len(x), -1)
         layers = self._forward(x, rows)
         taken = self._taken.gather(1, rows).unsqueeze(-1)  # (R, B, 1)
-        reward = self._game.rewards[torch.arange(len(x), device=x.device).unsqueeze(-1), rows].gather(
-            -1, taken
-        )
+        reward = self._game.rewards[torch.arange(len(x), device=x.device).unsqueeze(-1), rows].gather(-1, taken)
         actions = taken.unsqueeze(1).expand(-1, x.shape[1], -1, -1)
         outputs = layers[-1].view(*x.shape[:2], *layers[-1].shape[1:])
         residual = (reward.unsqueeze(1) - outputs.gather(-1, actions)).squeeze(-1)
@@ -174,9 +170,7 @@ class BanditTask(SequentialTask):
     game: Callable[[Sequence[int], int], Game]
     actions: int
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> BanditTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> BanditTarget:
         """The posterior before any decision, that is the prior, bound to each replicate's game."""
         game = self.game(replicates, self.rows)
         return BanditTarget(network(self.features, self.actions), game.to(device, dtype))
@@ -273,7 +267,5 @@ def _task(
     )
 
 
-MUSHROOM = _task(
-    "bandit-mushroom", "eat a mushroom or not; network on 117 indicators", 117, 2, _mushroom, "mushroom"
-)
+MUSHROOM = _task("bandit-mushroom", "eat a mushroom or not; network on 117 indicators", 117, 2, _mushroom, "mushroom")
 WHEEL = _task("bandit-wheel", "five actions on a disc, a rare large reward at its rim; network", 2, 5, _wheel)

@@ -90,9 +90,7 @@ class BNNTask(Task):
         """Logarithms of the weights' first precisions, (n,) float64: draws from the prior."""
         return torch.empty(n, dtype=torch.float64).exponential_(RATE, generator=generator).log()
 
-    def predictive(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> HeldOut:
+    def predictive(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> HeldOut:
         """The test rows of each replicate's split."""
         parts, like = self.splits(replicates), torch.empty(0, device=device, dtype=dtype)
         y_sd = like.new_tensor([s.y_sd for s in parts])

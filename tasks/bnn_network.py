@@ -55,9 +55,7 @@ class Network:
         W1 = x[..., : self.first].view(R, N, self.features + 1, self.hidden)
         product = W1.mT.reshape(R, N * self.hidden, self.features + 1) @ X.mT
         # In place: the product is not used elsewhere.
-        active = (product.relu_() if self.activation == "relu" else product.tanh_()).view(
-            R, N, self.hidden, -1
-        )
+        active = (product.relu_() if self.activation == "relu" else product.tanh_()).view(R, N, self.hidden, -1)
         W2, b2 = self._second(x)
         return (W2.unsqueeze(-2) @ active).squeeze(-2) + b2, active
 

@@ -25,9 +25,7 @@ class BNNTarget(Target):
         development: features (R, V, p) and responses (R, V) of rows held back, standardised as the others; or None.
     """
 
-    def __init__(
-        self, X: Tensor, y: Tensor, model: Model, development: tuple[Tensor, Tensor] | None = None
-    ) -> None:
+    def __init__(self, X: Tensor, y: Tensor, model: Model, development: tuple[Tensor, Tensor] | None = None) -> None:
         self.rows: int = X.shape[1]
         self.model, self.dim = model, model.dim
         if model.log_gamma is not None and model.log_lambda is not None:
@@ -67,9 +65,7 @@ class BNNTarget(Target):
         blocks = [residual.square().sum(-1) for residual, _, _ in self._residuals(x, batch)]
         return torch.stack(blocks).sum(0)
 
-    def with_noise(
-        self, x: Tensor, log_gamma: Callable[[Tensor], Tensor], batch: Tensor | None = None
-    ) -> Tensor:
+    def with_noise(self, x: Tensor, log_gamma: Callable[[Tensor], Tensor], batch: Tensor | None = None) -> Tensor:
         """States whose gamma is a function of their own fit, as far as it is a coordinate.
 
         Args:

@@ -72,9 +72,7 @@ class SIFGTask(BNNTask):
         """One draw for all particles, (n,) float64."""
         return torch.empty(1, dtype=torch.float64).exponential_(1 / RATE, generator=generator).log().expand(n)
 
-    def predictive(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> HeldOut:
+    def predictive(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> HeldOut:
         """The test rows, with the development rows that refit the noise."""
         plain, parts = super().predictive(replicates, device, dtype), self.splits(replicates)
         X_dev = with_ones(stacked([s.X_dev for s in parts], plain.y))
@@ -117,9 +115,7 @@ class SRLDTask(BNNTask):
         posterior = cast(BNNTarget, target)
         weights = torch.stack([_xavier_weights(posterior.model.network, n, g) for g in generators])
         x = posterior.model.joined(weights, weights[..., 0], weights[..., 0])
-        return posterior.with_noise(
-            x, lambda squares: -((RATE + squares / 2) / (1 + posterior.rows / 2)).log()
-        )
+        return posterior.with_noise(x, lambda squares: -((RATE + squares / 2) / (1 + posterior.rows / 2)).log())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,9 +162,7 @@ class KSIVITask(BNNTask):
         """Initial points, (R, n, D): weights normal by fan-in, biases 0."""
         return torch.stack([fan_in_weights(self.model().network, n, g) for g in generators])
 
-    def predictive(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> HeldOut:
+    def predictive(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> HeldOut:
         """The test rows; gamma is in original units as it stands."""
         plain = super().predictive(replicates, device, dtype)
         return replace(plain, noise_unit=torch.ones_like(plain.noise_unit))
@@ -302,18 +296,12 @@ ENERGY_SRLD = _srld("energy", "energy", 768, 8)
 NAVAL_SRLD = _srld("naval", "naval-propulsion-plant", 11934, 16)
 WINE_RED_SRLD = _srld("wine-red", "wine-quality-red", 1599, 11)
 WINE_WHITE_SRLD = _srld("wine-white", "wine-quality-white", 4898, 11)
-YACHT_SRLD = _srld(
-    "yacht", "yacht", 307, 6, "the first row is lost: the code reads it as a header", first_row=1
-)
+YACHT_SRLD = _srld("yacht", "yacht", 307, 6, "the first row is lost: the code reads it as a header", first_row=1)
 
 BOSTON_KSIVI = _ksivi("boston", "bostonHousing", 506, 13, -1.003869799168037, -2.555990767319021)
-CONCRETE_KSIVI = _ksivi(
-    "concrete", "concrete", 1030, 8, -0.814071878103707, -3.449819990147337, _UNKNOWN_FILE
-)
+CONCRETE_KSIVI = _ksivi("concrete", "concrete", 1030, 8, -0.814071878103707, -3.449819990147337, _UNKNOWN_FILE)
 POWER_KSIVI = _ksivi("power", "power-plant", 9568, 4, -0.901769000892788, -2.880246003841932, _UNKNOWN_FILE)
-WINE_RED_KSIVI = _ksivi(
-    "wine-red", "wine-quality-red", 1599, 11, -0.857776388378304, 1.056112577113661, _UNKNOWN_FILE
-)
+WINE_RED_KSIVI = _ksivi("wine-red", "wine-quality-red", 1599, 11, -0.857776388378304, 1.056112577113661, _UNKNOWN_FILE)
 PROTEIN_KSIVI = _ksivi(
     "protein", "protein-tertiary-structure", 45730, 9, -0.788991274446742, -3.161733709183021, _UNKNOWN_FILE
 )

@@ -52,9 +52,7 @@ class RidgeTarget(Target):
 class RidgeTask(ExactTask):
     """The ridge, its start at one end and its exact sampler."""
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> RidgeTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> RidgeTarget:
         """The density, the same for all replicates."""
         return RidgeTarget()
 

@@ -179,9 +179,7 @@ class Smoother:
         spacing: float = 0.01,
     ) -> None:
         self._step, self._dt = step, dt
-        self.grid: Array = np.asarray(
-            low + spacing * np.arange(round((high - low) / spacing) + 1), np.float64
-        )
+        self.grid: Array = np.asarray(low + spacing * np.arange(round((high - low) / spacing) + 1), np.float64)
         self._spacing = spacing
         self._y = np.repeat(np.asarray(y), _EVERY)
         self._messages, self.log_evidence = self._backward()
@@ -272,9 +270,7 @@ class Smoother:
     def _log_kernel(self, x: Array) -> Array:
         """log N(u; m(x), dt) for u on the grid, (len(x), G)."""
         centre = self._step(torch.from_numpy(x)).numpy()
-        return np.asarray(
-            -0.5 * (self.grid - centre[:, None]) ** 2 / self._dt - 0.5 * math.log(2 * math.pi * self._dt)
-        )
+        return np.asarray(-0.5 * (self.grid - centre[:, None]) ** 2 / self._dt - 0.5 * math.log(2 * math.pi * self._dt))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,9 +281,7 @@ class DiffusionTask(ExactTask):
     y: tuple[float, ...]
     smoother: Smoother
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> DiffusionTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> DiffusionTarget:
         """The density, the same for all replicates."""
         return DiffusionTarget(self.euler, torch.tensor(self.y, dtype=torch.float64), device, dtype)
 

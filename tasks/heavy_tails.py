@@ -112,9 +112,7 @@ class FunnelTarget(Target):
 class MonomialGammaTask(ExactTask):
     """Independent coordinates with tails exp(-0.3 |x|^0.9)."""
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> MonomialGammaTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> MonomialGammaTarget:
         """The density, the same for all replicates."""
         return MonomialGammaTarget()
 
@@ -130,9 +128,7 @@ class MonomialGammaTask(ExactTask):
 class StudentTask(ExactTask):
     """Mixed Student t coordinates with infinite variance."""
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> StudentTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> StudentTarget:
         """The density, the same for all replicates."""
         return StudentTarget(device, dtype)
 
@@ -147,9 +143,7 @@ class StudentTask(ExactTask):
 class FunnelTask(ExactTask):
     """Neal's funnel."""
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> FunnelTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> FunnelTarget:
         """The density, the same for all replicates."""
         return FunnelTarget(self.dim)
 

@@ -65,9 +65,9 @@ class ICATarget(Target):
         #: Power of the likelihood.
         self._power = 1 / self.rows if tempered else 1.0
         # Of the sources' 1/pi and of the prior.
-        self._constant = -self._power * self.rows * self._channels * math.log(
-            math.pi
-        ) - 0.5 * self.dim * math.log(2 * math.pi / _PRIOR_PRECISION)
+        self._constant = -self._power * self.rows * self._channels * math.log(math.pi) - 0.5 * self.dim * math.log(
+            2 * math.pi / _PRIOR_PRECISION
+        )
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log of likelihood times prior in nats; -inf at singular W: (R, N, D) -> (R, N)."""

@@ -107,9 +107,7 @@ class LinearTask(ExactTask):
 
     model: LinearModel
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> LinearTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> LinearTarget:
         """The posterior given all rows, the same for all replicates."""
         return LinearTarget(self.model, device, dtype)
 

@@ -120,13 +120,9 @@ class LogisticTask(Task):
     standardise: bool = True
     prior_precision: float = 0.01
 
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> LogisticTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> LogisticTarget:
         """The posterior given all rows, the same for all replicates."""
-        return LogisticTarget(
-            _signed_rows(self.table, self.standardise).to(device, dtype), self.prior_precision
-        )
+        return LogisticTarget(_signed_rows(self.table, self.standardise).to(device, dtype), self.prior_precision)
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """Draws from N(0, I), (R, n, D) float64."""

@@ -290,9 +290,7 @@ _GMM5_10D = _five(
     )
 )  # fmt: skip
 _PAIR = _full(_means((-2.0, 0.0), (2.0, 0.0)), *[torch.eye(2, dtype=torch.float64)] * 2)
-_CROSS = _full(
-    _means((0.0, 0.0), (0.0, 0.0)), _means((2.0, 1.8), (1.8, 2.0)), _means((2.0, -1.8), (-1.8, 2.0))
-)
+_CROSS = _full(_means((0.0, 0.0), (0.0, 0.0)), _means((2.0, 1.8), (1.8, 2.0)), _means((2.0, -1.8), (-1.8, 2.0)))
 
 
 def _gmm2(dim: int, offset: float) -> SphericalMixture:

@@ -46,9 +46,7 @@ def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def call(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, tracking_uri: str
-) -> Run:
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, tracking_uri: str) -> Run:
     """Run `parvibench ARGS` in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
@@ -308,9 +306,7 @@ def test_doctor_and_version(call: Run) -> None:
 
 def test_help_has_examples_and_is_quick_to_import() -> None:
     code = "import sys; sys.argv = ['parvibench', 'run', '--help']; from parvibench.cli import main; main()"
-    shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert shown.returncode == 0
     assert "parvibench run --suite quick" in shown.stdout
 

@@ -28,9 +28,7 @@ def test_the_python_example_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (example,) = blocks("python")
-    exec(
-        compile(example.replace("pb.run(", "pb.run(workers=0, "), "README.md", "exec"), {"__name__": "readme"}
-    )
+    exec(compile(example.replace("pb.run(", "pb.run(workers=0, "), "README.md", "exec"), {"__name__": "readme"})
     shown = capsys.readouterr().out
     assert "sliced_w2" in shown
     assert shown.strip().endswith("indistinguishable")

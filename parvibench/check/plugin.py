@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 def _parvibench_check() -> Callable[..., None]:
     """A function that compares a sampler with known truth."""
 
-    def check(
-        sampler: str | Algorithm, *, iterations: int = 500, seed: int | None = None, **settings: Any
-    ) -> None:
+    def check(sampler: str | Algorithm, *, iterations: int = 500, seed: int | None = None, **settings: Any) -> None:
         """Fail the test when a sampler is distinguishable from a correct one.
 
         Args:

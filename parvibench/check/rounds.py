@@ -117,9 +117,7 @@ def check(
     return CheckResult(ordered, threshold, seed)
 
 
-def _answer(
-    question: Question, found: Values | str, values: dict[str, list[float]], threshold: float
-) -> list[Test]:
+def _answer(question: Question, found: Values | str, values: dict[str, list[float]], threshold: float) -> list[Test]:
     """The tests after this stage; ``values`` grows by what it measured."""
     if isinstance(found, str):
         return [failed(question, found)]

@@ -47,9 +47,7 @@ def check(
         list[str] | None,
         Option(help="Suites whose cells are compared with the past; default: ci and ci-networks."),
     ] = None,
-    baseline: Annotated[
-        Path | None, Option(help="File of the stored past; default: the package's own.")
-    ] = None,
+    baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
     algorithm: Annotated[
         list[str] | None,
         Option("--algorithm", "-a", help="Only these labels; or your own, module:Class or file.py:Class."),
@@ -59,14 +57,10 @@ def check(
         Literal["both", "past", "truth"],
         Option(help="Compare with the stored past, with known truth, or both."),
     ] = "both",
-    set_: Annotated[
-        list[str] | None, Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")
-    ] = None,
+    set_: Annotated[list[str] | None, Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")] = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
     update: Annotated[bool, Option(help="Make the baseline again, after showing the differences.")] = False,
-    workers: Annotated[
-        int | None, Option(help="Processes; 0: none but this one. Default: one per CPU.")
-    ] = None,
+    workers: Annotated[int | None, Option(help="Processes; 0: none but this one. Default: one per CPU.")] = None,
     seed: Annotated[int | None, Option(help="Of all fresh replicates; default: drawn, and printed.")] = None,
     junit: Annotated[Path | None, Option(help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, Option(help="Write a Markdown summary (appended).")] = None,

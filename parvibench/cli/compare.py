@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from parvibench.harness.store.results import Results
 
 app = typer.Typer()
-_Run = Annotated[
-    str, Argument(help="Id of a run in the store, or the folder of another store (its latest run).")
-]
+_Run = Annotated[str, Argument(help="Id of a run in the store, or the folder of another store (its latest run).")]
 
 
 @app.command(

@@ -79,9 +79,7 @@ def algorithm(name: str) -> dict[str, Any]:
         "kind": found.kind,
         "needs": sorted(found.needs),
         "chains": found.n_particles or "set by the suite",
-        "settings (default - meaning)": {
-            k: f"{f.default!r} - {f.description or ''}" for k, f in fields.items()
-        },
+        "settings (default - meaning)": {k: f"{f.default!r} - {f.description or ''}" for k, f in fields.items()},
         "presets": presets or "none",
         "about": (module.__doc__ or "").strip(),
     }

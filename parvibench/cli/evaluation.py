@@ -16,9 +16,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: `parvibench evaluate --task banana samples.npy`")
 def evaluate(
-    samples: Annotated[
-        Path, typer.Argument(help=".npy, .npz with array 'samples', .csv or .parquet; shape (n, d).")
-    ],
+    samples: Annotated[Path, typer.Argument(help=".npy, .npz with array 'samples', .csv or .parquet; shape (n, d).")],
     task: Annotated[str, typer.Option(help="The task whose target the samples should follow.")],
     cost: Annotated[
         list[str] | None,

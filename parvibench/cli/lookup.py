@@ -82,9 +82,7 @@ def _suite_rows() -> list[dict[str, Any]]:
     rows = []
     for name, suite in ((name, load_suite(name)) for name in shipped()):
         counts = {"tasks": len(suite.tasks), "algorithms": len(suite.algorithms)}
-        rows.append(
-            {"name": name, **counts, "profiles": list(suite.profiles), "description": suite.description}
-        )
+        rows.append({"name": name, **counts, "profiles": list(suite.profiles), "description": suite.description})
     return rows
 
 

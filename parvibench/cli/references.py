@@ -19,9 +19,7 @@ _MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[
 
 @app.command("verify", epilog="Example: `parvibench reference verify banana`")
 def reference_verify(
-    tasks: Annotated[
-        list[str] | None, Argument(help="Tasks; all with a reference when none is named.")
-    ] = None,
+    tasks: Annotated[list[str] | None, Argument(help="Tasks; all with a reference when none is named.")] = None,
     as_json: Json = False,
 ) -> None:
     """Recompute the checks of the shipped references: exit code 1 when any fails."""

@@ -46,9 +46,7 @@ def run(
             help="Per replicate: iterations, score_evaluations, scores_per_particle, seconds.",
         ),
     ] = None,
-    particles: Annotated[
-        int | None, Option(help="Particles or parallel chains, N; goes before a preset's.")
-    ] = None,
+    particles: Annotated[int | None, Option(help="Particles or parallel chains, N; goes before a preset's.")] = None,
     samples: Annotated[int | None, Option(help="Samples judged, n; goes before a preset's.")] = None,
     profile: Annotated[str | None, Option(help="Profile of the suite, e.g. fast or paper.")] = None,
     match: Annotated[
@@ -59,24 +57,16 @@ def run(
         str | None,
         Option("--shard", metavar="I/K", help="Run every K-th cell from the I-th on; then `merge`."),
     ] = None,
-    workers: Annotated[
-        int | None, Option(help="Worker processes; 0: in this process. Default: one per CPU.")
-    ] = None,
+    workers: Annotated[int | None, Option(help="Worker processes; 0: in this process. Default: one per CPU.")] = None,
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
-    timeout: Annotated[
-        float, Option(help="Wall-clock limit of one chunk of replicates, s.")
-    ] = DEFAULT_TIMEOUT_S,
+    timeout: Annotated[float, Option(help="Wall-clock limit of one chunk of replicates, s.")] = DEFAULT_TIMEOUT_S,
     memory: Annotated[
         float | None,
-        Option(
-            metavar="MIB", help="Limit of a worker and its subprocesses. Default: 80% of all memory, shared."
-        ),
+        Option(metavar="MIB", help="Limit of a worker and its subprocesses. Default: 80% of all memory, shared."),
     ] = None,
     ray: Annotated[
         str | None,
-        Option(
-            metavar="local|ADDRESS", help="Run on Ray; --workers then limits the chunks that run at a time."
-        ),
+        Option(metavar="local|ADDRESS", help="Run on Ray; --workers then limits the chunks that run at a time."),
     ] = None,
     gpus: Annotated[float, Option(help="Share of a GPU per chunk on the cluster, with --device cuda.")] = 1.0,
     compiled: Annotated[
@@ -125,9 +115,7 @@ def tune(
     profile: Annotated[str | None, Option(help="Profile to tune.")] = None,
     workers: Annotated[int | None, Option(help="Worker processes.")] = None,
     out: Out = DEFAULT_STORE / "tuning",
-    write: Annotated[
-        Path | None, Option(help="Suite file to store the choice in; default: the suite's own.")
-    ] = None,
+    write: Annotated[Path | None, Option(help="Suite file to store the choice in; default: the suite's own.")] = None,
 ) -> None:
     """Choose every step size on the suite's log grid and store the choice in the suite file."""
     from parvibench.harness.session import make_executor, run_cells

@@ -288,7 +288,6 @@ def floating_tensors(state: Any) -> list[Tensor]:
 def finite_replicates(state: Any) -> Tensor:
     """Which replicates of a state are finite in every floating tensor: (R,) bool."""
     finite = [
-        torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t)
-        for t in floating_tensors(state)
+        torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t) for t in floating_tensors(state)
     ]
     return torch.stack(finite).all(0)

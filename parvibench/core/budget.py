@@ -33,13 +33,8 @@ class Budget(BaseModel):
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:
-        if all(
-            v is None
-            for v in (self.iterations, self.score_evaluations, self.scores_per_particle, self.seconds)
-        ):
-            raise ValueError(
-                "give at least one of iterations, score_evaluations, scores_per_particle, seconds"
-            )
+        if all(v is None for v in (self.iterations, self.score_evaluations, self.scores_per_particle, self.seconds)):
+            raise ValueError("give at least one of iterations, score_evaluations, scores_per_particle, seconds")
         return self
 
     def resolve(self, particles: int, batch_share: float) -> Budget:

@@ -97,10 +97,7 @@ def validation_text(error: Any, owner: str = "", known: Iterable[str] = ()) -> s
         owner: of the fields; comes before every key path.
         known: names of the fields, told where one is unknown.
     """
-    lines = (
-        problem_text(e, ".".join(str(p) for p in (owner, *e["loc"]) if p != ""), known)
-        for e in error.errors()
-    )
+    lines = (problem_text(e, ".".join(str(p) for p in (owner, *e["loc"]) if p != ""), known) for e in error.errors())
     return "\n".join(dict.fromkeys(lines))
 
 

@@ -35,9 +35,7 @@ Index = dict[str, dict[str, Any]]
 
 #: Interfaces and bookkeeping: imported by all, and held by their own tests. What else a task or an algorithm
 #: imports of this package, directly or not, makes its numbers.
-_INTERFACES = frozenset(
-    f"parvibench.core.{m}" for m in ("algorithm", "errors", "metric", "reference", "task")
-)
+_INTERFACES = frozenset(f"parvibench.core.{m}" for m in ("algorithm", "errors", "metric", "reference", "task"))
 #: Names of fields, attributes and arguments that are displayed, or act by name only: no part of a digest.
 _DISPLAYED = frozenset({"citation", "departures", "description", "example", "presets", "summary"})
 
@@ -109,9 +107,7 @@ def sources(module: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _section(
-    package: str, accept: Callable[[Any], bool], row: Callable[[Any], dict[str, Any]]
-) -> dict[str, Any]:
+def _section(package: str, accept: Callable[[Any], bool], row: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for module in _modules(package):
         for attribute in _defined(module):
@@ -120,9 +116,7 @@ def _section(
                 continue
             target = f"{module}:{attribute}"
             if value.name in rows:
-                raise InputError(
-                    f"{value.name!r} is defined by both {rows[value.name]['target']} and {target}"
-                )
+                raise InputError(f"{value.name!r} is defined by both {rows[value.name]['target']} and {target}")
             rows[value.name] = {"target": target} | row(value)
     return rows
 

@@ -151,6 +151,4 @@ def metric(
     floor_ratio: bool = False,
 ) -> Callable[[Compute], Metric]:
     """Declare the decorated function a metric of its own name; the arguments are the attributes of ``Metric``."""
-    return lambda compute: Metric(
-        compute.__name__, compute, direction, unit, need, summary, when, floor_ratio
-    )
+    return lambda compute: Metric(compute.__name__, compute, direction, unit, need, summary, when, floor_ratio)

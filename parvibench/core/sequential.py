@@ -102,9 +102,7 @@ class SequentialTask(Task):
     thinning: int = 100
 
     @abstractmethod
-    def target(
-        self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype
-    ) -> GrowingTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> GrowingTarget:
         """The posterior before any decision, bound to each replicate's contexts and rewards."""
 
     def trainings(self) -> Tensor:

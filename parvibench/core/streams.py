@@ -92,9 +92,7 @@ class Streams:
 
     def permutation(self, stream: str, n: int, block: int) -> Tensor:
         """A random permutation of range(n) per replicate, (R, n), on the batch's device."""
-        rows = torch.stack(
-            [torch.randperm(n, generator=g) for g in self.generators(stream, f"perm{n}-{block}")]
-        )
+        rows = torch.stack([torch.randperm(n, generator=g) for g in self.generators(stream, f"perm{n}-{block}")])
         if self.device.type == "cuda":
             rows = rows.pin_memory()  # else the copy would wait for the device
         return rows.to(self.device, non_blocking=True)

@@ -345,9 +345,7 @@ class Problem:
                 "call it on a batch (R, N, D) instead"
             )
         if x.dim() != 3 or x.shape[0] != self.replicates or x.shape[2] != self.dim:
-            raise ShapeError(
-                f"expected states of shape ({self.replicates}, N, {self.dim}), got {tuple(x.shape)}"
-            )
+            raise ShapeError(f"expected states of shape ({self.replicates}, N, {self.dim}), got {tuple(x.shape)}")
 
 
 def _on_backward(value: Tensor, book: Callable[[], None]) -> None:

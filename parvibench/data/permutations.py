@@ -33,9 +33,7 @@ def load_permutation(name: str) -> NDArray[np.int64]:
     numbers = _longest_string(path)
     values = np.frombuffer(numbers, dtype="<i8") if len(numbers) == 8 * n else np.empty(0)
     if not np.array_equal(np.sort(values), np.arange(n)):
-        raise InputError(
-            f"{path}: expected a permutation of 0 to {n - 1} as 64-bit integers, found other content"
-        )
+        raise InputError(f"{path}: expected a permutation of 0 to {n - 1} as 64-bit integers, found other content")
     permutation = values.astype(np.int64)
     permutation.setflags(write=False)  # one array serves all callers
     return permutation

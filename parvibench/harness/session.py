@@ -145,16 +145,12 @@ def _held(cells: Sequence[Cell], store: Store, retry_failed: bool) -> dict[str, 
     return held
 
 
-def _tell(
-    observers: Sequence[Observer], cell: Cell, record: CellRecord, store: Store, *, cached: bool
-) -> None:
+def _tell(observers: Sequence[Observer], cell: Cell, record: CellRecord, store: Store, *, cached: bool) -> None:
     for observer in observers:
         observer.finished(cell, record, store.folder(record.key), cached)
 
 
-def _run(
-    cells: Sequence[Cell], executor: Executor, store: Store, observers: Sequence[Observer]
-) -> Iterator[Finished]:
+def _run(cells: Sequence[Cell], executor: Executor, store: Store, observers: Sequence[Observer]) -> Iterator[Finished]:
     """Finished cells as they come. Pairs that cannot run, or lack data, never reach the executor."""
     jobs: list[Job] = []
     pending: dict[str, _Pending] = {}

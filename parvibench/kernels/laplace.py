@@ -11,9 +11,7 @@ from torch import Tensor
 from .gram import lower_median_bandwidth
 
 
-def pull_back(
-    x: Tensor, y: Tensor, weights: Tensor, bandwidth: float | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
+def pull_back(x: Tensor, y: Tensor, weights: Tensor, bandwidth: float | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel matrix and the gradients of sum_ij w_ij k(x_i, y_j): as ``radial.pull_back``."""
     with torch.enable_grad():  # the l1 distance's own derivative needs no (n, m, d) array
         x, y = x.detach().requires_grad_(), y.detach().requires_grad_()

@@ -104,9 +104,7 @@ def ess_per_second(samples: Tensor, context: Context) -> Tensor:
     return _ess_over(recorded_cost(context).seconds, context).to(samples)
 
 
-@metric(
-    "lower", "1", "path", "correlation of neighbouring recorded positions, mean over coordinates", when="last"
-)
+@metric("lower", "1", "path", "correlation of neighbouring recorded positions, mean over coordinates", when="last")
 def autocorrelation(samples: Tensor, context: Context) -> Tensor:
     """Correlation between neighbouring recorded positions, mean over coordinates.
 

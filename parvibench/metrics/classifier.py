@@ -68,7 +68,5 @@ def _accuracy(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     features = Nystroem(gamma=0.5 / dim, n_components=min(CENTRES, n), random_state=0)
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     labels = np.repeat([0, 1], n)
-    scores = cross_val_score(
-        make_pipeline(features, RidgeClassifier()), np.concatenate([x, y]), labels, cv=folds
-    )
+    scores = cross_val_score(make_pipeline(features, RidgeClassifier()), np.concatenate([x, y]), labels, cv=folds)
     return float(scores.mean())

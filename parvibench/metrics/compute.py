@@ -81,8 +81,7 @@ def check_samples(samples: Any, task: Task) -> Tensor:
     if bad.any():
         first = int(bad.nonzero()[0])
         raise ShapeError(
-            f"{int(bad.sum())} of {len(x)} samples hold NaN or infinity, first in row {first}: "
-            f"{x[first].tolist()}"
+            f"{int(bad.sum())} of {len(x)} samples hold NaN or infinity, first in row {first}: {x[first].tolist()}"
         )
     return x
 

@@ -66,9 +66,7 @@ def _neighbour_distance(points: Tensor, queries: Tensor, k: int) -> Tensor:
     for block in row_blocks(len(queries), len(points), wide=True):
         # Single precision and Gram products blur distances: a few more candidates, measured anew.
         count = min(k + SPARE, len(points))
-        candidates = (
-            squared_distances(near[None, block], far[None])[0].topk(count, dim=1, largest=False).indices
-        )
+        candidates = squared_distances(near[None, block], far[None])[0].topk(count, dim=1, largest=False).indices
         exact = (queries[block, None] - points[candidates]).norm(dim=2)
         found[block] = exact.kthvalue(k, dim=1).values
     return found

@@ -58,9 +58,7 @@ def nll(samples: Tensor, context: Context) -> Tensor:
     return math.log(samples.shape[1]) - log_sum.mean(1)
 
 
-@metric(
-    "lower", "y", "predictive", "continuous ranked probability score of the predictive mixture", when="last"
-)
+@metric("lower", "y", "predictive", "continuous ranked probability score of the predictive mixture", when="last")
 def crps(samples: Tensor, context: Context) -> Tensor:
     """Continuous ranked probability score of the predictive mixture, mean over test rows.
 
@@ -89,9 +87,7 @@ def crps(samples: Tensor, context: Context) -> Tensor:
     return torch.tensor(values, dtype=samples.dtype) / y.shape[1]
 
 
-@metric(
-    "neutral", "1", "predictive", "share of test rows inside the central 95% predictive interval", when="last"
-)
+@metric("neutral", "1", "predictive", "share of test rows inside the central 95% predictive interval", when="last")
 def coverage(samples: Tensor, context: Context) -> Tensor:
     """Share of test rows inside the central 95% interval of the predictive mixture.
 

@@ -15,9 +15,7 @@ from .equivalent import equivalent_sample_size
 MOST_STATES = 1000
 
 
-@metric(
-    "lower", "of the primary", "path", "the task's primary metric on the whole path of a chain", when="last"
-)
+@metric("lower", "of the primary", "path", "the task's primary metric on the whole path of a chain", when="last")
 def path_primary(samples: Tensor, context: Context) -> Tensor:
     """The task's primary metric on at most 1,000 states spread evenly over the path after the burn-in.
 

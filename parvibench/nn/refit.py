@@ -46,12 +46,8 @@ class RefitSettings(SteppedSettings):
         "sgd-nesterov",
         description="optimiser of f: toys sgd-nesterov with momentum 0.9, ICA sgd, networks adam",
     )
-    net_learning_rate: float = Field(
-        1e-3, gt=0, description="of f's optimiser; SIFG paper 1e-3 toys, 1e-4 networks"
-    )
-    net_decay: float = Field(
-        1.0, gt=0, le=1, description="learning rate factor every 1000 inner steps; SIFG code 0.9"
-    )
+    net_learning_rate: float = Field(1e-3, gt=0, description="of f's optimiser; SIFG paper 1e-3 toys, 1e-4 networks")
+    net_decay: float = Field(1.0, gt=0, le=1, description="learning rate factor every 1000 inner steps; SIFG code 0.9")
 
     def network(self, dim: int) -> MLP:
         """Shape of f: R^dim -> R^dim."""
@@ -176,9 +172,7 @@ class PerturbedFlowSettings(RefitSettings):
 class FunctionalFlowSettings(RefitSettings):
     """Settings of samplers that fit the velocity itself, its divergence estimated along random directions."""
 
-    step_size: float = Field(
-        0.01, gt=0, description="h before the division, in x^2 (plain) or x (rms, adam); ours"
-    )
+    step_size: float = Field(0.01, gt=0, description="h before the division, in x^2 (plain) or x (rms, adam); ours")
     velocity_divisor: float = Field(
         1.0, gt=0, description="f is divided by it; 1 (papers), 1000 in the SIFG paper's mixture scripts"
     )

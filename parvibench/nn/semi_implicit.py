@@ -39,15 +39,9 @@ class SemiImplicitSettings(SteppedSettings):
         1.0, gt=0, description="learning rate of log sigma^2 over the network's; 0.1 in SIVI on regression"
     )
     beta1: float = Field(0.9, ge=0, lt=1, description="Adam's decay of the gradient; KSIVI code")
-    beta2: float = Field(
-        0.99, ge=0, lt=1, description="Adam's decay of its square; KSIVI code's toys, else 0.999"
-    )
-    decay: float = Field(
-        0.9, gt=0, le=1, description="learning rate factor every decay_every steps; KSIVI code"
-    )
-    decay_every: int = Field(
-        1000, ge=1, description="iterations between decays; KSIVI code: 1000 toys, else 3000"
-    )
+    beta2: float = Field(0.99, ge=0, lt=1, description="Adam's decay of its square; KSIVI code's toys, else 0.999")
+    decay: float = Field(0.9, gt=0, le=1, description="learning rate factor every decay_every steps; KSIVI code")
+    decay_every: int = Field(1000, ge=1, description="iterations between decays; KSIVI code: 1000 toys, else 3000")
     clip_norm: float | None = Field(
         None, gt=0, description="largest gradient norm per replicate; KSIVI code: 1 on networks"
     )

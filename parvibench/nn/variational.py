@@ -60,16 +60,12 @@ class Variational(Algorithm[S, VariationalState]):
     def push(self, settings: S, parameters: Tensor, noise: Tensor) -> Tensor:
         """Samples from standard normal noise, (R, n, D) -> (R, n, D)."""
 
-    def step(
-        self, problem: Problem, settings: S, state: VariationalState, streams: Streams
-    ) -> VariationalState:
+    def step(self, problem: Problem, settings: S, state: VariationalState, streams: Streams) -> VariationalState:
         """One step of Adam on the bound of a fresh batch."""
         noise = streams.normal("noise", (settings.batch, problem.dim))
         return descend(settings, state, self.gradient(problem, settings, state.parameters, noise))
 
-    def output(
-        self, problem: Problem, settings: S, state: VariationalState, n: int, streams: Streams
-    ) -> Tensor:
+    def output(self, problem: Problem, settings: S, state: VariationalState, n: int, streams: Streams) -> Tensor:
         """Fresh draws, (R, n, D)."""
         return self.push(settings, state.parameters, streams.normal("output", (n, problem.dim)))
 

@@ -187,9 +187,7 @@ def require_mixing(name: str, runs: Sequence[dict[str, Any]]) -> None:
     for run in runs:
         if min(run["ess_bulk_min"], run["ess_tail_min"]) < MIN_ESS or run["rhat_max"] >= MAX_RHAT:
             wanted = f"want ESS >= {MIN_ESS}, R-hat < {MAX_RHAT}"
-            raise ParVIBenchError(
-                f"{name}: the {run.get('algorithm')} run has not converged ({wanted}): {run}"
-            )
+            raise ParVIBenchError(f"{name}: the {run.get('algorithm')} run has not converged ({wanted}): {run}")
 
 
 def agrees(compared: dict[str, Any]) -> bool:

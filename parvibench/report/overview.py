@@ -217,13 +217,14 @@ def _difference_table(found: pd.DataFrame, leader: str, group: lb.Group) -> Tabl
     for label in found["label"].unique():
         mine = [rows.get((label, t)) for t in group.tasks]
         verdict = [
-            ("" if r is None else "?" if not r["p_value"] <= 0.05 else "w" if r["mean"] > 0 else "b")
-            for r in mine
+            ("" if r is None else "?" if not r["p_value"] <= 0.05 else "w" if r["mean"] > 0 else "b") for r in mine
         ]
         score = f"{verdict.count('w')} / {verdict.count('?')} / {verdict.count('b')}"
         entries = [Entry("") if r is None else _difference_entry(r) for r in mine]
         body.append(Row((method(str(label)), Entry(score, sortable(float(verdict.count("w")))), *entries)))
-    caption = f"paired differences in {group.metric} from {name(leader)} (above 0: worse), splits corrected for their overlap"
+    caption = (
+        f"paired differences in {group.metric} from {name(leader)} (above 0: worse), splits corrected for their overlap"
+    )
     return Table(caption, tuple(columns), tuple(body))
 
 

@@ -211,9 +211,7 @@ def _compare(paper: str, row: dict[Any, Any], cell: CellRecord) -> list[Comparis
     if network:
         remarks.append("as in the paper's code" if variant else "standard protocol, the paper's below")
     elif "step=" in row["dataset"]:
-        remarks.append(
-            f"learning rate {row['dataset'].removeprefix('step=')}; ours {cell.settings.get('step_size')}"
-        )
+        remarks.append(f"learning rate {row['dataset'].removeprefix('step=')}; ours {cell.settings.get('step_size')}")
     value = sign * row["value"]
     return [
         Comparison(

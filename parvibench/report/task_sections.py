@@ -46,9 +46,7 @@ MAX_DRAWN = 12
 _RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
 _VERDICT_HELP = "test against exact draws at 5%, all metrics with a floor combined by Holm"
 _EQUIVALENT_HELP = "how many exact draws do as well [95% interval], replicates pooled"
-_RIVAL_HELP = (
-    "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
-)
+_RIVAL_HELP = "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
 #: Tag of a paper's tasks -> metric of its own figure, and that figure.
 _PAPER_CURVES = {
     "sifg": ("kl_knn", "as in SIFG, Figure 3"),

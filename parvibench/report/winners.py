@@ -202,9 +202,7 @@ def aggregates(board: pd.DataFrame, scores: Scores, tasks: Sequence[str]) -> pd.
     columns = ["value", "low", "high", "p_value"]
     if not labels:
         return pd.DataFrame(columns=columns)
-    found, held = statistics.interquartile_means(
-        [[scores[task, label] for task in tasks] for label in labels]
-    )
+    found, held = statistics.interquartile_means([[scores[task, label] for task in tasks] for label in labels])
     rows = [(*a, p) for a, p in zip(found, held.p_values, strict=True)]
     frame = pd.DataFrame(rows, index=pd.Index(labels, name="label"), columns=columns)
     return frame.sort_values(["value"], kind="stable")

@@ -112,9 +112,7 @@ class Sampler:
         return [*self.network.parameters(), self.log_var]
 
 
-def ksivi_step(
-    sampler: Sampler, score: Score, log_density: Score, z: Tensor, xi: Tensor, batches: int
-) -> None:
+def ksivi_step(sampler: Sampler, score: Score, log_density: Score, z: Tensor, xi: Tensor, batches: int) -> None:
     """One iteration; the term of log p looks at the first batch."""
     settings, temper = sampler.settings, sampler.temper()
     x, noise = sampler.draw(z, xi)

@@ -98,9 +98,7 @@ def mala_acceptance(target: Any, eta: float) -> float:
     return torch.minimum(flow, flow.T).sum().item() * spacing**2
 
 
-@pytest.mark.parametrize(
-    ("target", "burn_in"), [(Gaussian([1.0]), 0), (Skewed(), 100)], ids=["gaussian", "skewed"]
-)
+@pytest.mark.parametrize(("target", "burn_in"), [(Gaussian([1.0]), 0), (Skewed(), 100)], ids=["gaussian", "skewed"])
 def test_mala_accepts_at_the_rate_of_the_integral(target: Any, burn_in: int) -> None:
     """The start is exact for the Gaussian. Catches an acceptance that keeps the law but wastes proposals.
 

@@ -217,9 +217,7 @@ def test_a_deep_ensemble_is_adam_by_pytorch(data: bool) -> None:
     settings = {"step_size": 0.07, "held": 1, "beta1": 0.7, "beta2": 0.9}
 
     def make() -> Any:
-        return make_problem(
-            Regression() if data else Bent(), [0, 1], particles=3, batch_size=4 if data else None
-        )
+        return make_problem(Regression() if data else Bent(), [0, 1], particles=3, batch_size=4 if data else None)
 
     run, other = Run("deep-ensemble", make(), **settings), make()
     x = other.init(3).clone().requires_grad_()

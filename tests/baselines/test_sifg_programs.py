@@ -368,9 +368,7 @@ def test_svgd_is_the_codes_program(n: int, bandwidth: str | float, rule: str) ->
 
     Catches a kernel of half the width, the repulsion's sign, and a history that starts from zero.
     """
-    run = Run(
-        "svgd", make_problem(Bent(), REPLICATES, particles=n), rule=rule, bandwidth=bandwidth, step_size=0.05
-    )
+    run = Run("svgd", make_problem(Bent(), REPLICATES, particles=n), rule=rule, bandwidth=bandwidth, step_size=0.05)
     x, history = run.state.x[1].clone(), torch.zeros(())
     run.steps(3)
     for t in range(3):

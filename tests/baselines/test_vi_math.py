@@ -388,9 +388,7 @@ def test_sivi_surrogate_grows_with_k_to_the_exact_bound() -> None:
 @pytest.mark.parametrize("psi", [0.0, 1.0, 0.6])
 def test_sivi_sm_gradients_equal_autograd_of_the_objective(activation: str, psi: float) -> None:
     """Catches the path through s, through f or through xi / sigma left out, s in g, and the sign of f's step."""
-    settings = sivi_sm.Settings.model_validate(
-        {"hidden": 5, "critic_hidden": 4, "batch": 6, "activation": activation}
-    )
+    settings = sivi_sm.Settings.model_validate({"hidden": 5, "critic_hidden": 4, "batch": 6, "activation": activation})
     target, problem, shape = Bent(), make_problem(Bent(), [0, 1]), MLP((2, 4, 4, 2), "relu")
     parameters, critics = sampler_parameters(settings), 0.7 * points(2, shape.n_parameters, seed=4)
     z, xi = points(2, 6, 3, seed=2), points(2, 6, 2, seed=3)
@@ -418,9 +416,7 @@ def test_sivi_sm_gradients_equal_autograd_of_the_objective(activation: str, psi:
     ],
     ids=["network", "psi"],
 )
-def test_sivi_sm_follows_the_program_step_by_step(
-    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sivi_sm_follows_the_program_step_by_step(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Epochs of three iterations. Catches memories of the pre-training, psi or schedules off by one."""
     monkeypatch.setattr(sivi_sm, "_EPOCH", 3)
     target = Regression()
@@ -651,9 +647,7 @@ SETTLE: dict[str, dict[str, Any]] = {
 LONG = ("ksivi-ustat", "sivi", "sivi-sm", "uivi")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in SETTLE]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in SETTLE])
 def test_generators_settle_on_a_gaussian(name: str) -> None:
     """N(1, diag(1, 1/4)): mean within 0.1, sd within 15%. Catches an update of the wrong sign."""
     run = Run(name, make_problem(Gaussian([1.0, 4.0], mean=1.0)), 600, **SETTLE[name]).steps(600)

@@ -60,9 +60,7 @@ class Stepper:
         return self.problem.meter.charged - before
 
 
-def chunks(
-    task: str, algorithm: str, settings: Mapping[str, Any], particles: int, replicates: int
-) -> list[Stepper]:
+def chunks(task: str, algorithm: str, settings: Mapping[str, Any], particles: int, replicates: int) -> list[Stepper]:
     """The chunks into which the harness cuts a cell on a CPU."""
     method = registry.load_algorithm(algorithm)
     width = chunk_width(registry.load_task(task), method, particles, replicates, "cpu")

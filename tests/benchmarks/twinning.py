@@ -66,9 +66,7 @@ def sequential(shape: MLP, flat: Tensor) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def twin_of(
-    stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **options: samplers.Draw
-) -> Twin:
+def twin_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **options: samplers.Draw) -> Twin:
     """A twin at the stepper's start.
 
     Args:

@@ -19,9 +19,7 @@ from parvibench.harness.suite.cells import chunk_width
         ("banana", "nuts", 100, 1),
     ],
 )
-def test_a_chunk_fits_the_cache_and_on_a_gpu_is_the_cell(
-    task: str, method: str, particles: int, cpu: int
-) -> None:
+def test_a_chunk_fits_the_cache_and_on_a_gpu_is_the_cell(task: str, method: str, particles: int, cpu: int) -> None:
     algorithm = registry.load_method(method)
     found = [chunk_width(registry.load_task(task), algorithm, particles, 30, d) for d in ("cpu", "cuda")]
     assert found == [cpu, algorithm.max_chunk or 30]

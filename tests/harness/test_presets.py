@@ -46,9 +46,7 @@ def test_no_setting_has_the_name_of_a_protocol_key(name: str) -> None:
     assert not set(registry.load_method(name).settings_type.model_fields) & set(PROTOCOL_KEYS)
 
 
-@pytest.mark.parametrize(
-    "name", ["srld", "mied", "ksdd", "lapd", "lapd-decay", "mala", "hmc", "ula", "deep-ensemble"]
-)
+@pytest.mark.parametrize("name", ["srld", "mied", "ksdd", "lapd", "lapd-decay", "mala", "hmc", "ula", "deep-ensemble"])
 def test_presets_bear_the_exact_names_of_tasks(name: str) -> None:
     assert set(registry.load_method(name).presets) <= set(registry.tasks())
 

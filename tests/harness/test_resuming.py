@@ -139,9 +139,7 @@ def run_in_two(cell: Cell, path: Path, monkeypatch: pytest.MonkeyPatch, stop: in
 
 
 @pytest.mark.parametrize("name", ["sgld", "svgd", "srld", "ada-sifg", "ksivi", "psgld", "hmc", "mied"])
-def test_a_resumed_run_has_the_bits_of_a_whole_one(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_has_the_bits_of_a_whole_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """State, meter, recorded path, curve and budget: all as if nothing had happened."""
     cell = make_cell(algorithms=[name], budget={"iterations": 24}, samples=10)
     whole = run_chunk(cell, cell.chunks[0])
@@ -149,9 +147,7 @@ def test_a_resumed_run_has_the_bits_of_a_whole_one(
     assert inits == 1  # the warm-up's: the run itself began from the file
     assert np.array_equal(resumed.samples, whole.samples)
     assert (resumed.iterations, resumed.score_evaluations) == (whole.iterations, whole.score_evaluations)
-    timeless = [
-        [(*row[:4], *row[5:]) for row in r.curve if row[5] != "peak_memory"] for r in (resumed, whole)
-    ]
+    timeless = [[(*row[:4], *row[5:]) for row in r.curve if row[5] != "peak_memory"] for r in (resumed, whole)]
     assert timeless[0] == timeless[1]
 
 

@@ -148,8 +148,7 @@ def test_the_time_of_compiling_is_reported_separately(monkeypatch: pytest.Monkey
 def test_compiled_steps_agree_with_plain_ones() -> None:
     """A compiler may contract and reorder: the last digits differ, not the sample."""
     plain, compiled = (
-        run_chunk(cell := make_cell("svgd", {"iterations": 50}, compiled=c), cell.chunks[0])
-        for c in (False, True)
+        run_chunk(cell := make_cell("svgd", {"iterations": 50}, compiled=c), cell.chunks[0]) for c in (False, True)
     )
     assert compiled.overheads["compile"] > 0.5
     np.testing.assert_allclose(compiled.samples, plain.samples, rtol=1e-3, atol=1e-3)

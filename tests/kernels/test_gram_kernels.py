@@ -21,9 +21,7 @@ def broadcast_distances(x: Tensor, y: Tensor) -> Tensor:
 
 def test_distances_equal_the_broadcast_formula() -> None:
     x, y = points(3, 5, 4), points(3, 7, 4, seed=1)
-    torch.testing.assert_close(
-        gram.squared_distances(x, y), broadcast_distances(x, y), rtol=1e-12, atol=1e-12
-    )
+    torch.testing.assert_close(gram.squared_distances(x, y), broadcast_distances(x, y), rtol=1e-12, atol=1e-12)
 
 
 def test_distances_survive_an_offset_in_float32() -> None:

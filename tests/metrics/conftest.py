@@ -47,9 +47,7 @@ MakeContext = Callable[..., Context]
 def make_context() -> MakeContext:
     """Context of a Gaussian task; fields of the task in ``task``, everything else goes to the context."""
 
-    def make(
-        dim: int = 2, draws: Tensor | None = None, task: dict[str, Any] | None = None, **extra: Any
-    ) -> Context:
+    def make(dim: int = 2, draws: Tensor | None = None, task: dict[str, Any] | None = None, **extra: Any) -> Context:
         given = {"name": "gaussian", "summary": "", "dim": dim, "tags": frozenset(), "citation": ""}
         made = GaussianTask(**given | (task or {}))
         reference = None

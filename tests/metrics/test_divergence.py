@@ -43,9 +43,7 @@ def test_gaussians_have_the_closed_form(make_context, randn) -> None:
     (Student's t, 19 degrees of freedom); the bias at n = 2000 stays below 0.02.
     """
     dim, s, t = 2, 0.6, 0.4
-    values = [
-        kl_knn(t + s * randn(1, 2000, dim), make_context(dim, randn(2000, dim))).item() for _ in range(20)
-    ]
+    values = [kl_knn(t + s * randn(1, 2000, dim), make_context(dim, randn(2000, dim))).item() for _ in range(20)]
     expected = dim * (s**2 - 1 - math.log(s**2)) / 2 + dim * t**2 / 2
     assert abs(np.mean(values) - expected) < 0.02 + 3.9 * np.std(values, ddof=1) / math.sqrt(20)
 

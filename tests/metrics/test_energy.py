@@ -25,9 +25,7 @@ def test_gaussians_far_apart(make_context, randn) -> None:
     within = math.sqrt(2) * math.sqrt(2) * math.gamma((dim + 1) / 2) / math.gamma(dim / 2)
     expected = 2 * (far + (dim - 1) / far) - 2 * within  # second order in 1 / far
     # Mean shift: each side's mean has standard error n^(-1/2).
-    assert energy_distance(x, make_context(dim, draws)).item() == pytest.approx(
-        expected, abs=4 * 2 * math.sqrt(2 / n)
-    )
+    assert energy_distance(x, make_context(dim, draws)).item() == pytest.approx(expected, abs=4 * 2 * math.sqrt(2 / n))
 
 
 def test_the_reference_itself_and_blocks(make_context, monkeypatch: pytest.MonkeyPatch, randn) -> None:

@@ -16,9 +16,7 @@ from parvibench.metrics.floors import CURVE_SIZES
 def power_law_reference() -> Reference:
     """Sliced floors of 200 values spread over [0.5, 1.5] / sqrt(n)."""
     spread = np.linspace(0.5, 1.5, 200)
-    return Reference(
-        torch.zeros(2, 1), True, {}, {"sliced_w2": {n: spread / math.sqrt(n) for n in CURVE_SIZES}}
-    )
+    return Reference(torch.zeros(2, 1), True, {}, {"sliced_w2": {n: spread / math.sqrt(n) for n in CURVE_SIZES}})
 
 
 @pytest.mark.parametrize("size", [3.0, 70.0, 700.0])

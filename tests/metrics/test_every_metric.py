@@ -30,9 +30,7 @@ def compared() -> frozenset[str]:
             if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
                 names = words(test)
                 names |= set().union(*(constants[name] for name in names & set(constants)))
-                equal = any(
-                    isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Eq) for n in ast.walk(test)
-                )
+                equal = any(isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Eq) for n in ast.walk(test))
                 if names & COMPARISONS or equal:
                     found |= names
     return frozenset(found)
@@ -46,9 +44,7 @@ def words(node: ast.AST) -> set[str]:
     """Names, attributes and strings under a node."""
     found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     found |= {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
-    return found | {
-        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    }
+    return found | {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
 @pytest.mark.parametrize("name", registry.metrics())

@@ -202,9 +202,7 @@ def test_whitening_of_a_gaussian_is_exact() -> None:
     torch.testing.assert_close(score, -z)
 
 
-@pytest.mark.parametrize(
-    ("flaw", "value"), [("ess_tail_min", 9000), ("rhat_max", 1.02), ("largest_z_of_sds", 6.0)]
-)
+@pytest.mark.parametrize(("flaw", "value"), [("ess_tail_min", 9000), ("rhat_max", 1.02), ("largest_z_of_sds", 6.0)])
 def test_a_run_that_has_not_converged_is_refused(flaw: str, value: float) -> None:
     main = {"ess_bulk_min": 20_000, "ess_tail_min": 20_000, "rhat_max": 1.001}
     check = main | {"largest_z_of_means": 2.0, "largest_z_of_sds": 2.0, "z_limit": 3.5}

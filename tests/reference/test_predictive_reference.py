@@ -52,9 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(builder, "require_agreement", lambda *_: None)
         patch.setattr(builder, "SETS", 200)
         main = Plan("hmc", {"step_size": 5e-5, "leapfrog_steps": 5, "jitter": 0.2}, 10, 5, 10, 1)
-        builder.build_predictions(
-            TASK, path, main=main, check=Plan("mala", {"step_size": 2e-4}, 4, 5, 8, 1), splits=2
-        )
+        builder.build_predictions(TASK, path, main=main, check=Plan("mala", {"step_size": 2e-4}, 4, 5, 8, 1), splits=2)
     return path
 
 

@@ -20,9 +20,7 @@ def floors():
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    suite = {
-        "tuned": {"step_size": {}, "at_edge": ["banana/ula"], "score_evaluations": {"banana": {"ula": 1e6}}}
-    }
+    suite = {"tuned": {"step_size": {}, "at_edge": ["banana/ula"], "score_evaluations": {"banana": {"ula": 1e6}}}}
     cells = [
         (r.model_copy(update={"tuned": True}) if (r.task, r.label) == ("banana", "ula") else r, c, s)
         for r, c, s in made_cells()

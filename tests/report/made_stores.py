@@ -60,9 +60,7 @@ def write_store(root, cells, suite=None):
     suite = {"name": "made", "description": "for tests"} | (suite or {})
     provenance = {"command": f"parvibench {EVIL}", "packages": {"torch": "2"}}
     asked, started = [records.asked(r) for r, *_ in cells], "2026-01-01T00:00:00+00:00"
-    run = RunRecord(
-        id="20260101-000000-000-made", suite=suite, cells=asked, provenance=provenance, started=started
-    )
+    run = RunRecord(id="20260101-000000-000-made", suite=suite, cells=asked, provenance=provenance, started=started)
     store.write_run(run)
     return Results.load(store)
 
@@ -80,9 +78,7 @@ def made_cells():
             kind = {"kind": "particles"} if label == EVIL else {}
             failed = {"n_diverged": len(lost), "diverged": dict.fromkeys(lost, 39_999)}
             absent = {"ess_bulk": "no <path>"}
-            record = make_record(
-                f"{task[:4]}{i}", task, algorithm, label=label, absent=absent, **kind, **failed
-            )
+            record = make_record(f"{task[:4]}{i}", task, algorithm, label=label, absent=absent, **kind, **failed)
             samples = generator.normal((0, 1), size=(REPLICATES, 100, 2))
             cells.append((with_values(record, curve), curve, samples))
         crashed = make_record(f"{task[:4]}c", task, "mala", status="crashed", reason=f"bad {EVIL}")

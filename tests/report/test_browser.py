@@ -13,9 +13,7 @@ from parvibench.core import registry
 from parvibench.report.page import write_report
 
 pytestmark = pytest.mark.browser
-CHROMIUM = next(
-    (path for n in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(n))), None
-)
+CHROMIUM = next((path for n in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(n))), None)
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +91,7 @@ def test_nothing_sticks_out(browser, out, width, scheme):
     viewport = {"width": width, "height": 800}
     page, _ = open_page(browser, out / "index.html", viewport=viewport, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    brightness = (
-        "getComputedStyle(document.body).{}.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
-    )
+    brightness = "getComputedStyle(document.body).{}.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0)"
     ink, paper = (page.evaluate(brightness.format(p)) for p in ("color", "backgroundColor"))
     assert (ink < 200 and paper > 600) if scheme == "light" else (ink > 600 and paper < 200)
     page.close()

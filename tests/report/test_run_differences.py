@@ -19,9 +19,7 @@ SECOND = FIRST - 0.1 + np.random.default_rng(2).normal(0, 0.01, 7)
 
 def make(root, values, **changes):
     """A run of ``ula`` on a task without a reference and one with a floor, and of a cell that crashed."""
-    plain, banana = (
-        {m: values.tolist() for m in names} for names in (["oddity"], ["sliced_w2", "modes_found"])
-    )
+    plain, banana = ({m: values.tolist() for m in names} for names in (["oddity"], ["sliced_w2", "modes_found"]))
     cells = [
         make_record("a", "plain", "ula", values=plain, **changes),
         make_record("b", "banana", "ula", values=banana, **changes),

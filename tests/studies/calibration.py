@@ -100,9 +100,7 @@ def draw_power(power: pd.DataFrame, file: Path) -> None:
     order = list(dict.fromkeys(rows["metric"]))
     with mpl.rc_context({"svg.hashsalt": "parvibench", "svg.fonttype": "none"}):
         size = (3 + 3.4 * len(dims), 1.6 + 0.28 * len(order))
-        figure, axes = plt.subplots(
-            1, len(dims), figsize=size, sharey=True, layout="constrained", squeeze=False
-        )
+        figure, axes = plt.subplots(1, len(dims), figsize=size, sharey=True, layout="constrained", squeeze=False)
         for axis, dim in zip(axes[0], dims, strict=True):
             table = rows[rows["dim"] == dim].pivot_table(index="metric", columns="alteration", values="share")
             table = table.reindex(index=order, columns=list(ALTERATIONS))

@@ -159,9 +159,7 @@ def _load(file: Path) -> Reference:
     return Reference(stored["draws"], True, stored["certificate"], tables)
 
 
-def power_of(
-    dim: int, file: Path, alteration: str, n: int, metrics: Sequence[str], trials: int
-) -> pd.DataFrame:
+def power_of(dim: int, file: Path, alteration: str, n: int, metrics: Sequence[str], trials: int) -> pd.DataFrame:
     """How often an alteration is found, by each metric and by the combined verdict.
 
     Returns:
@@ -249,8 +247,7 @@ def autoregressive() -> pd.DataFrame:
     values = compute(names, x[..., None], Context(task, reference))[0]
     truths = {"mmd2_linear": N * (1 - a) / (1 + a), "mmd2": N / gaussian_kernel_time(a, reference.bandwidth)}
     found = [
-        ("AR(1), 1-d", N, m, *_pooled(m, values[m].numpy().reshape(12, -1), N, truths[m], reference))
-        for m in names
+        ("AR(1), 1-d", N, m, *_pooled(m, values[m].numpy().reshape(12, -1), N, truths[m], reference)) for m in names
     ]
     return pd.DataFrame(found, columns=EQUIVALENT_COLUMNS)
 

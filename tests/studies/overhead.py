@@ -39,9 +39,7 @@ def bare(cell: Cell) -> float:
     start = time.process_time()
     with torch.inference_mode(not algorithm.differentiates):
         state = algorithm.init(problem, settings, problem.streams, cell.spec.budget.iterations or 1)
-        for _ in islice(
-            take_steps(algorithm.step, problem, settings, state), cell.spec.budget.iterations or 0
-        ):
+        for _ in islice(take_steps(algorithm.step, problem, settings, state), cell.spec.budget.iterations or 0):
             pass
     return time.process_time() - start
 

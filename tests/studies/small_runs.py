@@ -23,9 +23,7 @@ def suite_of(tasks: Sequence[str], algorithms: Sequence[Any], **values: Any) -> 
 
 def run(suite: Suite, root: Path, executor: Any = None, observers: Sequence[Any] = ()) -> Results:
     """Run the suite into the store at ``root``; by default in this process."""
-    return run_cells(
-        expand(suite), Store(root), executor or InProcess(), suite=suite.resolved(), observers=observers
-    )
+    return run_cells(expand(suite), Store(root), executor or InProcess(), suite=suite.resolved(), observers=observers)
 
 
 def command_line(*arguments: str) -> subprocess.CompletedProcess[str]:

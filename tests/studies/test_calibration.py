@@ -117,9 +117,7 @@ def test_no_judged_metric_is_without_its_power() -> None:
         rows = table[(table["dim"] == dim) & (table["n"] == N)]
         assert set(rows["metric"]) == {*everywhere, VERDICT}
         assert set(rows["alteration"]) == set(ALTERATIONS)
-    assert all(
-        detected_alterations(m) for m in DENSITY_METRICS if registry.metrics()[m].need in floors.JUDGED
-    )
+    assert all(detected_alterations(m) for m in DENSITY_METRICS if registry.metrics()[m].need in floors.JUDGED)
 
 
 def test_a_shift_of_a_twentieth_is_found_at_ten_thousand() -> None:

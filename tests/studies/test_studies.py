@@ -27,9 +27,7 @@ def test_disks_that_are_full_or_read_only(check, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "study", [broken_stores.corrupt_database, broken_stores.two_runs, tracking_outage.study]
-)
+@pytest.mark.parametrize("study", [broken_stores.corrupt_database, broken_stores.two_runs, tracking_outage.study])
 def test_databases_and_servers_that_fail(study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"):
         monkeypatch.setenv(name, "")  # restored at the end: the study of outages sets them

@@ -166,9 +166,7 @@ def test_show_tells_what_a_variant_does_on_purpose() -> None:
     assert "departs from the plain task" not in descriptions.task("bnn-yacht")
 
 
-@pytest.mark.parametrize(
-    "name", ["bnn-wine-binary-sifg", "bnn-naval-srld", "bnn-power-ksivi", "bnn-diabetes"]
-)
+@pytest.mark.parametrize("name", ["bnn-wine-binary-sifg", "bnn-naval-srld", "bnn-power-ksivi", "bnn-diabetes"])
 def test_missing_data_name_the_remedy(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "load", loaders.load.__wrapped__)
     monkeypatch.delenv(fetch.FOLDER_VARIABLE, raising=False)
@@ -296,9 +294,7 @@ def mean_fit(x: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("rows", ["all", "batch", "development"])
-def test_the_gradient_of_the_mean_fit_equals_autograd(
-    rows: str, blocks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gradient_of_the_mean_fit_equals_autograd(rows: str, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one block of rows or several. Catches a fit of each point by itself, and other rows."""
     target, x = points("bnn-yacht-ksivi")
     X, y, _, _ = parts("bnn-yacht-ksivi", 0)

@@ -88,9 +88,7 @@ class Baseline:
         except ValueError as error:
             raise InputError(f"{path}: not a baseline: {error}") from None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise InputError(
-                f"{path}: not a baseline of format {FORMAT}; make it again: parvibench check --update"
-            )
+            raise InputError(f"{path}: not a baseline of format {FORMAT}; make it again: parvibench check --update")
         return cls(found["cells"], found["densities"], str(path), found["made"])
 
     def with_part(self, part: Baseline) -> Baseline:

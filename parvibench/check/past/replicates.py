@@ -84,9 +84,7 @@ def directions_of_change(names: list[str], task: Task) -> dict[str, Better]:
             found[name] = "lower"
         else:
             centred = (
-                name.startswith(("mean[", "log_sd["))
-                and known_moments(task) is not None
-                and task.dim <= _DIRECTIONS
+                name.startswith(("mean[", "log_sd[")) and known_moments(task) is not None and task.dim <= _DIRECTIONS
             )
             found[name] = "zero" if centred else "lower" if name == TIME else "same"
     return found

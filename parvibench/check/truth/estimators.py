@@ -261,10 +261,7 @@ def scores_by_quadrature(y: Array, means: Array, sds: Array) -> dict[str, float]
         high = max(response, centres.max()) + 10 * sds.max()
         below = integral(lambda x: cdf(x) ** 2, low, response)
         crps.append(below + integral(lambda x: (1 - cdf(x)) ** 2, response, high))
-        edges = [
-            optimize.brentq(lambda x, p=p: float(cdf(np.array([x]))[0]) - p, low, high)
-            for p in (0.025, 0.975)
-        ]
+        edges = [optimize.brentq(lambda x, p=p: float(cdf(np.array([x]))[0]) - p, low, high) for p in (0.025, 0.975)]
         inside.append(edges[0] <= response <= edges[1])
         log_density.append(np.log(stats.norm.pdf(response, centres, sds).mean()))
     return {

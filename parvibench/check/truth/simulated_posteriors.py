@@ -96,8 +96,7 @@ def simulated_network(sets: int, g: Generator) -> Simulated:
     gamma, lam = -torch.log1p(-uniform) / _GAMMA_RATE
     X = _normal(g, sets, _NETWORK_ROWS, _FEATURES)
     W1, b1, W2 = (
-        _normal(g, sets, *shape) / lam[..., None].sqrt()
-        for shape in ((_FEATURES, _HIDDEN), (1, _HIDDEN), (_HIDDEN, 1))
+        _normal(g, sets, *shape) / lam[..., None].sqrt() for shape in ((_FEATURES, _HIDDEN), (1, _HIDDEN), (_HIDDEN, 1))
     )
     b2 = _normal(g, sets, 1) / lam.sqrt()
     f = ((X @ W1 + b1).clamp(min=0) @ W2)[..., 0] + b2
@@ -158,9 +157,7 @@ class Posterior:
 POSTERIORS = {
     "linear-regression": Posterior(simulated_linear, coefficient_identities, _COEFFICIENTS),
     "blr-breast-cancer": Posterior(simulated_logistic, coefficient_identities, _COEFFICIENTS),
-    "bnn-diabetes-sklearn": Posterior(
-        simulated_network, network_identities, (_FEATURES + 2) * _HIDDEN + 1 + 2
-    ),
+    "bnn-diabetes-sklearn": Posterior(simulated_network, network_identities, (_FEATURES + 2) * _HIDDEN + 1 + 2),
 }
 
 
@@ -184,8 +181,7 @@ class PosteriorStein(TruthQuestion):
         target, truth = _simulated(self.task, self.sets, replicates, seed)
         found = posterior.identities(truth[:, 0], target.score(truth)[:, 0])
         return {
-            f"simulated.{name}": as_values(value.view(len(replicates), -1).mean(1))
-            for name, value in found.items()
+            f"simulated.{name}": as_values(value.view(len(replicates), -1).mean(1)) for name, value in found.items()
         }
 
     def expected(self) -> Mapping[str, Expected]:

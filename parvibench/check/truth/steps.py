@@ -85,9 +85,7 @@ def run(algorithm: Algorithm, settings: Any, problem: Problem, steps: int) -> Ru
     return Run(state, path)
 
 
-def problem_at(
-    target: Target, start: Tensor, ids: Sequence[int], seed: int, batch: int | None = None
-) -> Problem:
+def problem_at(target: Target, start: Tensor, ids: Sequence[int], seed: int, batch: int | None = None) -> Problem:
     """The problem of a density whose chains start at given points, (R, N, D) float64."""
     streams = Streams(seed, ids, "cpu", torch.float64)
     n = start.shape[1]

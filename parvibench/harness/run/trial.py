@@ -19,9 +19,7 @@ from .stepping import Advance
 _STEPS = 2
 
 
-def make_problem(
-    cell: Cell, replicates: Sequence[int], task: Task, method: Method, limit: float | None
-) -> Problem:
+def make_problem(cell: Cell, replicates: Sequence[int], task: Task, method: Method, limit: float | None) -> Problem:
     """The problem of a chunk, with a limit of score evaluations."""
     return task.problem(
         replicates,

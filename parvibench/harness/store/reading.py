@@ -125,9 +125,7 @@ def read_table(path: Path, columns: tuple[str, ...], text: tuple[str, ...] = ())
         # Repeated text stays one entry of a dictionary until its size is known.
         file = pq.ParquetFile(path, read_dictionary=list(text), thrift_string_size_limit=MAX_TEXT)
         rows, size = file.metadata.num_rows, path.stat().st_size
-        unpacked = sum(
-            file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)
-        )
+        unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > _MAX_ROWS or unpacked > MAX_BYTES:
             raise StoreError(f"{path}: {rows} rows from {size} bytes are too many")
         missing = [c for c in columns if c not in file.schema_arrow.names]

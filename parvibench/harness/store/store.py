@@ -273,9 +273,7 @@ class Store:
             yield
         except OSError as error:
             reason = error.strerror or str(error)
-            message = (
-                f"{self.root}: cannot write ({reason}); finished cells are kept, the same command resumes"
-            )
+            message = f"{self.root}: cannot write ({reason}); finished cells are kept, the same command resumes"
             raise StoreError(message) from None
 
     def runs(self) -> list[str]:

@@ -155,9 +155,7 @@ def _settings(
     return algorithm.make_settings(chosen).model_dump(mode="json"), tuned
 
 
-def _protocol(
-    suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, preset: str | None
-) -> dict[str, Any]:
+def _protocol(suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, preset: str | None) -> dict[str, Any]:
     """Budget, N, n, burn-in and thinning of a cell: of the entry, else of the preset, else of the suite."""
     shared = suite.particles or task.particles
     of_preset = {} if preset is None else algorithm.protocol(preset)

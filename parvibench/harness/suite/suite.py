@@ -132,9 +132,7 @@ class Profile(_Strict):
 
 
 Entries = Annotated[tuple[Annotated[TaskEntry, BeforeValidator(_as_entry)], ...], BeforeValidator(_as_tuple)]
-Methods = Annotated[
-    tuple[Annotated[AlgorithmEntry, BeforeValidator(_as_entry)], ...], BeforeValidator(_as_tuple)
-]
+Methods = Annotated[tuple[Annotated[AlgorithmEntry, BeforeValidator(_as_entry)], ...], BeforeValidator(_as_tuple)]
 
 
 class Suite(_Strict):
@@ -215,9 +213,7 @@ def load_suite(name: str) -> Suite:
         return parse_suite(path.read_bytes(), str(path))
     known = shipped()
     if name not in known:
-        raise UnknownNameError(
-            "suite", name, known, "A suite of your own is named by its path, ending in .yaml."
-        )
+        raise UnknownNameError("suite", name, known, "A suite of your own is named by its path, ending in .yaml.")
     return parse_suite(known[name].read_bytes(), f"{name}.yaml")
 
 
@@ -265,9 +261,7 @@ def _read_yaml(content: bytes, source: str) -> CommentedMap:
         raise SuiteError(f"{source}: not valid YAML: {reason}") from None
     if not isinstance(tree, CommentedMap):
         found = "nothing" if tree is None else type(tree).__name__.lower()
-        raise SuiteError(
-            f"{source}:1: a suite is a mapping with keys such as name, tasks, algorithms; found {found}"
-        )
+        raise SuiteError(f"{source}:1: a suite is a mapping with keys such as name, tasks, algorithms; found {found}")
     return tree
 
 
@@ -294,9 +288,7 @@ def _plain(tree: Any, source: str) -> Any:
             raise SuiteError(f"{source}: too large at {path or 'the top'} (aliases that repeat themselves?)")
         tag = getattr(getattr(node, "tag", None), "value", None)
         if tag is not None and not str(tag).startswith("tag:yaml.org,2002:"):
-            raise SuiteError(
-                f"{source}: {path or 'the top'}: tag {tag} is not allowed; a suite is plain data"
-            )
+            raise SuiteError(f"{source}: {path or 'the top'}: tag {tag} is not allowed; a suite is plain data")
         if isinstance(node, dict):
             for key in node:
                 if not isinstance(key, str):
@@ -309,9 +301,7 @@ def _plain(tree: Any, source: str) -> Any:
         for kind in (int, float, str):
             if isinstance(node, kind):
                 return kind(node)
-        raise SuiteError(
-            f"{source}: {path}: {type(node).__name__} values are not allowed; use text or numbers"
-        )
+        raise SuiteError(f"{source}: {path}: {type(node).__name__} values are not allowed; use text or numbers")
 
     return convert(tree, "", 0)
 

@@ -93,9 +93,7 @@ class Cluster:
         waiting = list(jobs)
         for job in waiting:
             if any(job.cell.objects):
-                raise InputError(
-                    f"{job.cell.label}: objects cannot be sent to a cluster; name a file.py:Class"
-                )
+                raise InputError(f"{job.cell.label}: objects cannot be sent to a cluster; name a file.py:Class")
         started = self._connect()
         task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=0)(serve)
         limit = self._count or 4 * max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -105,9 +103,7 @@ class Cluster:
                 while waiting and len(running) < limit:
                     job = waiting.pop(0)
                     running.append(_Sent(job, task.remote(self._parcel(job))))
-                ready, _ = ray.wait(
-                    [s.stream for s in running], num_returns=1, timeout=_WAIT_S, fetch_local=False
-                )
+                ready, _ = ray.wait([s.stream for s in running], num_returns=1, timeout=_WAIT_S, fetch_local=False)
                 for sent in [s for s in running if s.stream in ready]:
                     outcome = self._listen(sent, task, on_progress)
                     if outcome is not None:
@@ -140,9 +136,7 @@ class Cluster:
         try:
             plugin = Path(place).read_bytes() if place.endswith(".py") else None
         except OSError as error:
-            raise InputError(
-                f"{place}: cannot be read to be sent to the cluster ({error.strerror})"
-            ) from None
+            raise InputError(f"{place}: cannot be read to be sent to the cluster ({error.strerror})") from None
         file = job.snapshot
         return Parcel(
             job=replace(job, snapshot=None),
@@ -162,9 +156,7 @@ class Cluster:
         except StopIteration:
             return Outcome(sent.job, None, Status.CRASHED, "the task on the cluster ended without a result")
         except ray.exceptions.RayTaskError as error:
-            return Outcome(
-                sent.job, None, Status.CRASHED, str(error.cause or error).split("\n")[0], str(error)
-            )
+            return Outcome(sent.job, None, Status.CRASHED, str(error.cause or error).split("\n")[0], str(error))
         except ray.exceptions.RayError as error:  # the worker, its machine or the object store is gone
             if sent.attempts < MAX_ATTEMPTS:
                 sent.attempts += 1
@@ -232,9 +224,7 @@ def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> Job:
     """The job with its plug-in's file where it can be found."""
     cell = parcel.job.cell
     place, _, name = cell.algorithm.rpartition(":")
-    if parcel.plugin is not None and not (
-        Path(place).is_file() and Path(place).read_bytes() == parcel.plugin
-    ):
+    if parcel.plugin is not None and not (Path(place).is_file() and Path(place).read_bytes() == parcel.plugin):
         copy = folder / Path(place).name
         copy.write_bytes(parcel.plugin)
         # The name is part of the key, which is of no use here: the driver knows whose result it is.

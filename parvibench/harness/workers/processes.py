@@ -94,7 +94,9 @@ class Workers:
                 )
                 outcomes[worker] = Outcome(worker.job, None, Status.OUT_OF_MEMORY, reason)
             elif worker.age > self._timeout:
-                reason = f"no result within {self._timeout:g} s of wall-clock time (raise it with --timeout); {worker.heard}"
+                reason = (
+                    f"no result within {self._timeout:g} s of wall-clock time (raise it with --timeout); {worker.heard}"
+                )
                 outcomes[worker] = Outcome(worker.job, None, Status.TIMEOUT, reason)
         return outcomes
 
@@ -129,9 +131,7 @@ class _Worker:
         self._log = Path(log)
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
-        self._process: BaseProcess = context.Process(
-            target=_serve, args=(job, child, log, timeout), daemon=True
-        )
+        self._process: BaseProcess = context.Process(target=_serve, args=(job, child, log, timeout), daemon=True)
         self._news: dict[str, Any] = {}
         self._process.start()
         child.close()

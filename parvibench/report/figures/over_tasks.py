@@ -54,9 +54,7 @@ def forest(
     return [plot.drawing(title, f"{title}: {values}", table.reset_index(), note)]
 
 
-def runtime_profiles(
-    results: Results, tasks: Sequence[str], labels: Sequence[str], styles: Styles
-) -> list[Drawing]:
+def runtime_profiles(results: Results, tasks: Sequence[str], labels: Sequence[str], styles: Styles) -> list[Drawing]:
     """Share of (task, replicate, target) reached within a budget, with bands, for every budget axis.
 
     Args:

@@ -54,9 +54,7 @@ class PlantedBug:
 def catalogue() -> tuple[PlantedBug, ...]:
     """All planted bugs, family by family."""
     families = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    return tuple(
-        PlantedBug(name, family, **texts) for family, bugs in families.items() for name, texts in bugs.items()
-    )
+    return tuple(PlantedBug(name, family, **texts) for family, bugs in families.items() for name, texts in bugs.items())
 
 
 def bugs_named(names: Iterable[str] = ()) -> tuple[PlantedBug, ...]:
