@@ -89,7 +89,7 @@ class BudgetIgnored(BaseException):
     """
 
 
-def validation_text(error: Any, owner: str = "", known: Iterable[str] = ()) -> str:
+def validation_text(error: Any, owner: str = "", known: Iterable[str] | None = None) -> str:
     """All problems of a pydantic ``ValidationError``, a line each.
 
     Args:
@@ -101,12 +101,11 @@ def validation_text(error: Any, owner: str = "", known: Iterable[str] = ()) -> s
     return "\n".join(dict.fromkeys(lines))
 
 
-def problem_text(error: Any, path: str, known: Iterable[str] = ()) -> str:
+def problem_text(error: Any, path: str, known: Iterable[str] | None = None) -> str:
     """One line for one of ``ValidationError.errors()``: key path, what is wrong, and what was given."""
     message = error["msg"].removeprefix("Value error, ")
-    names = ", ".join(known)
     if error["type"] == "extra_forbidden":
-        message = f"no such setting. Known: {names}." if names else "unknown key"
+        message = "unknown key" if known is None else f"no such setting. Known: {', '.join(known) or 'none'}."
     elif error["type"] != "missing" and not isinstance(error["input"], dict | list | tuple):
         message = f"{message} (given {error['input']!r:.80})"
     return f"{path}: {message}"
