@@ -4,7 +4,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
+from sampler_toys import Regression, Run, points
 from torch import Tensor, nn
 
 from parvibench.nn.mlp import LEAK, MLP
@@ -146,3 +148,60 @@ class Critic:
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
+
+
+#: Every option of the frame at work within ten iterations.
+PROGRAM = {
+    "hidden": 5, "batch": 6, "step_size": 0.01, "annealing": 5, "clip_norm": 0.7, "ema": 0.8, "decay": 0.5,
+    "decay_every": 3, "log_var_rate": 0.3, "log_var_init": -1.0, "pretraining": 4, "pretraining_rate": 0.03,
+}  # fmt: skip
+ACTIVATION = pytest.mark.parametrize("activation", ["relu", "tanh", "leaky-relu"])
+
+
+def z_scores(values: Tensor, expected: Tensor | float) -> Tensor:
+    """Standard errors between the means over the first axis and what they should be."""
+    return (values.mean(0) - expected) / (values.std(0) / math.sqrt(len(values)))
+
+
+def sampler_parameters(settings: Any, dim: int = 2, seed: int = 0) -> Tensor:
+    """Random parameters of two replicates, biases and weights of order one, sigma between 1/3 and 3."""
+    return 0.7 * points(2, settings.network(dim).n_parameters + dim, seed=seed)
+
+
+def by_autograd(
+    settings: Any, parameters: Tensor, z: Tensor, xi: Tensor, loss: Callable[[int, Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Gradient of ``loss(replicate, samples, xi / sigma)`` in the parameters of every replicate, (R, P + D)."""
+    gradients = []
+    for r, row in enumerate(parameters):
+        sampler = Sampler(settings, row, xi.shape[2])
+        loss(r, *sampler.draw(z[r], xi[r])).backward()  # type: ignore[no-untyped-call]
+        grads = [p.grad.T if p.dim() == 2 else p.grad for p in sampler.network.parameters()]
+        gradients.append(torch.cat([g.flatten() for g in (*grads, sampler.log_var.grad)]))
+    return torch.stack(gradients)
+
+
+def fitted_first(run: Run, settings: Any, parameters: Tensor) -> Sampler:
+    """The program's sampler after pre-training with the run's noise, the run itself after as many steps."""
+    problem, target = run.problem, Regression()
+    sampler = Sampler(settings, parameters, 3)
+    for t in range(settings.pretraining):
+        problem.streams.step = t
+        noise, batch = noise_of(run, 1), problem._batch()
+        if t == 0:
+            fit = torch.optim.Adam(sampler.parameters(), lr=settings.pretraining_rate)
+        development = settings.pretraining_rows == "development"
+        loss = target.fit(sampler.draw(*noise)[0][None], batch, development).sum()
+        fit.zero_grad()
+        loss.backward()
+        fit.step()
+    run.steps(settings.pretraining)
+    sampler.start()
+    return sampler
+
+
+def noise_of(run: Run, batches: int, index: int = 0) -> tuple[Tensor, Tensor]:
+    """z and xi of the current step, as the methods draw them."""
+    n, streams = batches * run.settings.batch, run.problem.streams
+    z = streams.normal("algorithm", (n, run.settings.latent_dim), index)
+    return z[0], streams.normal("noise", (n, run.problem.dim), index)[0]
