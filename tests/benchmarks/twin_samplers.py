@@ -163,7 +163,8 @@ class SIFG:
         self.network, self.optimiser, self.mover = network, optimiser, mover
         self.inner_steps, self.sigma_step_size, self.inner_scores = inner_steps, sigma_step_size, inner_scores
         w = self.draw(*z.shape)
-        self._fit(z + sigma * w, w, warmup)
+        if warmup:
+            self._fit(z + sigma * w, w, warmup)
 
     def _fit(self, x: Tensor, w: Tensor, steps: int) -> Tensor:
         """Fit the network; the target's score at x."""
