@@ -64,8 +64,7 @@ class Settings(SemiImplicitSettings):
 
     kernel: named.Kernel = Field("gaussian", description="k; paper gaussian, riesz on student-t")
     bandwidth: Literal["median"] | PositiveFloat = Field(
-        "median",
-        description="h, in x^2 or x (riesz, laplace): median over pairs / log(n + 1) (code) or a number",
+        "median", description="h, in x^2 or x (riesz, laplace): median over pairs / log(n + 1) (code) or a number"
     )
     regularisation: float = Field(
         0.0, ge=0, description="w, weight of -log p in the loss; code: 0.05 student-t, 1 or 0.01 networks"
@@ -169,7 +168,7 @@ class KSIVIUStat(KSIVI):
     example = replace(KSIVI.example, scores=2)
     presets: ClassVar[Presets] = _SHARED | {
         # a comment in the code; with this start the vanilla estimator, too, moves away from the posterior
-        "blr-waveform-code": {**_LOGISTIC, "iterations": code(40_000), "log_var_init": code(-2.0)},
+        "blr-waveform-code": {**_LOGISTIC, "iterations": code(40_000), "log_var_init": code(-2.0)}
     }
 
 

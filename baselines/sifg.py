@@ -64,13 +64,7 @@ class SIFG(Algorithm[Settings, State]):
     summary = "semi-implicit functional gradient flow"
     example = Example(
         quick={"hidden": 6},
-        settings={
-            "step_size": 0.1,
-            "hidden": 16,
-            "sigma": 0.3,
-            "net_optimiser": "adam",
-            "net_learning_rate": 0.01,
-        },
+        settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},
     )
     presets: ClassVar[Presets] = {
         "gmm5-2d": {**_TOY, "iterations": paper(2000), "sigma": paper(0.12)},

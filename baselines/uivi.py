@@ -131,14 +131,7 @@ class Conditional(NamedTuple):
 
 
 def mixture_score(
-    net: MLP,
-    network: Tensor,
-    settings: Settings,
-    x: Tensor,
-    sigma: Tensor,
-    z: Tensor,
-    step: Tensor,
-    streams: Streams,
+    net: MLP, network: Tensor, settings: Settings, x: Tensor, sigma: Tensor, z: Tensor, step: Tensor, streams: Streams
 ) -> tuple[Tensor, Tensor]:
     """Unbiased estimate of grad log q at the samples, and the adapted leapfrog step.
 

@@ -243,12 +243,7 @@ def _generator(game: str, replicate: int) -> Generator:
 
 
 def _task(
-    name: str,
-    summary: str,
-    features: int,
-    actions: int,
-    game: Callable[[Sequence[int], int], Game],
-    data: str = "",
+    name: str, summary: str, features: int, actions: int, game: Callable[[Sequence[int], int], Game], data: str = ""
 ) -> BanditTask:
     return BanditTask(
         name=name,

@@ -268,11 +268,7 @@ def _ksivi(
         log_gamma=log_gamma,
         log_lambda=log_lambda,
         **fields_of(
-            Model(Network(features), log_gamma, log_lambda),
-            table,
-            rows,
-            len(ksivi_rows(rows, 0).train),
-            code="KSIVI",
+            Model(Network(features), log_gamma, log_lambda), table, rows, len(ksivi_rows(rows, 0).train), code="KSIVI"
         ),
     )
 

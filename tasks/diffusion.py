@@ -321,9 +321,7 @@ def _diffusion(steps: int, damped: bool = False) -> DiffusionTask:
         + ("authors' code" if damped else "Section 6.3"),
         metrics=DENSITY_METRICS,
         facts=Facts(
-            mean=torch.from_numpy(mean),
-            sd=torch.from_numpy(sd),
-            constants={"log evidence": smoother.log_evidence},
+            mean=torch.from_numpy(mean), sd=torch.from_numpy(sd), constants={"log evidence": smoother.log_evidence}
         ),
         euler=euler,
         y=_Y[steps],

@@ -159,10 +159,7 @@ def _monomial_gamma_facts() -> Facts:
     """Exact moments: E x^2 = rate^(-2/a) Gamma(3/a) / Gamma(1/a)."""
     a = _EXPONENT
     square = _RATE ** (-2 / a) * math.gamma(3 / a) / math.gamma(1 / a)
-    return Facts(
-        mean=torch.zeros(2, dtype=torch.float64),
-        sd=torch.full((2,), math.sqrt(square), dtype=torch.float64),
-    )
+    return Facts(mean=torch.zeros(2, dtype=torch.float64), sd=torch.full((2,), math.sqrt(square), dtype=torch.float64))
 
 
 def _funnel_facts(dim: int) -> Facts:

@@ -44,8 +44,7 @@ _PLAIN_EVERY_S = 10.0
 )
 def check(
     suite: Annotated[
-        list[str] | None,
-        Option(help="Suites whose cells are compared with the past; default: ci and ci-networks."),
+        list[str] | None, Option(help="Suites whose cells are compared with the past; default: ci and ci-networks.")
     ] = None,
     baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
     algorithm: Annotated[
@@ -54,8 +53,7 @@ def check(
     ] = None,
     task: Annotated[list[str] | None, Option("--task", "-t", help="Only these tasks.")] = None,
     oracle: Annotated[
-        Literal["both", "past", "truth"],
-        Option(help="Compare with the stored past, with known truth, or both."),
+        Literal["both", "past", "truth"], Option(help="Compare with the stored past, with known truth, or both.")
     ] = "both",
     set_: Annotated[list[str] | None, Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")] = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,

@@ -72,12 +72,7 @@ def adam(
 
 
 def adam_(
-    parameters: Tensor,
-    grad: Tensor,
-    moments: Moments,
-    learning_rate: float,
-    betas: tuple[float, float],
-    epsilon: float,
+    parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, betas: tuple[float, float], epsilon: float
 ) -> None:
     """The same in place, operation by operation; ``moments.steps`` counts this step."""
     first, second, steps = moments
@@ -88,11 +83,7 @@ def adam_(
 
 
 def sgd_nesterov(
-    parameters: Tensor,
-    grad: Tensor,
-    moments: Moments,
-    learning_rate: float,
-    momentum: float = 0.9,
+    parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, momentum: float = 0.9
 ) -> tuple[Tensor, Moments]:
     """One descent step with Nesterov momentum in PyTorch's form: new parameters and moments.
 
@@ -100,10 +91,7 @@ def sgd_nesterov(
     """
     first = torch.add(grad, moments.first, alpha=momentum)
     direction = torch.add(grad, first, alpha=momentum)
-    return (
-        torch.sub(parameters, direction, alpha=learning_rate),
-        Moments(first, moments.second, moments.steps + 1),
-    )
+    return (torch.sub(parameters, direction, alpha=learning_rate), Moments(first, moments.second, moments.steps + 1))
 
 
 def step_decay(steps: int, factor: float, every: int) -> float:

@@ -64,8 +64,7 @@ class SemiImplicitSettings(SteppedSettings):
     )
     pretraining_rate: float = Field(0.01, gt=0, description="learning rate of these; KSIVI code")
     pretraining_rows: Literal["training", "development"] = Field(
-        "training",
-        description="whose responses; training: mini-batches; SIVI-SM code training, KSIVI code development",
+        "training", description="whose responses; training: mini-batches; SIVI-SM code training, KSIVI code development"
     )
 
     def network(self, dim: int) -> MLP:

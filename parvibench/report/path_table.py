@@ -48,13 +48,7 @@ def _row(cell: CellRecord) -> Row:
     values = [_summary(cell, m) if converged else Entry("") for m in PATH_METRICS]
     burn_in = cell.spec.burn_in
     return Row(
-        (
-            method(cell.label),
-            rhat,
-            *values,
-            Entry(f"{burn_in:g}", sortable(burn_in)),
-            whole(cell.score_evaluations),
-        ),
+        (method(cell.label), rhat, *values, Entry(f"{burn_in:g}", sortable(burn_in)), whole(cell.score_evaluations)),
         kind=cell.kind,
         look="" if converged else "quiet",
     )

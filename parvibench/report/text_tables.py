@@ -58,12 +58,7 @@ def to_markdown(results: Results, board: pd.DataFrame) -> str:
         lines.append("")
     failed = board[~board["status"].isin([Status.OK])]
     if len(failed):
-        lines += [
-            "## Without a result",
-            "",
-            _line(["task", "method", "status", "reason"]),
-            _line(["---"] * 4),
-        ]
+        lines += ["## Without a result", "", _line(["task", "method", "status", "reason"]), _line(["---"] * 4)]
         texts = failed[["task", "label", "status", "reason"]].to_numpy()
         lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
     return "\n".join(lines).rstrip() + "\n"

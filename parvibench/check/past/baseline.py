@@ -29,15 +29,7 @@ from parvibench.core.streams import derive_seed
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import load_suite
 
-from .replicates import (
-    EVALUATIONS,
-    TIME,
-    CellQuestion,
-    DensityQuestion,
-    as_array,
-    density_values,
-    directions_of_change,
-)
+from .replicates import EVALUATIONS, TIME, CellQuestion, DensityQuestion, as_array, density_values, directions_of_change
 
 FORMAT = 1
 #: Suites whose cells are checked.

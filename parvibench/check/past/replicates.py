@@ -180,11 +180,7 @@ def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str,
     data = task.predictive(range(replicates), "cpu", torch.float64)
     if data is not None:
         means, sds = data.predict(x)
-        found |= {
-            "prediction": means.mean(-1),
-            "noise_sd": sds.expand_as(means.mean(-1)),
-            "held_out": data.y.mean(-1),
-        }
+        found |= {"prediction": means.mean(-1), "noise_sd": sds.expand_as(means.mean(-1)), "held_out": data.y.mean(-1)}
     return {f"{key}[{i}]": float(v) for key, values in found.items() for i, v in enumerate(values.flatten())}
 
 

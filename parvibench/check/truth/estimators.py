@@ -151,11 +151,7 @@ class Mixing(TruthQuestion):
 
     def expected(self) -> Mapping[str, Expected]:
         """Bounds on the errors, for the estimators' own bias."""
-        return {
-            "mixing.ess_bulk": Bound(0.05),
-            "mixing.autocorrelation": Bound(0.005),
-            "mixing.rhat": Bound(0.005),
-        }
+        return {"mixing.ess_bulk": Bound(0.05), "mixing.autocorrelation": Bound(0.005), "mixing.rhat": Bound(0.005)}
 
     def _centres(self) -> Tensor:
         """Centres of the chains, (N,): normal quantiles."""

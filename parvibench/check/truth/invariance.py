@@ -71,10 +71,7 @@ class Invariance(_OfKernel):
         """Summaries of the last positions."""
         target, start = self._start(self.chains, replicates, "start", seed)
         algorithm = load_algorithm(self.algorithm)
-        settings, problem = (
-            algorithm.make_settings(dict(self.settings)),
-            problem_at(target, start, replicates, seed),
-        )
+        settings, problem = (algorithm.make_settings(dict(self.settings)), problem_at(target, start, replicates, seed))
         x = run(algorithm, settings, problem, self.steps).path[-1]
         return summaries(x, target.log_density(x), "kept.")
 
@@ -115,13 +112,7 @@ class Ranks(_OfKernel):
 
 
 def ranks_along(
-    target: Target,
-    start: Tensor,
-    replicates: range,
-    seed: int,
-    algorithm_name: str,
-    settings: Settings,
-    length: int,
+    target: Target, start: Tensor, replicates: range, seed: int, algorithm_name: str, settings: Settings, length: int
 ) -> Tensor:
     """Ranks of exact draws in the chains through them, ties broken at random.
 

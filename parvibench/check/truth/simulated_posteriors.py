@@ -238,9 +238,6 @@ def posterior_questions() -> list[TruthQuestion]:
         PosteriorRanks("linear-regression", "mala", settings_of(step_size=0.02), sets=16),
         PosteriorRanks("blr-breast-cancer", "mala", settings_of(step_size=0.2), sets=16),
         PosteriorRanks(
-            "bnn-diabetes-sklearn",
-            "hmc",
-            settings_of(step_size=0.002, leapfrog_steps=6, jitter=0.3),
-            sets=100,
+            "bnn-diabetes-sklearn", "hmc", settings_of(step_size=0.002, leapfrog_steps=6, jitter=0.3), sets=100
         ),
     ]

@@ -58,10 +58,7 @@ class ChunkResult:
         """Text and one tensor: what ``snapshot.pack`` takes."""
         values = asdict(self)
         samples = values.pop("samples")
-        return {
-            "samples": None if samples is None else torch.from_numpy(samples),
-            "text": json.dumps(values),
-        }
+        return {"samples": None if samples is None else torch.from_numpy(samples), "text": json.dumps(values)}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:

@@ -58,10 +58,7 @@ class Place(NamedTuple):
 
 
 def run_chunk(
-    cell: Cell,
-    replicates: Sequence[int],
-    notify: Notify = lambda _: None,
-    snapshot: SnapshotFile | None = None,
+    cell: Cell, replicates: Sequence[int], notify: Notify = lambda _: None, snapshot: SnapshotFile | None = None
 ) -> ChunkResult:
     """Run a chunk of replicates to the end of its budget and measure it on the way.
 
@@ -106,11 +103,7 @@ class _Chunk:
         self.clock = Clock(self.device)
         self.snapshot = snapshot if getattr(algorithm, "resumable", False) else None
         self.memory_before = 0.0
-        self._limits = (
-            cell.spec.budget.iterations,
-            cell.spec.budget.score_evaluations,
-            cell.spec.budget.seconds,
-        )
+        self._limits = (cell.spec.budget.iterations, cell.spec.budget.score_evaluations, cell.spec.budget.seconds)
         if cell.spec.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         self.metrics_seconds = 0.0
@@ -129,14 +122,7 @@ class _Chunk:
         with step_mode(self.cell, self.algorithm):
             place = self._resumed(trial.state, trial.horizon) or self._begin(trial.horizon)
             stepper = Stepper(
-                self.problem,
-                self.settings,
-                advance,
-                self.clock,
-                self.path,
-                place.state,
-                place.step,
-                self.tally,
+                self.problem, self.settings, advance, self.clock, self.path, place.state, place.step, self.tally
             )
             slow = trial.pace > _SLOW_S
             del trial  # its problem has the data a second time
