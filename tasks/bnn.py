@@ -50,14 +50,10 @@ class BNNTask(Task):
     """Network regression on one table: a published split per replicate, all statistics from training rows.
 
     No development set; predictions and likelihood in original units.
-
-    Attributes:
-        table: name of the data set.
-        features: p.
     """
 
-    table: str
-    features: int
+    table: str  #: name of the data set
+    features: int  #: p
 
     def model(self) -> Model:
         """The network and its precisions."""

@@ -129,24 +129,15 @@ class BNNTarget(Target):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Held-out rows of each replicate and the networks' predictions on them.
+    """Held-out rows of each replicate and the networks' predictions on them."""
 
-    Attributes:
-        y: (R, T) responses in original units.
-        X: (R, T, p+1) features scaled as for training, and a column of ones.
-        y_mean: (R, 1, 1) what was subtracted from the training responses, original units.
-        y_sd: (R, 1, 1) what they were divided by, original units.
-        noise_unit: (R, 1) unit of the noise deviation 1/sqrt(gamma), original units.
-        model: of the states.
-        certified: exact posterior means and sds of f(x), (R, T) each, original units; None if unknown.
-    """
-
-    y: Tensor
-    X: Tensor
-    y_mean: Tensor
-    y_sd: Tensor
-    noise_unit: Tensor
-    model: Model
+    y: Tensor  #: (R, T) responses in original units
+    X: Tensor  #: (R, T, p+1) features scaled as for training, and a column of ones
+    y_mean: Tensor  #: (R, 1, 1) what was subtracted from the training responses, original units
+    y_sd: Tensor  #: (R, 1, 1) what they were divided by, original units
+    noise_unit: Tensor  #: (R, 1) unit of the noise deviation 1/sqrt(gamma), original units
+    model: Model  #: of the states
+    #: exact posterior means and sds of f(x), (R, T) each, original units; None if unknown
     certified: tuple[Tensor, Tensor] | None = None
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,15 +160,10 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True)
 class RefittedNoise(HeldOut):
-    """Predictions whose noise is each network's root mean square error on other rows.
+    """Predictions whose noise is each network's root mean square error on other rows."""
 
-    Attributes:
-        X_dev: (R, V, p+1) features of those rows.
-        y_dev: (R, V) responses, original units.
-    """
-
-    X_dev: Tensor
-    y_dev: Tensor
+    X_dev: Tensor  #: (R, V, p+1) features of those rows
+    y_dev: Tensor  #: (R, V) responses, original units
 
     def noise_sd(self, x: Tensor) -> Tensor:
         """(R, n), in original units."""

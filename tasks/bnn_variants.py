@@ -36,13 +36,9 @@ _ONE_SPLIT = "one fixed split for all replicates, which differ by their seeds on
 
 @dataclass(frozen=True, kw_only=True)
 class SIFGTask(BNNTask):
-    """Network regression as in the SIFG authors' code, which follows that of SVGD.
+    """Network regression as in the SIFG authors' code, which follows that of SVGD."""
 
-    Attributes:
-        permutation: name of the file with the split's permutation; empty where the code's recipe gives it.
-    """
-
-    permutation: str = ""
+    permutation: str = ""  #: name of the file with the split's permutation; empty where the code's recipe gives it
     departures: tuple[str, ...] = (
         _ONE_SPLIT,
         "a mini-batch is the next 100 training rows in the order of the split, from the first row on again and again",
@@ -81,13 +77,9 @@ class SIFGTask(BNNTask):
 
 @dataclass(frozen=True, kw_only=True)
 class SRLDTask(BNNTask):
-    """Network regression as in the SRLD authors' code: tanh units, weights of prior variance 1.
+    """Network regression as in the SRLD authors' code: tanh units, weights of prior variance 1."""
 
-    Attributes:
-        first_row: the first row that is read; 1 where the code takes row 0 for a header.
-    """
-
-    first_row: int = 0
+    first_row: int = 0  #: the first row that is read; 1 where the code takes row 0 for a header
     departures: tuple[str, ...] = (
         "the features are standardised by the mean of the training rows, but the deviation of the test rows",
         "the responses are not standardised: noise and weights keep their priors whatever the units are",
@@ -120,15 +112,10 @@ class SRLDTask(BNNTask):
 
 @dataclass(frozen=True, kw_only=True)
 class KSIVITask(BNNTask):
-    """Network regression as in the KSIVI authors' code: both precisions are constants, not sampled.
+    """Network regression as in the KSIVI authors' code: both precisions are constants, not sampled."""
 
-    Attributes:
-        log_gamma: of the noise.
-        log_lambda: of the weights.
-    """
-
-    log_gamma: float
-    log_lambda: float
+    log_gamma: float  #: of the noise
+    log_lambda: float  #: of the weights
     departures: tuple[str, ...] = (
         _ONE_SPLIT,
         "a tenth of the training rows is held back for development: part of no density, but an algorithm may ask to be "

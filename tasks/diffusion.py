@@ -52,15 +52,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class EulerMap:
-    """One Euler step without noise, m(x) = x + b(x) dt.
+    """One Euler step without noise, m(x) = x + b(x) dt."""
 
-    Attributes:
-        steps: d.
-        damped: divide the drift by 1 + x^2, as the authors' density does.
-    """
-
-    steps: int
-    damped: bool = False
+    steps: int  #: d
+    damped: bool = False  #: divide the drift by 1 + x^2, as the authors' density does
 
     @property
     def dt(self) -> float:

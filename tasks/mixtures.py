@@ -49,15 +49,10 @@ _MODES_COUNTED_UP_TO = 10
 
 @dataclass(frozen=True)
 class Mixture(ABC):
-    """A mixture of Gaussians sum_k w_k N(m_k, C_k), float64.
+    """A mixture of Gaussians sum_k w_k N(m_k, C_k), float64."""
 
-    Attributes:
-        means: m, (K, D).
-        weights: w, (K,), summing to 1.
-    """
-
-    means: Tensor
-    weights: Tensor
+    means: Tensor  #: m, (K, D)
+    weights: Tensor  #: w, (K,), summing to 1
 
     @property
     @abstractmethod
@@ -89,13 +84,9 @@ class Mixture(ABC):
 
 @dataclass(frozen=True)
 class FullMixture(Mixture):
-    """Components of any covariance.
+    """Components of any covariance."""
 
-    Attributes:
-        covariances: C, (K, D, D).
-    """
-
-    covariances: Tensor
+    covariances: Tensor  #: C, (K, D, D)
 
     @property
     def variances(self) -> Tensor:
@@ -113,13 +104,9 @@ class FullMixture(Mixture):
 
 @dataclass(frozen=True)
 class SphericalMixture(Mixture):
-    """Components of one covariance v I: any dimension, at O(K D) a point.
+    """Components of one covariance v I: any dimension, at O(K D) a point."""
 
-    Attributes:
-        variance: v.
-    """
-
-    variance: float = 1.0
+    variance: float = 1.0  #: v
 
     @property
     def variances(self) -> Tensor:

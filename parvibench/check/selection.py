@@ -23,17 +23,11 @@ ITERATIONS = 500
 
 @dataclass(frozen=True)
 class Selection:
-    """Cells, densities and questions of a check.
+    """Cells, densities and questions of a check."""
 
-    Attributes:
-        cells: compared with the stored past.
-        densities: tasks whose densities are compared with the stored past.
-        truths: questions of known truth.
-    """
-
-    cells: list[Cell]
-    densities: list[str]
-    truths: list[Question]
+    cells: list[Cell]  #: compared with the stored past
+    densities: list[str]  #: tasks whose densities are compared with the stored past
+    truths: list[Question]  #: questions of known truth
 
     def resolve(self, baseline: Path | None = None) -> Asked:
         """All questions.

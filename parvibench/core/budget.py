@@ -53,21 +53,13 @@ class Budget(BaseModel):
 
 @dataclass
 class Meter:
-    """Counts what one replicate of a problem spends (all replicates of a batch spend alike).
+    """Counts what one replicate of a problem spends (all replicates of a batch spend alike)."""
 
-    Attributes:
-        limit: score evaluations allowed, or None.
-        scores: rows scored, in full-data units.
-        hessian_vector_products: rows of scores that were differentiated.
-        log_densities: rows whose log density was taken.
-        refusals: calls that were not made because they would overrun.
-    """
-
-    limit: float | None = None
-    scores: float = 0.0
-    hessian_vector_products: float = 0.0
-    log_densities: float = 0.0
-    refusals: int = 0
+    limit: float | None = None  #: score evaluations allowed, or None
+    scores: float = 0.0  #: rows scored, in full-data units
+    hessian_vector_products: float = 0.0  #: rows of scores that were differentiated
+    log_densities: float = 0.0  #: rows whose log density was taken
+    refusals: int = 0  #: calls that were not made because they would overrun
 
     @property
     def charged(self) -> float:

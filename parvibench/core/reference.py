@@ -36,15 +36,10 @@ def fingerprint_rows(dim: int) -> int:
 
 @dataclass(frozen=True)
 class Floor:
-    """Distribution of a metric between n independent exact draws and the shipped reference.
+    """Distribution of a metric between n independent exact draws and the shipped reference."""
 
-    Attributes:
-        n: number of draws.
-        values: the simulated values, sorted, at least 200.
-    """
-
-    n: int
-    values: Values
+    n: int  #: number of draws
+    values: Values  #: the simulated values, sorted, at least 200
 
     @property
     def median(self) -> float:
@@ -57,15 +52,10 @@ class Floor:
 
 
 class Floored:
-    """What a metric's values are judged against: something with noise floors and a certificate.
+    """What a metric's values are judged against: something with noise floors and a certificate."""
 
-    Attributes:
-        certificate: the JSON beside the arrays.
-        floors: metric -> sample size -> simulated values, sorted.
-    """
-
-    certificate: dict[str, Any]
-    floors: Floors
+    certificate: dict[str, Any]  #: the JSON beside the arrays
+    floors: Floors  #: metric -> sample size -> simulated values, sorted
 
     def floor(self, metric: str, n: int) -> Floor | None:
         """The floor of a metric at sample size n.
@@ -90,20 +80,13 @@ class Floored:
 
 @dataclass(frozen=True)
 class Reference(Floored):
-    """What samples of a task are judged against.
+    """What samples of a task are judged against."""
 
-    Attributes:
-        draws: (m, D) float64.
-        exact: True for independent exact draws, False for a certified long run.
-        certificate: the JSON beside the draws.
-        floors: metric -> sample size -> simulated values, sorted.
-        scores: the target's score at the first draws, (100, D) or fewer, float64: the density's fingerprint.
-    """
-
-    draws: Tensor
-    exact: bool
-    certificate: dict[str, Any] = field(repr=False)
-    floors: Floors = field(default_factory=dict, repr=False)
+    draws: Tensor  #: (m, D) float64
+    exact: bool  #: True for independent exact draws, False for a certified long run
+    certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the draws
+    floors: Floors = field(default_factory=dict, repr=False)  #: metric -> sample size -> simulated values, sorted
+    #: the target's score at the first draws, (100, D) or fewer, float64: the density's fingerprint
     scores: Tensor | None = field(default=None, repr=False)
 
     @cached_property
@@ -132,22 +115,14 @@ class Predictions(Floored):
 
     The weights of a network have no comparable law (its hidden units may trade places), but its predictions do.
     Replicates 0 to K-1 have a posterior each: their data splits differ.
-
-    Attributes:
-        mean: (K, T) of f(x_t), original units.
-        sd: (K, T) of f(x_t), original units; the noise of the responses is not in it.
-        states: (K, m, D) nearly independent draws behind them, for checks.
-        scores: (K, F, D) the target's score at the first F of them: the density's fingerprint.
-        certificate: the JSON beside the arrays.
-        floors: metric -> sample size -> simulated values, sorted.
     """
 
-    mean: Tensor
-    sd: Tensor
-    states: Tensor
-    scores: Tensor
-    certificate: dict[str, Any] = field(repr=False)
-    floors: Floors = field(repr=False)
+    mean: Tensor  #: (K, T) of f(x_t), original units
+    sd: Tensor  #: (K, T) of f(x_t), original units; the noise of the responses is not in it
+    states: Tensor  #: (K, m, D) nearly independent draws behind them, for checks
+    scores: Tensor  #: (K, F, D) the target's score at the first F of them: the density's fingerprint
+    certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the arrays
+    floors: Floors = field(repr=False)  #: metric -> sample size -> simulated values, sorted
 
     def of(self, replicates: Sequence[int]) -> tuple[Tensor, Tensor] | None:
         """Means and standard deviations of these replicates, (R, T) each; None unless all are certified."""

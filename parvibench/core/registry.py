@@ -30,19 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the index.
+    """A row of the index."""
 
-    Attributes:
-        name: canonical name.
-        target: ``module:attribute``.
-        version: raised on any change of results.
-        summary: one line.
-    """
-
-    name: str
-    target: str
-    version: int = 1
-    summary: str = ""
+    name: str  #: canonical name
+    target: str  #: ``module:attribute``
+    version: int = 1  #: raised on any change of results
+    summary: str = ""  #: one line
 
     @property
     def built_in(self) -> bool:
@@ -52,21 +45,13 @@ class Row:
 
 @dataclass(frozen=True)
 class TaskRow(Row):
-    """A task's row.
+    """A task's row."""
 
-    Attributes:
-        dim: D, or None for a task of another package.
-        tags: sorted.
-        data: data sets needed from disk.
-        reference: what samples are judged by once the reference file of the task is there.
-        otherwise: what they are judged by without it.
-    """
-
-    dim: int | None = None
-    tags: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    reference: str = ""
-    otherwise: str = "none"
+    dim: int | None = None  #: D, or None for a task of another package
+    tags: tuple[str, ...] = ()  #: sorted
+    data: tuple[str, ...] = ()  #: data sets needed from disk
+    reference: str = ""  #: what samples are judged by once the reference file of the task is there
+    otherwise: str = "none"  #: what they are judged by without it
 
     @property
     def judged_by(self) -> str:

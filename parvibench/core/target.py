@@ -22,18 +22,12 @@ class Target(ABC):
 
     Targets with data (``rows`` set) take ``batch``, row indices of shape (R, B) into each
     replicate's training set, and scale the likelihood by ``rows / B``.
-
-    Attributes:
-        dim: D.
-        rows: number of data rows behind the likelihood, or None.
-        development_rows: rows held back from training that are not test rows either, or 0.
-        prior_precision: m when the log prior is -(m/2)||x||^2 up to a constant, else None.
     """
 
-    dim: int
-    rows: int | None = None
-    development_rows: int = 0
-    prior_precision: float | None = None
+    dim: int  #: D
+    rows: int | None = None  #: number of data rows behind the likelihood, or None
+    development_rows: int = 0  #: rows held back from training that are not test rows either, or 0
+    prior_precision: float | None = None  #: m when the log prior is -(m/2)||x||^2 up to a constant, else None
 
     @abstractmethod
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:

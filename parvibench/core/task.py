@@ -32,37 +32,23 @@ PREDICTIVE_METRICS = (
 
 @dataclass(frozen=True)
 class Modes:
-    """Known modes of a target.
+    """Known modes of a target."""
 
-    Attributes:
-        means: (K, D) centres.
-        sds: (K,) spread of each mode, in units of x.
-        weights: (K,) probability of each mode.
-    """
-
-    means: Tensor
-    sds: Tensor
-    weights: Tensor
+    means: Tensor  #: (K, D) centres
+    sds: Tensor  #: (K,) spread of each mode, in units of x
+    weights: Tensor  #: (K,) probability of each mode
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a target exactly; tests hold exact draws to it.
+    """What is known of a target exactly; tests hold exact draws to it."""
 
-    Attributes:
-        mean: (D,) mean, or None.
-        sd: (D,) standard deviation, or None.
-        modes: known modes, or None.
-        unmixing: (d, d) unmixing matrix whose estimates the samples are, or None.
-        infinite_moments: True where second moments are infinite: no errors of moments are measured.
-        constants: named constants of the density that theory speaks of.
-    """
-
-    mean: Tensor | None = None
-    sd: Tensor | None = None
-    modes: Modes | None = None
-    unmixing: Tensor | None = None
-    infinite_moments: bool = False
+    mean: Tensor | None = None  #: (D,) mean, or None
+    sd: Tensor | None = None  #: (D,) standard deviation, or None
+    modes: Modes | None = None  #: known modes, or None
+    unmixing: Tensor | None = None  #: (d, d) unmixing matrix whose estimates the samples are, or None
+    infinite_moments: bool = False  #: True where second moments are infinite: no errors of moments are measured
+    #: named constants of the density that theory speaks of
     constants: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
@@ -93,41 +79,23 @@ class PredictiveData(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """A benchmark target: density, start, protocol, reference and the metrics that apply.
+    """A benchmark target: density, start, protocol, reference and the metrics that apply."""
 
-    Attributes:
-        name: canonical name; a variant is a task of its own name.
-        summary: one line.
-        dim: D.
-        tags: for selection and grouping, e.g. ``multimodal``, ``2d``, ``regression``.
-        citation: where the target is from.
-        version: raised on any change of density, data, start or reference.
-        provides: capabilities that algorithms may need.
-        metrics: names of the metrics that apply.
-        primary: the metric that ranks.
-        particles: the protocol's N.
-        batch_size: mini-batch size B for tasks with data, or None for full-data scores.
-        rows: number of training rows n, or None without data.
-        data: names of the data sets needed from disk.
-        facts: exact facts.
-        departures: where a variant departs from the plain task on purpose, one sentence each.
-    """
-
-    name: str
-    summary: str
-    dim: int
-    tags: frozenset[str]
-    citation: str
-    version: int = 1
-    provides: frozenset[str] = frozenset({"score", "hvp", "full-batch"})
-    metrics: tuple[str, ...] = DENSITY_METRICS
-    primary: str = "sliced_w2"
-    particles: int = 100
-    batch_size: int | None = None
-    rows: int | None = None
-    data: tuple[str, ...] = ()
-    facts: Facts = field(default_factory=Facts)
-    departures: tuple[str, ...] = ()
+    name: str  #: canonical name; a variant is a task of its own name
+    summary: str  #: one line
+    dim: int  #: D
+    tags: frozenset[str]  #: for selection and grouping, e.g. ``multimodal``, ``2d``, ``regression``.
+    citation: str  #: where the target is from
+    version: int = 1  #: raised on any change of density, data, start or reference
+    provides: frozenset[str] = frozenset({"score", "hvp", "full-batch"})  #: capabilities that algorithms may need
+    metrics: tuple[str, ...] = DENSITY_METRICS  #: names of the metrics that apply
+    primary: str = "sliced_w2"  #: the metric that ranks
+    particles: int = 100  #: the protocol's N
+    batch_size: int | None = None  #: mini-batch size B for tasks with data, or None for full-data scores
+    rows: int | None = None  #: number of training rows n, or None without data
+    data: tuple[str, ...] = ()  #: names of the data sets needed from disk
+    facts: Facts = field(default_factory=Facts)  #: exact facts
+    departures: tuple[str, ...] = ()  #: where a variant departs from the plain task on purpose, one sentence each
 
     @abstractmethod
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:

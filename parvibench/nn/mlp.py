@@ -23,15 +23,10 @@ NARROW = 16
 
 @dataclass(frozen=True)
 class MLP:
-    """Shape of a network.
+    """Shape of a network."""
 
-    Attributes:
-        sizes: units of each layer, input and output included.
-        activation: after every layer but the last; ``leaky-relu`` has slope 0.1 below zero.
-    """
-
-    sizes: tuple[int, ...]
-    activation: Activation
+    sizes: tuple[int, ...]  #: units of each layer, input and output included
+    activation: Activation  #: after every layer but the last; ``leaky-relu`` has slope 0.1 below zero
 
     @property
     def n_parameters(self) -> int:

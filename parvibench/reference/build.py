@@ -48,25 +48,15 @@ MOMENT_DRAWS = 1_000_000
 
 @dataclass(frozen=True)
 class Source:
-    """Reference draws with their origin.
+    """Reference draws with their origin."""
 
-    Attributes:
-        exact: independent exact draws, or a certified run.
-        rows: (m, D) float64, to be shipped.
-        sets: further sets of independent draws, disjoint from the rows, for the floors.
-        mean: best known mean of the target, (D,).
-        sd: best known standard deviation, (D,).
-        record: method and evidence for the certificate.
-        others: draws of the other methods, to be compared with the rows.
-    """
-
-    exact: bool
-    rows: Tensor
-    sets: Sets
-    mean: Tensor
-    sd: Tensor
-    record: dict[str, Any]
-    others: dict[str, Tensor] = field(default_factory=dict)
+    exact: bool  #: independent exact draws, or a certified run
+    rows: Tensor  #: (m, D) float64, to be shipped
+    sets: Sets  #: further sets of independent draws, disjoint from the rows, for the floors
+    mean: Tensor  #: best known mean of the target, (D,)
+    sd: Tensor  #: best known standard deviation, (D,)
+    record: dict[str, Any]  #: method and evidence for the certificate
+    others: dict[str, Tensor] = field(default_factory=dict)  #: draws of the other methods, to be compared with the rows
 
 
 def build(task: Task, folder: Path | None = None) -> Path:

@@ -45,23 +45,14 @@ ALPHA = 0.01
 
 @dataclass(frozen=True)
 class Plan:
-    """Algorithm and lengths of a run.
+    """Algorithm and lengths of a run."""
 
-    Attributes:
-        algorithm: registered name.
-        settings: of the algorithm, in whitened coordinates.
-        chains: how many run side by side.
-        warmup: transitions dropped.
-        draws: kept per chain.
-        thin: transitions between kept draws.
-    """
-
-    algorithm: str
-    settings: dict[str, Any]
-    chains: int
-    warmup: int
-    draws: int
-    thin: int
+    algorithm: str  #: registered name
+    settings: dict[str, Any]  #: of the algorithm, in whitened coordinates
+    chains: int  #: how many run side by side
+    warmup: int  #: transitions dropped
+    draws: int  #: kept per chain
+    thin: int  #: transitions between kept draws
 
 
 PILOT = Plan("hmc", {"step_size": 0.01, "leapfrog_steps": 12, "jitter": 0.2}, 200, 200, 200, 1)
@@ -80,17 +71,11 @@ STUCK_NATS = 20
 
 @dataclass(frozen=True)
 class LongRun:
-    """A finished run.
+    """A finished run."""
 
-    Attributes:
-        draws: of the main run, (draws, chains, D) float64.
-        others: ``check`` and ``biased`` -> their draws.
-        record: their entry in the certificate.
-    """
-
-    draws: Tensor
-    others: dict[str, Tensor]
-    record: dict[str, Any]
+    draws: Tensor  #: of the main run, (draws, chains, D) float64
+    others: dict[str, Tensor]  #: ``check`` and ``biased`` -> their draws
+    record: dict[str, Any]  #: their entry in the certificate
 
 
 def long_run(task: Task, seed: int) -> LongRun:

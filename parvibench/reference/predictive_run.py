@@ -51,19 +51,12 @@ CHECK = Plan("mala", {"step_size": 2e-4}, 20, 20_000, 750, 40)
 
 @dataclass(frozen=True)
 class Run:
-    """One finished run on one split.
+    """One finished run on one split."""
 
-    Attributes:
-        f: (draws, chains, T) the regression function at the test points, original units.
-        states: (m, D) some of its draws.
-        record: the run's entry in the certificate.
-        found: diagnostics per test point.
-    """
-
-    f: Tensor
-    states: Tensor
-    record: dict[str, Any]
-    found: Diagnostics
+    f: Tensor  #: (draws, chains, T) the regression function at the test points, original units
+    states: Tensor  #: (m, D) some of its draws
+    record: dict[str, Any]  #: the run's entry in the certificate
+    found: Diagnostics  #: diagnostics per test point
 
 
 def build_predictions(

@@ -42,17 +42,11 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks whose leaderboards show the same quantity.
+    """Tasks whose leaderboards show the same quantity."""
 
-    Attributes:
-        metric: the primary metric.
-        ratio: whether it is divided by the floor's median.
-        tasks: names, in the order of the run.
-    """
-
-    metric: str
-    ratio: bool
-    tasks: tuple[str, ...]
+    metric: str  #: the primary metric
+    ratio: bool  #: whether it is divided by the floor's median
+    tasks: tuple[str, ...]  #: names, in the order of the run
 
     @property
     def title(self) -> str:

@@ -32,21 +32,13 @@ _MAX_NAME = 200
 
 @dataclass(frozen=True)
 class Report:
-    """All parts of a report, before they are rendered.
+    """All parts of a report, before they are rendered."""
 
-    Attributes:
-        findings: outcomes of the tests.
-        aggregates: over tasks.
-        tasks: one section per task.
-        methods: one section per method.
-        published: our numbers beside the papers'.
-    """
-
-    findings: Findings
-    aggregates: tuple[Aggregates, ...]
-    tasks: tuple[TaskSection, ...]
-    methods: tuple[MethodSection, ...]
-    published: tuple[Comparison, ...]
+    findings: Findings  #: outcomes of the tests
+    aggregates: tuple[Aggregates, ...]  #: over tasks
+    tasks: tuple[TaskSection, ...]  #: one section per task
+    methods: tuple[MethodSection, ...]  #: one section per method
+    published: tuple[Comparison, ...]  #: our numbers beside the papers'
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Report:

@@ -51,19 +51,12 @@ Statistics = dict[str, list[float | None]]
 
 @dataclass(frozen=True)
 class Baseline:
-    """Stored statistics of clean replicates.
+    """Stored statistics of clean replicates."""
 
-    Attributes:
-        cells: ``task/label`` -> identity and statistics.
-        densities: task -> name -> value.
-        source: the file, for messages.
-        made: versions and date.
-    """
-
-    cells: dict[str, dict[str, Any]]
-    densities: dict[str, dict[str, float]]
-    source: str
-    made: dict[str, str]
+    cells: dict[str, dict[str, Any]]  #: ``task/label`` -> identity and statistics
+    densities: dict[str, dict[str, float]]  #: task -> name -> value
+    source: str  #: the file, for messages
+    made: dict[str, str]  #: versions and date
 
     @classmethod
     def load(cls, file: Path | None = None) -> Baseline:

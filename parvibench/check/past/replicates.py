@@ -35,15 +35,10 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class CellQuestion(Question):
-    """Whether the replicates of a cell have the law of those in the baseline.
+    """Whether the replicates of a cell have the law of those in the baseline."""
 
-    Attributes:
-        cell: to run, with fresh replicates and a fresh seed in every stage.
-        baseline: statistic -> what is stored of it.
-    """
-
-    cell: Cell
-    baseline: Mapping[str, Expected]
+    cell: Cell  #: to run, with fresh replicates and a fresh seed in every stage
+    baseline: Mapping[str, Expected]  #: statistic -> what is stored of it
 
     oracle: Oracle = "past"
 
@@ -186,15 +181,10 @@ def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str,
 
 @dataclass(frozen=True)
 class DensityQuestion(Question):
-    """Whether a task's density, score and held-out data at fixed points have changed.
+    """Whether a task's density, score and held-out data at fixed points have changed."""
 
-    Attributes:
-        task: name.
-        baseline: name -> stored value.
-    """
-
-    task: str
-    baseline: Mapping[str, Expected]
+    task: str  #: name
+    baseline: Mapping[str, Expected]  #: name -> stored value
     algorithm: str = "density"
     oracle: Oracle = "past"
 

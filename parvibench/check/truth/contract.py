@@ -32,17 +32,11 @@ LIMITS = {"biased-start-gaussian": (0.25, 0.4), "multimodal": (0.5, 0.6), "banan
 
 @dataclass(frozen=True)
 class Effort:
-    """Settings and length of a run.
+    """Settings and length of a run."""
 
-    Attributes:
-        settings: overrides of the defaults.
-        steps: taken.
-        points: N of particles and chains, and number of samples judged.
-    """
-
-    settings: Settings = ()
-    steps: int = 200
-    points: int = 50
+    settings: Settings = ()  #: overrides of the defaults
+    steps: int = 200  #: taken
+    points: int = 50  #: N of particles and chains, and number of samples judged
 
 
 @dataclass(frozen=True)

@@ -36,17 +36,11 @@ from .steps import (
 
 @dataclass(frozen=True)
 class _OfKernel(TruthQuestion):
-    """A question about a reversible kernel on a task with exact draws.
+    """A question about a reversible kernel on a task with exact draws."""
 
-    Attributes:
-        task: its exact draws and density.
-        algorithm: a registered kernel.
-        settings: of the kernel; steps so long that about a third of the proposals are rejected.
-    """
-
-    task: str
-    algorithm: str
-    settings: Settings
+    task: str  #: its exact draws and density
+    algorithm: str  #: a registered kernel
+    settings: Settings  #: of the kernel; steps so long that about a third of the proposals are rejected
 
     def _start(self, chains: int, replicates: range, *address: object) -> tuple[Target, Tensor]:
         """The density of the replicates, and exact draws from it, (R, chains, D)."""
@@ -57,15 +51,10 @@ class _OfKernel(TruthQuestion):
 
 @dataclass(frozen=True)
 class Invariance(_OfKernel):
-    """Whether chains that start at exact draws end at exact draws.
+    """Whether chains that start at exact draws end at exact draws."""
 
-    Attributes:
-        steps: taken.
-        chains: in a replicate.
-    """
-
-    steps: int = 12
-    chains: int = 400
+    steps: int = 12  #: taken
+    chains: int = 400  #: in a replicate
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Summaries of the last positions."""
@@ -89,15 +78,10 @@ def _exact_summaries(task_name: str, chains: int) -> Mapping[str, Expected]:
 
 @dataclass(frozen=True)
 class Ranks(_OfKernel):
-    """Whether an exact draw is distinguishable from the chain that runs through it.
+    """Whether an exact draw is distinguishable from the chain that runs through it."""
 
-    Attributes:
-        length: of the chain, without the exact draw.
-        chains: in a replicate.
-    """
-
-    length: int = 9
-    chains: int = 300
+    length: int = 9  #: of the chain, without the exact draw
+    chains: int = 300  #: in a replicate
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Mean rank, and mean distance of ranks from their mean, for each function of the points."""

@@ -73,17 +73,11 @@ class Counted(Target):
 
 @dataclass(frozen=True)
 class MeterCharges(TruthQuestion):
-    """Whether known calls are charged as the rules say.
+    """Whether known calls are charged as the rules say."""
 
-    Attributes:
-        task: one with data.
-        batch: rows in a mini-batch.
-        algorithm: label.
-    """
-
-    task: str = "linear-regression"
-    batch: int = 12
-    algorithm: str = "meter"
+    task: str = "linear-regression"  #: one with data
+    batch: int = 12  #: rows in a mini-batch
+    algorithm: str = "meter"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Charges of each kind of call on a fresh problem, the same for all replicates."""

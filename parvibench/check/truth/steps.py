@@ -33,15 +33,10 @@ class TruthQuestion(Question):
 
 
 class Run(NamedTuple):
-    """State and path of an algorithm.
+    """State and path of an algorithm."""
 
-    Attributes:
-        state: after the last step.
-        path: positions after every step, (R, N, D) each; empty where a state has none.
-    """
-
-    state: Any
-    path: list[Tensor]
+    state: Any  #: after the last step
+    path: list[Tensor]  #: positions after every step, (R, N, D) each; empty where a state has none
 
 
 class Normal(Target):

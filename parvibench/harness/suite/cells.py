@@ -29,22 +29,14 @@ CPU_CHUNK_NUMBERS = 250_000
 
 @dataclass(frozen=True)
 class Cell(Specified):
-    """One (task, algorithm, label) with all its replicates, as it is run.
+    """One (task, algorithm, label) with all its replicates, as it is run."""
 
-    Attributes:
-        spec: everything that may change its samples.
-        label: name in tables.
-        metrics: measured at every checkpoint.
-        tuned: whether the step size was chosen by tuning.
-        notes: what a reader of its numbers should know beforehand.
-        objects: task and algorithm that no name can load (run in this process only).
-    """
-
-    spec: CellSpec
-    label: str
-    metrics: tuple[str, ...]
-    tuned: bool = False
-    notes: tuple[str, ...] = ()
+    spec: CellSpec  #: everything that may change its samples
+    label: str  #: name in tables
+    metrics: tuple[str, ...]  #: measured at every checkpoint
+    tuned: bool = False  #: whether the step size was chosen by tuning
+    notes: tuple[str, ...] = ()  #: what a reader of its numbers should know beforehand
+    #: task and algorithm that no name can load (run in this process only)
     objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
 
     def load(self) -> tuple[Task, Method]:

@@ -34,21 +34,13 @@ _WAIT_S = 0.5
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job as it travels: nothing in it is a path of the driver's machine that the other side would need.
+    """A job as it travels: nothing in it is a path of the driver's machine that the other side would need."""
 
-    Attributes:
-        job: its snapshot file stays behind.
-        plugin: source of the algorithm's file, where it comes from a file.
-        snapshot: to go on from.
-        every: seconds between two snapshots.
-        version: of ParVIBench at the driver.
-    """
-
-    job: Job
-    plugin: bytes | None
-    snapshot: bytes | None
-    every: float
-    version: str
+    job: Job  #: its snapshot file stays behind
+    plugin: bytes | None  #: source of the algorithm's file, where it comes from a file
+    snapshot: bytes | None  #: to go on from
+    every: float  #: seconds between two snapshots
+    version: str  #: of ParVIBench at the driver
     timeout: float
     memory: float | None
 
