@@ -114,16 +114,7 @@ def masked_network(dim: int, hidden: int, device: torch.device, dtype: torch.dty
 
 
 def flow_through(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, list[Flow]]:
-    """Samples from noise.
-
-    Args:
-        settings: number and shape of the flows.
-        parameters: (R, T P + 2 D).
-        noise: y_0, (R, n, D).
-
-    Returns:
-        x (R, n, D), y_T (R, n, D) and the flows in order.
-    """
+    """x (R, n, D), y_T (R, n, D) and the flows in order, from noise y_0 (R, n, D) and parameters (R, T P + 2 D)."""
     dim = noise.shape[2]
     net, _ = masked_network(dim, settings.hidden, noise.device, noise.dtype)
     y = noise

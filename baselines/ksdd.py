@@ -84,13 +84,7 @@ class KSDD(Algorithm[Settings, AdamState]):
 
 
 def discrepancy(settings: Settings, x: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """E, (R,), and its gradients in x at fixed scores and in the scores, (R, n, d) each.
-
-    Args:
-        settings: kernel and bandwidth.
-        x: (R, n, d).
-        s: scores, (R, n, d).
-    """
+    """E, (R,), and its gradients in x at fixed scores and in the scores, (R, n, d) each; x and s are (R, n, d)."""
     n, dim = x.shape[1:]
     x = x - x.mean(1, keepdim=True)  # the differences below cancel far from the origin
     d = self_distances(x)

@@ -182,17 +182,10 @@ def discrepancy_gradient(
     regularisation: float = 0.0,
     batches: int = 2,
 ) -> Tensor:
-    """Gradient of L - w mean log p in the parameters, (R, P + D).
+    """Gradient of L - w mean log p in the parameters, (R, P + D), from z (R, n, latent_dim) and xi (R, n, D).
 
-    Args:
-        problem: the target.
-        settings: kernel and network.
-        parameters: (R, P + D).
-        z: (R, batches * M, latent_dim), the second batch after the first.
-        xi: (R, batches * M, D).
-        temper: factor of the target's score, in w too.
-        regularisation: w.
-        batches: 2 for the vanilla estimator, 1 for the U-statistic.
+    n is M for the U-statistic (``batches`` 1), else 2 M, the second batch after the first. ``temper`` multiplies the
+    target's score, in w (``regularisation``) too.
     """
     made = draw(settings, parameters, z, xi)
     x = made.x

@@ -111,15 +111,9 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
 def surrogate_gradient(
     problem: Problem, settings: Settings, parameters: Tensor, z: Tensor, xi: Tensor, temper: float
 ) -> Tensor:
-    """Gradient of -L_K in the parameters, (R, P + D).
+    """Gradient of -L_K in the parameters, (R, P + D), from z (R, n + K, latent_dim) and xi (R, n, D).
 
-    Args:
-        problem: the target.
-        settings: shape of the network.
-        parameters: (R, P + D).
-        z: (R, n + K, latent_dim), the K further mixing draws last.
-        xi: (R, n, D).
-        temper: factor of the target's score.
+    The K further mixing draws are the last of z; ``temper`` multiplies the target's score.
     """
     n = xi.shape[1]
     made = draw(settings, parameters, z, xi)
@@ -143,16 +137,10 @@ def surrogate_gradient(
 
 
 def responsibilities(x: Tensor, xi: Tensor, mu: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares of the mixing draws in the density at every sample.
+    """Shares of the mixing draws in the density at every sample: r_0 (R, n, 1), r_1..r_K (R, n, K), and log h (R, n).
 
-    Args:
-        x: samples, (R, n, D).
-        xi: their own noise, (x - mu_0) / sigma, (R, n, D).
-        mu: centres of the K further mixing draws, (R, K, D).
-        sigma: (R, 1, D).
-
-    Returns:
-        r_0 (R, n, 1), r_1..r_K (R, n, K), and log h (R, n) without its constant -(D/2) log(2 pi).
+    From samples x (R, n, D), their own noise xi = (x - mu_0) / sigma (R, n, D), the centres mu of the K further mixing
+    draws (R, K, D) and sigma (R, 1, D). log h is without its constant -(D/2) log(2 pi).
     """
     logits = squared_distances(x / sigma, mu / sigma)
     logits = torch.cat((xi.square().sum(-1, keepdim=True), logits), 2).mul_(-0.5)

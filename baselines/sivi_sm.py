@@ -190,17 +190,8 @@ def sampler_gradient(
 ) -> Tensor:
     """Gradient of the objective in the sampler's parameters, f held fixed: (R, P + D).
 
-    With g = f + psi s in place of f: dL/dF = 2 g / M, dL/dg = 2 (F - g) / M, and s takes part in both.
-
-    Args:
-        problem: the target.
-        settings: shapes of the networks.
-        parameters: the sampler's, (R, P + D).
-        critic: f's, (R, Q).
-        z: (R, M, latent_dim).
-        xi: (R, M, D).
-        temper: factor of the target's score.
-        psi: share of the score in g.
+    With g = f + psi s in place of f: dL/dF = 2 g / M, dL/dg = 2 (F - g) / M, and s takes part in both. z is (R, M,
+    latent_dim), xi (R, M, D); ``critic`` is f's parameters, (R, Q); ``temper`` multiplies the target's score.
     """
     made = draw(settings, parameters, z, xi)
     with torch.enable_grad():

@@ -133,20 +133,10 @@ class Conditional(NamedTuple):
 def mixture_score(
     net: MLP, network: Tensor, settings: Settings, x: Tensor, sigma: Tensor, z: Tensor, step: Tensor, streams: Streams
 ) -> tuple[Tensor, Tensor]:
-    """Unbiased estimate of grad log q at the samples, and the adapted leapfrog step.
+    """Unbiased estimate of grad log q at the samples, (R, n, D), and the adapted leapfrog step, (R, 1, 1).
 
-    Args:
-        net: shape of mu.
-        network: its parameters, (R, P).
-        settings: of HMC.
-        x: samples, (R, n, D).
-        sigma: (R, 1, D).
-        z: the latents that made them, (R, n, latent_dim).
-        step: leapfrog step, (R, 1, 1).
-        streams: randomness.
-
-    Returns:
-        (R, n, D) and (R, 1, 1).
+    ``network`` (R, P) are the parameters of mu, x the samples (R, n, D), sigma (R, 1, D), z the latents that made the
+    samples (R, n, latent_dim).
     """
 
     def at(z: Tensor) -> Conditional:

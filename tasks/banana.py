@@ -25,11 +25,7 @@ _DETERMINANT = 1 - _CORRELATION**2
 
 
 class BananaTarget(Target):
-    """The normalised density; the bend x2 - x1^2 - 1 has unit Jacobian.
-
-    Args:
-        sign: 1 for the paper's law of x, -1 for the law of -x.
-    """
+    """The normalised density; the bend x2 - x1^2 - 1 has unit Jacobian. With sign -1 the law of -x."""
 
     dim = 2
 

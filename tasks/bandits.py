@@ -70,12 +70,7 @@ class Game:
 
 
 class BanditTarget(GrowingTarget):
-    """The posterior of the network given the rewards seen.
-
-    Args:
-        network: shape of the network.
-        game: of the replicates, in dtype and on the device of the states.
-    """
+    """The posterior of the network given the rewards seen; the game is in dtype and on the device of the states."""
 
     def __init__(self, network: MLP, game: Game) -> None:
         self.dim = network.n_parameters

@@ -16,13 +16,9 @@ from .bnn_network import RATE, Model
 
 
 class BNNTarget(Target):
-    """The posterior of each replicate's network given its training rows.
+    """The posterior of each replicate's network given its training rows X (R, n, p) and y (R, n).
 
-    Args:
-        X: (R, n, p) features.
-        y: (R, n) responses.
-        model: the network and its precisions.
-        development: features (R, V, p) and responses (R, V) of rows held back, standardised as the others; or None.
+    ``development``: features (R, V, p) and responses (R, V) of rows held back, standardised as the others; or None.
     """
 
     def __init__(self, X: Tensor, y: Tensor, model: Model, development: tuple[Tensor, Tensor] | None = None) -> None:
@@ -66,15 +62,9 @@ class BNNTarget(Target):
         return torch.stack(blocks).sum(0)
 
     def with_noise(self, x: Tensor, log_gamma: Callable[[Tensor], Tensor], batch: Tensor | None = None) -> Tensor:
-        """States whose gamma is a function of their own fit, as far as it is a coordinate.
+        """States (R, N, D) whose gamma is a function of their own fit, as far as it is a coordinate.
 
-        Args:
-            x: (R, N, D).
-            log_gamma: given S, (R, N) -> (R, N).
-            batch: (R, B) the rows that S sums over, or all.
-
-        Returns:
-            (R, N, D), of the data's type.
+        ``log_gamma`` maps S to it, (R, N) -> (R, N); S sums over the rows ``batch``, (R, B), or all.
         """
         x = x.to(self._X)
         weights, _, log_lambda = self.model.split(x)
@@ -141,11 +131,7 @@ class HeldOut:
     certified: tuple[Tensor, Tensor] | None = None
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Means f s_y + m_y (R, n, T) and noise standard deviations (R, n), in original units.
-
-        Args:
-            samples: (R, n, D) states.
-        """
+        """Means f s_y + m_y (R, n, T) and noise standard deviations (R, n) of states (R, n, D), in original units."""
         x = samples.to(self.X)
         return self.means(x), self.noise_sd(x)
 

@@ -81,11 +81,7 @@ class StudentTarget(Target):
 
 
 class FunnelTarget(Target):
-    """The normalised density of v ~ N(0, 9), y | v ~ N(0, exp(v) I), x = (v, y).
-
-    Args:
-        dim: D, at least 2.
-    """
+    """The normalised density of v ~ N(0, 9), y | v ~ N(0, exp(v) I), x = (v, y), D >= 2."""
 
     def __init__(self, dim: int) -> None:
         self.dim = dim

@@ -62,13 +62,7 @@ class LinearModel:
 
 
 class LinearTarget(Target):
-    """The unnormalised posterior of the weights.
-
-    Args:
-        model: rows, noise and prior.
-        device: where states live.
-        dtype: of states.
-    """
+    """The unnormalised posterior of the weights."""
 
     def __init__(self, model: LinearModel, device: torch.device | str, dtype: torch.dtype) -> None:
         self.rows, self.dim = model.X.shape

@@ -35,13 +35,7 @@ class Test:
 
 
 def decide(question: Question, values: Mapping[str, list[float]], threshold: float) -> list[Test]:
-    """All tests of a question.
-
-    Args:
-        question: what was asked.
-        values: statistic -> fresh values.
-        threshold: p-value up to which a change is taken as real.
-    """
+    """All tests of a question, given statistic -> fresh values; p-values up to the threshold are changes."""
     expected = question.expected()
     fresh = {name: np.asarray(values.get(name, []), dtype=np.float64) for name in expected}
     fresh = {n: e.snapped(fresh[n]) if isinstance(e := expected[n], Law) else fresh[n] for n in fresh}

@@ -71,12 +71,7 @@ class Question(ABC):
 
     @abstractmethod
     def measure(self, replicates: range, seed: int) -> Values:
-        """Draw fresh replicates and measure them.
-
-        Args:
-            replicates: their ids.
-            seed: root seed of all randomness, fresh in every stage.
-        """
+        """Draw fresh replicates of these ids and measure them; the seed of all randomness is fresh in every stage."""
 
     @abstractmethod
     def expected(self) -> Mapping[str, Expected]:
@@ -117,10 +112,7 @@ Answers = Iterator[tuple[int, Values | str]]
 def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answers:
     """Answers as they come; questions whose process failed are measured again, each in a process of its own.
 
-    Args:
-        work: what to measure.
-        workers: processes; 0 measures in this one.
-        timeout: wall-clock limit of a process, s.
+    ``workers`` is the number of processes, 0 for this one alone, and ``timeout`` the wall-clock limit of one, s.
     """
     executor = Workers(workers, timeout) if workers else InProcess()
     again: list[Measurement] = []

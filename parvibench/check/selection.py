@@ -30,10 +30,7 @@ class Selection:
     truths: list[Question]  #: questions of known truth
 
     def resolve(self, baseline: Path | None = None) -> Asked:
-        """All questions.
-
-        Args:
-            baseline: file of the stored past; default: the package's own; not read where nothing needs it.
+        """All questions; the stored past is ``baseline`` or the package's own, and is not read where nothing needs it.
 
         Raises:
             InputError: no baseline there.
@@ -90,10 +87,8 @@ def select_questions(
 def outside_questions(sampler: Sampler, settings: dict[str, Any], iterations: int) -> list[Question]:
     """Questions of a sampler that is not registered: easy targets within a tolerance, and the contract.
 
-    Args:
-        sampler: ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only.
-        settings: overrides of its defaults.
-        iterations: enough for a bent target of unit scale.
+    ``sampler`` is ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only;
+    ``iterations`` must be enough for a bent target of unit scale.
 
     Raises:
         InputError: no such sampler or setting.

@@ -23,11 +23,7 @@ _FEWEST_FOR_RATE = 0.25
 
 
 class Display:
-    """An observer that shows finished cells, the rate, the running cells, and failures as they occur.
-
-    Args:
-        console: standard error, so that standard output stays machine-readable.
-    """
+    """An observer that shows finished cells, the rate, the running cells, and failures as they occur."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

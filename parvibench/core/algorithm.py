@@ -165,16 +165,9 @@ class Anchor(Method):
 
     @abstractmethod
     def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
-        """Samples to judge.
+        """Samples to judge, (R, n, D), and the rows (R, n) of the reference that they are, or None.
 
-        Args:
-            task: where the draws come from.
-            problem: its replicates, device and dtype are those of the samples.
-            n: samples per replicate.
-            streams: randomness.
-
-        Returns:
-            Samples (R, n, D), and the rows (R, n) of the reference that they are, or None.
+        Replicates, device and dtype are the problem's.
 
         Raises:
             UnsupportedError: the task has none.
@@ -195,23 +188,15 @@ class Algorithm(Method, Generic[S, T]):
 
     @abstractmethod
     def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> T:
-        """First state.
-
-        Args:
-            problem: the metered problem.
-            settings: validated settings.
-            streams: positioned at step 0.
-            horizon: number of iterations the budget is expected to allow, for schedules.
-        """
+        """First state, with streams at step 0; ``horizon``: iterations that the budget is expected to allow."""
 
     @abstractmethod
     def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T | tuple[T, Any]:
         """Next state; must not change the tensors of ``state`` that a caller may still hold.
 
-        Returns:
-            The state alone, or with an Info: a NamedTuple of (R,) tensors that tell of this step (``acceptance``,
-            ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints
-            as metrics of the fields' names; nothing else depends on them.
+        The state may come with an Info: a NamedTuple of (R,) tensors that tell of this step (``acceptance``,
+        ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints as
+        metrics of the fields' names; nothing else depends on them.
         """
 
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
@@ -241,12 +226,8 @@ def take_steps(
 ) -> Iterator[tuple[Any, Any]]:
     """State and Info (or None) after each further step; the caller sets the gradient mode and says when to stop.
 
-    Args:
-        advance: ``Algorithm.step``, or a compiled one.
-        problem: what is sampled; its streams move to the address of every step.
-        settings: validated ones.
-        state: before step ``first``.
-        first: number of steps taken before.
+    ``advance`` is ``Algorithm.step`` or a compiled one, ``first`` the number of steps taken before; the problem's
+    streams move to the address of every step.
 
     Raises:
         BudgetExhausted: the budget allows no further step.

@@ -38,12 +38,7 @@ class Budget(BaseModel):
         return self
 
     def resolve(self, particles: int, batch_share: float) -> Budget:
-        """Turn ``scores_per_particle`` into ``score_evaluations``.
-
-        Args:
-            particles: N of the cell.
-            batch_share: B/n, the cost of one mini-batch score; 1 without data.
-        """
+        """Turn ``scores_per_particle`` into ``score_evaluations``: N particles, batches of a share B/n (else 1)."""
         if self.scores_per_particle is None:
             return self
         rows = self.scores_per_particle * particles * batch_share

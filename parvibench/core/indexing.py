@@ -41,10 +41,7 @@ _DISPLAYED = frozenset({"citation", "departures", "description", "example", "pre
 
 
 def scan(order: Index | None = None) -> Index:
-    """The index of the code as it is.
-
-    Args:
-        order: rows keep the order they have there; new ones come last.
+    """The index of the code as it is; rows keep the order they have in ``order``, new ones come last.
 
     Raises:
         InputError: a name is defined twice.
@@ -64,10 +61,7 @@ def scan(order: Index | None = None) -> Index:
 def undecided(old: Index, new: Index, keep: Sequence[str] = ()) -> dict[str, list[str]]:
     """Changed source files -> names whose results they may have changed, with the version that they had before.
 
-    Args:
-        old: the index as committed.
-        new: of the code as it is.
-        keep: names, or patterns of names, whose results stay.
+    Names that ``keep`` holds, or that fit a pattern in it, are left out: their results stay.
     """
     found: dict[str, list[str]] = {}
     for section in ("tasks", "algorithms"):

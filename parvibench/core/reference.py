@@ -60,12 +60,9 @@ class Floored:
     def floor(self, metric: str, n: int) -> Floor | None:
         """The floor of a metric at sample size n.
 
-        Between stored sizes every quantile is interpolated linearly in log n: its logarithm where both ends
-        have one sign, which is exact for a power law, else the quantile itself.
-
-        Returns:
-            None when the metric has no floor, n lies outside the stored sizes (no guess outside), or the metric's
-            floors cannot be interpolated.
+        Between stored sizes every quantile is interpolated linearly in log n: its logarithm where both ends have one
+        sign, which is exact for a power law, else the quantile itself. None when the metric has no floor, n lies
+        outside the stored sizes (no guess outside), or the metric's floors cannot be interpolated.
         """
         table = self.floors.get(metric, {})
         if n in table:
@@ -148,13 +145,9 @@ def _between(a: Values, b: Values, share: float) -> Values:
 
 
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
-    """Read the shipped reference of a task, or None when it has none.
+    """The shipped reference of a task, or None; ``folder`` stands for the installed package's, as in all that follow.
 
     ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor.
-
-    Args:
-        name: the task's name.
-        folder: where ``<name>.npz`` and ``<name>.json`` lie; default the installed package's.
 
     Raises:
         InputError: the draws do not match the hash in the certificate.
@@ -169,11 +162,7 @@ def load_reference(name: str, folder: Traversable | None = None) -> Reference | 
 
 
 def load_predictions(name: str, folder: Traversable | None = None) -> Predictions | None:
-    """Read the certified predictions of a task, or None when it has none.
-
-    Args:
-        name: the task's name.
-        folder: where ``<name>.npz`` and ``<name>.json`` lie; default the installed package's.
+    """The certified predictions of a task, or None.
 
     Raises:
         InputError: the arrays do not match the hash in the certificate.
@@ -199,15 +188,7 @@ def load_floored(name: str) -> Floored | None:
 def read_certified(
     name: str, kind: str, folder: Traversable | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]], Floors] | None:
-    """A certificate, the arrays it vouches for, and the floors among them.
-
-    Args:
-        name: the task's name.
-        kind: ``draws`` or ``predictions``.
-        folder: where the two files lie; default the installed package's.
-
-    Returns:
-        None when there is no certificate of that kind.
+    """A certificate of a kind (``draws``, ``predictions``), the arrays it vouches for, and their floors, or None.
 
     Raises:
         InputError: the arrays do not match the hash in the certificate.

@@ -49,10 +49,7 @@ class Target(ABC):
     def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
         """Gradient of the mean squared error of the N points' mean prediction: (R, N, D) -> (R, N, D).
 
-        Args:
-            x: (R, N, D).
-            batch: (R, B) training rows, or None for all.
-            development: the development rows instead.
+        On the training rows ``batch``, (R, B), or all of them, or on the development rows.
 
         Raises:
             UnsupportedError: the target is no regression.
@@ -67,9 +64,7 @@ Linearised = tuple[Tensor, Callable[[Tensor], Tensor]]
 def score_with_product(x: Tensor, linearise: Callable[[Tensor], Linearised]) -> Tensor:
     """A score that autograd differentiates, once, by a Hessian-vector product written by hand.
 
-    Args:
-        x: states, (R, N, D).
-        linearise: maps them to the score and the product, which may share what the score has computed.
+    ``linearise`` maps states (R, N, D) to the score and the product, which may share what the score has computed.
     """
     return _ScoreWithProduct.apply(x, linearise)  # type: ignore[no-untyped-call]
 

@@ -66,14 +66,7 @@ class PredictiveData(Protocol):
         ...
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Predictive components of every sample, in original units.
-
-        Args:
-            samples: (R, n, D).
-
-        Returns:
-            Means (R, n, T) and noise standard deviations (R, n).
-        """
+        """Means (R, n, T) and noise standard deviations (R, n) of the samples (R, n, D), in original units."""
         ...
 
 
@@ -186,24 +179,23 @@ def _shipped(name: str) -> Reference | None:
 class Problem:
     """The metered view of a task: density, score and start, without references and test data.
 
-    Every call is booked per replicate before it is made (N rows scored once cost N; a mini-batch of B out
-    of n data rows costs B/n of that). Differentiating ``log_density`` books a score, differentiating
-    ``score`` a Hessian-vector product.
+    Every call is booked per replicate before it is made (N rows scored once cost N; a mini-batch of B out of n data
+    rows costs B/n of that). Differentiating ``log_density`` books a score, differentiating ``score`` a Hessian-vector
+    product.
 
     Args:
         target: the density.
-        streams: randomness of these replicates; its step selects the mini-batch.
+        streams: randomness of these replicates; the harness positions it at the current step, which selects the
+            mini-batch.
         start: the task's initial distribution.
-        particles: N.
+        particles: N of the protocol.
         batch_size: B, or None for exact scores.
         limit: budget in score evaluations per replicate, or None.
 
     Attributes:
         dim: D.
-        particles: N of the protocol.
         meter: the counts.
         prior_precision: m of a prior N(0, I/m) that the target declares, or None.
-        streams: randomness of these replicates; the harness positions it at the current step.
     """
 
     def __init__(
@@ -247,10 +239,9 @@ class Problem:
         return 1.0 if self._batch_size is None else self._batch_size / (self._target.rows or 1)
 
     def init(self, n: int | None = None) -> Tensor:
-        """Initial points, (R, n, D), the same for every algorithm with the same seed and n.
+        """Initial points, (R, n, D), n = N by default, the same for every algorithm with the same seed and n.
 
-        Args:
-            n: number of points, default the protocol's N. The points of another n are others, not a subset.
+        The points of another n are others, not a subset.
         """
         x = self._start(self._target, n or self.particles, self.streams.generators("init"))
         return x.to(self.device, self.dtype)

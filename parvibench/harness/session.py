@@ -82,20 +82,10 @@ def run_cells(
 ) -> Results:
     """Run cells into a store; what it already holds is not run again.
 
-    Args:
-        cells: in the order of the report.
-        store: locked here for the length of the run.
-        executor: where chunks run.
-        suite: resolved suite, for provenance.
-        profile: name of the profile, for provenance.
-        command: the command line, for provenance.
-        observers: notified of the course of the run.
-        fresh: run all cells again.
-        retry_failed: run cells again that failed.
-
-    Returns:
-        The results of all cells. After Ctrl-C the finished cells stand in the store, the others are
-        reported as interrupted, and the same call resumes.
+    After Ctrl-C the finished cells stand in the store, the others are reported as interrupted, and the same call
+    resumes. The cells are in the order of the report, the store is locked for the length of the run; ``suite``
+    (resolved), ``profile`` and ``command`` are provenance. ``fresh`` runs all cells again, ``retry_failed`` those that
+    failed.
 
     Raises:
         StoreError: another run holds the store.
@@ -292,9 +282,7 @@ def _now() -> str:
 def make_executor(execution: Execution, device: str) -> Executor:
     """Worker processes; in this process for 0 workers or on a GPU; on a Ray cluster where one is named.
 
-    Args:
-        execution: workers (on a cluster the most jobs at a time, 0 for as many as it takes), limits and cluster.
-        device: ``cpu`` or ``cuda``.
+    On a cluster ``workers`` is the most jobs at a time, 0 for as many as it takes.
 
     Raises:
         InputError: a negative count or a limit that is not positive; Ray is not installed.

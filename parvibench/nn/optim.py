@@ -45,16 +45,9 @@ def adam(
     epsilon: float = 1e-8,
     inplace: bool = False,
 ) -> tuple[Tensor, Moments]:
-    """One descent step of Adam (Kingma & Ba 2015, Algorithm 1): new parameters and moments.
+    """One descent step of Adam (Kingma & Ba 2015, Algorithm 1): new parameters (R, P) and moments.
 
-    Args:
-        parameters: (R, P).
-        grad: (R, P).
-        moments: of the steps before.
-        learning_rate: of this step.
-        betas: decays of the gradient and of its square.
-        epsilon: added to the root of the mean square.
-        inplace: overwrite parameters and moments; only those that an earlier step has returned.
+    ``inplace`` overwrites parameters and moments; only those that an earlier step has returned.
     """
     steps = moments.steps + 1
     first, second = moments.first, moments.second
@@ -100,13 +93,10 @@ def step_decay(steps: int, factor: float, every: int) -> float:
 
 
 def rms_normalised(velocity: Tensor, mean_square: Tensor, first: bool) -> tuple[Tensor, Tensor]:
-    """The velocity divided by its running root mean square, as in the original code of SVGD.
+    """The velocity divided by its running root mean square, as in the original code of SVGD, and the new H.
 
-    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)). A coordinate moves by no more
-    than about the step size per iteration, whatever the scale of the target.
-
-    Returns:
-        The normalised velocity and the new H, both of the velocity's shape.
+    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)). A coordinate moves by no more than about the
+    step size per iteration, whatever the scale of the target.
     """
     square = velocity.square()
     mean_square = square if first else torch.lerp(mean_square, square, 0.1)

@@ -136,9 +136,7 @@ class PerturbedFlowSettings(RefitSettings):
     def fit(self, flow: Flow, points: Iterable[tuple[Tensor, Tensor]]) -> Flow:
         """Descend the denoising score matching loss mean_i || f(x_i) + w_i / sigma ||^2, one step for each item.
 
-        Args:
-            flow: f.
-            points: x and w / sigma of each step, (R, N, D) each; none are used with the exact score.
+        An item of ``points`` is x and w / sigma, (R, N, D) each; none are used with the exact score.
         """
         if self.score == "exact":
             return flow

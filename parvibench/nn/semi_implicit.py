@@ -131,14 +131,7 @@ class Draw(NamedTuple):
 
 
 def start(settings: SemiImplicitSettings, dim: int, streams: Streams, delay: int = 0) -> SamplerState:
-    """Random network, constant sigma.
-
-    Args:
-        settings: shape of the network.
-        dim: D.
-        streams: randomness.
-        delay: iterations between the network's pre-training and t = 0.
-    """
+    """Random network, constant sigma; ``delay`` iterations lie between the network's pre-training and t = 0."""
     net = settings.network(dim)
     network = net.initialise(streams.uniform("init", (net.n_parameters,)))
     log_var = network.new_full((len(network), dim), settings.log_var_init)
@@ -171,13 +164,9 @@ def pretrain(
 
 
 def draw(settings: SemiImplicitSettings, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
-    """Samples x = mu(z) + sigma xi.
+    """Samples x = mu(z) + sigma xi from parameters (R, P + D), z (R, m, latent_dim), m >= n, and xi (R, n, D).
 
-    Args:
-        settings: shape of the network.
-        parameters: (R, P + D).
-        z: (R, m, latent_dim) with m >= n; rows beyond n get a mu (``values[-1]``) but no x.
-        xi: (R, n, D).
+    Rows of z beyond n get a mu (``values[-1]``) but no x.
     """
     n, dim = xi.shape[1:]
     network, log_var = split(parameters, dim)
@@ -195,16 +184,11 @@ def pull_back(
     grad_mu: Tensor | None = None,
     grad_log_var: Tensor | None = None,
 ) -> Tensor:
-    """Gradient of an objective in the parameters, (R, P + D).
+    """Gradient of an objective in the parameters, (R, P + D), from those in what ``draw`` returned.
 
-    Args:
-        settings: shape of the network.
-        parameters: (R, P + D).
-        made: what ``draw`` returned.
-        grad_x: gradient in the samples, (R, n, D).
-        grad_noise: gradient in xi / sigma, (R, n, D), where the objective holds it explicitly.
-        grad_mu: gradient in the values of mu beyond that through x, (R, m, D); likewise.
-        grad_log_var: gradient in log sigma^2 beyond those, (R, D); likewise.
+    ``grad_x`` is that in the samples, (R, n, D); where the objective holds them explicitly, ``grad_noise`` is that in
+    xi / sigma, (R, n, D), ``grad_mu`` that in the values of mu beyond that through x, (R, m, D), ``grad_log_var`` that
+    in log sigma^2 beyond those, (R, D).
     """
     n, dim = grad_x.shape[1:]
     terms = grad_x * (made.sigma * made.xi)

@@ -60,15 +60,10 @@ class Source:
 
 
 def build(task: Task, folder: Path | None = None) -> Path:
-    """Build and write the reference of a task.
+    """Build and write the reference of a task; the certificate's path.
 
-    Args:
-        task: one with an exact sampler, or with a density that HMC can sample; of a regression the predictions
-            are certified.
-        folder: where to write; default the package's own references.
-
-    Returns:
-        The certificate's path.
+    The task has an exact sampler, or a density that HMC can sample; of a regression the predictions are certified. The
+    default folder is that of the package's own references.
     """
     folder = folder or default_folder()
     if "predictive" in task.provides:
@@ -97,10 +92,7 @@ def build(task: Task, folder: Path | None = None) -> Path:
 def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
     """The reference with its floors, the kernel mean that ``mmd2`` needs, and the constants of V-statistics.
 
-    Args:
-        task: the target.
-        reference: draws, and a certificate with moments and bandwidth.
-        sets: independent exact draws, none of them in the reference.
+    Its certificate holds moments and bandwidth; ``sets`` are independent exact draws, none of them in the reference.
     """
     known = {"self_similarity": self_similarity(reference.draws, reference.bandwidth)}
     reference = replace(reference, certificate=reference.certificate | known)

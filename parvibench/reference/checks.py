@@ -25,14 +25,7 @@ _FEW = 0.2
 
 
 def verify(task: Task, folder: Traversable | None = None) -> list[Check]:
-    """Recompute every check of a task's reference.
-
-    Args:
-        task: one with a shipped reference.
-        folder: of the files; default the package's.
-
-    Returns:
-        The checks; only the first, failed, when the files do not match.
+    """Recompute every check of a task's reference; only the first, failed, when the files do not match.
 
     Raises:
         InputError: the task has no reference.

@@ -112,11 +112,7 @@ def long_run(task: Task, seed: int) -> LongRun:
 
 
 def confirming_run(task: Task, seed: int) -> LongRun:
-    """Run chains that must agree with the exact mean and standard deviation of every coordinate.
-
-    Args:
-        task: with both moments known.
-        seed: of the streams.
+    """Run chains that must agree with the known mean and standard deviation of every coordinate.
 
     Raises:
         ParVIBenchError: the chains have not converged, or they disagree.
@@ -183,17 +179,10 @@ def agrees(compared: dict[str, Any]) -> bool:
 def run_chains(
     target: Target, plan: Plan, seed: int, start: Tensor, record: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, float]:
-    """Run the chains of a plan.
+    """Run the chains of a plan from ``start``, (chains, D), in the target's coordinates.
 
-    Args:
-        target: in the coordinates the chains run in.
-        plan: algorithm and lengths.
-        seed: of the streams.
-        start: (chains, D) in the same coordinates.
-        record: values recorded of a draw, (chains, D) -> (chains, K).
-
-    Returns:
-        Recorded values, (draws, chains, K), and the share of accepted moves.
+    Returns what ``record`` makes of draws, (chains, D) -> (chains, K), as (draws, chains, K), and the share of accepted
+    moves.
     """
     streams = Streams(seed, (0,), "cpu", torch.float64)
     problem = Problem(target, streams, start=lambda *_: start[None], particles=plan.chains)

@@ -62,17 +62,9 @@ class Run:
 def build_predictions(
     task: Task, folder: Path, *, main: Plan = MAIN, check: Plan = CHECK, splits: int = SPLITS
 ) -> Path:
-    """Build and write the certified predictions of a task.
+    """Build and write the certified predictions of a registered regression; the certificate's path.
 
-    Args:
-        task: a regression, as registered.
-        folder: where to write.
-        main: plan for every split.
-        check: plan for the first split, for comparison.
-        splits: number of replicates to certify.
-
-    Returns:
-        The certificate's path.
+    The plan ``main`` runs on every one of so many splits, the plan ``check`` on the first, for comparison.
 
     Raises:
         ParVIBenchError: the evidence falls short.
@@ -149,10 +141,7 @@ def require_agreement(name: str, record: dict[str, Any]) -> None:
 def predictive_floors(runs: Sequence[Tensor]) -> dict[str, dict[int, NDArray[np.float64]]]:
     """Errors of n independent draws: rows of a run picked at random, against the run with its chains resampled.
 
-    Resampling the chains gives the reference its own sampling error.
-
-    Args:
-        runs: per split, (draws, chains, T).
+    Resampling the chains gives the reference its own sampling error. ``runs`` holds (draws, chains, T) per split.
     """
     generator = Generator().manual_seed(SEED)
     found: dict[str, dict[int, list[float]]] = {name: {n: [] for n in SIZES} for name in _FLOORED}

@@ -203,14 +203,10 @@ def groups(board: pd.DataFrame) -> list[Group]:
 
 
 def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
-    """Rank of every method averaged over the tasks that rank it; best first, anchors last.
+    """Rank of every method averaged over the tasks of ``table`` that rank it; best first, anchors last.
 
-    Args:
-        board: from ``table``.
-
-    Returns:
-        Index label; columns ``anchor``, ``average_rank`` (ties share the mean of their ranks), ``n_tasks``
-        (that rank it), ``n_failed`` (of these, without a result).
+    Index label; columns ``anchor``, ``average_rank`` (ties share the mean of their ranks), ``n_tasks`` (that rank it),
+    ``n_failed`` (of these, without a result).
     """
     rows = board[["task", "label", "anchor", "status", "rank"]].copy()
     # ``rank`` gives ties the best of their places; an average needs the middle.

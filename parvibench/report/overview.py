@@ -43,12 +43,7 @@ class Aggregates:
 
 
 def winners_table(findings: Findings, anchors: Mapping[str, str]) -> Table:
-    """The best method of every group of tasks and of every task, group by group.
-
-    Args:
-        findings: of a run.
-        anchors: task -> fragment of its section.
-    """
+    """The best method of every group of tasks and of every task, each with the ``anchors`` of its section."""
     groups = {w.where: w for w in findings.groups}
     tasks: dict[str, list[Winner]] = {}
     for winner in findings.tasks:

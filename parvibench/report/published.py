@@ -116,20 +116,12 @@ def published(paper: str) -> pd.DataFrame:
 
 
 def consistency(published: float, draws: float, mean: float, sd: float, n: int) -> float:
-    """Two-sided p-value that a published mean and ours come from one law.
+    """Two-sided p-value that a published mean and ours, of n replicates, come from one law; NaN if unknown.
 
     The published spread is not used: over seeds on one split it does not include the variance between splits, which is
-    most of it. Ours is used for both, ``t = (mean - published) / (sd sqrt(1/n + 1/draws))`` with n - 1 degrees of freedom.
-
-    Args:
-        published: the number.
-        draws: how many independent draws (splits, or seeds where all share the problem) it is the mean of.
-        mean: ours.
-        sd: standard deviation of our replicates.
-        n: our replicates.
-
-    Returns:
-        NaN below two replicates or without spread.
+    most of it. Ours is used for both, ``t = (mean - published) / (sd sqrt(1/n + 1/draws))`` with n - 1 degrees of
+    freedom, where ``draws`` is how many independent draws (splits, or seeds where all share the problem) the published
+    number is the mean of.
     """
     if n < 2 or not sd > 0 or not math.isfinite(published):
         return math.nan

@@ -83,10 +83,7 @@ def _line(cells: list[str]) -> str:
 def print_leaderboard(results: Results, console: Console, board: pd.DataFrame | None = None) -> None:
     """Print methods x tasks, one table per primary metric (several where the console is narrow).
 
-    Args:
-        results: of a run.
-        console: receives the tables.
-        board: from ``leaderboard.table``, if already made.
+    ``board`` is that of ``leaderboard.table``, if already made.
     """
     from rich.text import Text
 

@@ -85,12 +85,7 @@ class Findings:
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Findings:
-        """Run all tests.
-
-        Args:
-            results: of a run.
-            board: from ``leaderboard.table``, if already made.
-        """
+        """Run all tests; ``board`` is that of ``leaderboard.table``, if already made."""
         board = lb.table(results) if board is None else board
         scores = lb.scores(results, board)
         tasks = [_task_winner(str(t), rows, scores) for t, rows in board.groupby("task", sort=False)]
@@ -172,9 +167,8 @@ def complete_labels(board: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
 def aggregates(board: pd.DataFrame, scores: Scores, tasks: Sequence[str]) -> pd.DataFrame:
     """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.
 
-    Returns:
-        Index label; columns ``value``, ``low``, ``high`` (95%), ``p_value`` (that the leader is no better, see
-        ``statistics.Contest``; NaN for the leader). Methods ranked on all the tasks only.
+    Index label; columns ``value``, ``low``, ``high`` (95%), ``p_value`` (that the leader is no better, see
+    ``statistics.Contest``; NaN for the leader). Methods ranked on all the tasks only.
     """
     labels = complete_labels(board, tasks)
     columns = ["value", "low", "high", "p_value"]
@@ -243,11 +237,10 @@ def friedman(board: pd.DataFrame, tasks: Sequence[str]) -> Ranks:
 
 
 def differences(board: pd.DataFrame, scores: Scores, tasks: Sequence[str], leader: str) -> pd.DataFrame:
-    """Paired differences of every method's primary metric from the leader's, per task.
+    """Paired differences of every method's primary metric from the leader's, per task; positive: worse than the leader.
 
-    Returns:
-        Columns ``label``, ``task``, ``n``, ``mean``, ``low``, ``high``, ``p_value`` (Student's t for overlapping splits,
-        adjusted over all rows by Holm), in the order of the board. Positive: worse than the leader.
+    Columns ``label``, ``task``, ``n``, ``mean``, ``low``, ``high``, ``p_value`` (Student's t for overlapping splits,
+    adjusted over all rows by Holm), in the order of the board.
     """
     rows = []
     ranked = board[board["task"].isin(tasks) & board["rank"].notna()]

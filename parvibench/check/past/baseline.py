@@ -1,8 +1,7 @@
 """The stored past: statistics of many clean replicates per cell, and the densities at fixed points.
 
-One JSON file: ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and
-``statistics`` (name -> one value per replicate, null for a replicate that diverged); ``densities``: task ->
-name -> value.
+One JSON file: ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and ``statistics``
+(name -> one value per replicate, null for a replicate that diverged); ``densities``: task -> name -> value.
 """
 
 from __future__ import annotations
@@ -123,13 +122,7 @@ def plain_tasks() -> list[str]:
 
 
 def questions(baseline: Baseline, cells: Sequence[Cell], tasks: Sequence[str]) -> Asked:
-    """Questions about the cells and about the densities of the tasks.
-
-    Args:
-        baseline: the stored past.
-        cells: to be compared.
-        tasks: whose densities are compared.
-    """
+    """Questions about the cells and about the densities of the tasks."""
     asked: list[Question] = []
     new = [f"{task}/density" for task in tasks if task not in baseline.densities]
     incomparable: list[str] = []

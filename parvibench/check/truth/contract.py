@@ -157,11 +157,6 @@ class Contract(_OfSampler):
 
 
 def sampler_questions(sampler: Sampler, effort: Effort) -> list[TruthQuestion]:
-    """The questions for any sampler: three easy targets and the contract.
-
-    Args:
-        sampler: to be measured.
-        effort: settings, and enough steps for a bent target of unit scale.
-    """
+    """Three easy targets and the contract, for any sampler, with enough steps for a bent target of unit scale."""
     brief = replace(effort, steps=min(effort.steps, 10), points=min(effort.points, 20))
     return [*(Tolerance(task, sampler, effort) for task in LIMITS), Contract("banana", sampler, brief)]

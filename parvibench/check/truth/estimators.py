@@ -199,13 +199,7 @@ class Scores(TruthQuestion):
 
 
 def scores_by_quadrature(y: Array, means: Array, sds: Array) -> dict[str, float]:
-    """Scores of mixtures of equal weights from their density and distribution function.
-
-    Args:
-        y: (T,).
-        means: (n, T).
-        sds: (n,).
-    """
+    """Scores at y (T,) of equal-weight mixtures, means (n, T) and sds (n,), from density and distribution function."""
     nodes, weights = np.polynomial.legendre.leggauss(400)
 
     def integral(f: Callable[[Array], Array], low: float, high: float) -> float:

@@ -98,19 +98,10 @@ class Ranks(_OfKernel):
 def ranks_along(
     target: Target, start: Tensor, replicates: range, seed: int, algorithm_name: str, settings: Settings, length: int
 ) -> Tensor:
-    """Ranks of exact draws in the chains through them, ties broken at random.
+    """Ranks in 0 to L, (F, R, N), of exact draws (R, N, D) in the chains through them, ties broken at random.
 
-    Args:
-        target: the density, bound to the rows of ``start``.
-        start: exact draws, (R, N, D).
-        replicates: ids of the rows.
-        seed: of the streams.
-        algorithm_name: a registered reversible kernel.
-        settings: of the kernel.
-        length: L, steps forwards and backwards together.
-
-    Returns:
-        (F, R, N) in 0 to L, for each of the functions of ``rank_functions``.
+    One for each of the functions of ``rank_functions``. The kernel must be reversible; ``target`` is bound to the rows
+    of ``start``, and L is ``length``, steps forwards and backwards together.
     """
     algorithm = load_algorithm(algorithm_name)
     made = algorithm.make_settings(dict(settings))

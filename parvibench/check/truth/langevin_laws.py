@@ -126,14 +126,7 @@ def _score(question: LangevinLaw) -> tuple[Array, Array]:
 
 
 def score_of_rows(rows: NDArray[np.int64]) -> tuple[Array, Array]:
-    """P and b of the score b - P w that a mini-batch gives, its likelihood scaled to all rows.
-
-    Args:
-        rows: (..., B) indices.
-
-    Returns:
-        (..., D, D) and (..., D).
-    """
+    """P (..., D, D) and b (..., D) of the score b - P w on a mini-batch (..., B), its likelihood scaled to all rows."""
     X, y = _data()
     scale = len(y) / rows.shape[-1] / _NOISE_VARIANCE
     Xt = np.swapaxes(X[rows], -1, -2)

@@ -41,11 +41,7 @@ class Simulated(NamedTuple):
 
 
 class OneEach(Target):
-    """A posterior of its own for every row of the batch.
-
-    Args:
-        targets: R of them, of one dimension.
-    """
+    """A posterior of its own, of one dimension, for every row of the batch."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._targets, self.dim = targets, targets[0].dim

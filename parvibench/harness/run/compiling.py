@@ -37,14 +37,10 @@ def require_compiler(device: str) -> None:
 
 
 class CompiledStep:
-    """An algorithm's ``step``, compiled when it is first called.
+    """An algorithm's bound ``step``, compiled when it is first called.
 
     Only tensor arithmetic is compiled; meter and streams stay plain Python. On CUDA the compiled step is a CUDA graph
     (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
-
-    Args:
-        step: the algorithm's bound method.
-        device: ``cpu`` or ``cuda``.
     """
 
     def __init__(self, step: Callable[..., Any], device: str = "cpu") -> None:

@@ -62,15 +62,9 @@ def run_chunk(
 ) -> ChunkResult:
     """Run a chunk of replicates to the end of its budget and measure it on the way.
 
-    Args:
-        cell: what to run.
-        replicates: ids of the replicates of this chunk.
-        notify: called every few seconds with ``iteration`` and ``share`` of the budget, at every checkpoint with
-            ``metric`` and ``value`` besides.
-        snapshot: where the state is saved once a minute, and found by a run that goes on; None saves nothing.
-
-    Returns:
-        Curve, samples and costs. Replicates that stop being finite are recorded as diverged.
+    Replicates that stop being finite are recorded as diverged. ``notify`` is called every few seconds with
+    ``iteration`` and ``share`` of the budget, at every checkpoint with ``metric`` and ``value`` besides. In
+    ``snapshot`` the state is saved once a minute, and found by a run that goes on; None saves nothing.
 
     Raises:
         DataMissingError: the task's data are not here.

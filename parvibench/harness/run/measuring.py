@@ -84,13 +84,10 @@ def can_remeasure(record: CellRecord) -> bool:
 def remeasure(
     cell: Cell, record: CellRecord, curve: pd.DataFrame, samples: NDArray[np.float32]
 ) -> tuple[CellRecord, pd.DataFrame]:
-    """Compute the cell's metrics anew from the samples of its last checkpoint.
+    """The record and the curve with the cell's metrics computed anew from the samples of its last checkpoint.
 
     Metrics of the whole path or of costs retain the values that the run measured, as does the curve at earlier
     checkpoints.
-
-    Returns:
-        The record and the curve with the new values.
     """
     retained = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
     anew = [m for m in cell.metrics if m not in retained]

@@ -29,7 +29,7 @@ class Path(Protocol):
 
 
 class Stepper:
-    """Takes the steps of a chunk, a block at a time.
+    """Takes the steps of a chunk, a block at a time, from a state after ``step`` iterations.
 
     Args:
         problem: what is sampled.
@@ -37,13 +37,11 @@ class Stepper:
         advance: the algorithm's ``step``, or a compiled one.
         clock: runs while steps are taken.
         path: is offered every position, or None.
-        state: after ``step`` iterations.
-        step: their number.
+        state: that after the last complete step, always.
+        step: number of complete steps, always.
         tally: receives what the algorithm reports of its steps.
 
     Attributes:
-        state: after the last complete step.
-        step: number of complete steps.
         ignored: whether the algorithm went on after its budget was spent.
     """
 
@@ -66,8 +64,7 @@ class Stepper:
     def go(self, stop: int, enough: float = math.inf) -> bool:
         """Take steps up to iteration ``stop``, or until ``enough`` score evaluations are charged; one at least.
 
-        Returns:
-            False when the budget allows no further step.
+        False when the budget allows no further step.
         """
         # What is done here at every step adds up to a few tenths of a microsecond.
         meter, counting = self._problem.meter, enough < math.inf

@@ -42,14 +42,6 @@ def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
 class Trial:
     """First steps of a chunk, untimed: they set up libraries and caches, and tell what a step costs.
 
-    Args:
-        cell: what will run.
-        replicates: of the chunk.
-        task: of the cell.
-        algorithm: of the cell.
-        settings: of the algorithm.
-        advance: the algorithm's step, or a compiled one.
-
     Attributes:
         horizon: iterations that the budget allows.
         pace: seconds of a step.

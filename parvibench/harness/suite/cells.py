@@ -95,14 +95,10 @@ def expand(
     objects: Sequence[Task | Method] = (),
     compiled: bool = False,
 ) -> list[Cell]:
-    """All cells of a suite, tasks outermost.
+    """All cells of a suite, its profile applied, tasks outermost.
 
-    Args:
-        suite: validated, its profile applied.
-        device: ``cpu`` or ``cuda``.
-        settings: overrides per algorithm name or label (``--set``).
-        objects: task and algorithm objects to use where the suite says their names.
-        compiled: steps through ``torch.compile``, but for anchors and algorithms bound to the host.
+    ``settings`` are overrides per algorithm name or label (``--set``), ``objects`` tasks and algorithms to use where
+    the suite says their names. Anchors and algorithms bound to the host are never compiled.
 
     Raises:
         InputError: overrides that fit nothing, invalid settings, more samples than particles.
@@ -187,18 +183,10 @@ def _foreign_preset(preset: str | None, task: str) -> tuple[str, ...]:
 def _matched(
     algorithm: Method, values: dict[str, Any], tuned: bool, target: float | None
 ) -> tuple[dict[str, Any], bool, float | None]:
-    """The step size scaled so that the effective step is that of the task's first method with one.
+    """The settings, whether their step size is a tuned one, and the effective step of the methods that follow.
 
-    Methods without an effective step (adaptive rules have none) keep their step size.
-
-    Args:
-        algorithm: of the cell.
-        values: its settings.
-        tuned: whether their step size is a tuned one.
-        target: the effective step of the methods before, or None.
-
-    Returns:
-        The settings, whether their step size is a tuned one, and the target of the methods that follow.
+    The step size is scaled so that the effective step is that of the task's first method with one, ``target``. Methods
+    without an effective step (adaptive rules have none) keep their step size.
     """
     effective = algorithm.effective_step(algorithm.make_settings(values))
     if effective is None or "step_size" not in values:

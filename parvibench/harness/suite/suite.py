@@ -200,11 +200,7 @@ def load_suite(name: str) -> Suite:
 
 
 def parse_suite(content: bytes, source: str) -> Suite:
-    """Validate the text of a suite file.
-
-    Args:
-        content: the bytes of the file.
-        source: name of the file, for messages.
+    """Validate the bytes of a suite file; ``source`` names it in messages.
 
     Raises:
         SuiteError: with one line per problem.

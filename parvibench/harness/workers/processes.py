@@ -30,14 +30,11 @@ _MAX_LOG, _TAIL = 8 * 2**20, 4000
 
 
 class Workers:
-    """Up to ``count`` processes at a time, a fresh one for every job.
+    """Up to ``count`` processes at a time, a fresh one for every job, each within ``timeout`` s of wall-clock time.
 
-    A worker that is killed from outside (by the system for want of memory, say) is begun again, twice at most. When all together hold more than 80% of the machine's memory, the largest is ended.
-
-    Args:
-        count: processes.
-        timeout: wall-clock limit of a job, s.
-        memory: limit of one worker with all it starts, MiB; None: as long as the machine's memory lasts.
+    A worker that is killed from outside (by the system for want of memory, say) is begun again, twice at most.
+    ``memory`` limits one worker with all it starts, MiB. When all together hold more than 80% of the machine's memory,
+    the largest is ended.
     """
 
     def __init__(self, count: int, timeout: float, memory: float | None = None) -> None:

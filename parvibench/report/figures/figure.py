@@ -208,11 +208,7 @@ def add_legend(figure: Figure, axes: Axes) -> None:
 class Plot:
     """Axes to draw on inside a ``with`` block, which ends by labelling them and rendering the figure as SVG.
 
-    Args:
-        name: of the drawing.
-        x: label of the x axis.
-        y: label of the y axis; without one there is no legend either.
-        size: width and height without the legend, inches.
+    Without a label of the y axis there is no legend either; ``size`` is without the legend, inches.
     """
 
     axes: Axes
