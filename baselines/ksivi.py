@@ -47,16 +47,7 @@ from parvibench.core.algorithm import Example, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels import named
-from parvibench.nn.semi_implicit import (
-    SamplerState,
-    SemiImplicit,
-    SemiImplicitSettings,
-    descend,
-    draw,
-    pretrain,
-    pull_back,
-    start,
-)
+from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
 
 
 class Settings(SemiImplicitSettings):
@@ -142,21 +133,19 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
         """Random network, constant sigma."""
-        return start(settings, problem.dim, streams)
+        return settings.start(problem.dim, streams)
 
     @torch.no_grad()
     def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the kernel Stein discrepancy of fresh samples."""
         if state.t < 0:
-            return pretrain(problem, settings, state, streams)
-        samples = self.batches * settings.batch
-        z = streams.normal("algorithm", (samples, settings.latent_dim))
-        xi = streams.normal("noise", (samples, problem.dim))
+            return settings.pretrain(problem, state, streams)
+        z, xi = settings.noise(problem, streams, self.batches * settings.batch)
         until = settings.regularisation_until
         w = settings.regularisation if until is None or state.t < until else 0.0
         temper = settings.temper(state)
         grad = discrepancy_gradient(problem, settings, state.parameters, z, xi, temper, w, self.batches)
-        return descend(settings, state, grad, problem.dim)
+        return settings.descend(state, grad, problem.dim)
 
 
 class KSIVIUStat(KSIVI):
@@ -187,7 +176,7 @@ def discrepancy_gradient(
     n is M for the U-statistic (``batches`` 1), else 2 M, the second batch after the first. ``temper`` multiplies the
     target's score, in w (``regularisation``) too.
     """
-    made = draw(settings, parameters, z, xi)
+    made = settings.draw(parameters, z, xi)
     x = made.x
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
@@ -199,7 +188,7 @@ def discrepancy_gradient(
     if regularisation:
         m = x.shape[1] // batches
         grad_x[:, :m].sub_(s[:, :m], alpha=regularisation / m)
-    return pull_back(settings, parameters, made, grad_x, grad_noise=grad_f)
+    return settings.pull_back(parameters, made, grad_x, grad_noise=grad_f)
 
 
 def _vanilla(settings: Settings, x: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:

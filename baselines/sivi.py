@@ -34,16 +34,7 @@ from parvibench.core.algorithm import Example, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import squared_distances
-from parvibench.nn.semi_implicit import (
-    SamplerState,
-    SemiImplicit,
-    SemiImplicitSettings,
-    descend,
-    draw,
-    pretrain,
-    pull_back,
-    start,
-)
+from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
 
 
 class Settings(SemiImplicitSettings):
@@ -95,17 +86,17 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
         """Random network, constant sigma."""
-        return start(settings, problem.dim, streams)
+        return settings.start(problem.dim, streams)
 
     def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the surrogate of a fresh batch."""
         if state.t < 0:
-            return pretrain(problem, settings, state, streams)
+            return settings.pretrain(problem, state, streams)
         n = settings.batch
         z = streams.normal("algorithm", (n + settings.mixing, settings.latent_dim))
         xi = streams.normal("noise", (n, problem.dim))
         grad = surrogate_gradient(problem, settings, state.parameters, z, xi, settings.temper(state))
-        return descend(settings, state, grad, problem.dim)
+        return settings.descend(state, grad, problem.dim)
 
 
 def surrogate_gradient(
@@ -116,7 +107,7 @@ def surrogate_gradient(
     The K further mixing draws are the last of z; ``temper`` multiplies the target's score.
     """
     n = xi.shape[1]
-    made = draw(settings, parameters, z, xi)
+    made = settings.draw(parameters, z, xi)
     mu = made.values[-1][:, n:]
     own, others, _ = responsibilities(made.x, xi, mu, made.sigma)
     own, others = own / n, others / n
@@ -133,7 +124,7 @@ def surrogate_gradient(
 
     grad_x = pull / -made.sigma - (temper / n) * problem.score(made.x)
     grad_mu = torch.cat((own * made.noise, push / made.sigma), 1)
-    return pull_back(settings, parameters, made, grad_x, grad_mu=grad_mu, grad_log_var=by_log_var)
+    return settings.pull_back(parameters, made, grad_x, grad_mu=grad_mu, grad_log_var=by_log_var)
 
 
 def responsibilities(x: Tensor, xi: Tensor, mu: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -33,17 +33,7 @@ from parvibench.core.algorithm import Example, Presets, code, ours
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
-from parvibench.nn.semi_implicit import (
-    SamplerState,
-    SemiImplicit,
-    SemiImplicitSettings,
-    descend,
-    draw,
-    pretrain,
-    pull_back,
-    split,
-    start,
-)
+from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings, split
 
 
 class Settings(SemiImplicitSettings):
@@ -101,7 +91,7 @@ class UIVI(SemiImplicit[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Random network, constant sigma."""
-        sampler = start(settings, problem.dim, streams)
+        sampler = settings.start(problem.dim, streams)
         step = sampler.parameters.new_full((len(sampler.parameters), 1, 1), settings.leapfrog_step)
         return State(sampler, step)
 
@@ -109,16 +99,15 @@ class UIVI(SemiImplicit[Settings, State]):
         """Draw a batch, estimate grad log q at it by HMC, one step of Adam."""
         sampler = state.sampler
         if sampler.t < 0:
-            return state._replace(sampler=pretrain(problem, settings, sampler, streams))
-        z = streams.normal("algorithm", (settings.batch, settings.latent_dim))
-        xi = streams.normal("noise", (settings.batch, problem.dim))
-        made = draw(settings, sampler.parameters, z, xi)
+            return state._replace(sampler=settings.pretrain(problem, sampler, streams))
+        z, xi = settings.noise(problem, streams, settings.batch)
+        made = settings.draw(sampler.parameters, z, xi)
         network, _ = split(sampler.parameters, problem.dim)
         net = settings.network(problem.dim)
         q_score, step = mixture_score(net, network, settings, made.x, made.sigma, z, state.leapfrog_step, streams)
         target = settings.temper(sampler) * problem.score(made.x)
-        grad = pull_back(settings, sampler.parameters, made, (q_score - target) / settings.batch)
-        return State(descend(settings, sampler, grad, problem.dim), step)
+        grad = settings.pull_back(sampler.parameters, made, (q_score - target) / settings.batch)
+        return State(settings.descend(sampler, grad, problem.dim), step)
 
 
 class Conditional(NamedTuple):

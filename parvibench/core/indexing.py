@@ -125,25 +125,14 @@ def _task_row(task: Task) -> dict[str, Any]:
         reference, otherwise = "predictive run", "held-out rows"
     elif isinstance(task, SequentialTask):
         otherwise = "best action"
-    return {
-        "version": task.version,
-        "dim": task.dim,
-        "summary": task.summary,
-        "tags": sorted(task.tags),
-        "data": list(task.data),
-        "reference": reference,
-        "otherwise": otherwise,
-    }
+    facts = {key: getattr(task, key) for key in ("version", "dim", "summary")}
+    judged = {"reference": reference, "otherwise": otherwise}
+    return facts | {"tags": sorted(task.tags), "data": list(task.data)} | judged
 
 
 def _algorithm_row(algorithm: type[Method]) -> dict[str, Any]:
-    return {
-        "version": algorithm.version,
-        "kind": algorithm.kind,
-        "summary": algorithm.summary,
-        "needs": sorted(algorithm.needs),
-        "citation": algorithm.citation,
-    }
+    facts = {key: getattr(algorithm, key) for key in ("version", "kind", "summary", "needs", "citation")}
+    return facts | {"needs": sorted(algorithm.needs)}
 
 
 def _metric_row(metric: Metric) -> dict[str, Any]:

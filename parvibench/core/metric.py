@@ -14,18 +14,9 @@ from .target import Target
 from .task import PredictiveData, Task
 
 Need = Literal[
-    "reference",
-    "target",
-    "path",
-    "predictive",
-    "modes",
-    "moments",
-    "unmixing",
-    "cost",
-    "decisions",
-    "motion",
+    "reference", "target", "path", "predictive", "modes", "moments", "unmixing", "cost", "decisions", "motion",
     "diagnostics",
-]
+]  # fmt: skip
 
 
 class NotApplicable(Exception):

@@ -57,6 +57,22 @@ class Target(ABC):
         raise UnsupportedError(f"{type(self).__name__} predicts no responses that could be fitted")
 
 
+class JointTarget(Target):
+    """A target whose density and score come from one computation, ``log_density_and_score``."""
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Log density in nats: (R, N, D) -> (R, N)."""
+        return self.log_density_and_score(x, batch)[0]
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Gradient: (R, N, D) -> (R, N, D)."""
+        return self.log_density_and_score(x, batch)[1]
+
+    @abstractmethod
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+
+
 #: The score at a point, (R, N, D), and the product of its Hessian there with a vector, (R, N, D) -> (R, N, D).
 Linearised = tuple[Tensor, Callable[[Tensor], Tensor]]
 

@@ -1,4 +1,4 @@
-"""Taking the steps of a chunk, many between two inspections of the state."""
+"""Taking the steps of a chunk, many between two inspections of the state, and averaging what they report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from parvibench.core.algorithm import AlgorithmSettings, take_steps
@@ -13,7 +14,6 @@ from parvibench.core.errors import BudgetExhausted, BudgetIgnored
 from parvibench.core.task import Problem
 
 from .clock import Clock
-from .tally import Tally
 
 Advance = Callable[..., Any]
 #: Most steps between two inspections of the state.
@@ -26,6 +26,32 @@ class Path(Protocol):
     def add(self, step: int, x: Tensor) -> None:
         """Offer the position after iteration ``step``."""
         ...
+
+
+class Tally:
+    """Sums of the fields of an algorithm's Info, (R,) each, on its device.
+
+    Attributes:
+        sums: field -> sum since the last ``means``, float64.
+        steps: how many steps were added.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.steps = 0
+
+    def add(self, info: Any) -> None:
+        """Add a step's Info: a NamedTuple of tensors (R,). Waits for no device."""
+        self.steps += 1
+        for name, value in zip(info._fields, info, strict=True):
+            held = self.sums.get(name)
+            self.sums[name] = value.to(torch.float64) if held is None else held + value
+
+    def means(self) -> dict[str, Tensor]:
+        """Means per step since the last call, (R,) float64 on the CPU; none without steps."""
+        found = {name: (value / self.steps).cpu() for name, value in self.sums.items()}
+        self.sums, self.steps = {}, 0
+        return found
 
 
 class Stepper:

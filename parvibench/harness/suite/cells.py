@@ -20,7 +20,7 @@ from parvibench.core.result import CellSpec, Specified
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
 
-from .suite import AlgorithmEntry, Suite, TaskEntry
+from .suite import AlgorithmEntry, Suite
 
 #: A chunk on a CPU holds at most this many particles, and numbers in a state: beyond, the batch falls out of cache.
 CPU_CHUNK_PARTICLES = 2000
@@ -114,6 +114,7 @@ def expand(
     for task_entry in suite.tasks:
         task = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
         task = _with_contexts(task, suite.contexts)
+        replicates = tuple(range(task_entry.splits or suite.replicates))
         effective: float | None = None
         for entry in suite.algorithms:
             algorithm = methods[entry.name]
@@ -122,7 +123,22 @@ def expand(
             if suite.match:
                 values, tuned, effective = _matched(algorithm, values, tuned, effective)
             protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
-            spec = _spec(suite, task_entry, task, entry, algorithm, values, protocol, device, compiled)
+            spec = CellSpec(
+                task=task.name,
+                task_version=task.version,
+                algorithm=entry.name,
+                algorithm_version=algorithm.version,
+                source=_plugin_source(task, algorithm),
+                settings=values,
+                **protocol,
+                replicates=replicates,
+                seed=suite.seed,
+                chunk=chunk_width(task, algorithm, protocol["particles"], len(replicates), device),
+                device=device,
+                dtype=suite.dtype,
+                contexts=task.rows if isinstance(task, SequentialTask) else None,
+                compiled=compiled and algorithm.kind != "anchor" and not algorithm.host_bound,
+            )
             held = (by_name.get(task_entry.name), by_name.get(entry.name))
             notes = _foreign_preset(given.get("preset"), task.name)
             cell = Cell(spec, entry.display, tuple(suite.metrics or task.metrics), tuned, notes, held)
@@ -195,36 +211,6 @@ def _matched(
         return values, tuned, effective
     scaled = algorithm.make_settings({**values, "step_size": values["step_size"] * target / effective})
     return scaled.model_dump(mode="json"), False, target
-
-
-def _spec(
-    suite: Suite,
-    task_entry: TaskEntry,
-    task: Task,
-    entry: AlgorithmEntry,
-    algorithm: Method,
-    settings: dict[str, Any],
-    protocol: dict[str, Any],
-    device: str,
-    compiled: bool,
-) -> CellSpec:
-    replicates = tuple(range(task_entry.splits or suite.replicates))
-    return CellSpec(
-        task=task.name,
-        task_version=task.version,
-        algorithm=entry.name,
-        algorithm_version=algorithm.version,
-        source=_plugin_source(task, algorithm),
-        settings=settings,
-        **protocol,
-        replicates=replicates,
-        seed=suite.seed,
-        chunk=chunk_width(task, algorithm, protocol["particles"], len(replicates), device),
-        device=device,
-        dtype=suite.dtype,
-        contexts=task.rows if isinstance(task, SequentialTask) else None,
-        compiled=compiled and algorithm.kind != "anchor" and not algorithm.host_bound,
-    )
 
 
 def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, device: str) -> int:
