@@ -87,7 +87,6 @@ class AdaSIFG(Algorithm[Settings, State]):
     name = "ada-sifg"
     version = 3
     kind = "particles"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow with adaptive noise"

@@ -52,17 +52,13 @@ class IAF(Variational[Settings]):
 
     name = "iaf"
     version = 2
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934"
     summary = "variational inference with inverse autoregressive flows"
     example = Example(
-        quick={"batch": 8, "hidden": 6},
-        settings={"step_size": 0.05, "hidden": 8, "flows": 1},
-        steps=150,
-        points=200,
+        quick={"batch": 8, "hidden": 6}, settings={"step_size": 0.05, "hidden": 8, "flows": 1}, steps=150, points=200,
         both_modes=False,
-    )
+    )  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> VariationalState:
         """Random flows; location at the first of the task's initial points, narrow."""

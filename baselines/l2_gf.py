@@ -70,7 +70,6 @@ class L2GF(Algorithm[Settings, State]):
     name = "l2-gf"
     version = 3
     kind = "particles"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"
     summary = "L2 functional gradient flow with a neural network"

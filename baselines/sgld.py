@@ -43,7 +43,6 @@ class SGLD(Algorithm[Settings, ParticleState]):
 
     name = "sgld"
     kind = "chains"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Welling & Teh (2011)"
     summary = "stochastic gradient Langevin dynamics"

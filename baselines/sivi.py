@@ -68,16 +68,13 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
 
     name = "sivi"
     version = 3
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
     summary = "semi-implicit variational inference"
     example = Example(
-        quick={"batch": 8, "hidden": 6, "mixing": 5},
+        quick={"batch": 8, "hidden": 6, "mixing": 5}, steps=200, points=200,
         settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99, "mixing": 20},
-        steps=200,
-        points=200,
-    )
+    )  # fmt: skip
     presets: ClassVar[Presets] = {
         **dict.fromkeys(("banana", "multimodal", "x-shaped"), _TOY),
         "blr-waveform": _LOGISTIC,

@@ -112,7 +112,6 @@ class SRLD(Algorithm[Settings, State]):
 
     name = "srld"
     kind = "chains"
-    needs = frozenset({"score"})
     settings_type = Settings
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070"

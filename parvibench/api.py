@@ -98,11 +98,7 @@ def _name(item: Any) -> str:
 
 
 def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[str], execution: Execution) -> Suite:
-    """The suite to run after all selections and overrides.
-
-    Raises:
-        InputError: nothing to run, unknown names, values out of range.
-    """
+    """The suite to run; ``InputError`` where there is nothing to run, a name is unknown or a value out of range."""
     if suite is None:
         if not tasks or not algorithms:
             raise InputError("say what to run: a suite (--suite quick), or tasks and algorithms (--task, --algorithm)")

@@ -30,11 +30,7 @@ class Selection:
     truths: list[Question]  #: questions of known truth
 
     def resolve(self, baseline: Path | None = None) -> Asked:
-        """All questions; the stored past is ``baseline`` or the package's own, and is not read where nothing needs it.
-
-        Raises:
-            InputError: no baseline there.
-        """
+        """All questions, those of the past by ``baseline`` or the package's own; ``InputError`` without one."""
         if not self.cells and not self.densities:
             return Asked(list(self.truths), [], [])
         asked = past.questions(past.Baseline.load(baseline), self.cells, self.densities)

@@ -124,11 +124,7 @@ class Method(ABC):
 
     @classmethod
     def expand_preset(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings with ``preset`` replaced by its values; those given beside it win.
-
-        Raises:
-            SettingsError: no such preset, with the known ones.
-        """
+        """Settings with ``preset`` replaced by its values, under those given; ``SettingsError`` without such a preset."""
         given = dict(values)
         name = given.pop("preset", None)
         if name is None:

@@ -41,11 +41,7 @@ _DISPLAYED = frozenset({"citation", "departures", "description", "example", "pre
 
 
 def scan(order: Index | None = None) -> Index:
-    """The index of the code as it is; rows keep the order they have in ``order``, new ones come last.
-
-    Raises:
-        InputError: a name is defined twice.
-    """
+    """The index of the code as it is, rows in the order of ``order``; ``InputError`` where a name is defined twice."""
     found: Index = {
         "tasks": _section("parvibench.tasks", lambda x: isinstance(x, Task), _task_row),
         "algorithms": _section("parvibench.baselines", _is_algorithm, _algorithm_row),

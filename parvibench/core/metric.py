@@ -62,11 +62,7 @@ class Context:
     diagnostics: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
     def reference_rows(self, replicate: int) -> Tensor:
-        """The reference rows replicate number ``replicate`` of the batch is judged against, (m, D).
-
-        Raises:
-            NotApplicable: the task has no reference.
-        """
+        """The reference rows that replicate number ``replicate`` is judged against, (m, D); else ``NotApplicable``."""
         if self.reference is None:
             raise NotApplicable("the task has no reference samples")
         if self.excluded_rows is None:

@@ -162,11 +162,7 @@ def load_reference(name: str, folder: Traversable | None = None) -> Reference | 
 
 
 def load_predictions(name: str, folder: Traversable | None = None) -> Predictions | None:
-    """The certified predictions of a task, or None.
-
-    Raises:
-        InputError: the arrays do not match the hash in the certificate.
-    """
+    """The certified predictions of a task, or None; errors as of ``load_reference``."""
     found = read_certified(name, "predictions", folder)
     if found is None:
         return None
@@ -177,22 +173,14 @@ def load_predictions(name: str, folder: Traversable | None = None) -> Prediction
 
 
 def load_floored(name: str) -> Floored | None:
-    """What a task's metrics have floors against: its reference, its certified predictions, or None.
-
-    Raises:
-        InputError: the arrays do not match the hash in the certificate.
-    """
+    """A task's reference, its certified predictions, or None; errors as of ``load_reference``."""
     return load_reference(name) or load_predictions(name)
 
 
 def read_certified(
     name: str, kind: str, folder: Traversable | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]], Floors] | None:
-    """A certificate of a kind (``draws``, ``predictions``), the arrays it vouches for, and their floors, or None.
-
-    Raises:
-        InputError: the arrays do not match the hash in the certificate.
-    """
+    """A certificate of a kind (``draws``, ``predictions``), its arrays and their floors, or None; errors as above."""
     folder = folder or reference_folder()
     certificate_file, arrays_file = folder / f"{name}.json", folder / f"{name}.npz"
     if not certificate_file.is_file():

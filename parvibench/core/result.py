@@ -6,11 +6,14 @@ import hashlib
 import json
 import math
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from .budget import Budget
+
+V = TypeVar("V")
 
 #: Raised on any change of the stored files that old readers would misread.
 STORE_FORMAT = 2
@@ -56,6 +59,11 @@ class CellSpec(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+def _part(name: str, kind: type[V]) -> V:
+    """A property that reads an attribute of ``spec``, typed as its value."""
+    return property(attrgetter(f"spec.{name}"))  # type: ignore[return-value]
+
+
 class Specified:
     """Short names for the parts of ``spec`` that tables and messages use most."""
 
@@ -65,35 +73,12 @@ class Specified:
         def spec(self) -> CellSpec:
             """The specification."""
 
-    @property
-    def key(self) -> str:
-        """Names the results."""
-        return self.spec.key
-
-    @property
-    def task(self) -> str:
-        """Task name."""
-        return self.spec.task
-
-    @property
-    def algorithm(self) -> str:
-        """Algorithm name."""
-        return self.spec.algorithm
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The complete settings."""
-        return self.spec.settings
-
-    @property
-    def particles(self) -> int:
-        """N."""
-        return self.spec.particles
-
-    @property
-    def samples(self) -> int:
-        """Number of samples judged, n."""
-        return self.spec.samples
+    key = _part("key", str)  #: names the results
+    task = _part("task", str)
+    algorithm = _part("algorithm", str)
+    settings = _part("settings", dict[str, Any])  #: all of them
+    particles = _part("particles", int)  #: N
+    samples = _part("samples", int)  #: n judged
 
     @property
     def n_replicates(self) -> int:

@@ -100,11 +100,7 @@ class SequentialTask(Task):
         return steps
 
     def with_contexts(self, contexts: int) -> Self:
-        """The same task with another number of decisions.
-
-        Raises:
-            InputError: too few for the first training to follow.
-        """
+        """The same task with another number of decisions; ``InputError`` where no training would follow."""
         if contexts <= self.period:
             raise InputError(
                 f"{self.name}: contexts must exceed {self.period}, the decisions before the first training; "

@@ -99,11 +99,7 @@ class Task(ABC):
         """Initial points, (R, n, D): one generator per replicate."""
 
     def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, D) float64.
-
-        Raises:
-            UnsupportedError: the task has no exact sampler.
-        """
+        """Independent exact draws, (n, D) float64; ``UnsupportedError`` without an exact sampler."""
         raise UnsupportedError(f"{self.name} has no exact sampler")
 
     def predictive(
@@ -191,11 +187,6 @@ class Problem:
         particles: N of the protocol.
         batch_size: B, or None for exact scores.
         limit: budget in score evaluations per replicate, or None.
-
-    Attributes:
-        dim: D.
-        meter: the counts.
-        prior_precision: m of a prior N(0, I/m) that the target declares, or None.
     """
 
     def __init__(
@@ -213,9 +204,8 @@ class Problem:
         self._batch_size = batch_size if target.rows is not None and batch_size else None
         if self._batch_size is not None and target.rows is not None and self._batch_size >= target.rows:
             self._batch_size = None
-        self.dim = target.dim
-        self.particles = particles
-        self.prior_precision = target.prior_precision
+        self.dim, self.particles = target.dim, particles
+        self.prior_precision = target.prior_precision  #: m of a prior N(0, I/m) that the target declares, or None
         self.meter = Meter(limit)
 
     @property

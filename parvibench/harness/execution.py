@@ -44,11 +44,7 @@ class Execution(BaseModel):
 
     @classmethod
     def of(cls, **options: Any) -> Execution:
-        """Validated options.
-
-        Raises:
-            InputError: an unknown option, or a value of the wrong type.
-        """
+        """Validated options; ``InputError`` for an unknown one or a value of the wrong type."""
         try:
             return cls(**options)
         except ValidationError as error:

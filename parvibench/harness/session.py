@@ -220,12 +220,9 @@ def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
         metrics_key=metrics_key(cell),
     )
     if failed is not None:
-        return record.model_copy(
-            update={"status": failed.status, "reason": failed.reason, "traceback": failed.traceback}
-        )
-    all_diverged = len(diverged) == cell.n_replicates
+        return record.model_copy(update={key: getattr(failed, key) for key in ("status", "reason", "traceback")})
     update = {
-        "status": Status.DIVERGED if all_diverged else Status.OK,
+        "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
         "reason": _divergence(diverged, cell.n_replicates),
         "n_diverged": len(diverged),
         "diverged": diverged,
@@ -304,11 +301,7 @@ def make_executor(execution: Execution, device: str) -> Executor:
 
 
 def resolve_device(name: str) -> str:
-    """``cpu`` or ``cuda``.
-
-    Raises:
-        InputError: ``cuda`` is asked for and there is none.
-    """
+    """``cpu`` or ``cuda``; ``InputError`` where ``cuda`` is asked for and there is none."""
     if name not in ("auto", "cpu", "cuda"):
         raise InputError(f"--device is auto, cpu or cuda, got {name!r}")
     available = torch.cuda.is_available()

@@ -103,11 +103,7 @@ def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
 
 
 def between_methods(task: Task, reference: Reference, others: dict[str, Tensor]) -> dict[str, Any]:
-    """Distances of the other methods' draws to the reference, with p-values against the floor.
-
-    Raises:
-        ParVIBenchError: the check run's draws lie outside the floor of MMD.
-    """
+    """Distances of other methods' draws to the reference; ``ParVIBenchError`` where the check run leaves the floor."""
     context = Context(task, reference)
     found: dict[str, dict[str, dict[str, float]]] = {}
     n = max(reference.floors["mmd2"])

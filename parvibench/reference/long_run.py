@@ -79,11 +79,7 @@ class LongRun:
 
 
 def long_run(task: Task, seed: int) -> LongRun:
-    """The main run, certified by its diagnostics and by the check run.
-
-    Raises:
-        ParVIBenchError: the evidence falls short.
-    """
+    """The main run, certified by its diagnostics and by the check run; else ``ParVIBenchError``."""
     base = task.target([0], "cpu", torch.float64)
     laplace = Whitened.at_mode(base, best_start(task, base, seed))
     noise = torch.randn(PILOT.chains, base.dim, generator=Generator().manual_seed(seed), dtype=torch.float64)
@@ -112,11 +108,7 @@ def long_run(task: Task, seed: int) -> LongRun:
 
 
 def confirming_run(task: Task, seed: int) -> LongRun:
-    """Run chains that must agree with the known mean and standard deviation of every coordinate.
-
-    Raises:
-        ParVIBenchError: the chains have not converged, or they disagree.
-    """
+    """Chains that agree with the known mean and sd of every coordinate; else ``ParVIBenchError``."""
     run = long_run(task, seed)
     mean, sd = task.facts.mean, task.facts.sd
     assert mean is not None
@@ -149,22 +141,14 @@ def best_start(task: Task, base: Target, seed: int) -> Tensor:
 
 
 def require_convergence(name: str, record: dict[str, Any]) -> None:
-    """Reject a run that has not converged or that the check run contradicts.
-
-    Raises:
-        ParVIBenchError: with the figures.
-    """
+    """``ParVIBenchError`` for a run that has not converged or that the check run contradicts."""
     require_mixing(name, [record["main"], record["check"]])
     if not agrees(record["check"]):
         raise ParVIBenchError(f"{name}: the check run disagrees with the main run: {record['check']}")
 
 
 def require_mixing(name: str, runs: Sequence[dict[str, Any]]) -> None:
-    """Reject runs with too few effective draws or too large an R-hat.
-
-    Raises:
-        ParVIBenchError: with the figures.
-    """
+    """``ParVIBenchError`` for runs with too few effective draws or too large an R-hat."""
     for run in runs:
         if min(run["ess_bulk_min"], run["ess_tail_min"]) < MIN_ESS or run["rhat_max"] >= MAX_RHAT:
             wanted = f"want ESS >= {MIN_ESS}, R-hat < {MAX_RHAT}"

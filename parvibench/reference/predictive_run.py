@@ -127,11 +127,7 @@ def run_split(name: str, role: str, replicate: int, plan: Plan) -> Run:
 
 
 def require_agreement(name: str, record: dict[str, Any]) -> None:
-    """Reject runs that have not converged or that the check run contradicts.
-
-    Raises:
-        ParVIBenchError: with the figures.
-    """
+    """``ParVIBenchError`` for runs that have not converged or that the check run contradicts."""
     require_mixing(name, record["main"])
     check = record["check"]
     if not agrees(check) or check["rhat_max"] >= MAX_CHECK_RHAT:

@@ -62,11 +62,7 @@ class Report:
 
 
 def restrict_to_tasks(results: Results, tasks: list[str]) -> Results:
-    """The results with the cells of these tasks only.
-
-    Raises:
-        InputError: the run has no such task.
-    """
+    """The results with the cells of these tasks only; ``InputError`` where the run has no such task."""
     known = lb.task_names(results)
     for task in tasks:
         if task not in known:

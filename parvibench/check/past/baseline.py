@@ -59,11 +59,7 @@ class Baseline:
 
     @classmethod
     def load(cls, file: Path | None = None) -> Baseline:
-        """Read a baseline file; default: the one that ships with the package.
-
-        Raises:
-            InputError: no such file, or not a baseline.
-        """
+        """Read a baseline file, by default the package's own; ``InputError`` without one."""
         path = file or shipped()
         try:
             found = json.loads(path.read_text())
@@ -184,11 +180,7 @@ def make(
     replicates: int = REPLICATES,
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
 ) -> Baseline:
-    """Run clean replicates of every cell.
-
-    Raises:
-        InputError: a cell fails.
-    """
+    """Run clean replicates of every cell; ``InputError`` where a cell fails."""
     found: dict[str, dict[str, Any]] = {
         f"{c.task}/{c.label}": {"identity": identity(c), "statistics": {}} for c in cells
     }

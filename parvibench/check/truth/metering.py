@@ -22,16 +22,11 @@ _TOLERANCE = 1e-9
 
 
 class Counted(Target):
-    """A density that counts its evaluations, in rows.
+    """A density that counts its evaluations, in rows; a mini-batch of B out of n data rows counts B/n."""
 
-    Args:
-        target: the density.
-
-    Attributes:
-        scores: rows scored, a mini-batch of B out of n data rows counting B/n.
-        products: rows of scores differentiated, likewise.
-        log_densities: rows whose log density was taken.
-    """
+    scores: float  #: rows scored
+    products: float  #: rows of scores differentiated
+    log_densities: float  #: rows whose log density was taken
 
     def __init__(self, target: Target) -> None:
         self._target = target

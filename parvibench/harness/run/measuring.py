@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from parvibench.core import registry
 from parvibench.core.metric import Context, Cost
@@ -26,8 +25,6 @@ METRICS_VERSION = 3
 _NOT_STORED = ("path", "cost", "motion", "decisions", "diagnostics")
 
 _LOST = "needs what only a run has: ask for it with --fresh"
-
-Moved = tuple[Tensor, Tensor]
 
 
 def metrics_key(cell: Cell) -> str:

@@ -23,11 +23,7 @@ class Place(NamedTuple):
 
 
 def packed(run: Checkpoints, place: Place) -> bytes:
-    """All that the run needs to go on.
-
-    Raises:
-        NotWritableError: its state cannot be written.
-    """
+    """All that the run needs to go on; ``NotWritableError`` where its state cannot be written."""
     meter = run.problem.meter
     return pack({
         "stamp": stamp(run.cell, run.replicates),

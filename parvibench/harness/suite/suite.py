@@ -146,11 +146,7 @@ class Suite(_Strict):
         return self
 
     def with_profile(self, name: str | None) -> Suite:
-        """The suite under a profile; a suite with profiles runs its first one by default.
-
-        Raises:
-            InputError: no such profile.
-        """
+        """The suite under a profile, by default its first one if it has any; ``InputError`` without such a profile."""
         if name is None:
             if not self.profiles:
                 return self
@@ -200,11 +196,7 @@ def load_suite(name: str) -> Suite:
 
 
 def parse_suite(content: bytes, source: str) -> Suite:
-    """Validate the bytes of a suite file; ``source`` names it in messages.
-
-    Raises:
-        SuiteError: with one line per problem.
-    """
+    """Validate the bytes of a suite file, ``source``; ``SuiteError`` with one line per problem."""
     tree = _read_yaml(content, source)
     plain = _plain(tree, source)
     try:

@@ -80,21 +80,22 @@ class Workers:
         outcomes = {}
         for worker in workers:
             worker.cut_log()
-            held = f"held {used[worker]:.0f} MiB"
+            held, status = f"held {used[worker]:.0f} MiB", Status.OUT_OF_MEMORY
             if self._memory is not None and used[worker] > self._memory:
                 reason = f"{held}, more than {self._memory:g} (raise it with --memory)"
-                outcomes[worker] = Outcome(worker.job, None, Status.OUT_OF_MEMORY, reason)
             elif together > self._machine and worker is largest:
                 reason = (
                     f"{held}, the most of workers that together held {together:.0f}, more than 80% of the "
                     "machine's memory (try fewer --workers)"
                 )
-                outcomes[worker] = Outcome(worker.job, None, Status.OUT_OF_MEMORY, reason)
             elif worker.age > self._timeout:
+                status = Status.TIMEOUT
                 reason = (
                     f"no result within {self._timeout:g} s of wall-clock time (raise it with --timeout); {worker.heard}"
                 )
-                outcomes[worker] = Outcome(worker.job, None, Status.TIMEOUT, reason)
+            else:
+                continue
+            outcomes[worker] = Outcome(worker.job, None, status, reason)
         return outcomes
 
 
