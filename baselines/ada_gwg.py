@@ -50,8 +50,7 @@ class Settings(FunctionalFlowSettings):
 
     p: float = Field(2.0, gt=1, description="exponent at the start; paper")
     p_rule: Literal["paper", "mixture-code", "ica-code", "network-code"] = Field(
-        "paper",
-        description="how p moves: the formula once per iteration (paper), or as one of the SIFG scripts",
+        "paper", description="how p moves: the formula once per iteration (paper), or as one of the SIFG scripts"
     )
     p_step_size: float = Field(5e-7, ge=0, description="eta_p; SIFG paper's mixtures, 1e-4 to 1 elsewhere")
     p_min: float = Field(1.1, gt=1, description="lower bound of p; code")
@@ -100,13 +99,11 @@ class AdaGWG(Algorithm[Settings, State]):
     name = "ada-gwg"
     version = 3
     kind = "particles"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516"
     summary = "generalised Wasserstein gradient flow with adaptive exponent"
     example = Example(
-        quick={"hidden": 6, "p_step_size": 0.1},
-        settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01},
+        quick={"hidden": 6, "p_step_size": 0.1}, settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01}
     )
     # As baseline of the SIFG paper.
     presets: ClassVar[Presets] = {

@@ -87,19 +87,12 @@ class AdaSIFG(Algorithm[Settings, State]):
     name = "ada-sifg"
     version = 3
     kind = "particles"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow with adaptive noise"
     example = Example(
         quick={"hidden": 6, "sigma_step_size": 0.01},
-        settings={
-            "step_size": 0.1,
-            "hidden": 16,
-            "sigma": 0.3,
-            "net_optimiser": "adam",
-            "net_learning_rate": 0.01,
-        },
+        settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},
     )
     presets: ClassVar[Presets] = {
         "gmm5-2d": {**_2D, "iterations": paper(2000), "sigma": paper(0.12), "sigma_step_size": paper(1e-9)},

@@ -22,16 +22,7 @@ class Exact(Anchor):
     summary = "fresh exact draws: the best a sampler can do"
 
     def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
-        """Independent exact draws, or n distinct rows of the reference where no sampler exists.
-
-        Args:
-            task: where the draws come from.
-            problem: its replicates, device and dtype are those of the samples.
-            n: samples per replicate.
-            streams: randomness, stream ``exact``.
-
-        Returns:
-            Samples (R, n, D), and the rows (R, n) of the reference that they are, or None.
+        """Independent exact draws, or n distinct rows of the reference where no sampler exists; see ``Anchor.draw``.
 
         Raises:
             UnsupportedError: the task has neither, or its reference has no row to spare.

@@ -70,12 +70,9 @@ class HMC(Algorithm[Settings, State]):
     citation = "Neal (2011), arXiv:1206.1901"
     summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
     example = Example(
-        quick={"leapfrog_steps": 3, "jitter": 0.2},
-        scores=3,
-        first_scores=1,
+        quick={"leapfrog_steps": 3, "jitter": 0.2}, scores=3, first_scores=1, steps=50,
         settings={"step_size": 0.1, "leapfrog_steps": 4},
-        steps=50,
-    )
+    )  # fmt: skip
     # SIFG's ground truth: eps = 5e-4, 40 steps in the text, 41 drifts in the code, which tempers the likelihood
     presets: ClassVar[Presets] = {
         "ica-meg": _MEG | {"leapfrog_steps": paper(40)},

@@ -52,17 +52,13 @@ class IAF(Variational[Settings]):
 
     name = "iaf"
     version = 2
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934"
     summary = "variational inference with inverse autoregressive flows"
     example = Example(
-        quick={"batch": 8, "hidden": 6},
-        settings={"step_size": 0.05, "hidden": 8, "flows": 1},
-        steps=150,
-        points=200,
+        quick={"batch": 8, "hidden": 6}, settings={"step_size": 0.05, "hidden": 8, "flows": 1}, steps=150, points=200,
         both_modes=False,
-    )
+    )  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> VariationalState:
         """Random flows; location at the first of the task's initial points, narrow."""
@@ -114,16 +110,7 @@ def masked_network(dim: int, hidden: int, device: torch.device, dtype: torch.dty
 
 
 def flow_through(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, list[Flow]]:
-    """Samples from noise.
-
-    Args:
-        settings: number and shape of the flows.
-        parameters: (R, T P + 2 D).
-        noise: y_0, (R, n, D).
-
-    Returns:
-        x (R, n, D), y_T (R, n, D) and the flows in order.
-    """
+    """x (R, n, D), y_T (R, n, D) and the flows in order, from noise y_0 (R, n, D) and parameters (R, T P + 2 D)."""
     dim = noise.shape[2]
     net, _ = masked_network(dim, settings.hidden, noise.device, noise.dtype)
     y = noise

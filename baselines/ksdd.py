@@ -40,8 +40,7 @@ class Settings(SteppedSettings):
     step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in x; MIED's code")
     kernel: Literal["gaussian", "imq"] = Field("gaussian", description="k: exp(-D / h) (code) or (1 + D / h)^(-1/2)")
     bandwidth: Literal["median"] | PositiveFloat = Field(
-        2.0,
-        description="h in x^2; code: 2, 0.2 on ICA; median: median(D) / log(n + 1), held fixed",
+        2.0, description="h in x^2; code: 2, 0.2 on ICA; median: median(D) / log(n + 1), held fixed"
     )
 
 
@@ -85,13 +84,7 @@ class KSDD(Algorithm[Settings, AdamState]):
 
 
 def discrepancy(settings: Settings, x: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """E, (R,), and its gradients in x at fixed scores and in the scores, (R, n, d) each.
-
-    Args:
-        settings: kernel and bandwidth.
-        x: (R, n, d).
-        s: scores, (R, n, d).
-    """
+    """E, (R,), and its gradients in x at fixed scores and in the scores, (R, n, d) each; x and s are (R, n, d)."""
     n, dim = x.shape[1:]
     x = x - x.mean(1, keepdim=True)  # the differences below cancel far from the origin
     d = self_distances(x)

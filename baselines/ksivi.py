@@ -47,16 +47,7 @@ from parvibench.core.algorithm import Example, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels import named
-from parvibench.nn.semi_implicit import (
-    SamplerState,
-    SemiImplicit,
-    SemiImplicitSettings,
-    descend,
-    draw,
-    pretrain,
-    pull_back,
-    start,
-)
+from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
 
 
 class Settings(SemiImplicitSettings):
@@ -64,8 +55,7 @@ class Settings(SemiImplicitSettings):
 
     kernel: named.Kernel = Field("gaussian", description="k; paper gaussian, riesz on student-t")
     bandwidth: Literal["median"] | PositiveFloat = Field(
-        "median",
-        description="h, in x^2 or x (riesz, laplace): median over pairs / log(n + 1) (code) or a number",
+        "median", description="h, in x^2 or x (riesz, laplace): median over pairs / log(n + 1) (code) or a number"
     )
     regularisation: float = Field(
         0.0, ge=0, description="w, weight of -log p in the loss; code: 0.05 student-t, 1 or 0.01 networks"
@@ -143,21 +133,19 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
         """Random network, constant sigma."""
-        return start(settings, problem.dim, streams)
+        return settings.start(problem.dim, streams)
 
     @torch.no_grad()
     def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the kernel Stein discrepancy of fresh samples."""
         if state.t < 0:
-            return pretrain(problem, settings, state, streams)
-        samples = self.batches * settings.batch
-        z = streams.normal("algorithm", (samples, settings.latent_dim))
-        xi = streams.normal("noise", (samples, problem.dim))
+            return settings.pretrain(problem, state, streams)
+        z, xi = settings.noise(problem, streams, self.batches * settings.batch)
         until = settings.regularisation_until
         w = settings.regularisation if until is None or state.t < until else 0.0
         temper = settings.temper(state)
         grad = discrepancy_gradient(problem, settings, state.parameters, z, xi, temper, w, self.batches)
-        return descend(settings, state, grad, problem.dim)
+        return settings.descend(state, grad, problem.dim)
 
 
 class KSIVIUStat(KSIVI):
@@ -169,7 +157,7 @@ class KSIVIUStat(KSIVI):
     example = replace(KSIVI.example, scores=2)
     presets: ClassVar[Presets] = _SHARED | {
         # a comment in the code; with this start the vanilla estimator, too, moves away from the posterior
-        "blr-waveform-code": {**_LOGISTIC, "iterations": code(40_000), "log_var_init": code(-2.0)},
+        "blr-waveform-code": {**_LOGISTIC, "iterations": code(40_000), "log_var_init": code(-2.0)}
     }
 
 
@@ -183,19 +171,12 @@ def discrepancy_gradient(
     regularisation: float = 0.0,
     batches: int = 2,
 ) -> Tensor:
-    """Gradient of L - w mean log p in the parameters, (R, P + D).
+    """Gradient of L - w mean log p in the parameters, (R, P + D), from z (R, n, latent_dim) and xi (R, n, D).
 
-    Args:
-        problem: the target.
-        settings: kernel and network.
-        parameters: (R, P + D).
-        z: (R, batches * M, latent_dim), the second batch after the first.
-        xi: (R, batches * M, D).
-        temper: factor of the target's score, in w too.
-        regularisation: w.
-        batches: 2 for the vanilla estimator, 1 for the U-statistic.
+    n is M for the U-statistic (``batches`` 1), else 2 M, the second batch after the first. ``temper`` multiplies the
+    target's score, in w (``regularisation``) too.
     """
-    made = draw(settings, parameters, z, xi)
+    made = settings.draw(parameters, z, xi)
     x = made.x
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
@@ -207,7 +188,7 @@ def discrepancy_gradient(
     if regularisation:
         m = x.shape[1] // batches
         grad_x[:, :m].sub_(s[:, :m], alpha=regularisation / m)
-    return pull_back(settings, parameters, made, grad_x, grad_noise=grad_f)
+    return settings.pull_back(parameters, made, grad_x, grad_noise=grad_f)
 
 
 def _vanilla(settings: Settings, x: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:

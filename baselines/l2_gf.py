@@ -70,7 +70,6 @@ class L2GF(Algorithm[Settings, State]):
     name = "l2-gf"
     version = 3
     kind = "particles"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"
     summary = "L2 functional gradient flow with a neural network"
@@ -99,18 +98,10 @@ class L2GF(Algorithm[Settings, State]):
 def functional_gradient(
     net: MLP, network: Tensor, x: Tensor, score: Tensor, e: Tensor, p: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Gradient in f's parameters of mean_i [ -s_i . f(x_i) - e_i . J_f(x_i) e_i + ||f(x_i)||_p^p / p ].
+    """f(x_i), (R, n, D), and the gradient (R, P) of mean_i [ -s_i . f(x_i) - e_i . J_f(x_i) e_i + ||f(x_i)||_p^p / p ].
 
-    Args:
-        net: shape of f.
-        network: its parameters, (R, P).
-        x: (R, n, D).
-        score: s, (R, n, D).
-        e: directions of the divergence estimate, (R, n, D).
-        p: exponent, (R, 1, 1); default 2.
-
-    Returns:
-        The values f(x_i), (R, n, D), and the gradient, (R, P).
+    In f's parameters. x, the score s and the directions e of the divergence estimate are (R, n, D), the exponent p is
+    (R, 1, 1), by default 2.
     """
     n = x.shape[1]
     values = net.forward_tangent(network, x, e)

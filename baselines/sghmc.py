@@ -50,7 +50,6 @@ class SGHMC(Algorithm[Settings, State]):
 
     name = "sghmc"
     kind = "chains"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Chen, Fox & Guestrin (2014), arXiv:1402.4102"
     summary = "stochastic gradient Hamiltonian Monte Carlo"

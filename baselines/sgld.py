@@ -24,24 +24,12 @@ from parvibench.core.task import Problem
 
 from ._sifg_runs import POINTS, TOY_POINTS, on_networks
 
-_KSIVI = {
-    "step_size": ours(2.5e-5),
-    "iterations": paper(10_000),
-    "particles": paper(100),
-    "samples": paper(100),
-}
+_KSIVI = {"step_size": ours(2.5e-5), "iterations": paper(10_000), "particles": paper(100), "samples": paper(100)}
 _LD = {
     "iterations": code(50_000), "burn_in": code(40_000), "thinning": code(100), "particles": paper(1),
     "samples": code(100),
 }  # fmt: skip
-_SRLD_ROWS = {
-    "boston": 455,
-    "concrete": 927,
-    "naval": 10740,
-    "wine-red": 1439,
-    "wine-white": 4408,
-    "yacht": 276,
-}
+_SRLD_ROWS = {"boston": 455, "concrete": 927, "naval": 10740, "wine-red": 1439, "wine-white": 4408, "yacht": 276}
 
 
 class Settings(SteppedSettings):
@@ -55,7 +43,6 @@ class SGLD(Algorithm[Settings, ParticleState]):
 
     name = "sgld"
     kind = "chains"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Welling & Teh (2011)"
     summary = "stochastic gradient Langevin dynamics"

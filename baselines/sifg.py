@@ -58,19 +58,12 @@ class SIFG(Algorithm[Settings, State]):
     name = "sifg"
     version = 3
     kind = "particles"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow"
     example = Example(
         quick={"hidden": 6},
-        settings={
-            "step_size": 0.1,
-            "hidden": 16,
-            "sigma": 0.3,
-            "net_optimiser": "adam",
-            "net_learning_rate": 0.01,
-        },
+        settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},
     )
     presets: ClassVar[Presets] = {
         "gmm5-2d": {**_TOY, "iterations": paper(2000), "sigma": paper(0.12)},

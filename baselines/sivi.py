@@ -34,16 +34,7 @@ from parvibench.core.algorithm import Example, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import squared_distances
-from parvibench.nn.semi_implicit import (
-    SamplerState,
-    SemiImplicit,
-    SemiImplicitSettings,
-    descend,
-    draw,
-    pretrain,
-    pull_back,
-    start,
-)
+from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
 
 
 class Settings(SemiImplicitSettings):
@@ -77,16 +68,13 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
 
     name = "sivi"
     version = 3
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
     summary = "semi-implicit variational inference"
     example = Example(
-        quick={"batch": 8, "hidden": 6, "mixing": 5},
+        quick={"batch": 8, "hidden": 6, "mixing": 5}, steps=200, points=200,
         settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99, "mixing": 20},
-        steps=200,
-        points=200,
-    )
+    )  # fmt: skip
     presets: ClassVar[Presets] = {
         **dict.fromkeys(("banana", "multimodal", "x-shaped"), _TOY),
         "blr-waveform": _LOGISTIC,
@@ -95,34 +83,28 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
         """Random network, constant sigma."""
-        return start(settings, problem.dim, streams)
+        return settings.start(problem.dim, streams)
 
     def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the surrogate of a fresh batch."""
         if state.t < 0:
-            return pretrain(problem, settings, state, streams)
+            return settings.pretrain(problem, state, streams)
         n = settings.batch
         z = streams.normal("algorithm", (n + settings.mixing, settings.latent_dim))
         xi = streams.normal("noise", (n, problem.dim))
         grad = surrogate_gradient(problem, settings, state.parameters, z, xi, settings.temper(state))
-        return descend(settings, state, grad, problem.dim)
+        return settings.descend(state, grad, problem.dim)
 
 
 def surrogate_gradient(
     problem: Problem, settings: Settings, parameters: Tensor, z: Tensor, xi: Tensor, temper: float
 ) -> Tensor:
-    """Gradient of -L_K in the parameters, (R, P + D).
+    """Gradient of -L_K in the parameters, (R, P + D), from z (R, n + K, latent_dim) and xi (R, n, D).
 
-    Args:
-        problem: the target.
-        settings: shape of the network.
-        parameters: (R, P + D).
-        z: (R, n + K, latent_dim), the K further mixing draws last.
-        xi: (R, n, D).
-        temper: factor of the target's score.
+    The K further mixing draws are the last of z; ``temper`` multiplies the target's score.
     """
     n = xi.shape[1]
-    made = draw(settings, parameters, z, xi)
+    made = settings.draw(parameters, z, xi)
     mu = made.values[-1][:, n:]
     own, others, _ = responsibilities(made.x, xi, mu, made.sigma)
     own, others = own / n, others / n
@@ -139,20 +121,14 @@ def surrogate_gradient(
 
     grad_x = pull / -made.sigma - (temper / n) * problem.score(made.x)
     grad_mu = torch.cat((own * made.noise, push / made.sigma), 1)
-    return pull_back(settings, parameters, made, grad_x, grad_mu=grad_mu, grad_log_var=by_log_var)
+    return settings.pull_back(parameters, made, grad_x, grad_mu=grad_mu, grad_log_var=by_log_var)
 
 
 def responsibilities(x: Tensor, xi: Tensor, mu: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares of the mixing draws in the density at every sample.
+    """Shares of the mixing draws in the density at every sample: r_0 (R, n, 1), r_1..r_K (R, n, K), and log h (R, n).
 
-    Args:
-        x: samples, (R, n, D).
-        xi: their own noise, (x - mu_0) / sigma, (R, n, D).
-        mu: centres of the K further mixing draws, (R, K, D).
-        sigma: (R, 1, D).
-
-    Returns:
-        r_0 (R, n, 1), r_1..r_K (R, n, K), and log h (R, n) without its constant -(D/2) log(2 pi).
+    From samples x (R, n, D), their own noise xi = (x - mu_0) / sigma (R, n, D), the centres mu of the K further mixing
+    draws (R, K, D) and sigma (R, 1, D). log h is without its constant -(D/2) log(2 pi).
     """
     logits = squared_distances(x / sigma, mu / sigma)
     logits = torch.cat((xi.square().sum(-1, keepdim=True), logits), 2).mul_(-0.5)

@@ -35,16 +35,7 @@ from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
 from parvibench.nn.optim import Moments, adam, step_decay
-from parvibench.nn.semi_implicit import (
-    SamplerState,
-    SemiImplicit,
-    SemiImplicitSettings,
-    descend,
-    draw,
-    pretrain,
-    pull_back,
-    start,
-)
+from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
 
 #: Iterations of an epoch of the code, after each of which psi falls.
 _EPOCH = 100
@@ -139,7 +130,7 @@ class SIVISM(SemiImplicit[Settings, State]):
         """Random networks, constant sigma."""
         net = _critic(problem, settings)
         critic = net.initialise(streams.uniform("init", (net.n_parameters,), index=1))
-        sampler = start(settings, problem.dim, streams, settings.critic_pretraining)
+        sampler = settings.start(problem.dim, streams, settings.critic_pretraining)
         return State(sampler, critic, Moments.start(critic))
 
     @torch.no_grad()
@@ -148,18 +139,18 @@ class SIVISM(SemiImplicit[Settings, State]):
         sampler, critic, moments = state
         delay = settings.critic_pretraining
         if sampler.t < -delay:
-            return state._replace(sampler=pretrain(problem, settings, sampler, streams, delay))
+            return state._replace(sampler=settings.pretrain(problem, sampler, streams, delay))
         if sampler.t < 0:
             return _pretrain_critic(problem, settings, state, streams)
         temper, psi = settings.temper(sampler), settings.share(sampler.t)
-        z, xi = _noise(problem, settings, streams, 0)
+        z, xi = settings.noise(problem, streams, settings.batch)
         grad = sampler_gradient(problem, settings, sampler.parameters, critic, z, xi, temper, psi)
         rate = settings.critic_learning_rate * step_decay(sampler.t, settings.decay, settings.decay_every)
-        sampler = descend(settings, sampler, grad, problem.dim)
+        sampler = settings.descend(sampler, grad, problem.dim)
 
         betas = settings.beta1, settings.critic_beta2
         for j in range(settings.critic_steps):
-            z, xi = _noise(problem, settings, streams, j + 1)
+            z, xi = settings.noise(problem, streams, settings.batch, j + 1)
             grad = critic_gradient(problem, settings, sampler.parameters, critic, z, xi, temper, psi)
             critic, moments = adam(critic, grad, moments, rate, betas)
         return State(sampler, critic, moments)
@@ -168,7 +159,7 @@ class SIVISM(SemiImplicit[Settings, State]):
 def _pretrain_critic(problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
     """One step of Adam on f with the sampler as it is; after the last one Adam's memory is empty again."""
     sampler, critic, moments = state
-    z, xi = _noise(problem, settings, streams, 1)
+    z, xi = settings.noise(problem, streams, settings.batch, 1)
     psi = settings.share(sampler.t)
     grad = critic_gradient(problem, settings, sampler.parameters, critic, z, xi, 1.0, psi)
     betas = settings.beta1, settings.critic_beta2
@@ -190,19 +181,10 @@ def sampler_gradient(
 ) -> Tensor:
     """Gradient of the objective in the sampler's parameters, f held fixed: (R, P + D).
 
-    With g = f + psi s in place of f: dL/dF = 2 g / M, dL/dg = 2 (F - g) / M, and s takes part in both.
-
-    Args:
-        problem: the target.
-        settings: shapes of the networks.
-        parameters: the sampler's, (R, P + D).
-        critic: f's, (R, Q).
-        z: (R, M, latent_dim).
-        xi: (R, M, D).
-        temper: factor of the target's score.
-        psi: share of the score in g.
+    With g = f + psi s in place of f: dL/dF = 2 g / M, dL/dg = 2 (F - g) / M, and s takes part in both. z is (R, M,
+    latent_dim), xi (R, M, D); ``critic`` is f's parameters, (R, Q); ``temper`` multiplies the target's score.
     """
-    made = draw(settings, parameters, z, xi)
+    made = settings.draw(parameters, z, xi)
     with torch.enable_grad():
         leaf = made.x.detach().requires_grad_()
         score = temper * problem.score(leaf)
@@ -213,7 +195,7 @@ def sampler_gradient(
     grad_s = grad_f + psi * grad_g if psi else grad_f
     grad_x = net.backward_input(critic, values, grad_g)
     grad_x += torch.autograd.grad(score, leaf, grad_outputs=grad_s)[0]
-    return pull_back(settings, parameters, made, grad_x, grad_noise=grad_f)
+    return settings.pull_back(parameters, made, grad_x, grad_noise=grad_f)
 
 
 def critic_gradient(
@@ -227,7 +209,7 @@ def critic_gradient(
     psi: float = 0.0,
 ) -> Tensor:
     """Gradient of minus the objective in f's parameters, (R, Q): arguments as of ``sampler_gradient``."""
-    net, made = _critic(problem, settings), draw(settings, parameters, z, xi)
+    net, made = _critic(problem, settings), settings.draw(parameters, z, xi)
     values = net.forward(critic, made.x)
     residual = values[-1] - (1 - psi) * temper * problem.score(made.x) - made.noise
     return net.backward(critic, values, residual.mul_(2 / xi.shape[1]))
@@ -235,9 +217,3 @@ def critic_gradient(
 
 def _critic(problem: Problem, settings: Settings) -> MLP:
     return MLP((problem.dim, settings.critic_hidden, settings.critic_hidden, problem.dim), "relu")
-
-
-def _noise(problem: Problem, settings: Settings, streams: Streams, index: int) -> tuple[Tensor, Tensor]:
-    """Fresh z and xi of a batch."""
-    z = streams.normal("algorithm", (settings.batch, settings.latent_dim), index)
-    return z, streams.normal("noise", (settings.batch, problem.dim), index)

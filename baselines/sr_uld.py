@@ -37,8 +37,6 @@ class SRULD(sr_sghmc.SRSGHMC):
     settings_type = Settings
     summary = "self-repulsive underdamped Langevin dynamics"
     example = Example(
-        quick={"memory": 2, "spacing": 1},
-        settings={"step_size": 0.05, "friction": 0.5, "alpha": 1.0},
-        steps=1500,
+        quick={"memory": 2, "spacing": 1}, settings={"step_size": 0.05, "friction": 0.5, "alpha": 1.0}, steps=1500
     )
     move = staticmethod(uld.ULD.move)

@@ -88,14 +88,7 @@ def _presets() -> dict[str, dict[str, Sourced]]:
         "thinning": code(100), "samples": code(20),
     }  # fmt: skip
     # training rows: the code's rates are per row
-    rows = {
-        "boston": 455,
-        "concrete": 927,
-        "naval": 10740,
-        "wine-red": 1439,
-        "wine-white": 4408,
-        "yacht": 276,
-    }
+    rows = {"boston": 455, "concrete": 927, "naval": 10740, "wine-red": 1439, "wine-white": 4408, "yacht": 276}
     return {
         "correlated-2d": toy | {
             "step_size": code(0.01), "spacing": code(1), "iterations": code(2000), "burn_in": code(100),
@@ -119,7 +112,6 @@ class SRLD(Algorithm[Settings, State]):
 
     name = "srld"
     kind = "chains"
-    needs = frozenset({"score"})
     settings_type = Settings
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070"

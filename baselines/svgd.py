@@ -69,7 +69,6 @@ class SVGD(Algorithm[Settings, State]):
     name = "svgd"
     version = 2
     kind = "particles"
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Liu & Wang (2016), arXiv:1608.04471"
     summary = "Stein variational gradient descent"

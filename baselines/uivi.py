@@ -33,17 +33,7 @@ from parvibench.core.algorithm import Example, Presets, code, ours
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
-from parvibench.nn.semi_implicit import (
-    SamplerState,
-    SemiImplicit,
-    SemiImplicitSettings,
-    descend,
-    draw,
-    pretrain,
-    pull_back,
-    split,
-    start,
-)
+from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings, split
 
 
 class Settings(SemiImplicitSettings):
@@ -78,30 +68,20 @@ class UIVI(SemiImplicit[Settings, State]):
 
     name = "uivi"
     version = 3
-    needs = frozenset({"score"})
     settings_type = Settings
     citation = "Titsias & Ruiz (2019), arXiv:1808.02078"
     summary = "unbiased implicit variational inference"
     example = Example(
-        quick={"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2},
+        quick={"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2}, steps=150, points=200, brief_steps=3,
         settings={
-            "step_size": 0.01,
-            "batch": 32,
-            "hidden": 16,
-            "beta2": 0.99,
-            "warmup": 2,
-            "kept": 2,
-            "leapfrog_steps": 3,
+            "step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99, "warmup": 2, "kept": 2, "leapfrog_steps": 3,
         },
-        steps=150,
-        points=200,
-        brief_steps=3,
-    )
+    )  # fmt: skip
     presets: ClassVar[Presets] = dict.fromkeys(("banana", "multimodal", "x-shaped"), _TOY)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Random network, constant sigma."""
-        sampler = start(settings, problem.dim, streams)
+        sampler = settings.start(problem.dim, streams)
         step = sampler.parameters.new_full((len(sampler.parameters), 1, 1), settings.leapfrog_step)
         return State(sampler, step)
 
@@ -109,16 +89,15 @@ class UIVI(SemiImplicit[Settings, State]):
         """Draw a batch, estimate grad log q at it by HMC, one step of Adam."""
         sampler = state.sampler
         if sampler.t < 0:
-            return state._replace(sampler=pretrain(problem, settings, sampler, streams))
-        z = streams.normal("algorithm", (settings.batch, settings.latent_dim))
-        xi = streams.normal("noise", (settings.batch, problem.dim))
-        made = draw(settings, sampler.parameters, z, xi)
+            return state._replace(sampler=settings.pretrain(problem, sampler, streams))
+        z, xi = settings.noise(problem, streams, settings.batch)
+        made = settings.draw(sampler.parameters, z, xi)
         network, _ = split(sampler.parameters, problem.dim)
         net = settings.network(problem.dim)
         q_score, step = mixture_score(net, network, settings, made.x, made.sigma, z, state.leapfrog_step, streams)
         target = settings.temper(sampler) * problem.score(made.x)
-        grad = pull_back(settings, sampler.parameters, made, (q_score - target) / settings.batch)
-        return State(descend(settings, sampler, grad, problem.dim), step)
+        grad = settings.pull_back(sampler.parameters, made, (q_score - target) / settings.batch)
+        return State(settings.descend(sampler, grad, problem.dim), step)
 
 
 class Conditional(NamedTuple):
@@ -131,29 +110,12 @@ class Conditional(NamedTuple):
 
 
 def mixture_score(
-    net: MLP,
-    network: Tensor,
-    settings: Settings,
-    x: Tensor,
-    sigma: Tensor,
-    z: Tensor,
-    step: Tensor,
-    streams: Streams,
+    net: MLP, network: Tensor, settings: Settings, x: Tensor, sigma: Tensor, z: Tensor, step: Tensor, streams: Streams
 ) -> tuple[Tensor, Tensor]:
-    """Unbiased estimate of grad log q at the samples, and the adapted leapfrog step.
+    """Unbiased estimate of grad log q at the samples, (R, n, D), and the adapted leapfrog step, (R, 1, 1).
 
-    Args:
-        net: shape of mu.
-        network: its parameters, (R, P).
-        settings: of HMC.
-        x: samples, (R, n, D).
-        sigma: (R, 1, D).
-        z: the latents that made them, (R, n, latent_dim).
-        step: leapfrog step, (R, 1, 1).
-        streams: randomness.
-
-    Returns:
-        (R, n, D) and (R, 1, 1).
+    ``network`` (R, P) are the parameters of mu, x the samples (R, n, D), sigma (R, 1, D), z the latents that made the
+    samples (R, n, latent_dim).
     """
 
     def at(z: Tensor) -> Conditional:

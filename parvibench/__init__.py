@@ -24,24 +24,18 @@ if TYPE_CHECKING:
     from .core.target import Target
     from .core.task import Facts, Modes, Problem, Task
 
-_HOMES = {
-    "run": "api",
-    "evaluate": "api",
-    "Algorithm": "core.algorithm",
-    "AlgorithmSettings": "core.algorithm",
-    "SteppedSettings": "core.algorithm",
-    "Budget": "core.budget",
-    "ParVIBenchError": "core.errors",
-    "load_algorithm": "core.registry",
-    "load_task": "core.registry",
-    "Streams": "core.streams",
-    "Target": "core.target",
-    "Facts": "core.task",
-    "Modes": "core.task",
-    "Problem": "core.task",
-    "Task": "core.task",
-    "Results": "harness.store.results",
+_NAMES = {
+    "api": "run evaluate",
+    "core.algorithm": "Algorithm AlgorithmSettings SteppedSettings",
+    "core.budget": "Budget",
+    "core.errors": "ParVIBenchError",
+    "core.registry": "load_algorithm load_task",
+    "core.streams": "Streams",
+    "core.target": "Target",
+    "core.task": "Facts Modes Problem Task",
+    "harness.store.results": "Results",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in the order of use
     "run", "evaluate", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",

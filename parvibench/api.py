@@ -42,7 +42,7 @@ def run(
     command: str = "",
     **options: Any,
 ) -> Results:
-    """Run a suite, a part of it, or tasks and algorithms of your own.
+    """Run a suite, a part of it, or tasks and algorithms of your own; the results hold what the store held, too.
 
     Args:
         suite: name of a shipped suite, path of a suite file, or None to run ``tasks`` x ``algorithms``.
@@ -56,9 +56,6 @@ def run(
         observers: told what happens.
         command: the command line, for provenance.
         options: fields of ``Execution``: ``replicates=10``, ``workers=2``, ``out="store"``, ...
-
-    Returns:
-        The results, also of cells found in the store.
 
     Raises:
         InputError: unknown names or options, bad settings, a negative budget, no compiler; nothing has run then.
@@ -101,11 +98,7 @@ def _name(item: Any) -> str:
 
 
 def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[str], execution: Execution) -> Suite:
-    """The suite to run after all selections and overrides.
-
-    Raises:
-        InputError: nothing to run, unknown names, values out of range.
-    """
+    """The suite to run; ``InputError`` where there is nothing to run, a name is unknown or a value out of range."""
     if suite is None:
         if not tasks or not algorithms:
             raise InputError("say what to run: a suite (--suite quick), or tasks and algorithms (--task, --algorithm)")

@@ -24,47 +24,29 @@ BOOTSTRAP_PAIRS = 30
 
 
 class PairedDifference(NamedTuple):
-    """Differences a - b over shared replicates.
+    """Differences a - b over shared replicates."""
 
-    Attributes:
-        n: pairs in which both are finite.
-        mean: of the differences, NaN without pairs.
-        low: 95% interval of the mean: by Student's t, from 30 pairs on by the bootstrap (BCa); NaN below two pairs.
-        high: its upper end.
-        p_t: two-sided p-value of the paired t test.
-    """
-
-    n: int
-    mean: float
+    n: int  #: pairs in which both are finite
+    mean: float  #: of the differences, NaN without pairs
+    #: 95% interval of the mean: by Student's t, from 30 pairs on by the bootstrap (BCa); NaN below two pairs
     low: float
-    high: float
-    p_t: float
+    high: float  #: its upper end
+    p_t: float  #: two-sided p-value of the paired t test
 
 
 class Aggregate(NamedTuple):
-    """A statistic over tasks.
+    """A statistic over tasks."""
 
-    Attributes:
-        value: of the data.
-        low: 95% stratified bootstrap interval.
-        high: its upper end.
-    """
-
-    value: float
-    low: float
-    high: float
+    value: float  #: of the data
+    low: float  #: 95% stratified bootstrap interval
+    high: float  #: its upper end
 
 
 class AverageRanks(NamedTuple):
-    """Ranks of algorithms over tasks, 1 the best.
+    """Ranks of algorithms over tasks, 1 the best."""
 
-    Attributes:
-        ranks: one average per algorithm.
-        p_value: of Friedman's test that all algorithms are equal; NaN below three algorithms or two tasks.
-    """
-
-    ranks: list[float]
-    p_value: float
+    ranks: list[float]  #: one average per algorithm
+    p_value: float  #: of Friedman's test that all algorithms are equal; NaN below three algorithms or two tasks
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
@@ -145,15 +127,11 @@ def _standard_error(d: NDArray[np.float64], overlap: float) -> float:
 
 
 class Contest(NamedTuple):
-    """Comparison of the leading algorithm with all others.
+    """Comparison of the leading algorithm with all others."""
 
-    Attributes:
-        best: index of the leader.
-        p_values: one per algorithm: two-sided p-value of its difference from the leader, times the number of others
-            (Bonferroni), at most 1; NaN for the leader itself. Two-sided, since either of two could have led.
-    """
-
-    best: int
+    best: int  #: index of the leader
+    #: one per algorithm: two-sided p-value of its difference from the leader, times the number of others (Bonferroni),
+    #: at most 1; NaN for the leader itself. Two-sided, since either of two could have led.
     p_values: list[float]
 
     def rivals(self, alpha: float = 0.05) -> list[int]:

@@ -17,32 +17,20 @@ import torch
 from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask
-from parvibench.core.target import Target
+from parvibench.core.target import JointTarget
 from parvibench.core.task import Facts
 
 _CORRELATION = 0.9
 _DETERMINANT = 1 - _CORRELATION**2
 
 
-class BananaTarget(Target):
-    """The normalised density; the bend x2 - x1^2 - 1 has unit Jacobian.
-
-    Args:
-        sign: 1 for the paper's law of x, -1 for the law of -x.
-    """
+class BananaTarget(JointTarget):
+    """The normalised density; the bend x2 - x1^2 - 1 has unit Jacobian. With sign -1 the law of -x."""
 
     dim = 2
 
     def __init__(self, sign: int = 1) -> None:
         self._sign = sign
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Log density in nats: (R, N, 2) -> (R, N)."""
-        return self.log_density_and_score(x)[0]
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Gradient: (R, N, 2) -> (R, N, 2)."""
-        return self.log_density_and_score(x)[1]
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both, with g = C^-1 v: log p = -g.v/2 + const and its gradient (2 x1 g2 - g1, -g2)."""

@@ -52,19 +52,12 @@ _RADIUS = 0.95
 
 @dataclass(frozen=True)
 class Game:
-    """Contexts and potential rewards of a batch of replicates.
+    """Contexts and potential rewards of a batch of replicates."""
 
-    Attributes:
-        table: (M, p) features.
-        index: (R, T) row of ``table`` of each context.
-        rewards: (R, T, K) of every action.
-        best: (R, T) reward that a player who knows the rules would count on.
-    """
-
-    table: Tensor
-    index: Tensor
-    rewards: Tensor
-    best: Tensor
+    table: Tensor  #: (M, p) features
+    index: Tensor  #: (R, T) row of ``table`` of each context
+    rewards: Tensor  #: (R, T, K) of every action
+    best: Tensor  #: (R, T) reward that a player who knows the rules would count on
 
     def contexts(self, rows: Tensor) -> Tensor:
         """Features (R, B, p) of contexts (R, B)."""
@@ -77,12 +70,7 @@ class Game:
 
 
 class BanditTarget(GrowingTarget):
-    """The posterior of the network given the rewards seen.
-
-    Args:
-        network: shape of the network.
-        game: of the replicates, in dtype and on the device of the states.
-    """
+    """The posterior of the network given the rewards seen; the game is in dtype and on the device of the states."""
 
     def __init__(self, network: MLP, game: Game) -> None:
         self.dim = network.n_parameters
@@ -159,16 +147,11 @@ class BanditTask(SequentialTask):
     or the last positions of the chains, 100 steps apart in the authors' protocol. Regret is the reward missed
     against the best actions; the uniform policy's is 100 percent. Algorithms that need exact scores are not
     supported: what they keep of one posterior does not hold on the next.
-
-    Attributes:
-        features: p.
-        actions: K.
-        game: contexts and rewards of the replicates, given their ids and T.
     """
 
-    features: int
-    game: Callable[[Sequence[int], int], Game]
-    actions: int
+    features: int  #: p
+    game: Callable[[Sequence[int], int], Game]  #: contexts and rewards of the replicates, given their ids and T
+    actions: int  #: K
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> BanditTarget:
         """The posterior before any decision, that is the prior, bound to each replicate's game."""
@@ -243,12 +226,7 @@ def _generator(game: str, replicate: int) -> Generator:
 
 
 def _task(
-    name: str,
-    summary: str,
-    features: int,
-    actions: int,
-    game: Callable[[Sequence[int], int], Game],
-    data: str = "",
+    name: str, summary: str, features: int, actions: int, game: Callable[[Sequence[int], int], Game], data: str = ""
 ) -> BanditTask:
     return BanditTask(
         name=name,

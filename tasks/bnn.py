@@ -50,14 +50,10 @@ class BNNTask(Task):
     """Network regression on one table: a published split per replicate, all statistics from training rows.
 
     No development set; predictions and likelihood in original units.
-
-    Attributes:
-        table: name of the data set.
-        features: p.
     """
 
-    table: str
-    features: int
+    table: str  #: name of the data set
+    features: int  #: p
 
     def model(self) -> Model:
         """The network and its precisions."""
@@ -124,15 +120,9 @@ def fan_in_weights(network: Network, n: int, generator: Generator) -> Tensor:
 def fields_of(
     model: Model, table: str, rows: int, training: int, *, bundled: bool = False, code: str = ""
 ) -> dict[str, Any]:
-    """What the tasks of all protocols share.
+    """What the tasks of all protocols share, given the rows of the whole table and of its training part.
 
-    Args:
-        model: the network and its precisions.
-        table: name of the data set.
-        rows: of the whole table.
-        training: rows of the training part.
-        bundled: whether the data set comes with scikit-learn.
-        code: whose protocol it is, if not the standard one.
+    ``code`` says whose protocol it is, if not the standard one; a ``bundled`` data set comes with scikit-learn.
     """
     origin = f", as in {code}'s code" if code else ""
     full = {"full-batch"} if training <= _FULL_BATCH_UP_TO else set()

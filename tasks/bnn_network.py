@@ -26,18 +26,12 @@ class Network:
     Inputs carry a last column of ones, so that (W1, b1), which lie together, are one (p+1, H) matrix.
     Activations are laid out (R, N, H, B): every product is then a batched one on views, and no array of
     N copies of the data is made.
-
-    Attributes:
-        features: p.
-        hidden: H.
-        activation: of the hidden layer.
-        output_bias: whether there is a b2.
     """
 
-    features: int
-    hidden: int = HIDDEN
-    activation: Literal["relu", "tanh"] = "relu"
-    output_bias: bool = True
+    features: int  #: p
+    hidden: int = HIDDEN  #: H
+    activation: Literal["relu", "tanh"] = "relu"  #: of the hidden layer
+    output_bias: bool = True  #: whether there is a b2
 
     @property
     def first(self) -> int:
@@ -95,18 +89,12 @@ class Model:
 
     Each precision is either a coordinate of the state, as its logarithm, with a Gamma(1, rate 0.1) prior, or a
     constant. The state holds the weights, then log gamma, then log lambda, as far as they are coordinates.
-
-    Attributes:
-        network: f.
-        log_gamma: the constant, or None for a coordinate.
-        log_lambda: the constant, or None for a coordinate.
-        tangent_from: l from which e^l is continued along its tangent.
     """
 
-    network: Network
-    log_gamma: float | None = None
-    log_lambda: float | None = None
-    tangent_from: float = 30.0
+    network: Network  #: f
+    log_gamma: float | None = None  #: the constant, or None for a coordinate
+    log_lambda: float | None = None  #: the constant, or None for a coordinate
+    tangent_from: float = 30.0  #: l from which e^l is continued along its tangent
 
     @property
     def dim(self) -> int:

@@ -16,13 +16,9 @@ from .bnn_network import RATE, Model
 
 
 class BNNTarget(Target):
-    """The posterior of each replicate's network given its training rows.
+    """The posterior of each replicate's network given its training rows X (R, n, p) and y (R, n).
 
-    Args:
-        X: (R, n, p) features.
-        y: (R, n) responses.
-        model: the network and its precisions.
-        development: features (R, V, p) and responses (R, V) of rows held back, standardised as the others; or None.
+    ``development``: features (R, V, p) and responses (R, V) of rows held back, standardised as the others; or None.
     """
 
     def __init__(self, X: Tensor, y: Tensor, model: Model, development: tuple[Tensor, Tensor] | None = None) -> None:
@@ -66,15 +62,9 @@ class BNNTarget(Target):
         return torch.stack(blocks).sum(0)
 
     def with_noise(self, x: Tensor, log_gamma: Callable[[Tensor], Tensor], batch: Tensor | None = None) -> Tensor:
-        """States whose gamma is a function of their own fit, as far as it is a coordinate.
+        """States (R, N, D) whose gamma is a function of their own fit, as far as it is a coordinate.
 
-        Args:
-            x: (R, N, D).
-            log_gamma: given S, (R, N) -> (R, N).
-            batch: (R, B) the rows that S sums over, or all.
-
-        Returns:
-            (R, N, D), of the data's type.
+        ``log_gamma`` maps S to it, (R, N) -> (R, N); S sums over the rows ``batch``, (R, B), or all.
         """
         x = x.to(self._X)
         weights, _, log_lambda = self.model.split(x)
@@ -129,32 +119,19 @@ class BNNTarget(Target):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Held-out rows of each replicate and the networks' predictions on them.
+    """Held-out rows of each replicate and the networks' predictions on them."""
 
-    Attributes:
-        y: (R, T) responses in original units.
-        X: (R, T, p+1) features scaled as for training, and a column of ones.
-        y_mean: (R, 1, 1) what was subtracted from the training responses, original units.
-        y_sd: (R, 1, 1) what they were divided by, original units.
-        noise_unit: (R, 1) unit of the noise deviation 1/sqrt(gamma), original units.
-        model: of the states.
-        certified: exact posterior means and sds of f(x), (R, T) each, original units; None if unknown.
-    """
-
-    y: Tensor
-    X: Tensor
-    y_mean: Tensor
-    y_sd: Tensor
-    noise_unit: Tensor
-    model: Model
+    y: Tensor  #: (R, T) responses in original units
+    X: Tensor  #: (R, T, p+1) features scaled as for training, and a column of ones
+    y_mean: Tensor  #: (R, 1, 1) what was subtracted from the training responses, original units
+    y_sd: Tensor  #: (R, 1, 1) what they were divided by, original units
+    noise_unit: Tensor  #: (R, 1) unit of the noise deviation 1/sqrt(gamma), original units
+    model: Model  #: of the states
+    #: exact posterior means and sds of f(x), (R, T) each, original units; None if unknown
     certified: tuple[Tensor, Tensor] | None = None
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Means f s_y + m_y (R, n, T) and noise standard deviations (R, n), in original units.
-
-        Args:
-            samples: (R, n, D) states.
-        """
+        """Means f s_y + m_y (R, n, T) and noise standard deviations (R, n) of states (R, n, D), in original units."""
         x = samples.to(self.X)
         return self.means(x), self.noise_sd(x)
 
@@ -169,15 +146,10 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True)
 class RefittedNoise(HeldOut):
-    """Predictions whose noise is each network's root mean square error on other rows.
+    """Predictions whose noise is each network's root mean square error on other rows."""
 
-    Attributes:
-        X_dev: (R, V, p+1) features of those rows.
-        y_dev: (R, V) responses, original units.
-    """
-
-    X_dev: Tensor
-    y_dev: Tensor
+    X_dev: Tensor  #: (R, V, p+1) features of those rows
+    y_dev: Tensor  #: (R, V) responses, original units
 
     def noise_sd(self, x: Tensor) -> Tensor:
         """(R, n), in original units."""

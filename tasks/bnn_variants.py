@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -30,19 +30,19 @@ from .bnn import BNNTask, fan_in_weights, fields_of
 from .bnn_network import RATE, Model, Network
 from .bnn_posterior import BNNTarget, HeldOut, RefittedNoise, stacked, with_ones
 
+V = TypeVar("V", bound=BNNTask)
+
 _MOST_DEV_ROWS = 500
 _ONE_SPLIT = "one fixed split for all replicates, which differ by their seeds only"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SIFGTask(BNNTask):
-    """Network regression as in the SIFG authors' code, which follows that of SVGD.
+    """Network regression as in the SIFG authors' code, which follows that of SVGD."""
 
-    Attributes:
-        permutation: name of the file with the split's permutation; empty where the code's recipe gives it.
-    """
-
-    permutation: str = ""
+    citation: str = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.4, and the authors' code"
+    version: int = 2
+    permutation: str = ""  #: name of the file with the split's permutation; empty where the code's recipe gives it
     departures: tuple[str, ...] = (
         _ONE_SPLIT,
         "a mini-batch is the next 100 training rows in the order of the split, from the first row on again and again",
@@ -81,13 +81,10 @@ class SIFGTask(BNNTask):
 
 @dataclass(frozen=True, kw_only=True)
 class SRLDTask(BNNTask):
-    """Network regression as in the SRLD authors' code: tanh units, weights of prior variance 1.
+    """Network regression as in the SRLD authors' code: tanh units, weights of prior variance 1."""
 
-    Attributes:
-        first_row: the first row that is read; 1 where the code takes row 0 for a header.
-    """
-
-    first_row: int = 0
+    citation: str = "Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5.2, and the authors' code"
+    first_row: int = 0  #: the first row that is read; 1 where the code takes row 0 for a header
     departures: tuple[str, ...] = (
         "the features are standardised by the mean of the training rows, but the deviation of the test rows",
         "the responses are not standardised: noise and weights keep their priors whatever the units are",
@@ -120,15 +117,11 @@ class SRLDTask(BNNTask):
 
 @dataclass(frozen=True, kw_only=True)
 class KSIVITask(BNNTask):
-    """Network regression as in the KSIVI authors' code: both precisions are constants, not sampled.
+    """Network regression as in the KSIVI authors' code: both precisions are constants, not sampled."""
 
-    Attributes:
-        log_gamma: of the noise.
-        log_lambda: of the weights.
-    """
-
-    log_gamma: float
-    log_lambda: float
+    citation: str = "Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Section 5.4, and the authors' code"
+    log_gamma: float  #: of the noise
+    log_lambda: float  #: of the weights
     departures: tuple[str, ...] = (
         _ONE_SPLIT,
         "a tenth of the training rows is held back for development: part of no density, but an algorithm may ask to be "
@@ -228,56 +221,39 @@ def _srld_model(features: int) -> Model:
     return Model(Network(features, activation="tanh", output_bias=False), log_lambda=0.0)
 
 
-def _sifg(name: str, table: str, rows: int, features: int, *more: str, permutation: str = "") -> SIFGTask:
-    """A set of Table 1; ``more`` departures are its own."""
-    fields = fields_of(_sifg_model(features), table, rows, len(sifg_rows(rows, 0).train), code="SIFG")
-    if permutation:
-        fields["data"] = (*fields["data"], permutation)
-    return SIFGTask(
-        name=f"bnn-{name}-sifg",
-        tags=_TAGS | {"sifg"},
-        citation="Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.4, and the authors' code",
-        departures=(*SIFGTask.departures, *more),
-        version=2,
-        permutation=permutation,
-        **fields,
+def _variant(
+    kind: type[V], code: str, name: str, table: str, rows: int, model: Model, training: int, *more: str, **fields: Any
+) -> V:
+    """A set of Table 1 by the protocol of a paper's code; ``more`` departures are its own."""
+    return kind(
+        name=f"bnn-{name}-{code.lower()}",
+        tags=frozenset({"regression", "network", "variant", code.lower()}),
+        departures=(*kind.departures, *more),
+        **(fields_of(model, table, rows, training, code=code) | fields),
     )
+
+
+def _sifg(name: str, table: str, rows: int, features: int, *more: str, permutation: str = "") -> SIFGTask:
+    model, training = _sifg_model(features), len(sifg_rows(rows, 0).train)
+    own = {"permutation": permutation, "data": (table, permutation) if permutation else (table,)}
+    return _variant(SIFGTask, "SIFG", name, table, rows, model, training, *more, **own)
 
 
 def _srld(name: str, table: str, rows: int, features: int, *more: str, first_row: int = 0) -> SRLDTask:
-    """A set of Table 1; ``rows`` counts those that are read."""
-    return SRLDTask(
-        name=f"bnn-{name}-srld",
-        tags=_TAGS | {"srld"},
-        citation="Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5.2, and the authors' code",
-        departures=(*SRLDTask.departures, *more),
-        first_row=first_row,
-        **fields_of(_srld_model(features), table, rows, len(srld_rows(rows, 0).train), code="SRLD"),
-    )
+    """``rows`` counts those that are read."""
+    model, training = _srld_model(features), len(srld_rows(rows, 0).train)
+    return _variant(SRLDTask, "SRLD", name, table, rows, model, training, *more, first_row=first_row)
 
 
 def _ksivi(
     name: str, table: str, rows: int, features: int, log_lambda: float, log_gamma: float, *more: str
 ) -> KSIVITask:
-    """A set of Table 1, with the constants that the code prints for it."""
-    return KSIVITask(
-        name=f"bnn-{name}-ksivi",
-        tags=_TAGS | {"ksivi"},
-        citation="Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Section 5.4, and the authors' code",
-        departures=(*KSIVITask.departures, *more),
-        log_gamma=log_gamma,
-        log_lambda=log_lambda,
-        **fields_of(
-            Model(Network(features), log_gamma, log_lambda),
-            table,
-            rows,
-            len(ksivi_rows(rows, 0).train),
-            code="KSIVI",
-        ),
-    )
+    """With the constants that the code prints for it."""
+    model, training = Model(Network(features), log_gamma, log_lambda), len(ksivi_rows(rows, 0).train)
+    own = {"log_gamma": log_gamma, "log_lambda": log_lambda}
+    return _variant(KSIVITask, "KSIVI", name, table, rows, model, training, *more, **own)
 
 
-_TAGS = frozenset({"regression", "network", "variant"})
 _BINARY = "0/1 outcomes are regressed on as if they were real"
 _UNKNOWN_FILE = "the authors' file is not public: the UCI file stands in"
 

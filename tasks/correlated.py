@@ -20,25 +20,17 @@ from scipy.special import gammaincinv
 from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask, TruncatedNormal
-from parvibench.core.target import Target
+from parvibench.core.target import JointTarget
 from parvibench.core.task import Facts
 
 # Integral of exp(-t^4/10) is 2 * 10^(1/4) * Gamma(5/4); that over t2 is sqrt(2 pi) / 4.
 _LOG_NORMALISER = math.log(0.5 * 10**0.25 * math.gamma(1.25) * math.sqrt(2 * math.pi))
 
 
-class RidgeTarget(Target):
+class RidgeTarget(JointTarget):
     """The normalised density."""
 
     dim = 2
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Log density in nats: (R, N, 2) -> (R, N)."""
-        return self.log_density_and_score(x)[0]
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Gradient: (R, N, 2) -> (R, N, 2)."""
-        return self.log_density_and_score(x)[1]
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both, with u = 4 (t2 + 1.2) - t1^2: the gradient is (2 u t1 - 0.4 t1^3, -4 u)."""

@@ -52,15 +52,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class EulerMap:
-    """One Euler step without noise, m(x) = x + b(x) dt.
+    """One Euler step without noise, m(x) = x + b(x) dt."""
 
-    Attributes:
-        steps: d.
-        damped: divide the drift by 1 + x^2, as the authors' density does.
-    """
-
-    steps: int
-    damped: bool = False
+    steps: int  #: d
+    damped: bool = False  #: divide the drift by 1 + x^2, as the authors' density does
 
     @property
     def dt(self) -> float:
@@ -86,14 +81,7 @@ class EulerMap:
 
 
 class DiffusionTarget(Target):
-    """The path's density times the likelihood.
-
-    Args:
-        euler: m.
-        y: (d / 5,) observations.
-        device: where states live.
-        dtype: of states.
-    """
+    """The path's density times the likelihood of y, (d / 5,) observations."""
 
     def __init__(self, euler: EulerMap, y: Tensor, device: torch.device | str, dtype: torch.dtype) -> None:
         self.dim = euler.steps
@@ -153,15 +141,8 @@ class DiffusionTarget(Target):
 class Smoother:
     """The law of a path x_k = m(x_{k-1}) + N(0, dt) from 0 given observations of every fifth step.
 
-    All integrals are trapezoidal sums on one grid, whose spacing must be well below sqrt(dt).
-
-    Args:
-        step: m, elementwise.
-        dt: variance of a step.
-        y: observations of steps 5, 10, ...; the path ends with the last.
-        low: end of the grid; the posterior's mass beyond must be negligible.
-        high: other end of the grid.
-        spacing: of the grid.
+    All integrals are trapezoidal sums on one grid, whose spacing must be well below sqrt(dt); the path ends with the
+    last observation, and the posterior's mass beyond the grid must be negligible.
     """
 
     #: Lattice of the draws, in sqrt(dt) around m: wide and fine enough for errors below 1e-6.
@@ -321,9 +302,7 @@ def _diffusion(steps: int, damped: bool = False) -> DiffusionTask:
         + ("authors' code" if damped else "Section 6.3"),
         metrics=DENSITY_METRICS,
         facts=Facts(
-            mean=torch.from_numpy(mean),
-            sd=torch.from_numpy(sd),
-            constants={"log evidence": smoother.log_evidence},
+            mean=torch.from_numpy(mean), sd=torch.from_numpy(sd), constants={"log evidence": smoother.log_evidence}
         ),
         euler=euler,
         y=_Y[steps],

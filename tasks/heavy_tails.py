@@ -29,7 +29,7 @@ from scipy.special import gammaincinv
 from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask
-from parvibench.core.target import Target
+from parvibench.core.target import JointTarget, Target
 from parvibench.core.task import DENSITY_METRICS, Facts
 
 _EXPONENT = 0.9
@@ -80,23 +80,11 @@ class StudentTarget(Target):
         return (-3 * z / (2 + z**2)) @ self._inverse
 
 
-class FunnelTarget(Target):
-    """The normalised density of v ~ N(0, 9), y | v ~ N(0, exp(v) I), x = (v, y).
-
-    Args:
-        dim: D, at least 2.
-    """
+class FunnelTarget(JointTarget):
+    """The normalised density of v ~ N(0, 9), y | v ~ N(0, exp(v) I), x = (v, y), D >= 2."""
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Log density in nats: (R, N, D) -> (R, N)."""
-        return self.log_density_and_score(x)[0]
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Gradient: (R, N, D) -> (R, N, D)."""
-        return self.log_density_and_score(x)[1]
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both, with q = exp(-v) ||y||^2: the gradient is (-v/9 + (q - D + 1) / 2, -exp(-v) y)."""
@@ -159,10 +147,7 @@ def _monomial_gamma_facts() -> Facts:
     """Exact moments: E x^2 = rate^(-2/a) Gamma(3/a) / Gamma(1/a)."""
     a = _EXPONENT
     square = _RATE ** (-2 / a) * math.gamma(3 / a) / math.gamma(1 / a)
-    return Facts(
-        mean=torch.zeros(2, dtype=torch.float64),
-        sd=torch.full((2,), math.sqrt(square), dtype=torch.float64),
-    )
+    return Facts(mean=torch.zeros(2, dtype=torch.float64), sd=torch.full((2,), math.sqrt(square), dtype=torch.float64))
 
 
 def _funnel_facts(dim: int) -> Facts:

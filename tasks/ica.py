@@ -49,11 +49,9 @@ _PRIOR_PRECISION = 0.01
 
 
 class ICATarget(Target):
-    """The posterior of the unmixing matrix W, row-major.
+    """The posterior of the unmixing matrix W, row-major, given observations (n, p).
 
-    Args:
-        x: (n, p) observations.
-        tempered: divide the log likelihood by n.
+    ``tempered`` divides the log likelihood by n.
     """
 
     prior_precision: float = _PRIOR_PRECISION

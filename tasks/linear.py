@@ -32,19 +32,12 @@ _IRRATIONAL = (2**0.5, 3**0.5, 5**0.5)
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Rows, noise and prior, with the posterior in closed form; float64.
+    """Rows, noise and prior, with the posterior in closed form; float64."""
 
-    Attributes:
-        X: (n, D).
-        y: (n,).
-        noise_sd: sigma.
-        prior_precision: m.
-    """
-
-    X: Tensor
-    y: Tensor
-    noise_sd: float
-    prior_precision: float
+    X: Tensor  #: (n, D)
+    y: Tensor  #: (n,)
+    noise_sd: float  #: sigma
+    prior_precision: float  #: m
 
     @cached_property
     def precision(self) -> Tensor:
@@ -69,13 +62,7 @@ class LinearModel:
 
 
 class LinearTarget(Target):
-    """The unnormalised posterior of the weights.
-
-    Args:
-        model: rows, noise and prior.
-        device: where states live.
-        dtype: of states.
-    """
+    """The unnormalised posterior of the weights."""
 
     def __init__(self, model: LinearModel, device: torch.device | str, dtype: torch.dtype) -> None:
         self.rows, self.dim = model.X.shape

@@ -108,17 +108,11 @@ def sum_of_logsigmoids(logits: Tensor, p: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class LogisticTask(Task):
-    """Logistic regression on all rows of a table.
+    """Logistic regression on all rows of a table."""
 
-    Attributes:
-        table: name of the data set, with 0/1 responses.
-        standardise: the features, by their moments over all rows.
-        prior_precision: m.
-    """
-
-    table: str
-    standardise: bool = True
-    prior_precision: float = 0.01
+    table: str  #: name of the data set, with 0/1 responses
+    standardise: bool = True  #: the features, by their moments over all rows
+    prior_precision: float = 0.01  #: m
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> LogisticTarget:
         """The posterior given all rows, the same for all replicates."""

@@ -49,15 +49,10 @@ _MODES_COUNTED_UP_TO = 10
 
 @dataclass(frozen=True)
 class Mixture(ABC):
-    """A mixture of Gaussians sum_k w_k N(m_k, C_k), float64.
+    """A mixture of Gaussians sum_k w_k N(m_k, C_k), float64."""
 
-    Attributes:
-        means: m, (K, D).
-        weights: w, (K,), summing to 1.
-    """
-
-    means: Tensor
-    weights: Tensor
+    means: Tensor  #: m, (K, D)
+    weights: Tensor  #: w, (K,), summing to 1
 
     @property
     @abstractmethod
@@ -89,13 +84,9 @@ class Mixture(ABC):
 
 @dataclass(frozen=True)
 class FullMixture(Mixture):
-    """Components of any covariance.
+    """Components of any covariance."""
 
-    Attributes:
-        covariances: C, (K, D, D).
-    """
-
-    covariances: Tensor
+    covariances: Tensor  #: C, (K, D, D)
 
     @property
     def variances(self) -> Tensor:
@@ -113,13 +104,9 @@ class FullMixture(Mixture):
 
 @dataclass(frozen=True)
 class SphericalMixture(Mixture):
-    """Components of one covariance v I: any dimension, at O(K D) a point.
+    """Components of one covariance v I: any dimension, at O(K D) a point."""
 
-    Attributes:
-        variance: v.
-    """
-
-    variance: float = 1.0
+    variance: float = 1.0  #: v
 
     @property
     def variances(self) -> Tensor:
@@ -291,6 +278,8 @@ _GMM5_10D = _five(
 )  # fmt: skip
 _PAIR = _full(_means((-2.0, 0.0), (2.0, 0.0)), *[torch.eye(2, dtype=torch.float64)] * 2)
 _CROSS = _full(_means((0.0, 0.0), (0.0, 0.0)), _means((2.0, 1.8), (1.8, 2.0)), _means((2.0, -1.8), (-1.8, 2.0)))
+_HALF = _spherical(torch.zeros(1, 100, dtype=torch.float64), 0.5)
+_UNIT = _spherical(torch.zeros(1, 2, dtype=torch.float64))
 
 
 def _gmm2(dim: int, offset: float) -> SphericalMixture:
@@ -298,120 +287,61 @@ def _gmm2(dim: int, offset: float) -> SphericalMixture:
     return _spherical(_means([offset] * dim, [-offset] * dim))
 
 
-_GMM2_2D = _gmm2(2, 1.0)
-_GMM2_20D = _gmm2(20, math.sqrt(2 / 20))
-_HALF = _spherical(torch.zeros(1, 100, dtype=torch.float64), 0.5)
-_UNIT = _spherical(torch.zeros(1, 2, dtype=torch.float64))
-
-GMM5_2D = MixtureTask(
-    name="gmm5-2d",
-    summary="five Gaussians of sd 0.1 to 0.5; start beside the narrowest",
-    dim=2,
-    tags=frozenset({"2d", "multimodal", "exact", "sifg"}),
-    citation=_SIFG,
-    metrics=_mode_metrics(2),
-    facts=_GMM5_2D.facts(with_modes=True),
-    mixture=_GMM5_2D,
-    start=Normal((3.0, 0.0), 0.5),
-)
-
-GMM5_10D = MixtureTask(
-    name="gmm5-10d",
-    summary="five Gaussians of sd 0.1 to 0.5, far apart; start in between",
-    dim=10,
-    tags=frozenset({"multimodal", "exact", "sifg"}),
-    citation=_SIFG,
-    metrics=_mode_metrics(10),
-    facts=_GMM5_10D.facts(with_modes=True),
-    mixture=_GMM5_10D,
-)
-
-MULTIMODAL = MixtureTask(
-    name="multimodal",
-    summary="two unit Gaussians four apart",
-    dim=2,
-    tags=frozenset({"2d", "multimodal", "exact", "ksivi"}),
-    citation=_KSIVI,
-    metrics=_mode_metrics(2),
-    facts=_PAIR.facts(with_modes=True),
-    mixture=_PAIR,
-)
-
-X_SHAPED = MixtureTask(
-    name="x-shaped",
-    summary="two crossed, strongly correlated Gaussians",
-    dim=2,
-    tags=frozenset({"2d", "correlated", "exact", "ksivi"}),
-    citation=_KSIVI,
-    facts=_CROSS.facts(with_modes=False),
-    mixture=_CROSS,
-)
-
-GMM2_2D = MixtureTask(
-    name="gmm2-2d",
-    summary="two unit Gaussians at (1, 1) and (-1, -1); start beyond the former",
-    dim=2,
-    tags=frozenset({"2d", "multimodal", "exact", "srld"}),
-    citation=f"{_SRLD}, Appendix B.1",
-    metrics=_mode_metrics(2),
-    facts=_GMM2_2D.facts(with_modes=True),
-    mixture=_GMM2_2D,
-    start=TruncatedNormal(),
-)
-
-GMM2_20D = MixtureTask(
-    name="gmm2-20d",
-    summary="two unit Gaussians 2 sqrt(2) apart on the diagonal; start beyond one",
-    dim=20,
-    tags=frozenset({"multimodal", "exact", "srld"}),
-    citation=f"{_SRLD}, Appendix B.3",
-    metrics=_mode_metrics(20),
-    facts=_GMM2_20D.facts(with_modes=True),
-    mixture=_GMM2_20D,
-    start=TruncatedNormal(),
-)
-
-GAUSSIAN_100D = MixtureTask(
-    name="gaussian-100d",
-    summary="a Gaussian of variance 1/2; start far out",
-    dim=100,
-    tags=frozenset({"gaussian", "log-concave", "exact", "srld"}),
-    citation=f"{_SRLD}, Appendix B.2",
-    facts=_HALF.facts(with_modes=False),
-    mixture=_HALF,
-    start=TruncatedNormal(),
-)
-
-BIASED_START_GAUSSIAN = MixtureTask(
-    name="biased-start-gaussian",
-    summary="a unit Gaussian; start on its left half",
-    dim=2,
-    tags=frozenset({"2d", "gaussian", "log-concave", "exact", "srld"}),
-    citation=f"{_SRLD}, Figure 1",
-    facts=_UNIT.facts(with_modes=False),
-    mixture=_UNIT,
-    start=LeftHalf(),
-)
+def _task(
+    name: str, summary: str, mixture: Mixture, tags: str, citation: str, start: Start | None = None
+) -> MixtureTask:
+    """A task of the family; where its tags say ``multimodal``, the components are modes."""
+    dim, modes = mixture.means.shape[1], "multimodal" in tags
+    return MixtureTask(
+        name=name,
+        summary=summary,
+        dim=dim,
+        tags=frozenset({"exact", *tags.split(), *(["2d"] if dim == 2 else [])}),
+        citation=citation,
+        metrics=_mode_metrics(dim) if modes else DENSITY_METRICS,
+        facts=mixture.facts(with_modes=modes),
+        mixture=mixture,
+        start=start or Normal(),
+    )
 
 
 def _lapd_mixture(dim: int, radius: float = 1.5) -> MixtureTask:
     """LAPD's example in dimension D, with its constants (module docstring)."""
     means = torch.zeros(2, dim, dtype=torch.float64)
     means[:, 0] = torch.tensor([radius, -radius])
-    mixture = _spherical(means)
+    summary = "two unit Gaussians three apart along the first axis"
+    task = _task(f"lapd-mixture-{dim}", summary, _spherical(means), "multimodal lapd", _LAPD)
     constants = {"L": radius**2, "Tr(H)": radius**4, "log-Sobolev constant, at least": math.exp(-(radius**2))}
-    return MixtureTask(
-        name=f"lapd-mixture-{dim}",
-        summary="two unit Gaussians three apart along the first axis",
-        dim=dim,
-        tags=frozenset({"multimodal", "exact", "lapd"} | ({"2d"} if dim == 2 else set())),
-        citation=_LAPD,
-        metrics=_mode_metrics(dim),
-        facts=replace(mixture.facts(with_modes=True), constants=constants),
-        mixture=mixture,
-    )
+    return replace(task, facts=replace(task.facts, constants=constants))
 
 
+# fmt: off
+GMM5_2D = _task(
+    "gmm5-2d", "five Gaussians of sd 0.1 to 0.5; start beside the narrowest", _GMM5_2D, "multimodal sifg", _SIFG,
+    Normal((3.0, 0.0), 0.5),
+)
+GMM5_10D = _task(
+    "gmm5-10d", "five Gaussians of sd 0.1 to 0.5, far apart; start in between", _GMM5_10D, "multimodal sifg", _SIFG
+)
+MULTIMODAL = _task("multimodal", "two unit Gaussians four apart", _PAIR, "multimodal ksivi", _KSIVI)
+X_SHAPED = _task("x-shaped", "two crossed, strongly correlated Gaussians", _CROSS, "correlated ksivi", _KSIVI)
+GMM2_2D = _task(
+    "gmm2-2d", "two unit Gaussians at (1, 1) and (-1, -1); start beyond the former", _gmm2(2, 1.0), "multimodal srld",
+    f"{_SRLD}, Appendix B.1", TruncatedNormal(),
+)
+GMM2_20D = _task(
+    "gmm2-20d", "two unit Gaussians 2 sqrt(2) apart on the diagonal; start beyond one", _gmm2(20, math.sqrt(2 / 20)),
+    "multimodal srld", f"{_SRLD}, Appendix B.3", TruncatedNormal(),
+)
+GAUSSIAN_100D = _task(
+    "gaussian-100d", "a Gaussian of variance 1/2; start far out", _HALF, "gaussian log-concave srld",
+    f"{_SRLD}, Appendix B.2", TruncatedNormal(),
+)
+BIASED_START_GAUSSIAN = _task(
+    "biased-start-gaussian", "a unit Gaussian; start on its left half", _UNIT, "gaussian log-concave srld",
+    f"{_SRLD}, Figure 1", LeftHalf(),
+)
+# fmt: on
 LAPD_MIXTURE_2 = _lapd_mixture(2)
 LAPD_MIXTURE_8 = _lapd_mixture(8)
 LAPD_MIXTURE_32 = _lapd_mixture(32)

@@ -30,15 +30,7 @@ class Shift(NamedTuple):
 
 
 def law_p_values(fresh: Array, law: Array) -> Array:
-    """Two-sided p-values per statistic.
-
-    Args:
-        fresh: (n, S).
-        law: (m, S), draws of what is expected.
-
-    Returns:
-        (S,), at most 1.
-    """
+    """Two-sided p-values per statistic, (S,), of fresh values (n, S) against draws of what is expected, (m, S)."""
     rank = _rank_p_values(fresh, law)
     pairs = zip(fresh.T, law.T, strict=True)
     gaps = np.array([_largest_gap(np.sort(x), np.sort(y)) for x, y in pairs])

@@ -20,41 +20,22 @@ RED: tuple[Verdict, ...] = ("regression", "suspicious")
 
 @dataclass(frozen=True)
 class Test:
-    """The outcome of one test.
+    """The outcome of one test."""
 
-    Attributes:
-        task: name.
-        algorithm: label.
-        metric: the statistic.
-        oracle: ``past`` or ``truth``.
-        effect: distance of the fresh values from the expected ones, in the statistic's unit.
-        interval: 95% interval of the effect.
-        p_value: of what was expected.
-        verdict: what follows.
-        replicates: fresh ones drawn.
-        reason: why, where no number says it.
-    """
-
-    task: str
-    algorithm: str
-    metric: str
-    oracle: Oracle
-    effect: float
-    interval: tuple[float, float]
-    p_value: float
-    verdict: Verdict
-    replicates: int
-    reason: str = ""
+    task: str  #: name
+    algorithm: str  #: label
+    metric: str  #: the statistic
+    oracle: Oracle  #: ``past`` or ``truth``
+    effect: float  #: distance of the fresh values from the expected ones, in the statistic's unit
+    interval: tuple[float, float]  #: 95% interval of the effect
+    p_value: float  #: of what was expected
+    verdict: Verdict  #: what follows
+    replicates: int  #: fresh ones drawn
+    reason: str = ""  #: why, where no number says it
 
 
 def decide(question: Question, values: Mapping[str, list[float]], threshold: float) -> list[Test]:
-    """All tests of a question.
-
-    Args:
-        question: what was asked.
-        values: statistic -> fresh values.
-        threshold: p-value up to which a change is taken as real.
-    """
+    """All tests of a question, given statistic -> fresh values; p-values up to the threshold are changes."""
     expected = question.expected()
     fresh = {name: np.asarray(values.get(name, []), dtype=np.float64) for name in expected}
     fresh = {n: e.snapped(fresh[n]) if isinstance(e := expected[n], Law) else fresh[n] for n in fresh}

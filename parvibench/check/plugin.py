@@ -20,13 +20,10 @@ def _parvibench_check() -> Callable[..., None]:
     """A function that compares a sampler with known truth."""
 
     def check(sampler: str | Algorithm, *, iterations: int = 500, seed: int | None = None, **settings: Any) -> None:
-        """Fail the test when a sampler is distinguishable from a correct one.
+        """Fail the test when a sampler (the object, or ``module:Class``) is distinguishable from a correct one.
 
-        Args:
-            sampler: the object, or ``module:Class``.
-            iterations: enough for a bent target of unit scale.
-            seed: default: drawn; a failure prints it.
-            settings: of the sampler.
+        ``iterations`` must be enough for a bent target of unit scale; the seed is drawn by default, and a failure
+        prints it.
         """
         import secrets
 

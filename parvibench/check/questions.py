@@ -26,21 +26,14 @@ Values = Mapping[str, list[float]]
 
 @dataclass(frozen=True)
 class Law:
-    """The expected distribution of the values, as draws from it.
+    """The expected distribution of the values, as draws from it."""
 
-    Attributes:
-        values: (m,) independent draws.
-        better: direction of improvement.
-        exact: values of independent exact draws, where a method that beats them is suspicious.
-        gates: False for what is only shown.
-        tolerance: relative, for rounding, where all draws are the same.
-    """
-
-    values: NDArray[np.float64]
-    better: Better = "same"
+    values: NDArray[np.float64]  #: (m,) independent draws
+    better: Better = "same"  #: direction of improvement
+    #: values of independent exact draws, where a method that beats them is suspicious
     exact: NDArray[np.float64] | None = None
-    gates: bool = True
-    tolerance: float = 0.0
+    gates: bool = True  #: False for what is only shown
+    tolerance: float = 0.0  #: relative, for rounding, where all draws are the same
 
     def snapped(self, fresh: NDArray[np.float64]) -> NDArray[np.float64]:
         """Fresh values (n,); those within rounding of the one value of all draws are replaced by it."""
@@ -52,54 +45,33 @@ class Law:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A value that every replicate must have.
+    """A value that every replicate must have."""
 
-    Attributes:
-        value: the value.
-        better: direction of improvement.
-        tolerance: relative, for rounding.
-    """
-
-    value: float
-    better: Better = "same"
-    tolerance: float = 0.0
+    value: float  #: the value
+    better: Better = "same"  #: direction of improvement
+    tolerance: float = 0.0  #: relative, for rounding
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The bias allowed to an approximate method.
+    """The bias allowed to an approximate method."""
 
-    Attributes:
-        limit: of the absolute value of the mean.
-    """
-
-    limit: float
+    limit: float  #: of the absolute value of the mean
 
 
 Expected = Law | Fixed | Bound
 
 
 class Question(ABC):
-    """One question about a task and an algorithm; picklable, since it is measured in another process.
+    """One question about a task and an algorithm; picklable, since it is measured in another process."""
 
-    Attributes:
-        oracle: where the expectations come from.
-        task: name shown.
-        algorithm: label shown.
-    """
-
-    oracle: Oracle
-    task: str
-    algorithm: str
+    oracle: Oracle  #: where the expectations come from
+    task: str  #: name shown
+    algorithm: str  #: label shown
 
     @abstractmethod
     def measure(self, replicates: range, seed: int) -> Values:
-        """Draw fresh replicates and measure them.
-
-        Args:
-            replicates: their ids.
-            seed: root seed of all randomness, fresh in every stage.
-        """
+        """Draw fresh replicates of these ids and measure them; the seed of all randomness is fresh in every stage."""
 
     @abstractmethod
     def expected(self) -> Mapping[str, Expected]:
@@ -107,32 +79,20 @@ class Question(ABC):
 
 
 class Asked(NamedTuple):
-    """Questions of a check, and what cannot be asked of the past.
+    """Questions of a check, and what cannot be asked of the past."""
 
-    Attributes:
-        questions: to be measured.
-        new: cells and densities that the baseline does not hold.
-        incomparable: cells and densities that cannot be compared with the stored ones, and why.
-    """
-
-    questions: list[Question]
-    new: list[str]
-    incomparable: list[str]
+    questions: list[Question]  #: to be measured
+    new: list[str]  #: cells and densities that the baseline does not hold
+    incomparable: list[str]  #: cells and densities that cannot be compared with the stored ones, and why
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Questions measured one after another in one process: a job of an executor.
+    """Questions measured one after another in one process: a job of an executor."""
 
-    Attributes:
-        questions: by number in the check.
-        replicates: ids of the fresh replicates.
-        seed: root seed.
-    """
-
-    questions: Mapping[int, Question]
-    replicates: range
-    seed: int
+    questions: Mapping[int, Question]  #: by number in the check
+    replicates: range  #: ids of the fresh replicates
+    seed: int  #: root seed
 
     def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
         """The statistics, named ``number/statistic``, in place of a cell's metrics."""
@@ -152,10 +112,7 @@ Answers = Iterator[tuple[int, Values | str]]
 def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answers:
     """Answers as they come; questions whose process failed are measured again, each in a process of its own.
 
-    Args:
-        work: what to measure.
-        workers: processes; 0 measures in this one.
-        timeout: wall-clock limit of a process, s.
+    ``workers`` is the number of processes, 0 for this one alone, and ``timeout`` the wall-clock limit of one, s.
     """
     executor = Workers(workers, timeout) if workers else InProcess()
     again: list[Measurement] = []

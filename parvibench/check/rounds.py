@@ -25,17 +25,11 @@ _BATCH, _TIMEOUT_S = 8, 300.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Error rate and sample sizes of a check.
+    """Error rate and sample sizes of a check."""
 
-    Attributes:
-        alpha: probability that a check of unchanged samplers fails, at most.
-        stages: fresh replicates of a question by the end of each stage.
-        doubt: a question is settled when none of its p-values, times their number, is below this.
-    """
-
-    alpha: float = 1e-3
-    stages: tuple[int, ...] = (20, 60, 140)
-    doubt: float = 0.05
+    alpha: float = 1e-3  #: probability that a check of unchanged samplers fails, at most
+    stages: tuple[int, ...] = (20, 60, 140)  #: fresh replicates of a question by the end of each stage
+    doubt: float = 0.05  #: a question is settled when none of its p-values, times their number, is below this
 
     def threshold(self, tests: int) -> float:
         """The p-value at which one of that many tests fails."""
@@ -44,20 +38,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check found.
+    """What a check found."""
 
-    Attributes:
-        tests: one per statistic, in the order of the questions; of the last stage asked.
-        threshold: p-value at which a test failed.
-        seed: of all fresh replicates.
-        new: cells and densities that the baseline does not hold.
-        incomparable: cells and densities that cannot be compared with the stored ones, and why.
-    """
-
-    tests: list[Test]
-    threshold: float
-    seed: int
-    new: list[str] = field(default_factory=list)
+    tests: list[Test]  #: one per statistic, in the order of the questions; of the last stage asked
+    threshold: float  #: p-value at which a test failed
+    seed: int  #: of all fresh replicates
+    new: list[str] = field(default_factory=list)  #: cells and densities that the baseline does not hold
+    #: cells and densities that cannot be compared with the stored ones, and why
     incomparable: list[str] = field(default_factory=list)
 
     @property

@@ -23,27 +23,14 @@ ITERATIONS = 500
 
 @dataclass(frozen=True)
 class Selection:
-    """Cells, densities and questions of a check.
+    """Cells, densities and questions of a check."""
 
-    Attributes:
-        cells: compared with the stored past.
-        densities: tasks whose densities are compared with the stored past.
-        truths: questions of known truth.
-    """
-
-    cells: list[Cell]
-    densities: list[str]
-    truths: list[Question]
+    cells: list[Cell]  #: compared with the stored past
+    densities: list[str]  #: tasks whose densities are compared with the stored past
+    truths: list[Question]  #: questions of known truth
 
     def resolve(self, baseline: Path | None = None) -> Asked:
-        """All questions.
-
-        Args:
-            baseline: file of the stored past; default: the package's own; not read where nothing needs it.
-
-        Raises:
-            InputError: no baseline there.
-        """
+        """All questions, those of the past by ``baseline`` or the package's own; ``InputError`` without one."""
         if not self.cells and not self.densities:
             return Asked(list(self.truths), [], [])
         asked = past.questions(past.Baseline.load(baseline), self.cells, self.densities)
@@ -96,10 +83,8 @@ def select_questions(
 def outside_questions(sampler: Sampler, settings: dict[str, Any], iterations: int) -> list[Question]:
     """Questions of a sampler that is not registered: easy targets within a tolerance, and the contract.
 
-    Args:
-        sampler: ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only.
-        settings: overrides of its defaults.
-        iterations: enough for a bent target of unit scale.
+    ``sampler`` is ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only;
+    ``iterations`` must be enough for a bent target of unit scale.
 
     Raises:
         InputError: no such sampler or setting.

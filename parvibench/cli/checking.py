@@ -13,18 +13,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer import Option
 
-from .shared import (
-    EXIT_FAILED,
-    EXIT_USAGE,
-    Json,
-    answer,
-    console,
-    new_table,
-    out_console,
-    parse_setting,
-    print_json,
-    warn,
-)
+from . import shared
+from .shared import EXIT_FAILED, EXIT_USAGE, Json, answer, console, warn
 
 if TYPE_CHECKING:
     from parvibench.check.rounds import CheckResult
@@ -44,8 +34,7 @@ _PLAIN_EVERY_S = 10.0
 )
 def check(
     suite: Annotated[
-        list[str] | None,
-        Option(help="Suites whose cells are compared with the past; default: ci and ci-networks."),
+        list[str] | None, Option(help="Suites whose cells are compared with the past; default: ci and ci-networks.")
     ] = None,
     baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
     algorithm: Annotated[
@@ -54,8 +43,7 @@ def check(
     ] = None,
     task: Annotated[list[str] | None, Option("--task", "-t", help="Only these tasks.")] = None,
     oracle: Annotated[
-        Literal["both", "past", "truth"],
-        Option(help="Compare with the stored past, with known truth, or both."),
+        Literal["both", "past", "truth"], Option(help="Compare with the stored past, with known truth, or both.")
     ] = "both",
     set_: Annotated[list[str] | None, Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")] = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
@@ -76,7 +64,7 @@ def check(
     root = secrets.randbelow(2**31) if seed is None else seed
     from parvibench.check.selection import select_questions
 
-    settings = dict(map(parse_setting, set_ or ()))
+    settings = dict(map(shared.parse_setting, set_ or ()))
     chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
         iterations=iterations,
@@ -125,7 +113,7 @@ def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_js
         with markdown.open("a") as file:
             file.write(output.markdown(result))
     if as_json:
-        print_json(output.document(result))
+        shared.print_json(output.document(result))
     else:
         _print(result)
     return {"pass": 0, "regression": EXIT_FAILED, "incomparable": EXIT_USAGE}[result.verdict]
@@ -135,10 +123,10 @@ def _print(result: CheckResult) -> None:
     from parvibench.check import output
 
     if rows := output.rows(result):
-        table = new_table(*output.COLUMNS)
+        table = shared.new_table(*output.COLUMNS)
         for *cells, verdict in rows:
             table.add_row(*cells, verdict, style="green" if verdict == "improved" else "red")
-        out_console.print(table)
+        shared.out_console.print(table)
     for line in output.notes(result):
         warn(line)
     if result.incomparable:

@@ -13,18 +13,11 @@ from parvibench.metrics.power import SIZE, power_rows
 
 
 def task(name: str) -> dict[str, Any]:
-    """Facts, protocol and certificate of a task.
-
-    Raises:
-        UnknownNameError: with near names.
-    """
+    """Facts, protocol and certificate of a task; ``UnknownNameError`` with near names."""
     found = registry.load_task(name)
     reference = found.floored()
     facts = found.facts
-    document: dict[str, Any] = {
-        "name": found.name,
-        "version": found.version,
-        "summary": found.summary,
+    document: dict[str, Any] = {key: getattr(found, key) for key in ("name", "version", "summary")} | {
         "about": (type(found).__doc__ or "").strip(),
         "dim": found.dim,
         "tags": sorted(found.tags),
@@ -59,11 +52,7 @@ def task(name: str) -> dict[str, Any]:
 
 
 def algorithm(name: str) -> dict[str, Any]:
-    """Settings, needs and citation of an algorithm.
-
-    Raises:
-        UnknownNameError: with near names.
-    """
+    """Settings, needs and citation of an algorithm; ``UnknownNameError`` with near names."""
     found = registry.load_method(name)
     module = sys.modules[type(found).__module__]
     fields = found.settings_type.model_fields
@@ -71,12 +60,7 @@ def algorithm(name: str) -> dict[str, Any]:
         preset: ", ".join(f"{key}={value!r} ({source})" for key, (value, source) in values.items())
         for preset, values in found.presets.items()
     }
-    return {
-        "name": found.name,
-        "version": found.version,
-        "summary": found.summary,
-        "citation": found.citation,
-        "kind": found.kind,
+    return {key: getattr(found, key) for key in ("name", "version", "summary", "citation", "kind")} | {
         "needs": sorted(found.needs),
         "chains": found.n_particles or "set by the suite",
         "settings (default - meaning)": {k: f"{f.default!r} - {f.description or ''}" for k, f in fields.items()},
@@ -86,11 +70,7 @@ def algorithm(name: str) -> dict[str, Any]:
 
 
 def metric(name: str) -> dict[str, Any]:
-    """Formula, unit and need of a metric, and its power against known alterations.
-
-    Raises:
-        UnknownNameError: with near names.
-    """
+    """Formula, unit, need and power of a metric; ``UnknownNameError`` with near names."""
     found = registry.load_metric(name)
     compute = found.compute.func if isinstance(found.compute, functools.partial) else found.compute
     rows = power_rows(name).dropna(how="all")

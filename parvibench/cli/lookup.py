@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from textwrap import indent
@@ -47,7 +47,7 @@ def list_(what: What, as_json: Json = False) -> None:
 
 
 def _cell(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else str(value)
+    return ", ".join(value) if isinstance(value, list | tuple) else str(value)
 
 
 def _task_rows() -> list[dict[str, Any]]:
@@ -62,18 +62,8 @@ def _task_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def _algorithm_rows() -> list[dict[str, Any]]:
-    return [
-        {"name": r.name, "kind": r.kind, "summary": r.summary, "needs": list(r.needs), "citation": r.citation}
-        for r in registry.algorithms().values()
-    ]
-
-
-def _metric_rows() -> list[dict[str, Any]]:
-    return [
-        {"name": r.name, "direction": r.direction, "unit": r.unit, "need": r.need, "summary": r.summary}
-        for r in registry.metrics().values()
-    ]
+def _columns_of(rows: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
+    return [{name: getattr(row, name) for name in names} for row in rows.values()]
 
 
 def _suite_rows() -> list[dict[str, Any]]:
@@ -87,8 +77,11 @@ def _suite_rows() -> list[dict[str, Any]]:
 
 
 _LISTS = {
-    What.TASKS: _task_rows, What.ALGORITHMS: _algorithm_rows, What.METRICS: _metric_rows, What.SUITES: _suite_rows
-}  # fmt: skip
+    What.TASKS: _task_rows,
+    What.ALGORITHMS: lambda: _columns_of(registry.algorithms(), "name", "kind", "summary", "needs", "citation"),
+    What.METRICS: lambda: _columns_of(registry.metrics(), "name", "direction", "unit", "need", "summary"),
+    What.SUITES: _suite_rows,
+}
 
 
 @app.command(

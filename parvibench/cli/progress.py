@@ -8,14 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from parvibench.core.result import CellRecord, Status
@@ -30,11 +23,7 @@ _FEWEST_FOR_RATE = 0.25
 
 
 class Display:
-    """An observer that shows finished cells, the rate, the running cells, and failures as they occur.
-
-    Args:
-        console: standard error, so that standard output stays machine-readable.
-    """
+    """An observer that shows finished cells, the rate, the running cells, and failures as they occur."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -30,32 +30,25 @@ def run(
     suite: Annotated[str | None, Option(help="A shipped suite, or a suite file (.yaml).")] = None,
     task: Annotated[list[str] | None, Option(help="Only this task (repeatable).")] = None,
     algorithm: Annotated[
-        list[str] | None,
-        Option(help="Only this algorithm or label (repeatable); also module:Class or file.py:Class."),
+        list[str] | None, Option(help="Only this algorithm or label (repeatable); also module:Class or file.py:Class.")
     ] = None,
     setting: Annotated[
-        list[str] | None,
-        Option("--set", metavar="A.KEY=VALUE", help="A setting of algorithm or label A (repeatable)."),
+        list[str] | None, Option("--set", metavar="A.KEY=VALUE", help="A setting of algorithm or label A (repeatable).")
     ] = None,
     replicates: Annotated[int | None, Option(help="Independent repetitions per cell.")] = None,
     seed: Annotated[int | None, Option(help="Root seed.")] = None,
     budget: Annotated[
         list[str] | None,
-        Option(
-            metavar="KEY=VALUE",
-            help="Per replicate: iterations, score_evaluations, scores_per_particle, seconds.",
-        ),
+        Option(metavar="KEY=VALUE", help="Per replicate: iterations, score_evaluations, scores_per_particle, seconds."),
     ] = None,
     particles: Annotated[int | None, Option(help="Particles or parallel chains, N; goes before a preset's.")] = None,
     samples: Annotated[int | None, Option(help="Samples judged, n; goes before a preset's.")] = None,
     profile: Annotated[str | None, Option(help="Profile of the suite, e.g. fast or paper.")] = None,
     match: Annotated[
-        str | None,
-        Option(metavar="effective-step", help="Scale step sizes to one effective step per task."),
+        str | None, Option(metavar="effective-step", help="Scale step sizes to one effective step per task.")
     ] = None,
     part: Annotated[
-        str | None,
-        Option("--shard", metavar="I/K", help="Run every K-th cell from the I-th on; then `merge`."),
+        str | None, Option("--shard", metavar="I/K", help="Run every K-th cell from the I-th on; then `merge`.")
     ] = None,
     workers: Annotated[int | None, Option(help="Worker processes; 0: in this process. Default: one per CPU.")] = None,
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
@@ -70,15 +63,13 @@ def run(
     ] = None,
     gpus: Annotated[float, Option(help="Share of a GPU per chunk on the cluster, with --device cuda.")] = 1.0,
     compiled: Annotated[
-        bool,
-        Option("--compile", help="Run steps through torch.compile: faster in long runs; last digits differ."),
+        bool, Option("--compile", help="Run steps through torch.compile: faster in long runs; last digits differ.")
     ] = False,
     out: Out = DEFAULT_STORE,
     fresh: Annotated[bool, Option("--fresh", help="Run all cells again, also those in the store.")] = False,
     retry: Annotated[str | None, Option(metavar="failed", help="Run again the cells that failed.")] = None,
     dry_run: Annotated[
-        bool,
-        Option("--dry-run", help="Show the cells, which are cached, and a forecast of the rest's time."),
+        bool, Option("--dry-run", help="Show the cells, which are cached, and a forecast of the rest's time.")
     ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, Option("--quiet", help="No progress, no table.")] = False,

@@ -64,29 +64,19 @@ def ours(value: Any) -> Sourced:
 
 @dataclass(frozen=True)
 class Example:
-    """How tests and checks run an algorithm; the defaults suit a sampler that scores every point once a step.
+    """How tests and checks run an algorithm; the defaults suit a sampler that scores every point once a step."""
 
-    Attributes:
-        quick: settings with which every branch runs within a few steps of eight points.
-        scores: score evaluations of a step with them, per point; a Hessian-vector product is one more.
-        first_scores: score evaluations before the first step, per point.
-        settings: with these the samples have the moments of a unit Gaussian, from a start on its left half, ...
-        steps: ... after so many steps, ...
-        points: ... with so many points.
-        samples: False for an algorithm that looks for modes: it is not asked for moments.
-        both_modes: whether the same settings and steps suffice to find both of two modes, four apart.
-        brief_steps: steps of the checks that run an algorithm several times.
-    """
-
+    #: settings with which every branch runs within a few steps of eight points
     quick: Mapping[str, Any] = field(default_factory=dict)
-    scores: int = 1
-    first_scores: int = 0
+    scores: int = 1  #: score evaluations of a step with them, per point; a Hessian-vector product is one more
+    first_scores: int = 0  #: score evaluations before the first step, per point
+    #: with these the samples have the moments of a unit Gaussian, from a start on its left half, ..
     settings: Mapping[str, Any] = field(default_factory=lambda: {"step_size": 0.1})
-    steps: int = 100
-    points: int = 50
-    samples: bool = True
-    both_modes: bool = True
-    brief_steps: int = 14
+    steps: int = 100  #: ... after so many steps, ...
+    points: int = 50  #: ... with so many points.
+    samples: bool = True  #: False for an algorithm that looks for modes: it is not asked for moments
+    both_modes: bool = True  #: whether the same settings and steps suffice to find both of two modes, four apart
+    brief_steps: int = 14  #: steps of the checks that run an algorithm several times
 
 
 S = TypeVar("S", bound=AlgorithmSettings)
@@ -94,39 +84,30 @@ T = TypeVar("T")
 
 
 class Method(ABC):
-    """What a suite can name: an algorithm, or an anchor.
+    """What a suite can name: an algorithm, or an anchor."""
 
-    Attributes:
-        name: canonical name.
-        version: raised on any change of results.
-        kind: ``particles`` (the N points), ``chains`` (N parallel chains whose positions the harness
-            records and thins), ``generator`` (any number of fresh draws), ``anchor`` (no steps at all).
-        needs: capabilities the task must offer: ``score``, ``hvp``, ``full-batch``, ...
-        settings_type: pydantic model of the settings.
-        presets: name -> setting -> value with its source: what a publication ran. Never acts by itself.
-        n_particles: a fixed N, or None to take the suite's (SRLD is one chain by definition).
-        max_chunk: most replicates in one call, or None; 1 for kernels that take one replicate at a time.
-        host_bound: True when a step waits for numbers from the device, as trajectories of adaptive length do;
-            such steps are not compiled.
-        rescales: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step.
-        citation: author (year), arXiv id.
-        summary: one line.
-        example: how tests and checks run it.
-    """
-
-    name: ClassVar[str]
-    version: ClassVar[int] = 1
+    name: ClassVar[str]  #: canonical name
+    version: ClassVar[int] = 1  #: raised on any change of results
+    #: ``particles`` (the N points), ``chains`` (N parallel chains whose positions the harness records and thins),
+    #: ``generator`` (any number of fresh draws), ``anchor`` (no steps at all)
     kind: ClassVar[Kind]
+    #: capabilities the task must offer: ``score``, ``hvp``, ``full-batch``, ..
     needs: ClassVar[frozenset[str]] = frozenset({"score"})
-    settings_type: ClassVar[type[AlgorithmSettings]] = AlgorithmSettings
+    settings_type: ClassVar[type[AlgorithmSettings]] = AlgorithmSettings  #: pydantic model of the settings
+    #: name -> setting -> value with its source: what a publication ran. Never acts by itself.
     presets: ClassVar[Presets] = {}
+    #: a fixed N, or None to take the suite's (SRLD is one chain by definition)
     n_particles: ClassVar[int | None] = None
+    #: most replicates in one call, or None; 1 for kernels that take one replicate at a time
     max_chunk: ClassVar[int | None] = None
+    #: True when a step waits for numbers from the device, as trajectories of adaptive length do; such steps are not
+    #: compiled
     host_bound: ClassVar[bool] = False
+    #: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step
     rescales: ClassVar[bool] = False
-    citation: ClassVar[str] = ""
-    summary: ClassVar[str] = ""
-    example: ClassVar[Example] = Example()
+    citation: ClassVar[str] = ""  #: author (year), arXiv id
+    summary: ClassVar[str] = ""  #: one line
+    example: ClassVar[Example] = Example()  #: how tests and checks run it
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
@@ -143,11 +124,7 @@ class Method(ABC):
 
     @classmethod
     def expand_preset(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings with ``preset`` replaced by its values; those given beside it win.
-
-        Raises:
-            SettingsError: no such preset, with the known ones.
-        """
+        """Settings with ``preset`` replaced by its values, under those given; ``SettingsError`` without such a preset."""
         given = dict(values)
         name = given.pop("preset", None)
         if name is None:
@@ -184,16 +161,9 @@ class Anchor(Method):
 
     @abstractmethod
     def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
-        """Samples to judge.
+        """Samples to judge, (R, n, D), and the rows (R, n) of the reference that they are, or None.
 
-        Args:
-            task: where the draws come from.
-            problem: its replicates, device and dtype are those of the samples.
-            n: samples per replicate.
-            streams: randomness.
-
-        Returns:
-            Samples (R, n, D), and the rows (R, n) of the reference that they are, or None.
+        Replicates, device and dtype are the problem's.
 
         Raises:
             UnsupportedError: the task has none.
@@ -207,34 +177,22 @@ class Algorithm(Method, Generic[S, T]):
     ``x`` of shape (R, N, D) unless ``kind`` is ``generator``. Randomness comes from ``streams`` at
     the address the harness has set; nothing else is remembered between calls. Replicates must not
     see one another: bandwidths, clipping and norms are per replicate.
-
-    Attributes:
-        differentiates: True when ``step`` uses autograd (otherwise it runs in inference mode).
-        resumable: False when the state cannot be saved.
     """
 
-    differentiates: ClassVar[bool] = False
-    resumable: ClassVar[bool] = True
+    differentiates: ClassVar[bool] = False  #: True when ``step`` uses autograd (otherwise it runs in inference mode)
+    resumable: ClassVar[bool] = True  #: False when the state cannot be saved
 
     @abstractmethod
     def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> T:
-        """First state.
-
-        Args:
-            problem: the metered problem.
-            settings: validated settings.
-            streams: positioned at step 0.
-            horizon: number of iterations the budget is expected to allow, for schedules.
-        """
+        """First state, with streams at step 0; ``horizon``: iterations that the budget is expected to allow."""
 
     @abstractmethod
     def step(self, problem: Problem, settings: S, state: T, streams: Streams) -> T | tuple[T, Any]:
         """Next state; must not change the tensors of ``state`` that a caller may still hold.
 
-        Returns:
-            The state alone, or with an Info: a NamedTuple of (R,) tensors that tell of this step (``acceptance``,
-            ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints
-            as metrics of the fields' names; nothing else depends on them.
+        The state may come with an Info: a NamedTuple of (R,) tensors that tell of this step (``acceptance``,
+        ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints as
+        metrics of the fields' names; nothing else depends on them.
         """
 
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
@@ -264,12 +222,8 @@ def take_steps(
 ) -> Iterator[tuple[Any, Any]]:
     """State and Info (or None) after each further step; the caller sets the gradient mode and says when to stop.
 
-    Args:
-        advance: ``Algorithm.step``, or a compiled one.
-        problem: what is sampled; its streams move to the address of every step.
-        settings: validated ones.
-        state: before step ``first``.
-        first: number of steps taken before.
+    ``advance`` is ``Algorithm.step`` or a compiled one, ``first`` the number of steps taken before; the problem's
+    streams move to the address of every step.
 
     Raises:
         BudgetExhausted: the budget allows no further step.

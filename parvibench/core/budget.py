@@ -38,12 +38,7 @@ class Budget(BaseModel):
         return self
 
     def resolve(self, particles: int, batch_share: float) -> Budget:
-        """Turn ``scores_per_particle`` into ``score_evaluations``.
-
-        Args:
-            particles: N of the cell.
-            batch_share: B/n, the cost of one mini-batch score; 1 without data.
-        """
+        """Turn ``scores_per_particle`` into ``score_evaluations``: N particles, batches of a share B/n (else 1)."""
         if self.scores_per_particle is None:
             return self
         rows = self.scores_per_particle * particles * batch_share
@@ -53,21 +48,13 @@ class Budget(BaseModel):
 
 @dataclass
 class Meter:
-    """Counts what one replicate of a problem spends (all replicates of a batch spend alike).
+    """Counts what one replicate of a problem spends (all replicates of a batch spend alike)."""
 
-    Attributes:
-        limit: score evaluations allowed, or None.
-        scores: rows scored, in full-data units.
-        hessian_vector_products: rows of scores that were differentiated.
-        log_densities: rows whose log density was taken.
-        refusals: calls that were not made because they would overrun.
-    """
-
-    limit: float | None = None
-    scores: float = 0.0
-    hessian_vector_products: float = 0.0
-    log_densities: float = 0.0
-    refusals: int = 0
+    limit: float | None = None  #: score evaluations allowed, or None
+    scores: float = 0.0  #: rows scored, in full-data units
+    hessian_vector_products: float = 0.0  #: rows of scores that were differentiated
+    log_densities: float = 0.0  #: rows whose log density was taken
+    refusals: int = 0  #: calls that were not made because they would overrun
 
     @property
     def charged(self) -> float:

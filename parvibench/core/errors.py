@@ -35,11 +35,7 @@ class InputError(ParVIBenchError, ValueError):
 class UnknownNameError(InputError):
     """A name that no registry holds; the message suggests near ones.
 
-    Args:
-        kind: what the name should be, e.g. ``"task"``.
-        name: what was given.
-        known: the names that exist.
-        hint: where more names could come from.
+    ``kind`` says what the name should be, e.g. ``"task"``, and ``hint`` where more names could come from.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
@@ -92,10 +88,7 @@ class BudgetIgnored(BaseException):
 def validation_text(error: Any, owner: str = "", known: Iterable[str] | None = None) -> str:
     """All problems of a pydantic ``ValidationError``, a line each.
 
-    Args:
-        error: what was raised.
-        owner: of the fields; comes before every key path.
-        known: names of the fields, told where one is unknown.
+    ``owner`` comes before every key path; ``known`` names are told where one is unknown.
     """
     lines = (problem_text(e, ".".join(str(p) for p in (owner, *e["loc"]) if p != ""), known) for e in error.errors())
     return "\n".join(dict.fromkeys(lines))

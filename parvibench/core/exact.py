@@ -23,15 +23,10 @@ class Start(ABC):
 
 @dataclass(frozen=True)
 class Normal(Start):
-    """N(mean, sd^2 I).
+    """N(mean, sd^2 I)."""
 
-    Attributes:
-        mean: one number per coordinate, or one for all.
-        sd: standard deviation of every coordinate.
-    """
-
-    mean: tuple[float, ...] = (0.0,)
-    sd: float = 1.0
+    mean: tuple[float, ...] = (0.0,)  #: one number per coordinate, or one for all
+    sd: float = 1.0  #: standard deviation of every coordinate
 
     def sample(self, n: int, dim: int, generator: Generator) -> Tensor:
         """Independent draws, (n, dim) float64."""
@@ -58,15 +53,10 @@ class TruncatedNormal(Start):
 
 @dataclass(frozen=True, kw_only=True)
 class ExactTask(Task):
-    """A target without data whose exact draws are known.
+    """A target without data whose exact draws are known."""
 
-    Attributes:
-        start: the start distribution.
-        numerical: whether the draws rest on numerical integration: their reference needs chains that agree.
-    """
-
-    start: Start = Normal()
-    numerical: bool = False
+    start: Start = Normal()  #: the start distribution
+    numerical: bool = False  #: whether the draws rest on numerical integration: their reference needs chains that agree
     provides: frozenset[str] = frozenset({"score", "hvp", "full-batch", "exact"})
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:

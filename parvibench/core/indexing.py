@@ -41,14 +41,7 @@ _DISPLAYED = frozenset({"citation", "departures", "description", "example", "pre
 
 
 def scan(order: Index | None = None) -> Index:
-    """The index of the code as it is.
-
-    Args:
-        order: rows keep the order they have there; new ones come last.
-
-    Raises:
-        InputError: a name is defined twice.
-    """
+    """The index of the code as it is, rows in the order of ``order``; ``InputError`` where a name is defined twice."""
     found: Index = {
         "tasks": _section("parvibench.tasks", lambda x: isinstance(x, Task), _task_row),
         "algorithms": _section("parvibench.baselines", _is_algorithm, _algorithm_row),
@@ -64,10 +57,7 @@ def scan(order: Index | None = None) -> Index:
 def undecided(old: Index, new: Index, keep: Sequence[str] = ()) -> dict[str, list[str]]:
     """Changed source files -> names whose results they may have changed, with the version that they had before.
 
-    Args:
-        old: the index as committed.
-        new: of the code as it is.
-        keep: names, or patterns of names, whose results stay.
+    Names that ``keep`` holds, or that fit a pattern in it, are left out: their results stay.
     """
     found: dict[str, list[str]] = {}
     for section in ("tasks", "algorithms"):
@@ -131,25 +121,14 @@ def _task_row(task: Task) -> dict[str, Any]:
         reference, otherwise = "predictive run", "held-out rows"
     elif isinstance(task, SequentialTask):
         otherwise = "best action"
-    return {
-        "version": task.version,
-        "dim": task.dim,
-        "summary": task.summary,
-        "tags": sorted(task.tags),
-        "data": list(task.data),
-        "reference": reference,
-        "otherwise": otherwise,
-    }
+    facts = {key: getattr(task, key) for key in ("version", "dim", "summary")}
+    judged = {"reference": reference, "otherwise": otherwise}
+    return facts | {"tags": sorted(task.tags), "data": list(task.data)} | judged
 
 
 def _algorithm_row(algorithm: type[Method]) -> dict[str, Any]:
-    return {
-        "version": algorithm.version,
-        "kind": algorithm.kind,
-        "summary": algorithm.summary,
-        "needs": sorted(algorithm.needs),
-        "citation": algorithm.citation,
-    }
+    facts = {key: getattr(algorithm, key) for key in ("version", "kind", "summary", "needs", "citation")}
+    return facts | {"needs": sorted(algorithm.needs)}
 
 
 def _metric_row(metric: Metric) -> dict[str, Any]:

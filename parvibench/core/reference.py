@@ -36,15 +36,10 @@ def fingerprint_rows(dim: int) -> int:
 
 @dataclass(frozen=True)
 class Floor:
-    """Distribution of a metric between n independent exact draws and the shipped reference.
+    """Distribution of a metric between n independent exact draws and the shipped reference."""
 
-    Attributes:
-        n: number of draws.
-        values: the simulated values, sorted, at least 200.
-    """
-
-    n: int
-    values: Values
+    n: int  #: number of draws
+    values: Values  #: the simulated values, sorted, at least 200
 
     @property
     def median(self) -> float:
@@ -57,25 +52,17 @@ class Floor:
 
 
 class Floored:
-    """What a metric's values are judged against: something with noise floors and a certificate.
+    """What a metric's values are judged against: something with noise floors and a certificate."""
 
-    Attributes:
-        certificate: the JSON beside the arrays.
-        floors: metric -> sample size -> simulated values, sorted.
-    """
-
-    certificate: dict[str, Any]
-    floors: Floors
+    certificate: dict[str, Any]  #: the JSON beside the arrays
+    floors: Floors  #: metric -> sample size -> simulated values, sorted
 
     def floor(self, metric: str, n: int) -> Floor | None:
         """The floor of a metric at sample size n.
 
-        Between stored sizes every quantile is interpolated linearly in log n: its logarithm where both ends
-        have one sign, which is exact for a power law, else the quantile itself.
-
-        Returns:
-            None when the metric has no floor, n lies outside the stored sizes (no guess outside), or the metric's
-            floors cannot be interpolated.
+        Between stored sizes every quantile is interpolated linearly in log n: its logarithm where both ends have one
+        sign, which is exact for a power law, else the quantile itself. None when the metric has no floor, n lies
+        outside the stored sizes (no guess outside), or the metric's floors cannot be interpolated.
         """
         table = self.floors.get(metric, {})
         if n in table:
@@ -90,20 +77,13 @@ class Floored:
 
 @dataclass(frozen=True)
 class Reference(Floored):
-    """What samples of a task are judged against.
+    """What samples of a task are judged against."""
 
-    Attributes:
-        draws: (m, D) float64.
-        exact: True for independent exact draws, False for a certified long run.
-        certificate: the JSON beside the draws.
-        floors: metric -> sample size -> simulated values, sorted.
-        scores: the target's score at the first draws, (100, D) or fewer, float64: the density's fingerprint.
-    """
-
-    draws: Tensor
-    exact: bool
-    certificate: dict[str, Any] = field(repr=False)
-    floors: Floors = field(default_factory=dict, repr=False)
+    draws: Tensor  #: (m, D) float64
+    exact: bool  #: True for independent exact draws, False for a certified long run
+    certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the draws
+    floors: Floors = field(default_factory=dict, repr=False)  #: metric -> sample size -> simulated values, sorted
+    #: the target's score at the first draws, (100, D) or fewer, float64: the density's fingerprint
     scores: Tensor | None = field(default=None, repr=False)
 
     @cached_property
@@ -132,22 +112,14 @@ class Predictions(Floored):
 
     The weights of a network have no comparable law (its hidden units may trade places), but its predictions do.
     Replicates 0 to K-1 have a posterior each: their data splits differ.
-
-    Attributes:
-        mean: (K, T) of f(x_t), original units.
-        sd: (K, T) of f(x_t), original units; the noise of the responses is not in it.
-        states: (K, m, D) nearly independent draws behind them, for checks.
-        scores: (K, F, D) the target's score at the first F of them: the density's fingerprint.
-        certificate: the JSON beside the arrays.
-        floors: metric -> sample size -> simulated values, sorted.
     """
 
-    mean: Tensor
-    sd: Tensor
-    states: Tensor
-    scores: Tensor
-    certificate: dict[str, Any] = field(repr=False)
-    floors: Floors = field(repr=False)
+    mean: Tensor  #: (K, T) of f(x_t), original units
+    sd: Tensor  #: (K, T) of f(x_t), original units; the noise of the responses is not in it
+    states: Tensor  #: (K, m, D) nearly independent draws behind them, for checks
+    scores: Tensor  #: (K, F, D) the target's score at the first F of them: the density's fingerprint
+    certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the arrays
+    floors: Floors = field(repr=False)  #: metric -> sample size -> simulated values, sorted
 
     def of(self, replicates: Sequence[int]) -> tuple[Tensor, Tensor] | None:
         """Means and standard deviations of these replicates, (R, T) each; None unless all are certified."""
@@ -173,13 +145,9 @@ def _between(a: Values, b: Values, share: float) -> Values:
 
 
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
-    """Read the shipped reference of a task, or None when it has none.
+    """The shipped reference of a task, or None; ``folder`` stands for the installed package's, as in all that follow.
 
     ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor.
-
-    Args:
-        name: the task's name.
-        folder: where ``<name>.npz`` and ``<name>.json`` lie; default the installed package's.
 
     Raises:
         InputError: the draws do not match the hash in the certificate.
@@ -194,15 +162,7 @@ def load_reference(name: str, folder: Traversable | None = None) -> Reference | 
 
 
 def load_predictions(name: str, folder: Traversable | None = None) -> Predictions | None:
-    """Read the certified predictions of a task, or None when it has none.
-
-    Args:
-        name: the task's name.
-        folder: where ``<name>.npz`` and ``<name>.json`` lie; default the installed package's.
-
-    Raises:
-        InputError: the arrays do not match the hash in the certificate.
-    """
+    """The certified predictions of a task, or None; errors as of ``load_reference``."""
     found = read_certified(name, "predictions", folder)
     if found is None:
         return None
@@ -213,30 +173,14 @@ def load_predictions(name: str, folder: Traversable | None = None) -> Prediction
 
 
 def load_floored(name: str) -> Floored | None:
-    """What a task's metrics have floors against: its reference, its certified predictions, or None.
-
-    Raises:
-        InputError: the arrays do not match the hash in the certificate.
-    """
+    """A task's reference, its certified predictions, or None; errors as of ``load_reference``."""
     return load_reference(name) or load_predictions(name)
 
 
 def read_certified(
     name: str, kind: str, folder: Traversable | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]], Floors] | None:
-    """A certificate, the arrays it vouches for, and the floors among them.
-
-    Args:
-        name: the task's name.
-        kind: ``draws`` or ``predictions``.
-        folder: where the two files lie; default the installed package's.
-
-    Returns:
-        None when there is no certificate of that kind.
-
-    Raises:
-        InputError: the arrays do not match the hash in the certificate.
-    """
+    """A certificate of a kind (``draws``, ``predictions``), its arrays and their floors, or None; errors as above."""
     folder = folder or reference_folder()
     certificate_file, arrays_file = folder / f"{name}.json", folder / f"{name}.npz"
     if not certificate_file.is_file():

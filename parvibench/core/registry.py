@@ -30,19 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the index.
+    """A row of the index."""
 
-    Attributes:
-        name: canonical name.
-        target: ``module:attribute``.
-        version: raised on any change of results.
-        summary: one line.
-    """
-
-    name: str
-    target: str
-    version: int = 1
-    summary: str = ""
+    name: str  #: canonical name
+    target: str  #: ``module:attribute``
+    version: int = 1  #: raised on any change of results
+    summary: str = ""  #: one line
 
     @property
     def built_in(self) -> bool:
@@ -52,21 +45,13 @@ class Row:
 
 @dataclass(frozen=True)
 class TaskRow(Row):
-    """A task's row.
+    """A task's row."""
 
-    Attributes:
-        dim: D, or None for a task of another package.
-        tags: sorted.
-        data: data sets needed from disk.
-        reference: what samples are judged by once the reference file of the task is there.
-        otherwise: what they are judged by without it.
-    """
-
-    dim: int | None = None
-    tags: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    reference: str = ""
-    otherwise: str = "none"
+    dim: int | None = None  #: D, or None for a task of another package
+    tags: tuple[str, ...] = ()  #: sorted
+    data: tuple[str, ...] = ()  #: data sets needed from disk
+    reference: str = ""  #: what samples are judged by once the reference file of the task is there
+    otherwise: str = "none"  #: what they are judged by without it
 
     @property
     def judged_by(self) -> str:
@@ -147,27 +132,13 @@ def _with_entry_points(group: str, rows: dict[str, R], row: type[R]) -> dict[str
 
 
 def load_task(name: str) -> Task:
-    """The task of that name.
-
-    Raises:
-        UnknownNameError: with near names.
-    """
-    rows = tasks()
-    if name not in rows:
-        raise UnknownNameError(
-            "task", name, rows, "A task from another package must be installed and listed under the "
-            "entry-point group 'parvibench.tasks'.",
-        )  # fmt: skip
-    return _resolve(rows[name].target)
+    """The task of that name; ``UnknownNameError`` with near names."""
+    hint = "A task from another package must be installed and listed under the entry-point group 'parvibench.tasks'."
+    return _resolve(_target("task", name, tasks(), hint))
 
 
 def load_algorithm(name: str) -> Algorithm:
-    """The algorithm of that name, or of ``module:attribute`` / ``file.py:attribute``.
-
-    Raises:
-        UnknownNameError: with near names.
-        InputError: an anchor, or no algorithm at all.
-    """
+    """The algorithm of that name, or of a path, as ``load_method``; ``InputError`` for an anchor."""
     from .algorithm import Algorithm
 
     method = load_method(name)
@@ -185,13 +156,12 @@ def load_method(name: str) -> Method:
     """
     from .algorithm import Method
 
-    rows = algorithms()
-    if name not in rows and ":" not in name:
-        raise UnknownNameError(
-            "algorithm", name, rows, "An algorithm from another package must be installed and listed under "
-            "the entry-point group 'parvibench.algorithms', or be named as 'module:Class'.",
-        )  # fmt: skip
-    found = _resolve(rows[name].target if name in rows else name)
+    hint = (
+        "An algorithm from another package must be installed and listed under the entry-point group "
+        "'parvibench.algorithms', or be named as 'module:Class'."
+    )
+    outside = name not in algorithms() and ":" in name
+    found = _resolve(name if outside else _target("algorithm", name, algorithms(), hint))
     method = found() if isinstance(found, type) else found
     if not isinstance(method, Method):
         raise InputError(f"{name} is a {type(method).__name__}, not a parvibench Algorithm")
@@ -200,15 +170,14 @@ def load_method(name: str) -> Method:
 
 @cache
 def load_metric(name: str) -> Metric:
-    """The metric of that name.
+    """The metric of that name; ``UnknownNameError`` with near names."""
+    return _resolve(_target("metric", name, metrics()))
 
-    Raises:
-        UnknownNameError: with near names.
-    """
-    rows = metrics()
+
+def _target(kind: str, name: str, rows: Mapping[str, Row], hint: str = "") -> str:
     if name not in rows:
-        raise UnknownNameError("metric", name, rows)
-    return _resolve(rows[name].target)
+        raise UnknownNameError(kind, name, rows, hint)
+    return rows[name].target
 
 
 def _resolve(target: str) -> Any:

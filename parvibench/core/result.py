@@ -6,55 +6,43 @@ import hashlib
 import json
 import math
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from .budget import Budget
+
+V = TypeVar("V")
 
 #: Raised on any change of the stored files that old readers would misread.
 STORE_FORMAT = 2
 
 
 class CellSpec(BaseModel):
-    """Everything that may change a sample, and nothing else: two cells of one specification have the same samples.
-
-    Attributes:
-        task: task name.
-        algorithm: algorithm name, or ``module:Class`` of a plug-in.
-        source: SHA-256 of a plug-in's source, else empty.
-        settings: all of them.
-        budget: resolved: no ``scores_per_particle``.
-        particles: N.
-        samples: n judged.
-        burn_in: part of a chain's path that is dropped, a share of the run below 1, else iterations; 0 for other kinds.
-        thinning: iterations between two recorded states of a chain, at least; 1 for other kinds.
-        replicates: ids of the replicates.
-        chunk: replicates per kernel call.
-        contexts: decisions of a sequential task, else None.
-        compiled: whether steps go through ``torch.compile``.
-    """
+    """Everything that may change a sample, and nothing else: two cells of one specification have the same samples."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    task: str
+    task: str  #: task name
     task_version: int
-    algorithm: str
+    algorithm: str  #: algorithm name, or ``module:Class`` of a plug-in
     algorithm_version: int
-    source: str = ""
-    settings: dict[str, Any]
-    budget: Budget
-    particles: int
-    samples: int
+    source: str = ""  #: SHA-256 of a plug-in's source, else empty
+    settings: dict[str, Any]  #: all of them
+    budget: Budget  #: resolved: no ``scores_per_particle``
+    particles: int  #: N
+    samples: int  #: n judged
+    #: part of a chain's path that is dropped, a share of the run below 1, else iterations; 0 for other kinds
     burn_in: float
-    thinning: int
-    replicates: tuple[int, ...]
+    thinning: int  #: iterations between two recorded states of a chain, at least; 1 for other kinds
+    replicates: tuple[int, ...]  #: ids of the replicates
     seed: int
-    chunk: int
+    chunk: int  #: replicates per kernel call
     device: str
     dtype: str
-    contexts: int | None = None
-    compiled: bool = False
+    contexts: int | None = None  #: decisions of a sequential task, else None
+    compiled: bool = False  #: whether steps go through ``torch.compile``
 
     @model_validator(mode="before")
     @classmethod
@@ -71,6 +59,11 @@ class CellSpec(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+def _part(name: str, kind: type[V]) -> V:
+    """A property that reads an attribute of ``spec``, typed as its value."""
+    return property(attrgetter(f"spec.{name}"))  # type: ignore[return-value]
+
+
 class Specified:
     """Short names for the parts of ``spec`` that tables and messages use most."""
 
@@ -80,35 +73,12 @@ class Specified:
         def spec(self) -> CellSpec:
             """The specification."""
 
-    @property
-    def key(self) -> str:
-        """Names the results."""
-        return self.spec.key
-
-    @property
-    def task(self) -> str:
-        """Task name."""
-        return self.spec.task
-
-    @property
-    def algorithm(self) -> str:
-        """Algorithm name."""
-        return self.spec.algorithm
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The complete settings."""
-        return self.spec.settings
-
-    @property
-    def particles(self) -> int:
-        """N."""
-        return self.spec.particles
-
-    @property
-    def samples(self) -> int:
-        """Number of samples judged, n."""
-        return self.spec.samples
+    key = _part("key", str)  #: names the results
+    task = _part("task", str)
+    algorithm = _part("algorithm", str)
+    settings = _part("settings", dict[str, Any])  #: all of them
+    particles = _part("particles", int)  #: N
+    samples = _part("samples", int)  #: n judged
 
     @property
     def n_replicates(self) -> int:
@@ -136,53 +106,39 @@ class Status(StrEnum):
 
 
 class CellRecord(BaseModel, Specified):
-    """``cell.json``: everything about a cell but its curve and samples.
-
-    Attributes:
-        spec: what was run.
-        label: name in tables.
-        kind: of the algorithm.
-        tuned: whether the step size was chosen by tuning.
-        values: metric -> value per replicate at the last checkpoint, ``None`` where it is not finite.
-        absent: metric -> why it does not apply.
-        diverged: replicate id -> iteration at which it stopped being finite.
-        seconds: steady compute time of all replicates together, s.
-        score_evaluations: per replicate, as charged (the largest).
-        overheads: seconds spent apart from steady compute: ``warmup``, ``metrics``, ``compile``.
-        flags: what a reader of the numbers should know: a clock in doubt, a budget ignored.
-        drift: largest relative change of a reference kernel's time over a chunk.
-        process: threads and allocator of the processes that ran it.
-        files: name -> SHA-256 of the other files in the cell's folder.
-        sha256: of ``cell.json`` itself with this field left empty.
-    """
+    """``cell.json``: everything about a cell but its curve and samples."""
 
     model_config = ConfigDict(extra="forbid")
 
     format: int = STORE_FORMAT
-    spec: CellSpec
-    label: str
-    kind: str
-    tuned: bool = False
+    spec: CellSpec  #: what was run
+    label: str  #: name in tables
+    kind: str  #: of the algorithm
+    tuned: bool = False  #: whether the step size was chosen by tuning
     effective_step: float | None = None
     status: Status
     reason: str = ""
     traceback: str = ""
     n_diverged: int = 0
+    #: replicate id -> iteration at which it stopped being finite
     diverged: dict[int, int] = Field(default_factory=dict)
     iterations: int = 0
-    score_evaluations: float = 0.0
-    seconds: float = 0.0
+    score_evaluations: float = 0.0  #: per replicate, as charged (the largest)
+    seconds: float = 0.0  #: steady compute time of all replicates together, s
+    #: seconds spent apart from steady compute: ``warmup``, ``metrics``, ``compile``
     overheads: dict[str, float] = Field(default_factory=dict)
+    #: metric -> value per replicate at the last checkpoint, ``None`` where it is not finite
     values: dict[str, list[float | None]] = Field(default_factory=dict)
-    absent: dict[str, str] = Field(default_factory=dict)
+    absent: dict[str, str] = Field(default_factory=dict)  #: metric -> why it does not apply
+    #: what a reader of the numbers should know: a clock in doubt, a budget ignored
     flags: list[str] = Field(default_factory=list)
-    drift: float = 0.0
-    process: dict[str, str] = Field(default_factory=dict)
+    drift: float = 0.0  #: largest relative change of a reference kernel's time over a chunk
+    process: dict[str, str] = Field(default_factory=dict)  #: threads and allocator of the processes that ran it
     metrics_key: str = ""
     hardware: str = ""
     created: str = ""
-    files: dict[str, str] = Field(default_factory=dict)
-    sha256: str = ""
+    files: dict[str, str] = Field(default_factory=dict)  #: name -> SHA-256 of the other files in the cell's folder
+    sha256: str = ""  #: of ``cell.json`` itself with this field left empty
 
 
 def to_json_number(value: float) -> float | None:

@@ -24,16 +24,11 @@ DECISION_METRICS = ("regret", "regret_percent", "contexts", "seconds", "score_ev
 
 
 class GrowingTarget(Target):
-    """A posterior given the decisions made so far; ``rows`` is T, the number of all decisions.
-
-    Attributes:
-        n_actions: K, actions to choose from.
-        seen: decisions made; the data are their outcomes.
-    """
+    """A posterior given the decisions made so far; ``rows`` is T, the number of all decisions."""
 
     rows: int
-    n_actions: int
-    seen: int = 0
+    n_actions: int  #: K, actions to choose from
+    seen: int = 0  #: decisions made; the data are their outcomes
 
     @abstractmethod
     def values(self, x: Tensor, count: int) -> Tensor:
@@ -81,25 +76,17 @@ class SequentialTask(Task):
 
     It offers no ``full-batch`` scores: algorithms that need them keep densities from one step to the next, and
     those are of another posterior once the data have grown.
-
-    Attributes:
-        period: decisions between two trainings.
-        pulls: how often each action is taken in turn, before any choice.
-        first_training: protocol's sampler steps of the first training.
-        later_training: of every training after the ``easing`` first ones; steps fall evenly in between.
-        easing: number of trainings with more steps than later ones.
-        thinning: protocol's steps between two positions of a chain that serve as samples.
     """
 
     rows: int
     metrics: tuple[str, ...] = DECISION_METRICS
     primary: str = "regret"
-    period: int = 50
-    pulls: int = 2
-    first_training: int = 2000
-    later_training: int = 100
-    easing: int = 20
-    thinning: int = 100
+    period: int = 50  #: decisions between two trainings
+    pulls: int = 2  #: how often each action is taken in turn, before any choice
+    first_training: int = 2000  #: protocol's sampler steps of the first training
+    later_training: int = 100  #: of every training after the ``easing`` first ones; steps fall evenly in between
+    easing: int = 20  #: number of trainings with more steps than later ones
+    thinning: int = 100  #: protocol's steps between two positions of a chain that serve as samples
 
     @abstractmethod
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> GrowingTarget:
@@ -113,11 +100,7 @@ class SequentialTask(Task):
         return steps
 
     def with_contexts(self, contexts: int) -> Self:
-        """The same task with another number of decisions.
-
-        Raises:
-            InputError: too few for the first training to follow.
-        """
+        """The same task with another number of decisions; ``InputError`` where no training would follow."""
         if contexts <= self.period:
             raise InputError(
                 f"{self.name}: contexts must exceed {self.period}, the decisions before the first training; "

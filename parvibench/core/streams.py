@@ -1,10 +1,9 @@
 """Stateless randomness: every draw has an address, and no generator is kept from step to step.
 
-Block ``b`` of stream ``s`` of replicate ``r`` comes from a generator seeded by
-``hash(seed, s, r, b)``. A block holds the draws of several consecutive steps; how many
-depends on the shape alone. So a run resumes from its step number, replicates do not depend
-on how many others run beside them, and two algorithms that draw the same shapes see the
-same noise (common random numbers).
+Block ``b`` of stream ``s`` of replicate ``r`` comes from a generator seeded by ``hash(seed, s, r, b)``. A block holds
+the draws of several consecutive steps; how many depends on the shape alone. So a run resumes from its step number,
+replicates do not depend on how many others run beside them, and two algorithms that draw the same shapes see the same
+noise (common random numbers).
 
 Streams in use: ``init``, ``noise``, ``data``, ``batch``, ``algorithm``, ``output``
 (addressed by checkpoint, so measuring never changes a run) and ``metric``. ``init`` and the first ``step``
@@ -39,14 +38,8 @@ def derive_seed(*parts: object) -> int:
 class Streams:
     """Named random streams of a batch of replicates, positioned at a step.
 
-    Args:
-        seed: root seed; the harness mixes the task's name into it.
-        replicates: ids of the replicates in the batch, in batch order.
-        device: where the draws are made (the bits depend on the kind of device).
-        dtype: floating type of the draws.
-
-    Attributes:
-        step: address of the draws; the harness moves it, algorithms only read it.
+    ``step`` is the address of the draws; the harness moves it, algorithms only read it. The harness mixes the task's
+    name into ``seed``; ``replicates`` are ids, in batch order; the bits depend on the kind of ``device``.
     """
 
     def __init__(
@@ -66,15 +59,9 @@ class Streams:
         self._shuffled: dict[int, tuple[int, Tensor]] = {}
 
     def normal(self, stream: str, shape: Sequence[int], index: int = 0) -> Tensor:
-        """Standard normal draws of the current step, shape (R, *shape).
+        """Standard normal draws of the current step, (R, *shape): a view into the block, read only.
 
-        Args:
-            stream: name of the stream.
-            shape: per replicate.
-            index: tells apart several draws of one shape within a step.
-
-        Returns:
-            A view into the block: do not write into it.
+        ``index`` tells apart several draws of one shape within a step.
         """
         return self._draw("normal", stream, tuple(shape), index)
 

@@ -22,18 +22,12 @@ class Target(ABC):
 
     Targets with data (``rows`` set) take ``batch``, row indices of shape (R, B) into each
     replicate's training set, and scale the likelihood by ``rows / B``.
-
-    Attributes:
-        dim: D.
-        rows: number of data rows behind the likelihood, or None.
-        development_rows: rows held back from training that are not test rows either, or 0.
-        prior_precision: m when the log prior is -(m/2)||x||^2 up to a constant, else None.
     """
 
-    dim: int
-    rows: int | None = None
-    development_rows: int = 0
-    prior_precision: float | None = None
+    dim: int  #: D
+    rows: int | None = None  #: number of data rows behind the likelihood, or None
+    development_rows: int = 0  #: rows held back from training that are not test rows either, or 0
+    prior_precision: float | None = None  #: m when the log prior is -(m/2)||x||^2 up to a constant, else None
 
     @abstractmethod
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
@@ -55,15 +49,28 @@ class Target(ABC):
     def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
         """Gradient of the mean squared error of the N points' mean prediction: (R, N, D) -> (R, N, D).
 
-        Args:
-            x: (R, N, D).
-            batch: (R, B) training rows, or None for all.
-            development: the development rows instead.
+        On the training rows ``batch``, (R, B), or all of them, or on the development rows.
 
         Raises:
             UnsupportedError: the target is no regression.
         """
         raise UnsupportedError(f"{type(self).__name__} predicts no responses that could be fitted")
+
+
+class JointTarget(Target):
+    """A target whose density and score come from one computation, ``log_density_and_score``."""
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Log density in nats: (R, N, D) -> (R, N)."""
+        return self.log_density_and_score(x, batch)[0]
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Gradient: (R, N, D) -> (R, N, D)."""
+        return self.log_density_and_score(x, batch)[1]
+
+    @abstractmethod
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
 
 
 #: The score at a point, (R, N, D), and the product of its Hessian there with a vector, (R, N, D) -> (R, N, D).
@@ -73,9 +80,7 @@ Linearised = tuple[Tensor, Callable[[Tensor], Tensor]]
 def score_with_product(x: Tensor, linearise: Callable[[Tensor], Linearised]) -> Tensor:
     """A score that autograd differentiates, once, by a Hessian-vector product written by hand.
 
-    Args:
-        x: states, (R, N, D).
-        linearise: maps them to the score and the product, which may share what the score has computed.
+    ``linearise`` maps states (R, N, D) to the score and the product, which may share what the score has computed.
     """
     return _ScoreWithProduct.apply(x, linearise)  # type: ignore[no-untyped-call]
 

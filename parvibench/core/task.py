@@ -32,37 +32,23 @@ PREDICTIVE_METRICS = (
 
 @dataclass(frozen=True)
 class Modes:
-    """Known modes of a target.
+    """Known modes of a target."""
 
-    Attributes:
-        means: (K, D) centres.
-        sds: (K,) spread of each mode, in units of x.
-        weights: (K,) probability of each mode.
-    """
-
-    means: Tensor
-    sds: Tensor
-    weights: Tensor
+    means: Tensor  #: (K, D) centres
+    sds: Tensor  #: (K,) spread of each mode, in units of x
+    weights: Tensor  #: (K,) probability of each mode
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a target exactly; tests hold exact draws to it.
+    """What is known of a target exactly; tests hold exact draws to it."""
 
-    Attributes:
-        mean: (D,) mean, or None.
-        sd: (D,) standard deviation, or None.
-        modes: known modes, or None.
-        unmixing: (d, d) unmixing matrix whose estimates the samples are, or None.
-        infinite_moments: True where second moments are infinite: no errors of moments are measured.
-        constants: named constants of the density that theory speaks of.
-    """
-
-    mean: Tensor | None = None
-    sd: Tensor | None = None
-    modes: Modes | None = None
-    unmixing: Tensor | None = None
-    infinite_moments: bool = False
+    mean: Tensor | None = None  #: (D,) mean, or None
+    sd: Tensor | None = None  #: (D,) standard deviation, or None
+    modes: Modes | None = None  #: known modes, or None
+    unmixing: Tensor | None = None  #: (d, d) unmixing matrix whose estimates the samples are, or None
+    infinite_moments: bool = False  #: True where second moments are infinite: no errors of moments are measured
+    #: named constants of the density that theory speaks of
     constants: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
@@ -80,54 +66,29 @@ class PredictiveData(Protocol):
         ...
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Predictive components of every sample, in original units.
-
-        Args:
-            samples: (R, n, D).
-
-        Returns:
-            Means (R, n, T) and noise standard deviations (R, n).
-        """
+        """Means (R, n, T) and noise standard deviations (R, n) of the samples (R, n, D), in original units."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """A benchmark target: density, start, protocol, reference and the metrics that apply.
+    """A benchmark target: density, start, protocol, reference and the metrics that apply."""
 
-    Attributes:
-        name: canonical name; a variant is a task of its own name.
-        summary: one line.
-        dim: D.
-        tags: for selection and grouping, e.g. ``multimodal``, ``2d``, ``regression``.
-        citation: where the target is from.
-        version: raised on any change of density, data, start or reference.
-        provides: capabilities that algorithms may need.
-        metrics: names of the metrics that apply.
-        primary: the metric that ranks.
-        particles: the protocol's N.
-        batch_size: mini-batch size B for tasks with data, or None for full-data scores.
-        rows: number of training rows n, or None without data.
-        data: names of the data sets needed from disk.
-        facts: exact facts.
-        departures: where a variant departs from the plain task on purpose, one sentence each.
-    """
-
-    name: str
-    summary: str
-    dim: int
-    tags: frozenset[str]
-    citation: str
-    version: int = 1
-    provides: frozenset[str] = frozenset({"score", "hvp", "full-batch"})
-    metrics: tuple[str, ...] = DENSITY_METRICS
-    primary: str = "sliced_w2"
-    particles: int = 100
-    batch_size: int | None = None
-    rows: int | None = None
-    data: tuple[str, ...] = ()
-    facts: Facts = field(default_factory=Facts)
-    departures: tuple[str, ...] = ()
+    name: str  #: canonical name; a variant is a task of its own name
+    summary: str  #: one line
+    dim: int  #: D
+    tags: frozenset[str]  #: for selection and grouping, e.g. ``multimodal``, ``2d``, ``regression``.
+    citation: str  #: where the target is from
+    version: int = 1  #: raised on any change of density, data, start or reference
+    provides: frozenset[str] = frozenset({"score", "hvp", "full-batch"})  #: capabilities that algorithms may need
+    metrics: tuple[str, ...] = DENSITY_METRICS  #: names of the metrics that apply
+    primary: str = "sliced_w2"  #: the metric that ranks
+    particles: int = 100  #: the protocol's N
+    batch_size: int | None = None  #: mini-batch size B for tasks with data, or None for full-data scores
+    rows: int | None = None  #: number of training rows n, or None without data
+    data: tuple[str, ...] = ()  #: names of the data sets needed from disk
+    facts: Facts = field(default_factory=Facts)  #: exact facts
+    departures: tuple[str, ...] = ()  #: where a variant departs from the plain task on purpose, one sentence each
 
     @abstractmethod
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
@@ -138,11 +99,7 @@ class Task(ABC):
         """Initial points, (R, n, D): one generator per replicate."""
 
     def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, D) float64.
-
-        Raises:
-            UnsupportedError: the task has no exact sampler.
-        """
+        """Independent exact draws, (n, D) float64; ``UnsupportedError`` without an exact sampler."""
         raise UnsupportedError(f"{self.name} has no exact sampler")
 
     def predictive(
@@ -218,24 +175,18 @@ def _shipped(name: str) -> Reference | None:
 class Problem:
     """The metered view of a task: density, score and start, without references and test data.
 
-    Every call is booked per replicate before it is made (N rows scored once cost N; a mini-batch of B out
-    of n data rows costs B/n of that). Differentiating ``log_density`` books a score, differentiating
-    ``score`` a Hessian-vector product.
+    Every call is booked per replicate before it is made (N rows scored once cost N; a mini-batch of B out of n data
+    rows costs B/n of that). Differentiating ``log_density`` books a score, differentiating ``score`` a Hessian-vector
+    product.
 
     Args:
         target: the density.
-        streams: randomness of these replicates; its step selects the mini-batch.
+        streams: randomness of these replicates; the harness positions it at the current step, which selects the
+            mini-batch.
         start: the task's initial distribution.
-        particles: N.
+        particles: N of the protocol.
         batch_size: B, or None for exact scores.
         limit: budget in score evaluations per replicate, or None.
-
-    Attributes:
-        dim: D.
-        particles: N of the protocol.
-        meter: the counts.
-        prior_precision: m of a prior N(0, I/m) that the target declares, or None.
-        streams: randomness of these replicates; the harness positions it at the current step.
     """
 
     def __init__(
@@ -253,9 +204,8 @@ class Problem:
         self._batch_size = batch_size if target.rows is not None and batch_size else None
         if self._batch_size is not None and target.rows is not None and self._batch_size >= target.rows:
             self._batch_size = None
-        self.dim = target.dim
-        self.particles = particles
-        self.prior_precision = target.prior_precision
+        self.dim, self.particles = target.dim, particles
+        self.prior_precision = target.prior_precision  #: m of a prior N(0, I/m) that the target declares, or None
         self.meter = Meter(limit)
 
     @property
@@ -279,10 +229,9 @@ class Problem:
         return 1.0 if self._batch_size is None else self._batch_size / (self._target.rows or 1)
 
     def init(self, n: int | None = None) -> Tensor:
-        """Initial points, (R, n, D), the same for every algorithm with the same seed and n.
+        """Initial points, (R, n, D), n = N by default, the same for every algorithm with the same seed and n.
 
-        Args:
-            n: number of points, default the protocol's N. The points of another n are others, not a subset.
+        The points of another n are others, not a subset.
         """
         x = self._start(self._target, n or self.particles, self.streams.generators("init"))
         return x.to(self.device, self.dtype)

@@ -12,11 +12,6 @@ from parvibench.core.errors import InputError
 def read_member(path: Path, max_bytes: int, ending: str = "") -> bytes:
     """The content of the only file in a zip archive whose name ends so; never more than the limit is unpacked.
 
-    Args:
-        path: the archive.
-        max_bytes: of the unpacked content.
-        ending: of the file's name; files of other names do not count.
-
     Raises:
         InputError: no readable archive, not exactly one such file, or a larger one.
     """

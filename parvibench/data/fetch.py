@@ -31,35 +31,20 @@ Content = bytes  # ``DataSet.bytes`` is a size
 
 @dataclass(frozen=True)
 class DataSet:
-    """One registered file.
+    """One registered file."""
 
-    Attributes:
-        name: canonical name.
-        file: path relative to the data folder.
-        url: where the bytes are, at a pinned commit.
-        sha256: of the bytes, or empty where only git's hash is known.
-        bytes: size, or None where it is not known.
-        rows: data rows, without a header.
-        features: how many columns are features: the first ones, the response's left out.
-        target_column: column of the response, counted from 0; None where there is none.
-        licence: of the data and of the repository that carries the file.
-        source: where the data were first published, and what the response is.
-        header_lines: lines before the data.
-        git_blob: git's hash of the content, where no SHA-256 is known.
-    """
-
-    name: str
-    file: str
-    url: str
-    sha256: str
-    bytes: int | None
-    rows: int
-    features: int
-    target_column: int | None
-    licence: str
-    source: str
-    header_lines: int = 0
-    git_blob: str = ""
+    name: str  #: canonical name
+    file: str  #: path relative to the data folder
+    url: str  #: where the bytes are, at a pinned commit
+    sha256: str  #: of the bytes, or empty where only git's hash is known
+    bytes: int | None  #: size, or None where it is not known
+    rows: int  #: data rows, without a header
+    features: int  #: how many columns are features: the first ones, the response's left out
+    target_column: int | None  #: column of the response, counted from 0; None where there is none
+    licence: str  #: of the data and of the repository that carries the file
+    source: str  #: where the data were first published, and what the response is
+    header_lines: int = 0  #: lines before the data
+    git_blob: str = ""  #: git's hash of the content, where no SHA-256 is known
 
     @property
     def hash(self) -> str:
@@ -76,18 +61,13 @@ class DataSet:
 
 @dataclass(frozen=True)
 class DataStatus:
-    """A row of ``parvibench data status``.
-
-    Attributes:
-        path: the file that would be used, or None when a run would have to download it.
-        state: ``ok``, ``damaged`` (wrong hash) or ``missing``.
-    """
+    """A row of ``parvibench data status``."""
 
     name: str
     rows: int
     bytes: int | None
-    state: Literal["ok", "damaged", "missing"]
-    path: Path | None
+    state: Literal["ok", "damaged", "missing"]  #: ``ok``, ``damaged`` (wrong hash) or ``missing``
+    path: Path | None  #: the file that would be used, or None when a run would have to download it
     licence: str
 
 

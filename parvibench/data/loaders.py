@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,10 +80,8 @@ def _load_training_part(path: Path) -> tuple[NDArray[np.float64], NDArray[np.flo
 def _load_bundled(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     from sklearn.datasets import load_breast_cancer, load_diabetes
 
-    # scaled=False: scikit-learn's scaling of the diabetes features uses all rows, test rows included.
-    loaders: dict[str, Callable[[], Any]] = {
-        "sklearn-breast-cancer": lambda: load_breast_cancer(return_X_y=True),
-        "sklearn-diabetes": lambda: load_diabetes(return_X_y=True, scaled=False),
-    }
-    X, y = loaders[name]()
+    if name == "sklearn-diabetes":  # scikit-learn's scaling of the features uses all rows, test rows included
+        X, y = load_diabetes(return_X_y=True, scaled=False)
+    else:
+        X, y = load_breast_cancer(return_X_y=True)
     return X.astype(np.float64), y.astype(np.float64)

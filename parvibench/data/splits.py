@@ -77,14 +77,7 @@ def regression_split(table: Table, replicate: int) -> RegressionSplit:
 
 
 def standardised(table: Table, rows: Split, X_moments: Moments, y_moments: Moments) -> RegressionSplit:
-    """The parts of a table, less a mean and over a standard deviation.
-
-    Args:
-        table: of n rows and p features.
-        rows: of the parts.
-        X_moments: what to subtract from the features and what to divide them by, (p,) each.
-        y_moments: the same for the responses, scalars.
-    """
+    """The parts of a table (n, p), less a mean and over a standard deviation: (p,) each, scalars for y."""
     (X_mean, X_sd), (y_mean, y_sd) = X_moments, y_moments
     X = (table.X - X_mean) / X_sd
     return RegressionSplit(

@@ -14,58 +14,37 @@ DEFAULT_TIMEOUT_S = 1800.0
 
 
 class Execution(BaseModel):
-    """How a run is made.
-
-    Attributes:
-        replicates: independent repetitions per cell; instead of the suite's, as all options down to ``match``.
-        seed: root seed.
-        budget: limits per replicate, e.g. ``{"score_evaluations": 200_000}``.
-        particles: N; before a preset's, as ``budget`` and ``samples`` are.
-        samples: n judged.
-        profile: of the suite.
-        match: ``effective-step`` scales step sizes so that a task's methods move alike, see the README.
-        part: (I, K) runs every K-th cell from the I-th on; ``parvibench.harness.store.merging.merge`` puts the
-            parts together.
-        workers: processes; 0 runs in this process; default one per CPU. Objects always run in this process.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        timeout: wall-clock limit of one chunk of replicates, s.
-        memory: limit of one worker with all it starts, MiB; default: all of them together 80% of the machine's.
-        ray: run on a Ray cluster: ``local``, or its address.
-        gpus: share of a GPU that a chunk on the cluster takes, with ``device="cuda"``.
-        compiled: steps through ``torch.compile``: worth its time in long runs, see the README.
-        out: the store.
-        fresh: run again what the store holds.
-        retry_failed: run again what failed.
-    """
+    """How a run is made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    #: independent repetitions per cell; instead of the suite's, as all options down to ``match``
     replicates: int | None = None
-    seed: int | None = None
-    budget: dict[str, float] | None = None
-    particles: int | None = None
-    samples: int | None = None
-    profile: str | None = None
+    seed: int | None = None  #: root seed
+    budget: dict[str, float] | None = None  #: limits per replicate, e.g. ``{"score_evaluations": 200_000}``.
+    particles: int | None = None  #: N; before a preset's, as ``budget`` and ``samples`` are
+    samples: int | None = None  #: n judged
+    profile: str | None = None  #: of the suite
+    #: ``effective-step`` scales step sizes so that a task's methods move alike, see the README
     match: Literal["effective-step"] | None = None
+    #: (I, K) runs every K-th cell from the I-th on; ``parvibench.harness.store.merging.merge`` puts the parts together
     part: tuple[int, int] | None = None
+    #: processes; 0 runs in this process; default one per CPU. Objects always run in this process.
     workers: int | None = None
-    device: str = "auto"
-    timeout: float = DEFAULT_TIMEOUT_S
+    device: str = "auto"  #: ``auto``, ``cpu`` or ``cuda``
+    timeout: float = DEFAULT_TIMEOUT_S  #: wall-clock limit of one chunk of replicates, s
+    #: limit of one worker with all it starts, MiB; default: all of them together 80% of the machine's
     memory: float | None = None
-    ray: str | None = None
-    gpus: float = 1.0
-    compiled: bool = False
-    out: Path = DEFAULT_STORE
-    fresh: bool = False
-    retry_failed: bool = False
+    ray: str | None = None  #: run on a Ray cluster: ``local``, or its address
+    gpus: float = 1.0  #: share of a GPU that a chunk on the cluster takes, with ``device="cuda"``
+    compiled: bool = False  #: steps through ``torch.compile``: worth its time in long runs, see the README
+    out: Path = DEFAULT_STORE  #: the store
+    fresh: bool = False  #: run again what the store holds
+    retry_failed: bool = False  #: run again what failed
 
     @classmethod
     def of(cls, **options: Any) -> Execution:
-        """Validated options.
-
-        Raises:
-            InputError: an unknown option, or a value of the wrong type.
-        """
+        """Validated options; ``InputError`` for an unknown one or a value of the wrong type."""
         try:
             return cls(**options)
         except ValidationError as error:

@@ -82,20 +82,10 @@ def run_cells(
 ) -> Results:
     """Run cells into a store; what it already holds is not run again.
 
-    Args:
-        cells: in the order of the report.
-        store: locked here for the length of the run.
-        executor: where chunks run.
-        suite: resolved suite, for provenance.
-        profile: name of the profile, for provenance.
-        command: the command line, for provenance.
-        observers: notified of the course of the run.
-        fresh: run all cells again.
-        retry_failed: run cells again that failed.
-
-    Returns:
-        The results of all cells. After Ctrl-C the finished cells stand in the store, the others are
-        reported as interrupted, and the same call resumes.
+    After Ctrl-C the finished cells stand in the store, the others are reported as interrupted, and the same call
+    resumes. The cells are in the order of the report, the store is locked for the length of the run; ``suite``
+    (resolved), ``profile`` and ``command`` are provenance. ``fresh`` runs all cells again, ``retry_failed`` those that
+    failed.
 
     Raises:
         StoreError: another run holds the store.
@@ -230,12 +220,9 @@ def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
         metrics_key=metrics_key(cell),
     )
     if failed is not None:
-        return record.model_copy(
-            update={"status": failed.status, "reason": failed.reason, "traceback": failed.traceback}
-        )
-    all_diverged = len(diverged) == cell.n_replicates
+        return record.model_copy(update={key: getattr(failed, key) for key in ("status", "reason", "traceback")})
     update = {
-        "status": Status.DIVERGED if all_diverged else Status.OK,
+        "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
         "reason": _divergence(diverged, cell.n_replicates),
         "n_diverged": len(diverged),
         "diverged": diverged,
@@ -292,9 +279,7 @@ def _now() -> str:
 def make_executor(execution: Execution, device: str) -> Executor:
     """Worker processes; in this process for 0 workers or on a GPU; on a Ray cluster where one is named.
 
-    Args:
-        execution: workers (on a cluster the most jobs at a time, 0 for as many as it takes), limits and cluster.
-        device: ``cpu`` or ``cuda``.
+    On a cluster ``workers`` is the most jobs at a time, 0 for as many as it takes.
 
     Raises:
         InputError: a negative count or a limit that is not positive; Ray is not installed.
@@ -316,11 +301,7 @@ def make_executor(execution: Execution, device: str) -> Executor:
 
 
 def resolve_device(name: str) -> str:
-    """``cpu`` or ``cuda``.
-
-    Raises:
-        InputError: ``cuda`` is asked for and there is none.
-    """
+    """``cpu`` or ``cuda``; ``InputError`` where ``cuda`` is asked for and there is none."""
     if name not in ("auto", "cpu", "cuda"):
         raise InputError(f"--device is auto, cpu or cuda, got {name!r}")
     available = torch.cuda.is_available()

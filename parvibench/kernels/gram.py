@@ -92,17 +92,11 @@ def _positions(m: int, count: int = 8192) -> NDArray[np.int64]:
 
 
 def median_bandwidth(d: Tensor, index: Tensor | None = None) -> Tensor:
-    """Bandwidth h of k = exp(-d / h) by the median heuristic, h = median(d) / log(n + 1).
+    """Bandwidth h of k = exp(-d / h) by the median heuristic, h = median(d) / log(n + 1): (R, n, m) -> (R, 1, 1).
 
-    Liu & Wang (2016) in the form of their code: the median runs over all entries of the n x n matrix,
-    zeros of the diagonal included, and kernel sums are then of the order of one.
-
-    Args:
-        d: squared distances, (R, n, m).
-        index: positions in the flattened matrix to take the median over; default all.
-
-    Returns:
-        (R, 1, 1), in units of x^2.
+    Liu & Wang (2016) in the form of their code: the median runs over all entries of the n x n matrix (or those at the
+    positions ``index`` of the flattened one), zeros of the diagonal included, and kernel sums are then of the order of
+    one.
     """
     values = d.flatten(1)
     if index is not None:
@@ -111,14 +105,7 @@ def median_bandwidth(d: Tensor, index: Tensor | None = None) -> Tensor:
 
 
 def lower_median(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The lower of the two middle values of each row and where it stands, as ``torch.median``.
-
-    Args:
-        values: (R, m).
-
-    Returns:
-        Values and positions, (R,) each.
-    """
+    """The lower of the two middle values of each row (R, m) and where it stands, (R,) each, as ``torch.median``."""
     if values.device.type == "cpu" and values.shape[1] >= _BRACKETED_FROM:
         rows = values.detach().numpy()
         middle = np.stack([_middle_two(row)[0] for row in rows])

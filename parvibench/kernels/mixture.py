@@ -9,15 +9,6 @@ from .gram import squared_distances
 
 
 def mixture_score(x: Tensor, z: Tensor, sigma: float | Tensor) -> Tensor:
-    """Score at x of the mixture (1/n) sum_j N(z_j, sigma^2 I).
-
-    Args:
-        x: (R, m, D).
-        z: centres, (R, n, D).
-        sigma: standard deviation, a number or (R, 1, 1).
-
-    Returns:
-        (R, m, D).
-    """
+    """Score at x (R, m, D) of (1/n) sum_j N(z_j, sigma^2 I), z (R, n, D): (R, m, D); sigma is a number or (R, 1, 1)."""
     p = torch.softmax(squared_distances(x, z) / (-2 * sigma**2), -1)
     return (p @ z - x) / sigma**2

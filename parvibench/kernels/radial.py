@@ -35,22 +35,13 @@ def pull_back(
     bandwidth: float | None = None,
     through_median: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A kernel matrix and the gradients of S = sum_ij w_ij k(D_ij / h), D_ij = ||x_i - y_j||^2.
+    """A kernel matrix k (R, n, m) and the gradients of S = sum_ij w_ij k(D_ij / h), D_ij = ||x_i - y_j||^2, in x and y.
 
-    With c_ij = dS/dD_ij the gradient in x_i is sum_j c_ij 2 (x_i - y_j), and likewise for y: two matrix products.
-    The default h = median(D) / log(n + 1) is itself one of the distances, up to the factor. S depends on D / h only,
-    so that h dS/dh = -sum_ij c_ij D_ij at fixed D, which is added to the c of the pair that is the median.
-
-    Args:
-        profile: the kernel.
-        x: (R, n, d).
-        y: (R, m, d).
-        weights: w, (R, n, m).
-        bandwidth: h, or None for the median's (``torch.median``, the lower of two, over all pairs).
-        through_median: whether gradients flow through the median; otherwise h is held fixed.
-
-    Returns:
-        k (R, n, m), dS/dx (R, n, d) and dS/dy (R, m, d).
+    With c_ij = dS/dD_ij the gradient in x_i is sum_j c_ij 2 (x_i - y_j), and likewise for y: two matrix products. x is
+    (R, n, d), y (R, m, d), ``weights`` (R, n, m). The default h = median(D) / log(n + 1), the lower of two, over all
+    pairs, is itself one of the distances, up to the factor. S depends on D / h only, so that h dS/dh = -sum_ij c_ij
+    D_ij at fixed D, which is added to the c of the pair that is the median if gradients flow ``through_median``;
+    otherwise h is held fixed.
     """
     d = squared_distances(x, y)
     if bandwidth is None:

@@ -23,15 +23,10 @@ NARROW = 16
 
 @dataclass(frozen=True)
 class MLP:
-    """Shape of a network.
+    """Shape of a network."""
 
-    Attributes:
-        sizes: units of each layer, input and output included.
-        activation: after every layer but the last; ``leaky-relu`` has slope 0.1 below zero.
-    """
-
-    sizes: tuple[int, ...]
-    activation: Activation
+    sizes: tuple[int, ...]  #: units of each layer, input and output included
+    activation: Activation  #: after every layer but the last; ``leaky-relu`` has slope 0.1 below zero
 
     @property
     def n_parameters(self) -> int:
@@ -62,16 +57,7 @@ class MLP:
         return values
 
     def backward(self, parameters: Tensor, values: list[Tensor], grad: Tensor) -> Tensor:
-        """Gradient with respect to the parameters.
-
-        Args:
-            parameters: (R, P).
-            values: what ``forward`` returned.
-            grad: gradient with respect to the output, (R, n, out).
-
-        Returns:
-            (R, P).
-        """
+        """Gradient in the parameters, (R, P), from the output's, (R, n, out), and what ``forward`` returned."""
         flat = torch.empty_like(parameters)
         layers, slots = self._layers(parameters), self._layers(flat)
         for i in reversed(range(len(layers))):
@@ -95,15 +81,9 @@ class MLP:
         return grad
 
     def forward_tangent(self, parameters: Tensor, x: Tensor, tangent: Tensor) -> list[Tensor]:
-        """Values of all layers with their directional derivatives below them.
+        """Values of all layers, (R, 2 n, units): the n values at x (R, n, d), then the n derivatives J(x) tangent.
 
-        Args:
-            parameters: (R, P).
-            x: (R, n, d).
-            tangent: a direction at every point, (R, n, d).
-
-        Returns:
-            Per layer (R, 2 n, units): first the n values, then the n derivatives J(x) tangent.
+        ``tangent`` is a direction at every point, (R, n, d).
         """
         n = x.shape[1]
         values = [torch.cat((x, tangent), 1)]
@@ -119,15 +99,9 @@ class MLP:
         return values
 
     def backward_tangent(self, parameters: Tensor, values: list[Tensor], grad: Tensor) -> Tensor:
-        """Gradient with respect to the parameters through values and directional derivatives.
+        """Gradient in the parameters, (R, P), through values and directional derivatives.
 
-        Args:
-            parameters: (R, P).
-            values: what ``forward_tangent`` returned.
-            grad: gradient with respect to its last entry, (R, 2 n, out).
-
-        Returns:
-            (R, P).
+        From that in the last entry of ``values``, (R, 2 n, out), which ``forward_tangent`` returned.
         """
         n = grad.shape[1] // 2
         flat = torch.empty_like(parameters)

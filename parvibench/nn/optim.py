@@ -45,16 +45,9 @@ def adam(
     epsilon: float = 1e-8,
     inplace: bool = False,
 ) -> tuple[Tensor, Moments]:
-    """One descent step of Adam (Kingma & Ba 2015, Algorithm 1): new parameters and moments.
+    """One descent step of Adam (Kingma & Ba 2015, Algorithm 1): new parameters (R, P) and moments.
 
-    Args:
-        parameters: (R, P).
-        grad: (R, P).
-        moments: of the steps before.
-        learning_rate: of this step.
-        betas: decays of the gradient and of its square.
-        epsilon: added to the root of the mean square.
-        inplace: overwrite parameters and moments; only those that an earlier step has returned.
+    ``inplace`` overwrites parameters and moments; only those that an earlier step has returned.
     """
     steps = moments.steps + 1
     first, second = moments.first, moments.second
@@ -72,12 +65,7 @@ def adam(
 
 
 def adam_(
-    parameters: Tensor,
-    grad: Tensor,
-    moments: Moments,
-    learning_rate: float,
-    betas: tuple[float, float],
-    epsilon: float,
+    parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, betas: tuple[float, float], epsilon: float
 ) -> None:
     """The same in place, operation by operation; ``moments.steps`` counts this step."""
     first, second, steps = moments
@@ -88,11 +76,7 @@ def adam_(
 
 
 def sgd_nesterov(
-    parameters: Tensor,
-    grad: Tensor,
-    moments: Moments,
-    learning_rate: float,
-    momentum: float = 0.9,
+    parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, momentum: float = 0.9
 ) -> tuple[Tensor, Moments]:
     """One descent step with Nesterov momentum in PyTorch's form: new parameters and moments.
 
@@ -100,10 +84,7 @@ def sgd_nesterov(
     """
     first = torch.add(grad, moments.first, alpha=momentum)
     direction = torch.add(grad, first, alpha=momentum)
-    return (
-        torch.sub(parameters, direction, alpha=learning_rate),
-        Moments(first, moments.second, moments.steps + 1),
-    )
+    return (torch.sub(parameters, direction, alpha=learning_rate), Moments(first, moments.second, moments.steps + 1))
 
 
 def step_decay(steps: int, factor: float, every: int) -> float:
@@ -112,13 +93,10 @@ def step_decay(steps: int, factor: float, every: int) -> float:
 
 
 def rms_normalised(velocity: Tensor, mean_square: Tensor, first: bool) -> tuple[Tensor, Tensor]:
-    """The velocity divided by its running root mean square, as in the original code of SVGD.
+    """The velocity divided by its running root mean square, as in the original code of SVGD, and the new H.
 
-    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)). A coordinate moves by no more
-    than about the step size per iteration, whatever the scale of the target.
-
-    Returns:
-        The normalised velocity and the new H, both of the velocity's shape.
+    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)). A coordinate moves by no more than about the
+    step size per iteration, whatever the scale of the target.
     """
     square = velocity.square()
     mean_square = square if first else torch.lerp(mean_square, square, 0.1)

@@ -43,8 +43,7 @@ class RefitSettings(SteppedSettings):
     inner_steps: int = Field(5, ge=1, description="N', optimiser steps per iteration; SIFG paper's toys")
     warmup_inner_steps: int = Field(10, ge=0, description="optimiser steps before iteration 0; SIFG code")
     net_optimiser: Literal["sgd-nesterov", "sgd", "adam"] = Field(
-        "sgd-nesterov",
-        description="optimiser of f: toys sgd-nesterov with momentum 0.9, ICA sgd, networks adam",
+        "sgd-nesterov", description="optimiser of f: toys sgd-nesterov with momentum 0.9, ICA sgd, networks adam"
     )
     net_learning_rate: float = Field(1e-3, gt=0, description="of f's optimiser; SIFG paper 1e-3 toys, 1e-4 networks")
     net_decay: float = Field(1.0, gt=0, le=1, description="learning rate factor every 1000 inner steps; SIFG code 0.9")
@@ -77,10 +76,7 @@ class RefitSettings(SteppedSettings):
     def memory(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Running averages that the particles' rule keeps, before its first step: (R, N, D) each or (R, 0)."""
         nothing, zeros = x.new_zeros(len(x), 0), torch.zeros_like(x)
-        return (
-            zeros if self.particle_rule == "adam" else nothing,
-            nothing if self.particle_rule == "plain" else zeros,
-        )
+        return (zeros if self.particle_rule == "adam" else nothing, nothing if self.particle_rule == "plain" else zeros)
 
     def move(self, x: Tensor, velocity: Tensor, flow: Flow) -> tuple[Tensor, Flow]:
         """One step of all particles along their velocity, (R, N, D) each; ends the iteration."""
@@ -140,9 +136,7 @@ class PerturbedFlowSettings(RefitSettings):
     def fit(self, flow: Flow, points: Iterable[tuple[Tensor, Tensor]]) -> Flow:
         """Descend the denoising score matching loss mean_i || f(x_i) + w_i / sigma ||^2, one step for each item.
 
-        Args:
-            flow: f.
-            points: x and w / sigma of each step, (R, N, D) each; none are used with the exact score.
+        An item of ``points`` is x and w / sigma, (R, N, D) each; none are used with the exact score.
         """
         if self.score == "exact":
             return flow
@@ -177,8 +171,7 @@ class FunctionalFlowSettings(RefitSettings):
         1.0, gt=0, description="f is divided by it; 1 (papers), 1000 in the SIFG paper's mixture scripts"
     )
     probe: Literal["rademacher", "gaussian"] = Field(
-        "rademacher",
-        description="law of e in the divergence; SIFG code rademacher, on ICA and elsewhere gaussian",
+        "rademacher", description="law of e in the divergence; SIFG code rademacher, on ICA and elsewhere gaussian"
     )
 
     def steps_at(self, t: int) -> int:

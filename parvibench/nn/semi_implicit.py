@@ -25,6 +25,36 @@ from .mlp import MLP, Activation
 from .optim import Moments, adam, step_decay
 
 
+class SamplerState(NamedTuple):
+    """A sampler's parameters, their average and Adam's memory."""
+
+    parameters: Tensor  # (R, P + D): the network's, then log sigma^2
+    average: Tensor  # (R, P + D); (R, 0) without ema
+    first: Tensor  # (R, P + D)
+    second: Tensor  # (R, P + D)
+    t: int  # iterations after pre-training, negative during it
+
+    @property
+    def sampler(self) -> SamplerState:
+        """Itself, where a method's state is no more than this."""
+        return self
+
+
+class Draw(NamedTuple):
+    """Samples and what led to them."""
+
+    x: Tensor  # (R, n, D)
+    sigma: Tensor  # (R, 1, D)
+    xi: Tensor  # (R, n, D)
+    noise: Tensor  # xi / sigma, the conditional's score at x with its sign changed: (R, n, D)
+    values: list[Tensor]  # of the network's layers
+
+
+def split(parameters: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The network's parameters (R, P) and log sigma^2 (R, 1, D)."""
+    return parameters[:, :-dim], parameters[:, None, -dim:]
+
+
 class SemiImplicitSettings(SteppedSettings):
     """Settings that all semi-implicit samplers share."""
 
@@ -64,8 +94,7 @@ class SemiImplicitSettings(SteppedSettings):
     )
     pretraining_rate: float = Field(0.01, gt=0, description="learning rate of these; KSIVI code")
     pretraining_rows: Literal["training", "development"] = Field(
-        "training",
-        description="whose responses; training: mini-batches; SIVI-SM code training, KSIVI code development",
+        "training", description="whose responses; training: mini-batches; SIVI-SM code training, KSIVI code development"
     )
 
     def network(self, dim: int) -> MLP:
@@ -78,20 +107,92 @@ class SemiImplicitSettings(SteppedSettings):
             return 1.0
         return min(1.0, 0.1 + (state.t + 1) / self.annealing)
 
+    def start(self, dim: int, streams: Streams, delay: int = 0) -> SamplerState:
+        """Random network, constant sigma; ``delay`` iterations lie between the network's pre-training and t = 0."""
+        net = self.network(dim)
+        network = net.initialise(streams.uniform("init", (net.n_parameters,)))
+        log_var = network.new_full((len(network), dim), self.log_var_init)
+        parameters = torch.cat((network, log_var), 1)
+        average = parameters if self.ema is not None else parameters[:, :0]
+        moments = Moments.start(parameters)
+        return SamplerState(parameters, average, moments.first, moments.second, -self.pretraining - delay)
 
-class SamplerState(NamedTuple):
-    """A sampler's parameters, their average and Adam's memory."""
+    def noise(self, problem: Problem, streams: Streams, samples: int, index: int = 0) -> tuple[Tensor, Tensor]:
+        """Fresh z (R, samples, latent_dim) and xi (R, samples, D)."""
+        z = streams.normal("algorithm", (samples, self.latent_dim), index)
+        return z, streams.normal("noise", (samples, problem.dim), index)
 
-    parameters: Tensor  # (R, P + D): the network's, then log sigma^2
-    average: Tensor  # (R, P + D); (R, 0) without ema
-    first: Tensor  # (R, P + D)
-    second: Tensor  # (R, P + D)
-    t: int  # iterations after pre-training, negative during it
+    def pretrain(self, problem: Problem, state: SamplerState, streams: Streams, delay: int = 0) -> SamplerState:
+        """One step of Adam on the mean squared error of the samples' mean prediction, ``delay`` as given to ``start``.
 
-    @property
-    def sampler(self) -> SamplerState:
-        """Itself, where a method's state is no more than this."""
-        return self
+        After the last one Adam's memory is empty again, and the average starts.
+        """
+        made = self.draw(state.parameters, *self.noise(problem, streams, self.batch))
+        grad_x = problem.fit_gradient(made.x, self.pretraining_rows == "development")
+        grad = self.pull_back(state.parameters, made, grad_x)
+        done = state.t + delay + self.pretraining
+        moments = Moments(state.first, state.second, done)
+        parameters, moments = adam(state.parameters, grad, moments, self.pretraining_rate)
+        parameters[:, -problem.dim :].clamp_(min=self.log_var_floor)
+        if done + 1 == self.pretraining:
+            moments = Moments.start(parameters)
+        average = state.average if self.ema is None else parameters
+        return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
+
+    def draw(self, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
+        """Samples x = mu(z) + sigma xi from parameters (R, P + D), z (R, m, latent_dim), m >= n, and xi (R, n, D).
+
+        Rows of z beyond n get a mu (``values[-1]``) but no x.
+        """
+        n, dim = xi.shape[1:]
+        network, log_var = split(parameters, dim)
+        sigma = (0.5 * log_var).exp()
+        values = self.network(dim).forward(network, z)
+        return Draw(values[-1][:, :n] + sigma * xi, sigma, xi, xi / sigma, values)
+
+    def pull_back(
+        self,
+        parameters: Tensor,
+        made: Draw,
+        grad_x: Tensor,
+        grad_noise: Tensor | None = None,
+        grad_mu: Tensor | None = None,
+        grad_log_var: Tensor | None = None,
+    ) -> Tensor:
+        """Gradient of an objective in the parameters, (R, P + D), from those in what ``draw`` returned.
+
+        ``grad_x`` is that in the samples, (R, n, D); where the objective holds them explicitly, ``grad_noise`` is that in
+        xi / sigma, (R, n, D), ``grad_mu`` that in the values of mu beyond that through x, (R, m, D), ``grad_log_var`` that
+        in log sigma^2 beyond those, (R, D).
+        """
+        n, dim = grad_x.shape[1:]
+        terms = grad_x * (made.sigma * made.xi)
+        if grad_noise is not None:
+            terms -= grad_noise * made.noise
+        by_log_var = 0.5 * terms.sum(1)  # d sigma / d log sigma^2 = sigma / 2
+        if grad_log_var is not None:
+            by_log_var += grad_log_var
+        if grad_mu is not None:
+            grad_x = torch.cat((grad_x + grad_mu[:, :n], grad_mu[:, n:]), 1)
+        network, _ = split(parameters, dim)
+        return torch.cat((self.network(dim).backward(network, made.values, grad_x), by_log_var), 1)
+
+    def descend(self, state: SamplerState, grad: Tensor, dim: int) -> SamplerState:
+        """One step of Adam: clipped, decayed, log sigma^2 cut at its floor; the average follows."""
+        if self.clip_norm is not None:
+            norm = grad.norm(dim=1, keepdim=True)
+            grad = grad * (self.clip_norm / (norm + 1e-6)).clamp(max=1)  # as torch.nn.utils
+        rate = self.step_size * step_decay(state.t, self.decay, self.decay_every)
+        moments = Moments(state.first, state.second, state.t)
+        parameters, moments = adam(state.parameters, grad, moments, rate, (self.beta1, self.beta2))
+        log_var = parameters[:, -dim:]
+        if self.log_var_rate != 1:
+            log_var.copy_(state.parameters[:, -dim:].lerp(log_var, self.log_var_rate))
+        log_var.clamp_(min=self.log_var_floor)
+        average = state.average
+        if self.ema is not None:
+            average = average.lerp(parameters, 1 - self.ema)
+        return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
 
 
 class Trained(Protocol):
@@ -118,126 +219,4 @@ class SemiImplicit(Algorithm[S, T]):
         z = streams.normal("output", (n, settings.latent_dim))
         xi = streams.normal("output", (n, problem.dim), index=1)
         held = state.sampler
-        return draw(settings, held.parameters if settings.ema is None else held.average, z, xi).x
-
-
-class Draw(NamedTuple):
-    """Samples and what led to them."""
-
-    x: Tensor  # (R, n, D)
-    sigma: Tensor  # (R, 1, D)
-    xi: Tensor  # (R, n, D)
-    noise: Tensor  # xi / sigma, the conditional's score at x with its sign changed: (R, n, D)
-    values: list[Tensor]  # of the network's layers
-
-
-def start(settings: SemiImplicitSettings, dim: int, streams: Streams, delay: int = 0) -> SamplerState:
-    """Random network, constant sigma.
-
-    Args:
-        settings: shape of the network.
-        dim: D.
-        streams: randomness.
-        delay: iterations between the network's pre-training and t = 0.
-    """
-    net = settings.network(dim)
-    network = net.initialise(streams.uniform("init", (net.n_parameters,)))
-    log_var = network.new_full((len(network), dim), settings.log_var_init)
-    parameters = torch.cat((network, log_var), 1)
-    average = parameters if settings.ema is not None else parameters[:, :0]
-    moments = Moments.start(parameters)
-    return SamplerState(parameters, average, moments.first, moments.second, -settings.pretraining - delay)
-
-
-def pretrain(
-    problem: Problem, settings: SemiImplicitSettings, state: SamplerState, streams: Streams, delay: int = 0
-) -> SamplerState:
-    """One step of Adam on the mean squared error of the samples' mean prediction, ``delay`` as given to ``start``.
-
-    After the last one Adam's memory is empty again, and the average starts.
-    """
-    z = streams.normal("algorithm", (settings.batch, settings.latent_dim))
-    xi = streams.normal("noise", (settings.batch, problem.dim))
-    made = draw(settings, state.parameters, z, xi)
-    grad_x = problem.fit_gradient(made.x, settings.pretraining_rows == "development")
-    grad = pull_back(settings, state.parameters, made, grad_x)
-    done = state.t + delay + settings.pretraining
-    moments = Moments(state.first, state.second, done)
-    parameters, moments = adam(state.parameters, grad, moments, settings.pretraining_rate)
-    parameters[:, -problem.dim :].clamp_(min=settings.log_var_floor)
-    if done + 1 == settings.pretraining:
-        moments = Moments.start(parameters)
-    average = state.average if settings.ema is None else parameters
-    return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
-
-
-def draw(settings: SemiImplicitSettings, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
-    """Samples x = mu(z) + sigma xi.
-
-    Args:
-        settings: shape of the network.
-        parameters: (R, P + D).
-        z: (R, m, latent_dim) with m >= n; rows beyond n get a mu (``values[-1]``) but no x.
-        xi: (R, n, D).
-    """
-    n, dim = xi.shape[1:]
-    network, log_var = split(parameters, dim)
-    sigma = (0.5 * log_var).exp()
-    values = settings.network(dim).forward(network, z)
-    return Draw(values[-1][:, :n] + sigma * xi, sigma, xi, xi / sigma, values)
-
-
-def pull_back(
-    settings: SemiImplicitSettings,
-    parameters: Tensor,
-    made: Draw,
-    grad_x: Tensor,
-    grad_noise: Tensor | None = None,
-    grad_mu: Tensor | None = None,
-    grad_log_var: Tensor | None = None,
-) -> Tensor:
-    """Gradient of an objective in the parameters, (R, P + D).
-
-    Args:
-        settings: shape of the network.
-        parameters: (R, P + D).
-        made: what ``draw`` returned.
-        grad_x: gradient in the samples, (R, n, D).
-        grad_noise: gradient in xi / sigma, (R, n, D), where the objective holds it explicitly.
-        grad_mu: gradient in the values of mu beyond that through x, (R, m, D); likewise.
-        grad_log_var: gradient in log sigma^2 beyond those, (R, D); likewise.
-    """
-    n, dim = grad_x.shape[1:]
-    terms = grad_x * (made.sigma * made.xi)
-    if grad_noise is not None:
-        terms -= grad_noise * made.noise
-    by_log_var = 0.5 * terms.sum(1)  # d sigma / d log sigma^2 = sigma / 2
-    if grad_log_var is not None:
-        by_log_var += grad_log_var
-    if grad_mu is not None:
-        grad_x = torch.cat((grad_x + grad_mu[:, :n], grad_mu[:, n:]), 1)
-    network, _ = split(parameters, dim)
-    return torch.cat((settings.network(dim).backward(network, made.values, grad_x), by_log_var), 1)
-
-
-def descend(settings: SemiImplicitSettings, state: SamplerState, grad: Tensor, dim: int) -> SamplerState:
-    """One step of Adam: clipped, decayed, log sigma^2 cut at its floor; the average follows."""
-    if settings.clip_norm is not None:
-        norm = grad.norm(dim=1, keepdim=True)
-        grad = grad * (settings.clip_norm / (norm + 1e-6)).clamp(max=1)  # as torch.nn.utils
-    rate = settings.step_size * step_decay(state.t, settings.decay, settings.decay_every)
-    moments = Moments(state.first, state.second, state.t)
-    parameters, moments = adam(state.parameters, grad, moments, rate, (settings.beta1, settings.beta2))
-    log_var = parameters[:, -dim:]
-    if settings.log_var_rate != 1:
-        log_var.copy_(state.parameters[:, -dim:].lerp(log_var, settings.log_var_rate))
-    log_var.clamp_(min=settings.log_var_floor)
-    average = state.average
-    if settings.ema is not None:
-        average = average.lerp(parameters, 1 - settings.ema)
-    return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
-
-
-def split(parameters: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """The network's parameters (R, P) and log sigma^2 (R, 1, D)."""
-    return parameters[:, :-dim], parameters[:, None, -dim:]
+        return settings.draw(held.parameters if settings.ema is None else held.average, z, xi).x

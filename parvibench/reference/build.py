@@ -48,37 +48,22 @@ MOMENT_DRAWS = 1_000_000
 
 @dataclass(frozen=True)
 class Source:
-    """Reference draws with their origin.
+    """Reference draws with their origin."""
 
-    Attributes:
-        exact: independent exact draws, or a certified run.
-        rows: (m, D) float64, to be shipped.
-        sets: further sets of independent draws, disjoint from the rows, for the floors.
-        mean: best known mean of the target, (D,).
-        sd: best known standard deviation, (D,).
-        record: method and evidence for the certificate.
-        others: draws of the other methods, to be compared with the rows.
-    """
-
-    exact: bool
-    rows: Tensor
-    sets: Sets
-    mean: Tensor
-    sd: Tensor
-    record: dict[str, Any]
-    others: dict[str, Tensor] = field(default_factory=dict)
+    exact: bool  #: independent exact draws, or a certified run
+    rows: Tensor  #: (m, D) float64, to be shipped
+    sets: Sets  #: further sets of independent draws, disjoint from the rows, for the floors
+    mean: Tensor  #: best known mean of the target, (D,)
+    sd: Tensor  #: best known standard deviation, (D,)
+    record: dict[str, Any]  #: method and evidence for the certificate
+    others: dict[str, Tensor] = field(default_factory=dict)  #: draws of the other methods, to be compared with the rows
 
 
 def build(task: Task, folder: Path | None = None) -> Path:
-    """Build and write the reference of a task.
+    """Build and write the reference of a task; the certificate's path.
 
-    Args:
-        task: one with an exact sampler, or with a density that HMC can sample; of a regression the predictions
-            are certified.
-        folder: where to write; default the package's own references.
-
-    Returns:
-        The certificate's path.
+    The task has an exact sampler, or a density that HMC can sample; of a regression the predictions are certified. The
+    default folder is that of the package's own references.
     """
     folder = folder or default_folder()
     if "predictive" in task.provides:
@@ -107,10 +92,7 @@ def build(task: Task, folder: Path | None = None) -> Path:
 def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
     """The reference with its floors, the kernel mean that ``mmd2`` needs, and the constants of V-statistics.
 
-    Args:
-        task: the target.
-        reference: draws, and a certificate with moments and bandwidth.
-        sets: independent exact draws, none of them in the reference.
+    Its certificate holds moments and bandwidth; ``sets`` are independent exact draws, none of them in the reference.
     """
     known = {"self_similarity": self_similarity(reference.draws, reference.bandwidth)}
     reference = replace(reference, certificate=reference.certificate | known)
@@ -121,11 +103,7 @@ def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
 
 
 def between_methods(task: Task, reference: Reference, others: dict[str, Tensor]) -> dict[str, Any]:
-    """Distances of the other methods' draws to the reference, with p-values against the floor.
-
-    Raises:
-        ParVIBenchError: the check run's draws lie outside the floor of MMD.
-    """
+    """Distances of other methods' draws to the reference; ``ParVIBenchError`` where the check run leaves the floor."""
     context = Context(task, reference)
     found: dict[str, dict[str, dict[str, float]]] = {}
     n = max(reference.floors["mmd2"])

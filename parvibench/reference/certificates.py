@@ -48,11 +48,7 @@ def write(
     arrays: Mapping[str, NDArray[Any]],
     floors: Mapping[str, Mapping[int, NDArray[np.float64]]],
 ) -> Path:
-    """Write ``<name>.npz``, floors in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash.
-
-    Returns:
-        The certificate's path.
-    """
+    """Write ``<name>.npz``, floors in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash: its path."""
     folder.mkdir(parents=True, exist_ok=True)
     arrays_file, certificate_file = folder / f"{name}.npz", folder / f"{name}.json"
     stored: dict[str, Any] = dict(arrays)

@@ -45,23 +45,14 @@ ALPHA = 0.01
 
 @dataclass(frozen=True)
 class Plan:
-    """Algorithm and lengths of a run.
+    """Algorithm and lengths of a run."""
 
-    Attributes:
-        algorithm: registered name.
-        settings: of the algorithm, in whitened coordinates.
-        chains: how many run side by side.
-        warmup: transitions dropped.
-        draws: kept per chain.
-        thin: transitions between kept draws.
-    """
-
-    algorithm: str
-    settings: dict[str, Any]
-    chains: int
-    warmup: int
-    draws: int
-    thin: int
+    algorithm: str  #: registered name
+    settings: dict[str, Any]  #: of the algorithm, in whitened coordinates
+    chains: int  #: how many run side by side
+    warmup: int  #: transitions dropped
+    draws: int  #: kept per chain
+    thin: int  #: transitions between kept draws
 
 
 PILOT = Plan("hmc", {"step_size": 0.01, "leapfrog_steps": 12, "jitter": 0.2}, 200, 200, 200, 1)
@@ -80,25 +71,15 @@ STUCK_NATS = 20
 
 @dataclass(frozen=True)
 class LongRun:
-    """A finished run.
+    """A finished run."""
 
-    Attributes:
-        draws: of the main run, (draws, chains, D) float64.
-        others: ``check`` and ``biased`` -> their draws.
-        record: their entry in the certificate.
-    """
-
-    draws: Tensor
-    others: dict[str, Tensor]
-    record: dict[str, Any]
+    draws: Tensor  #: of the main run, (draws, chains, D) float64
+    others: dict[str, Tensor]  #: ``check`` and ``biased`` -> their draws
+    record: dict[str, Any]  #: their entry in the certificate
 
 
 def long_run(task: Task, seed: int) -> LongRun:
-    """The main run, certified by its diagnostics and by the check run.
-
-    Raises:
-        ParVIBenchError: the evidence falls short.
-    """
+    """The main run, certified by its diagnostics and by the check run; else ``ParVIBenchError``."""
     base = task.target([0], "cpu", torch.float64)
     laplace = Whitened.at_mode(base, best_start(task, base, seed))
     noise = torch.randn(PILOT.chains, base.dim, generator=Generator().manual_seed(seed), dtype=torch.float64)
@@ -127,15 +108,7 @@ def long_run(task: Task, seed: int) -> LongRun:
 
 
 def confirming_run(task: Task, seed: int) -> LongRun:
-    """Run chains that must agree with the exact mean and standard deviation of every coordinate.
-
-    Args:
-        task: with both moments known.
-        seed: of the streams.
-
-    Raises:
-        ParVIBenchError: the chains have not converged, or they disagree.
-    """
+    """Chains that agree with the known mean and sd of every coordinate; else ``ParVIBenchError``."""
     run = long_run(task, seed)
     mean, sd = task.facts.mean, task.facts.sd
     assert mean is not None
@@ -168,22 +141,14 @@ def best_start(task: Task, base: Target, seed: int) -> Tensor:
 
 
 def require_convergence(name: str, record: dict[str, Any]) -> None:
-    """Reject a run that has not converged or that the check run contradicts.
-
-    Raises:
-        ParVIBenchError: with the figures.
-    """
+    """``ParVIBenchError`` for a run that has not converged or that the check run contradicts."""
     require_mixing(name, [record["main"], record["check"]])
     if not agrees(record["check"]):
         raise ParVIBenchError(f"{name}: the check run disagrees with the main run: {record['check']}")
 
 
 def require_mixing(name: str, runs: Sequence[dict[str, Any]]) -> None:
-    """Reject runs with too few effective draws or too large an R-hat.
-
-    Raises:
-        ParVIBenchError: with the figures.
-    """
+    """``ParVIBenchError`` for runs with too few effective draws or too large an R-hat."""
     for run in runs:
         if min(run["ess_bulk_min"], run["ess_tail_min"]) < MIN_ESS or run["rhat_max"] >= MAX_RHAT:
             wanted = f"want ESS >= {MIN_ESS}, R-hat < {MAX_RHAT}"
@@ -198,17 +163,10 @@ def agrees(compared: dict[str, Any]) -> bool:
 def run_chains(
     target: Target, plan: Plan, seed: int, start: Tensor, record: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, float]:
-    """Run the chains of a plan.
+    """Run the chains of a plan from ``start``, (chains, D), in the target's coordinates.
 
-    Args:
-        target: in the coordinates the chains run in.
-        plan: algorithm and lengths.
-        seed: of the streams.
-        start: (chains, D) in the same coordinates.
-        record: values recorded of a draw, (chains, D) -> (chains, K).
-
-    Returns:
-        Recorded values, (draws, chains, K), and the share of accepted moves.
+    Returns what ``record`` makes of draws, (chains, D) -> (chains, K), as (draws, chains, K), and the share of accepted
+    moves.
     """
     streams = Streams(seed, (0,), "cpu", torch.float64)
     problem = Problem(target, streams, start=lambda *_: start[None], particles=plan.chains)

@@ -51,35 +51,20 @@ CHECK = Plan("mala", {"step_size": 2e-4}, 20, 20_000, 750, 40)
 
 @dataclass(frozen=True)
 class Run:
-    """One finished run on one split.
+    """One finished run on one split."""
 
-    Attributes:
-        f: (draws, chains, T) the regression function at the test points, original units.
-        states: (m, D) some of its draws.
-        record: the run's entry in the certificate.
-        found: diagnostics per test point.
-    """
-
-    f: Tensor
-    states: Tensor
-    record: dict[str, Any]
-    found: Diagnostics
+    f: Tensor  #: (draws, chains, T) the regression function at the test points, original units
+    states: Tensor  #: (m, D) some of its draws
+    record: dict[str, Any]  #: the run's entry in the certificate
+    found: Diagnostics  #: diagnostics per test point
 
 
 def build_predictions(
     task: Task, folder: Path, *, main: Plan = MAIN, check: Plan = CHECK, splits: int = SPLITS
 ) -> Path:
-    """Build and write the certified predictions of a task.
+    """Build and write the certified predictions of a registered regression; the certificate's path.
 
-    Args:
-        task: a regression, as registered.
-        folder: where to write.
-        main: plan for every split.
-        check: plan for the first split, for comparison.
-        splits: number of replicates to certify.
-
-    Returns:
-        The certificate's path.
+    The plan ``main`` runs on every one of so many splits, the plan ``check`` on the first, for comparison.
 
     Raises:
         ParVIBenchError: the evidence falls short.
@@ -142,11 +127,7 @@ def run_split(name: str, role: str, replicate: int, plan: Plan) -> Run:
 
 
 def require_agreement(name: str, record: dict[str, Any]) -> None:
-    """Reject runs that have not converged or that the check run contradicts.
-
-    Raises:
-        ParVIBenchError: with the figures.
-    """
+    """``ParVIBenchError`` for runs that have not converged or that the check run contradicts."""
     require_mixing(name, record["main"])
     check = record["check"]
     if not agrees(check) or check["rhat_max"] >= MAX_CHECK_RHAT:
@@ -156,10 +137,7 @@ def require_agreement(name: str, record: dict[str, Any]) -> None:
 def predictive_floors(runs: Sequence[Tensor]) -> dict[str, dict[int, NDArray[np.float64]]]:
     """Errors of n independent draws: rows of a run picked at random, against the run with its chains resampled.
 
-    Resampling the chains gives the reference its own sampling error.
-
-    Args:
-        runs: per split, (draws, chains, T).
+    Resampling the chains gives the reference its own sampling error. ``runs`` holds (draws, chains, T) per split.
     """
     generator = Generator().manual_seed(SEED)
     found: dict[str, dict[int, list[float]]] = {name: {n: [] for n in SIZES} for name in _FLOORED}

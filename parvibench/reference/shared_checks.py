@@ -22,17 +22,11 @@ SCORE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
+    """One check."""
 
-    Attributes:
-        name: quantity checked.
-        passed: outcome; None where the check could not be made.
-        found: the numbers, as text.
-    """
-
-    name: str
-    passed: bool | None
-    found: str
+    name: str  #: quantity checked
+    passed: bool | None  #: outcome; None where the check could not be made
+    found: str  #: the numbers, as text
 
 
 def z_limit(count: int, draws: int | None = None) -> float:

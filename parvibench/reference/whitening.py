@@ -17,13 +17,7 @@ from parvibench.core.target import Target
 
 
 class Whitened(Target):
-    """A target in coordinates z with x = centre + L z.
-
-    Args:
-        base: the target, float64.
-        centre: (D,).
-        factor: L, (D, D).
-    """
+    """A target, float64, in coordinates z with x = centre + L z: centre (D,), factor L (D, D)."""
 
     def __init__(self, base: Target, centre: Tensor, factor: Tensor) -> None:
         self.base, self.centre, self.factor = base, centre, factor
@@ -36,12 +30,7 @@ class Whitened(Target):
 
     @classmethod
     def at_mode(cls, base: Target, start: Tensor) -> Whitened:
-        """Find a mode by a trust-region Newton method, and factor the Hessian there.
-
-        Args:
-            base: the target, float64.
-            start: where the search begins, (D,).
-        """
+        """Find a mode by a trust-region Newton method, beginning at ``start`` (D,), and factor the Hessian there."""
         from scipy.optimize import minimize
 
         def negative(x: NDArray[Any]) -> float:

@@ -17,22 +17,15 @@ T = TypeVar("T")
 
 
 class FloorComparison(NamedTuple):
-    """A cell's samples compared with exact draws of the same size.
+    """A cell's samples compared with exact draws of the same size."""
 
-    Attributes:
-        verdict: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm;
-            empty without such a metric.
-        p_value: the smallest adjusted p-value; NaN without such a metric.
-        equivalent: equivalent n by the primary metric, replicates pooled; NaN where it is not defined.
-        low: lower end of its 95% interval.
-        high: upper end.
-    """
-
+    #: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm; empty without such
+    #: a metric
     verdict: str = ""
-    p_value: float = math.nan
-    equivalent: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
+    p_value: float = math.nan  #: the smallest adjusted p-value; NaN without such a metric
+    equivalent: float = math.nan  #: equivalent n by the primary metric, replicates pooled; NaN where it is not defined
+    low: float = math.nan  #: lower end of its 95% interval
+    high: float = math.nan  #: upper end
 
 
 def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:

@@ -42,17 +42,11 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks whose leaderboards show the same quantity.
+    """Tasks whose leaderboards show the same quantity."""
 
-    Attributes:
-        metric: the primary metric.
-        ratio: whether it is divided by the floor's median.
-        tasks: names, in the order of the run.
-    """
-
-    metric: str
-    ratio: bool
-    tasks: tuple[str, ...]
+    metric: str  #: the primary metric
+    ratio: bool  #: whether it is divided by the floor's median
+    tasks: tuple[str, ...]  #: names, in the order of the run
 
     @property
     def title(self) -> str:
@@ -209,14 +203,10 @@ def groups(board: pd.DataFrame) -> list[Group]:
 
 
 def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
-    """Rank of every method averaged over the tasks that rank it; best first, anchors last.
+    """Rank of every method averaged over the tasks of ``table`` that rank it; best first, anchors last.
 
-    Args:
-        board: from ``table``.
-
-    Returns:
-        Index label; columns ``anchor``, ``average_rank`` (ties share the mean of their ranks), ``n_tasks``
-        (that rank it), ``n_failed`` (of these, without a result).
+    Index label; columns ``anchor``, ``average_rank`` (ties share the mean of their ranks), ``n_tasks`` (that rank it),
+    ``n_failed`` (of these, without a result).
     """
     rows = board[["task", "label", "anchor", "status", "rank"]].copy()
     # ``rank`` gives ties the best of their places; an average needs the middle.

@@ -32,23 +32,14 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class MethodSection:
-    """Everything the page shows of a method.
+    """Everything the page shows of a method."""
 
-    Attributes:
-        name: its label.
-        anchor: fragment of its section.
-        facts: summary, kind, needs and citation.
-        sentences: its results, one sentence per group of tasks.
-        settings: names and values.
-        table: its results, one row per task.
-    """
-
-    name: str
-    anchor: str
-    facts: str
-    sentences: tuple[str, ...]
-    settings: tuple[tuple[str, str], ...]
-    table: Table
+    name: str  #: its label
+    anchor: str  #: fragment of its section
+    facts: str  #: summary, kind, needs and citation
+    sentences: tuple[str, ...]  #: its results, one sentence per group of tasks
+    settings: tuple[tuple[str, str], ...]  #: names and values
+    table: Table  #: its results, one row per task
 
 
 def method_sections(findings: Findings) -> list[MethodSection]:

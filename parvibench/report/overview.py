@@ -34,28 +34,16 @@ _WINNER_COLUMNS = (
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Summary of the tasks that one quantity ranks.
+    """Summary of the tasks that one quantity ranks."""
 
-    Attributes:
-        title: the quantity.
-        sentences: outcomes of the tests.
-        tables: aggregates, paired differences.
-        drawings: its figures.
-    """
-
-    title: str
-    sentences: tuple[str, ...]
-    tables: tuple[Table, ...]
-    drawings: tuple[Drawing, ...]
+    title: str  #: the quantity
+    sentences: tuple[str, ...]  #: outcomes of the tests
+    tables: tuple[Table, ...]  #: aggregates, paired differences
+    drawings: tuple[Drawing, ...]  #: its figures
 
 
 def winners_table(findings: Findings, anchors: Mapping[str, str]) -> Table:
-    """The best method of every group of tasks and of every task, group by group.
-
-    Args:
-        findings: of a run.
-        anchors: task -> fragment of its section.
-    """
+    """The best method of every group of tasks and of every task, each with the ``anchors`` of its section."""
     groups = {w.where: w for w in findings.groups}
     tasks: dict[str, list[Winner]] = {}
     for winner in findings.tasks:

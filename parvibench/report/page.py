@@ -32,30 +32,17 @@ _MAX_NAME = 200
 
 @dataclass(frozen=True)
 class Report:
-    """All parts of a report, before they are rendered.
+    """All parts of a report, before they are rendered."""
 
-    Attributes:
-        findings: outcomes of the tests.
-        aggregates: over tasks.
-        tasks: one section per task.
-        methods: one section per method.
-        published: our numbers beside the papers'.
-    """
-
-    findings: Findings
-    aggregates: tuple[Aggregates, ...]
-    tasks: tuple[TaskSection, ...]
-    methods: tuple[MethodSection, ...]
-    published: tuple[Comparison, ...]
+    findings: Findings  #: outcomes of the tests
+    aggregates: tuple[Aggregates, ...]  #: over tasks
+    tasks: tuple[TaskSection, ...]  #: one section per task
+    methods: tuple[MethodSection, ...]  #: one section per method
+    published: tuple[Comparison, ...]  #: our numbers beside the papers'
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Report:
-        """Run the tests, make the tables and draw the figures.
-
-        Args:
-            results: of a run.
-            board: from ``leaderboard.table``, if already made.
-        """
+        """Run the tests, make the tables, draw the figures; ``board``: of ``leaderboard.table``, if already made."""
         findings = Findings.of(results, board)
         styles = label_styles(results.cells)
         return cls(
@@ -75,11 +62,7 @@ class Report:
 
 
 def restrict_to_tasks(results: Results, tasks: list[str]) -> Results:
-    """The results with the cells of these tasks only.
-
-    Raises:
-        InputError: the run has no such task.
-    """
+    """The results with the cells of these tasks only; ``InputError`` where the run has no such task."""
     known = lb.task_names(results)
     for task in tasks:
         if task not in known:
@@ -88,19 +71,12 @@ def restrict_to_tasks(results: Results, tasks: list[str]) -> Results:
 
 
 def write_report(results: Results, out: Path, board: pd.DataFrame | None = None) -> Path:
-    """Write the page, and for machines the leaderboard, all values, and the data of every figure.
+    """Write the page, and for machines the leaderboard, all values, and the data of every figure; the path of the page.
 
-    ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric and
-    replicate (see ``leaderboard.values``); ``results.json``, the document of ``run --json``, after ``results.schema.json``;
-    ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there are any.
-
-    Args:
-        results: of a run.
-        out: the folder.
-        board: from ``leaderboard.table``, if already made.
-
-    Returns:
-        The path of the page.
+    ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric
+    and replicate (see ``leaderboard.values``); ``results.json``, the document of ``run --json``, after
+    ``results.schema.json``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there
+    are any. ``board`` is that of ``leaderboard.table``, if already made.
     """
     report = Report.of(results, board)
     (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -121,15 +97,7 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
 
 
 def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
-    """Write one figure to separate image files, and its data as CSV.
-
-    Args:
-        results: of a run.
-        figure: its name, as shown on the page.
-        out: the folder.
-
-    Returns:
-        Paths of its images and of its data.
+    """Write the figure of that name, as shown on the page, to separate image files, and its data as CSV: their paths.
 
     Raises:
         InputError: the report has no such figure.

@@ -14,59 +14,35 @@ from .winners import Winner
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        title: heading.
-        help: explanation shown on hovering.
-        numeric: whether its entries are numbers.
-        group: group of the task it shows, for filtering.
-        sub: small print below the title.
-    """
-
-    title: str
-    help: str = ""
-    numeric: bool = True
-    group: str = ""
-    sub: str = ""
+    title: str  #: heading
+    help: str = ""  #: explanation shown on hovering
+    numeric: bool = True  #: whether its entries are numbers
+    group: str = ""  #: group of the task it shows, for filtering
+    sub: str = ""  #: small print below the title
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell of a table.
+    """One cell of a table."""
 
-    Attributes:
-        text: as shown.
-        sort: number to sort by, or empty to sort by the text.
-        look: CSS classes.
-        help: shown on hovering.
-        link: fragment it links to.
-        note: small print after the text.
-    """
-
-    text: str
-    sort: str = ""
-    look: str = ""
-    help: str = ""
-    link: str = ""
-    note: str = ""
+    text: str  #: as shown
+    sort: str = ""  #: number to sort by, or empty to sort by the text
+    look: str = ""  #: CSS classes
+    help: str = ""  #: shown on hovering
+    link: str = ""  #: fragment it links to
+    note: str = ""  #: small print after the text
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table.
+    """One row of a table."""
 
-    Attributes:
-        entries: one per column; the first names the row.
-        kind: of the method, for filtering.
-        group: of the task, for filtering.
-        look: CSS classes.
-    """
-
-    entries: tuple[Entry, ...]
-    kind: str = ""
-    group: str = ""
-    look: str = ""
+    entries: tuple[Entry, ...]  #: one per column; the first names the row
+    kind: str = ""  #: of the method, for filtering
+    group: str = ""  #: of the task, for filtering
+    look: str = ""  #: CSS classes
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,7 @@ PATH_METRICS = ("path_equivalent_n", "path_primary", "ess_per_evaluation")
 
 
 def path_table(cells: Sequence[CellRecord]) -> Table | None:
-    """Chains whose path has converged, best equivalent n first, then the others; None without any path.
-
-    Args:
-        cells: records of one task.
-    """
+    """Chains of one task whose path has converged, best equivalent n first, then the others; None without any path."""
     judged = [c for c in cells if c.kind == "chains" and c.status is Status.OK and "path_primary" in c.values]
     if not judged:
         return None
@@ -48,13 +44,7 @@ def _row(cell: CellRecord) -> Row:
     values = [_summary(cell, m) if converged else Entry("") for m in PATH_METRICS]
     burn_in = cell.spec.burn_in
     return Row(
-        (
-            method(cell.label),
-            rhat,
-            *values,
-            Entry(f"{burn_in:g}", sortable(burn_in)),
-            whole(cell.score_evaluations),
-        ),
+        (method(cell.label), rhat, *values, Entry(f"{burn_in:g}", sortable(burn_in)), whole(cell.score_evaluations)),
         kind=cell.kind,
         look="" if converged else "quiet",
     )

@@ -27,17 +27,11 @@ from .page_tables import Column, Entry, Row, Table, numeric, p_value, sortable
 
 @dataclass(frozen=True)
 class Paper:
-    """The protocol of a paper's network regressions.
+    """The protocol of a paper's network regressions."""
 
-    Attributes:
-        title: its short name with arXiv id.
-        one_split: whether the spread is over seeds on one split of the data.
-        protocol: differences from the standard protocol.
-    """
-
-    title: str
-    one_split: bool
-    protocol: str
+    title: str  #: its short name with arXiv id
+    one_split: bool  #: whether the spread is over seeds on one split of the data
+    protocol: str  #: differences from the standard protocol
 
 
 PAPERS = {
@@ -95,39 +89,22 @@ _COLUMNS = (
 
 
 class Comparison(NamedTuple):
-    """A published number and ours.
+    """A published number and ours."""
 
-    Attributes:
-        paper: key of ``PAPERS``.
-        table: of the paper.
-        task: ours.
-        label: of our method.
-        theirs: the paper's name of the method.
-        metric: ours.
-        published: the number, in our sign.
-        spread: as printed, NaN without one.
-        mean: ours, over finite replicates.
-        sd: their standard deviation.
-        replicates: how many.
-        p_value: see ``consistency``; not adjusted.
-        suspicious: whether the paper contradicts itself there.
-        remarks: on the entry and the protocols.
-    """
-
-    paper: str
-    table: str
-    task: str
-    label: str
-    theirs: str
-    metric: str
-    published: float
-    spread: float
-    mean: float
-    sd: float
-    replicates: int
-    p_value: float
-    suspicious: bool
-    remarks: str
+    paper: str  #: key of ``PAPERS``
+    table: str  #: of the paper
+    task: str  #: ours
+    label: str  #: of our method
+    theirs: str  #: the paper's name of the method
+    metric: str  #: ours
+    published: float  #: the number, in our sign
+    spread: float  #: as printed, NaN without one
+    mean: float  #: ours, over finite replicates
+    sd: float  #: their standard deviation
+    replicates: int  #: how many
+    p_value: float  #: see ``consistency``; not adjusted
+    suspicious: bool  #: whether the paper contradicts itself there
+    remarks: str  #: on the entry and the protocols
 
 
 @cache
@@ -139,20 +116,12 @@ def published(paper: str) -> pd.DataFrame:
 
 
 def consistency(published: float, draws: float, mean: float, sd: float, n: int) -> float:
-    """Two-sided p-value that a published mean and ours come from one law.
+    """Two-sided p-value that a published mean and ours, of n replicates, come from one law; NaN if unknown.
 
     The published spread is not used: over seeds on one split it does not include the variance between splits, which is
-    most of it. Ours is used for both, ``t = (mean - published) / (sd sqrt(1/n + 1/draws))`` with n - 1 degrees of freedom.
-
-    Args:
-        published: the number.
-        draws: how many independent draws (splits, or seeds where all share the problem) it is the mean of.
-        mean: ours.
-        sd: standard deviation of our replicates.
-        n: our replicates.
-
-    Returns:
-        NaN below two replicates or without spread.
+    most of it. Ours is used for both, ``t = (mean - published) / (sd sqrt(1/n + 1/draws))`` with n - 1 degrees of
+    freedom, where ``draws`` is how many independent draws (splits, or seeds where all share the problem) the published
+    number is the mean of.
     """
     if n < 2 or not sd > 0 or not math.isfinite(published):
         return math.nan

@@ -29,20 +29,17 @@ _ALPHA = 0.05
 
 
 def compare(a: Results, b: Results, metric: str | None = None) -> pd.DataFrame:
-    """Differences b - a of every cell that both runs have.
+    """Differences b - a of every cell that both runs have, in each task's primary metric or in ``metric``.
 
     Replicates of one task share their streams within a seed: with equal seeds the difference is paired by replicate
-    (Student's t, splits corrected for their overlap), else the means are compared (Welch).
-
-    Args:
-        a: the first run.
-        b: the second.
-        metric: default each task's primary one, as a ratio to the floor where there is one (``unit`` is then ``floors``).
+    (Student's t, splits corrected for their overlap), else the means are compared (Welch). Values are ratios to the
+    floor where there is one (``unit`` is then ``floors``).
 
     Returns:
-        One row per cell of both runs: means ``a`` and ``b`` over finite replicates, ``difference`` with its 95% interval
-        ``low``, ``high``, ``p_value`` (Holm over the table), ``verdict`` (``better``, ``worse``, ``open``: b against a, by the
-        metric's direction; ``changed`` where neither direction is better; ``not comparable`` with a note).
+        One row per cell of both runs: means ``a`` and ``b`` over finite replicates, ``difference`` with its 95%
+            interval ``low``, ``high``, ``p_value`` (Holm over the table), ``verdict`` (``better``, ``worse``, ``open``:
+            b against a, by the metric's direction; ``changed`` where neither direction is better; ``not comparable``
+            with a note).
 
     Raises:
         InputError: the runs share no cell.

@@ -57,33 +57,19 @@ _PAPER_CURVES = {
 
 @dataclass(frozen=True)
 class TaskSection:
-    """Everything the page shows of a task.
+    """Everything the page shows of a task."""
 
-    Attributes:
-        name: of the task.
-        anchor: fragment of its section.
-        group: see ``leaderboard.task_group``.
-        facts: summary, dimension and tags.
-        sentence: which method leads.
-        certificate: names and texts about its reference.
-        table: the ranking, by samples of equal number.
-        paths: Markov chains by their whole path, or None without any.
-        drawings: its figures.
-        note: why figures are missing, or empty.
-        absent: metrics that do not apply: metric, methods, reason.
-    """
-
-    name: str
-    anchor: str
-    group: str
-    facts: str
-    sentence: str
-    certificate: tuple[tuple[str, str], ...]
-    table: Table
-    paths: Table | None = None
-    drawings: tuple[Drawing, ...] = ()
-    note: str = ""
-    absent: tuple[tuple[str, str, str], ...] = ()
+    name: str  #: of the task
+    anchor: str  #: fragment of its section
+    group: str  #: see ``leaderboard.task_group``
+    facts: str  #: summary, dimension and tags
+    sentence: str  #: which method leads
+    certificate: tuple[tuple[str, str], ...]  #: names and texts about its reference
+    table: Table  #: the ranking, by samples of equal number
+    paths: Table | None = None  #: Markov chains by their whole path, or None without any
+    drawings: tuple[Drawing, ...] = ()  #: its figures
+    note: str = ""  #: why figures are missing, or empty
+    absent: tuple[tuple[str, str, str], ...] = ()  #: metrics that do not apply: metric, methods, reason
 
 
 def task_sections(findings: Findings, styles: Styles) -> list[TaskSection]:

@@ -58,12 +58,7 @@ def to_markdown(results: Results, board: pd.DataFrame) -> str:
         lines.append("")
     failed = board[~board["status"].isin([Status.OK])]
     if len(failed):
-        lines += [
-            "## Without a result",
-            "",
-            _line(["task", "method", "status", "reason"]),
-            _line(["---"] * 4),
-        ]
+        lines += ["## Without a result", "", _line(["task", "method", "status", "reason"]), _line(["---"] * 4)]
         texts = failed[["task", "label", "status", "reason"]].to_numpy()
         lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
     return "\n".join(lines).rstrip() + "\n"
@@ -88,10 +83,7 @@ def _line(cells: list[str]) -> str:
 def print_leaderboard(results: Results, console: Console, board: pd.DataFrame | None = None) -> None:
     """Print methods x tasks, one table per primary metric (several where the console is narrow).
 
-    Args:
-        results: of a run.
-        console: receives the tables.
-        board: from ``leaderboard.table``, if already made.
+    ``board`` is that of ``leaderboard.table``, if already made.
     """
     from rich.text import Text
 

@@ -31,36 +31,22 @@ Scores = Mapping[tuple[str, str], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Winner:
-    """The best method on a task or a group of tasks.
+    """The best method on a task or a group of tasks."""
 
-    Attributes:
-        where: task or group.
-        tasks: the tasks covered.
-        label: the method; empty where no method has a finite result.
-        quantity: name of ``value``.
-        value: its median or aggregate, with a 95% interval.
-        next: the second best, or empty.
-        margin: difference from the second best, in words.
-        rivals: methods that it is not significantly better than, best first; this set with the leader holds the truly
-            best method in at least 95 of 100 cases.
-        beaten: number of methods it is significantly better than.
-        score_evaluations: charged per replicate, mean over tasks.
-        seconds: per replicate, mean over tasks.
-        indistinguishable: from exact draws, on every one of the tasks.
-    """
-
-    where: str
-    tasks: tuple[str, ...]
-    label: str
-    quantity: str
-    value: Aggregate
-    next: str = ""
-    margin: str = ""
+    where: str  #: task or group
+    tasks: tuple[str, ...]  #: the tasks covered
+    label: str  #: the method; empty where no method has a finite result
+    quantity: str  #: name of ``value``
+    value: Aggregate  #: its median or aggregate, with a 95% interval
+    next: str = ""  #: the second best, or empty
+    margin: str = ""  #: difference from the second best, in words
+    #: methods that it is not significantly better than, best first; this set with the leader holds the truly best
+    #: method in at least 95 of 100 cases
     rivals: tuple[str, ...] = ()
-    beaten: int = 0
-    score_evaluations: float = math.nan
-    seconds: float = math.nan
-    indistinguishable: bool = False
+    beaten: int = 0  #: number of methods it is significantly better than
+    score_evaluations: float = math.nan  #: charged per replicate, mean over tasks
+    seconds: float = math.nan  #: per replicate, mean over tasks
+    indistinguishable: bool = False  #: from exact draws, on every one of the tasks
 
     @property
     def confidence(self) -> str:
@@ -89,30 +75,17 @@ class Winner:
 
 @dataclass(frozen=True)
 class Findings:
-    """The tests of a run, from which figures, tables and sentences are made.
+    """The tests of a run, from which figures, tables and sentences are made."""
 
-    Attributes:
-        results: the run.
-        board: of ``leaderboard.table``.
-        scores: of ``leaderboard.scores``.
-        tasks: the best method of every task, in the order of the run.
-        groups: the best method of every group of at least two tasks with a ratio to the floor.
-    """
-
-    results: Results
-    board: pd.DataFrame
-    scores: Scores
-    tasks: tuple[Winner, ...]
-    groups: tuple[Winner, ...]
+    results: Results  #: the run
+    board: pd.DataFrame  #: of ``leaderboard.table``
+    scores: Scores  #: of ``leaderboard.scores``
+    tasks: tuple[Winner, ...]  #: the best method of every task, in the order of the run
+    groups: tuple[Winner, ...]  #: the best method of every group of at least two tasks with a ratio to the floor
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Findings:
-        """Run all tests.
-
-        Args:
-            results: of a run.
-            board: from ``leaderboard.table``, if already made.
-        """
+        """Run all tests; ``board`` is that of ``leaderboard.table``, if already made."""
         board = lb.table(results) if board is None else board
         scores = lb.scores(results, board)
         tasks = [_task_winner(str(t), rows, scores) for t, rows in board.groupby("task", sort=False)]
@@ -194,9 +167,8 @@ def complete_labels(board: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
 def aggregates(board: pd.DataFrame, scores: Scores, tasks: Sequence[str]) -> pd.DataFrame:
     """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.
 
-    Returns:
-        Index label; columns ``value``, ``low``, ``high`` (95%), ``p_value`` (that the leader is no better, see
-        ``statistics.Contest``; NaN for the leader). Methods ranked on all the tasks only.
+    Index label; columns ``value``, ``low``, ``high`` (95%), ``p_value`` (that the leader is no better, see
+    ``statistics.Contest``; NaN for the leader). Methods ranked on all the tasks only.
     """
     labels = complete_labels(board, tasks)
     columns = ["value", "low", "high", "p_value"]
@@ -233,17 +205,11 @@ def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, score
 
 @dataclass(frozen=True)
 class Ranks:
-    """Average ranks over tasks, with Friedman's test.
+    """Average ranks over tasks, with Friedman's test."""
 
-    Attributes:
-        tasks: the tasks ranked on.
-        table: index label, column ``average_rank``; methods that are ranked on all the tasks, best first.
-        p_value: of Friedman's test that all these methods are equal; NaN where the test cannot be made.
-    """
-
-    tasks: tuple[str, ...]
-    table: pd.DataFrame
-    p_value: float
+    tasks: tuple[str, ...]  #: the tasks ranked on
+    table: pd.DataFrame  #: index label, column ``average_rank``; methods that are ranked on all the tasks, best first
+    p_value: float  #: of Friedman's test that all these methods are equal; NaN where the test cannot be made
 
     @property
     def sentence(self) -> str:
@@ -271,11 +237,10 @@ def friedman(board: pd.DataFrame, tasks: Sequence[str]) -> Ranks:
 
 
 def differences(board: pd.DataFrame, scores: Scores, tasks: Sequence[str], leader: str) -> pd.DataFrame:
-    """Paired differences of every method's primary metric from the leader's, per task.
+    """Paired differences of every method's primary metric from the leader's, per task; positive: worse than the leader.
 
-    Returns:
-        Columns ``label``, ``task``, ``n``, ``mean``, ``low``, ``high``, ``p_value`` (Student's t for overlapping splits,
-        adjusted over all rows by Holm), in the order of the board. Positive: worse than the leader.
+    Columns ``label``, ``task``, ``n``, ``mean``, ``low``, ``high``, ``p_value`` (Student's t for overlapping splits,
+    adjusted over all rows by Holm), in the order of the board.
     """
     rows = []
     ranked = board[board["task"].isin(tasks) & board["rank"].notna()]

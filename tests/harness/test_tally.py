@@ -12,7 +12,7 @@ from torch import Tensor
 import parvibench as pb
 from parvibench.core.algorithm import Algorithm, SteppedSettings, finite_replicates, state_and_info
 from parvibench.core.metric import Context
-from parvibench.harness.run.tally import Tally
+from parvibench.harness.run.stepping import Tally
 from parvibench.metrics.compute import compute
 
 

@@ -1,8 +1,7 @@
 """The stored past: statistics of many clean replicates per cell, and the densities at fixed points.
 
-One JSON file: ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and
-``statistics`` (name -> one value per replicate, null for a replicate that diverged); ``densities``: task ->
-name -> value.
+One JSON file: ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and ``statistics``
+(name -> one value per replicate, null for a replicate that diverged); ``densities``: task -> name -> value.
 """
 
 from __future__ import annotations
@@ -29,15 +28,7 @@ from parvibench.core.streams import derive_seed
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import load_suite
 
-from .replicates import (
-    EVALUATIONS,
-    TIME,
-    CellQuestion,
-    DensityQuestion,
-    as_array,
-    density_values,
-    directions_of_change,
-)
+from .replicates import EVALUATIONS, TIME, CellQuestion, DensityQuestion, as_array, density_values, directions_of_change
 
 FORMAT = 1
 #: Suites whose cells are checked.
@@ -59,27 +50,16 @@ Statistics = dict[str, list[float | None]]
 
 @dataclass(frozen=True)
 class Baseline:
-    """Stored statistics of clean replicates.
+    """Stored statistics of clean replicates."""
 
-    Attributes:
-        cells: ``task/label`` -> identity and statistics.
-        densities: task -> name -> value.
-        source: the file, for messages.
-        made: versions and date.
-    """
-
-    cells: dict[str, dict[str, Any]]
-    densities: dict[str, dict[str, float]]
-    source: str
-    made: dict[str, str]
+    cells: dict[str, dict[str, Any]]  #: ``task/label`` -> identity and statistics
+    densities: dict[str, dict[str, float]]  #: task -> name -> value
+    source: str  #: the file, for messages
+    made: dict[str, str]  #: versions and date
 
     @classmethod
     def load(cls, file: Path | None = None) -> Baseline:
-        """Read a baseline file; default: the one that ships with the package.
-
-        Raises:
-            InputError: no such file, or not a baseline.
-        """
+        """Read a baseline file, by default the package's own; ``InputError`` without one."""
         path = file or shipped()
         try:
             found = json.loads(path.read_text())
@@ -138,13 +118,7 @@ def plain_tasks() -> list[str]:
 
 
 def questions(baseline: Baseline, cells: Sequence[Cell], tasks: Sequence[str]) -> Asked:
-    """Questions about the cells and about the densities of the tasks.
-
-    Args:
-        baseline: the stored past.
-        cells: to be compared.
-        tasks: whose densities are compared.
-    """
+    """Questions about the cells and about the densities of the tasks."""
     asked: list[Question] = []
     new = [f"{task}/density" for task in tasks if task not in baseline.densities]
     incomparable: list[str] = []
@@ -206,11 +180,7 @@ def make(
     replicates: int = REPLICATES,
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
 ) -> Baseline:
-    """Run clean replicates of every cell.
-
-    Raises:
-        InputError: a cell fails.
-    """
+    """Run clean replicates of every cell; ``InputError`` where a cell fails."""
     found: dict[str, dict[str, Any]] = {
         f"{c.task}/{c.label}": {"identity": identity(c), "statistics": {}} for c in cells
     }

@@ -35,15 +35,10 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class CellQuestion(Question):
-    """Whether the replicates of a cell have the law of those in the baseline.
+    """Whether the replicates of a cell have the law of those in the baseline."""
 
-    Attributes:
-        cell: to run, with fresh replicates and a fresh seed in every stage.
-        baseline: statistic -> what is stored of it.
-    """
-
-    cell: Cell
-    baseline: Mapping[str, Expected]
+    cell: Cell  #: to run, with fresh replicates and a fresh seed in every stage
+    baseline: Mapping[str, Expected]  #: statistic -> what is stored of it
 
     oracle: Oracle = "past"
 
@@ -93,14 +88,9 @@ def directions_of_change(names: list[str], task: Task) -> dict[str, Better]:
 def statistics(cell: Cell, result: ChunkResult, kernel: float) -> dict[str, list[float]]:
     """The statistics of a chunk, one value per replicate.
 
-    Means and log standard deviations of the samples, in units of the target's where they are known, along the
-    axes or three fixed directions; their mean log density; the cell's metrics at the end and its primary metric
-    early on; score evaluations as charged; time over that of a reference kernel.
-
-    Args:
-        cell: the cell, with the chunk's replicates and seed.
-        result: of running it.
-        kernel: seconds of the reference kernel.
+    Means and log standard deviations of the samples, in units of the target's where they are known, along the axes or
+    three fixed directions; their mean log density; the cell's metrics at the end and its primary metric early on; score
+    evaluations as charged; time over that of a reference kernel (``kernel``, s).
     """
     task = cell.load()[0]
     width = len(next(iter(result.values.values()))) if result.values else 0
@@ -161,13 +151,7 @@ def _worst_if_nan(values: Tensor) -> list[float]:
 
 
 def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str, float]:
-    """Log density, score and predictions of a task at fixed points.
-
-    Args:
-        name: of a task whose data are here.
-        points: how many.
-        replicates: number of data splits.
-    """
+    """Log density, score and predictions of a task whose data are here, at fixed points, on so many data splits."""
     task = registry.load_task(name)
     target = task.target(range(replicates), "cpu", torch.float64)
     generator = Generator().manual_seed(2)
@@ -180,25 +164,16 @@ def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str,
     data = task.predictive(range(replicates), "cpu", torch.float64)
     if data is not None:
         means, sds = data.predict(x)
-        found |= {
-            "prediction": means.mean(-1),
-            "noise_sd": sds.expand_as(means.mean(-1)),
-            "held_out": data.y.mean(-1),
-        }
+        found |= {"prediction": means.mean(-1), "noise_sd": sds.expand_as(means.mean(-1)), "held_out": data.y.mean(-1)}
     return {f"{key}[{i}]": float(v) for key, values in found.items() for i, v in enumerate(values.flatten())}
 
 
 @dataclass(frozen=True)
 class DensityQuestion(Question):
-    """Whether a task's density, score and held-out data at fixed points have changed.
+    """Whether a task's density, score and held-out data at fixed points have changed."""
 
-    Attributes:
-        task: name.
-        baseline: name -> stored value.
-    """
-
-    task: str
-    baseline: Mapping[str, Expected]
+    task: str  #: name
+    baseline: Mapping[str, Expected]  #: name -> stored value
     algorithm: str = "density"
     oracle: Oracle = "past"
 

@@ -26,18 +26,12 @@ class AtRest(TruthQuestion):
 
     The network's weights are zero, so that x = b + sigma xi. Adam's first moment after one step is proportional to
     the gradient.
-
-    Attributes:
-        algorithm: a semi-implicit method whose objective has its minimum at the target.
-        batch: samples of a step.
-        steps: of a replicate, each from the same parameters; their mean gradient is the statistic.
-        task: label.
     """
 
-    algorithm: str
-    batch: int = 100
-    steps: int = 5
-    task: str = "normal"
+    algorithm: str  #: a semi-implicit method whose objective has its minimum at the target
+    batch: int = 100  #: samples of a step
+    steps: int = 5  #: of a replicate, each from the same parameters; their mean gradient is the statistic
+    task: str = "normal"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Means of the gradient's components."""

@@ -32,17 +32,11 @@ LIMITS = {"biased-start-gaussian": (0.25, 0.4), "multimodal": (0.5, 0.6), "banan
 
 @dataclass(frozen=True)
 class Effort:
-    """Settings and length of a run.
+    """Settings and length of a run."""
 
-    Attributes:
-        settings: overrides of the defaults.
-        steps: taken.
-        points: N of particles and chains, and number of samples judged.
-    """
-
-    settings: Settings = ()
-    steps: int = 200
-    points: int = 50
+    settings: Settings = ()  #: overrides of the defaults
+    steps: int = 200  #: taken
+    points: int = 50  #: N of particles and chains, and number of samples judged
 
 
 @dataclass(frozen=True)
@@ -163,11 +157,6 @@ class Contract(_OfSampler):
 
 
 def sampler_questions(sampler: Sampler, effort: Effort) -> list[TruthQuestion]:
-    """The questions for any sampler: three easy targets and the contract.
-
-    Args:
-        sampler: to be measured.
-        effort: settings, and enough steps for a bent target of unit scale.
-    """
+    """Three easy targets and the contract, for any sampler, with enough steps for a bent target of unit scale."""
     brief = replace(effort, steps=min(effort.steps, 10), points=min(effort.points, 20))
     return [*(Tolerance(task, sampler, effort) for task in LIMITS), Contract("banana", sampler, brief)]

@@ -33,17 +33,11 @@ _SCORING_ERROR = 1e-7
 
 @dataclass(frozen=True)
 class Floors(TruthQuestion):
-    """Whether metrics of fresh exact draws are distributed like the shipped noise floors.
+    """Whether metrics of fresh exact draws are distributed like the shipped noise floors."""
 
-    Attributes:
-        task: one with an exact sampler and a reference.
-        metrics: names.
-        algorithm: label.
-    """
-
-    task: str
-    metrics: tuple[str, ...]
-    algorithm: str = "metrics"
+    task: str  #: one with an exact sampler and a reference
+    metrics: tuple[str, ...]  #: names
+    algorithm: str = "metrics"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Every metric of one set of draws per replicate."""
@@ -70,21 +64,13 @@ def _better(direction: str) -> Better:
 
 @dataclass(frozen=True)
 class Unbiased(TruthQuestion):
-    """Whether U-statistics of exact draws average zero.
+    """Whether U-statistics of exact draws average zero."""
 
-    Attributes:
-        task: one with an exact sampler.
-        sets: in a replicate; their mean is the statistic.
-        points: of a set.
-        bandwidth: of both kernels, in units of x.
-        algorithm: label.
-    """
-
-    task: str = "banana"
-    sets: int = 30
-    points: int = 30
-    bandwidth: float = 1.5
-    algorithm: str = "metrics"
+    task: str = "banana"  #: one with an exact sampler
+    sets: int = 30  #: in a replicate; their mean is the statistic
+    points: int = 30  #: of a set
+    bandwidth: float = 1.5  #: of both kernels, in units of x
+    algorithm: str = "metrics"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Squared discrepancies, of draws against the density and against other draws."""
@@ -114,22 +100,14 @@ class Mixing(TruthQuestion):
     Autoregressive coordinates x_t = phi x_{t-1} + sqrt(1 - phi^2) e_t have T N (1 - phi) / (1 + phi) effective draws,
     the slowest of them the fewest. Chains of independent draws around centres of variance s^2, cut into halves, have
     R-hat^2 = 1 - 2/T + s^2, and where the centres are normal as well, ranks change nothing in it.
-
-    Attributes:
-        phi: a coordinate each.
-        chains: N.
-        times: T.
-        spread: s, of the centres, in one coordinate of as many.
-        task: label.
-        algorithm: label.
     """
 
-    phi: tuple[float, ...] = (0.0, 0.9, 0.6)
-    chains: int = 20
-    times: int = 500
-    spread: float = 0.5
-    task: str = "chains"
-    algorithm: str = "metrics"
+    phi: tuple[float, ...] = (0.0, 0.9, 0.6)  #: a coordinate each
+    chains: int = 20  #: N
+    times: int = 500  #: T
+    spread: float = 0.5  #: s, of the centres, in one coordinate of as many
+    task: str = "chains"  #: label
+    algorithm: str = "metrics"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Errors, that of the effective sample size on the logarithmic scale."""
@@ -151,11 +129,7 @@ class Mixing(TruthQuestion):
 
     def expected(self) -> Mapping[str, Expected]:
         """Bounds on the errors, for the estimators' own bias."""
-        return {
-            "mixing.ess_bulk": Bound(0.05),
-            "mixing.autocorrelation": Bound(0.005),
-            "mixing.rhat": Bound(0.005),
-        }
+        return {"mixing.ess_bulk": Bound(0.05), "mixing.autocorrelation": Bound(0.005), "mixing.rhat": Bound(0.005)}
 
     def _centres(self) -> Tensor:
         """Centres of the chains, (N,): normal quantiles."""
@@ -179,17 +153,11 @@ def _diagnose(path: Tensor, *metrics: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Mixtures:
-    """Predictive mixtures of normal distributions, in the form predictive metrics take.
+    """Predictive mixtures of normal distributions, in the form predictive metrics take."""
 
-    Attributes:
-        y: responses, (R, T).
-        means: of the components, (R, n, T).
-        sds: of the components, (R, n).
-    """
-
-    y: Tensor
-    means: Tensor
-    sds: Tensor
+    y: Tensor  #: responses, (R, T)
+    means: Tensor  #: of the components, (R, n, T)
+    sds: Tensor  #: of the components, (R, n)
     certified: tuple[Tensor, Tensor] | None = None
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -201,19 +169,12 @@ class Mixtures:
 
 @dataclass(frozen=True)
 class Scores(TruthQuestion):
-    """Predictive metrics of random mixtures of normals, against densities, quadrature and root finding by SciPy.
+    """Predictive metrics of random mixtures of normals, against densities, quadrature and root finding by SciPy."""
 
-    Attributes:
-        components: of a mixture.
-        responses: T, each with a mixture of its own; in two data sets.
-        task: label.
-        algorithm: label.
-    """
-
-    components: int = 3
-    responses: int = 6
-    task: str = "predictions"
-    algorithm: str = "metrics"
+    components: int = 3  #: of a mixture
+    responses: int = 6  #: T, each with a mixture of its own; in two data sets
+    task: str = "predictions"  #: label
+    algorithm: str = "metrics"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """1 where a metric agrees."""
@@ -238,13 +199,7 @@ class Scores(TruthQuestion):
 
 
 def scores_by_quadrature(y: Array, means: Array, sds: Array) -> dict[str, float]:
-    """Scores of mixtures of equal weights from their density and distribution function.
-
-    Args:
-        y: (T,).
-        means: (n, T).
-        sds: (n,).
-    """
+    """Scores at y (T,) of equal-weight mixtures, means (n, T) and sds (n,), from density and distribution function."""
     nodes, weights = np.polynomial.legendre.leggauss(400)
 
     def integral(f: Callable[[Array], Array], low: float, high: float) -> float:

@@ -36,17 +36,11 @@ from .steps import (
 
 @dataclass(frozen=True)
 class _OfKernel(TruthQuestion):
-    """A question about a reversible kernel on a task with exact draws.
+    """A question about a reversible kernel on a task with exact draws."""
 
-    Attributes:
-        task: its exact draws and density.
-        algorithm: a registered kernel.
-        settings: of the kernel; steps so long that about a third of the proposals are rejected.
-    """
-
-    task: str
-    algorithm: str
-    settings: Settings
+    task: str  #: its exact draws and density
+    algorithm: str  #: a registered kernel
+    settings: Settings  #: of the kernel; steps so long that about a third of the proposals are rejected
 
     def _start(self, chains: int, replicates: range, *address: object) -> tuple[Target, Tensor]:
         """The density of the replicates, and exact draws from it, (R, chains, D)."""
@@ -57,24 +51,16 @@ class _OfKernel(TruthQuestion):
 
 @dataclass(frozen=True)
 class Invariance(_OfKernel):
-    """Whether chains that start at exact draws end at exact draws.
+    """Whether chains that start at exact draws end at exact draws."""
 
-    Attributes:
-        steps: taken.
-        chains: in a replicate.
-    """
-
-    steps: int = 12
-    chains: int = 400
+    steps: int = 12  #: taken
+    chains: int = 400  #: in a replicate
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Summaries of the last positions."""
         target, start = self._start(self.chains, replicates, "start", seed)
         algorithm = load_algorithm(self.algorithm)
-        settings, problem = (
-            algorithm.make_settings(dict(self.settings)),
-            problem_at(target, start, replicates, seed),
-        )
+        settings, problem = (algorithm.make_settings(dict(self.settings)), problem_at(target, start, replicates, seed))
         x = run(algorithm, settings, problem, self.steps).path[-1]
         return summaries(x, target.log_density(x), "kept.")
 
@@ -92,15 +78,10 @@ def _exact_summaries(task_name: str, chains: int) -> Mapping[str, Expected]:
 
 @dataclass(frozen=True)
 class Ranks(_OfKernel):
-    """Whether an exact draw is distinguishable from the chain that runs through it.
+    """Whether an exact draw is distinguishable from the chain that runs through it."""
 
-    Attributes:
-        length: of the chain, without the exact draw.
-        chains: in a replicate.
-    """
-
-    length: int = 9
-    chains: int = 300
+    length: int = 9  #: of the chain, without the exact draw
+    chains: int = 300  #: in a replicate
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Mean rank, and mean distance of ranks from their mean, for each function of the points."""
@@ -115,27 +96,12 @@ class Ranks(_OfKernel):
 
 
 def ranks_along(
-    target: Target,
-    start: Tensor,
-    replicates: range,
-    seed: int,
-    algorithm_name: str,
-    settings: Settings,
-    length: int,
+    target: Target, start: Tensor, replicates: range, seed: int, algorithm_name: str, settings: Settings, length: int
 ) -> Tensor:
-    """Ranks of exact draws in the chains through them, ties broken at random.
+    """Ranks in 0 to L, (F, R, N), of exact draws (R, N, D) in the chains through them, ties broken at random.
 
-    Args:
-        target: the density, bound to the rows of ``start``.
-        start: exact draws, (R, N, D).
-        replicates: ids of the rows.
-        seed: of the streams.
-        algorithm_name: a registered reversible kernel.
-        settings: of the kernel.
-        length: L, steps forwards and backwards together.
-
-    Returns:
-        (F, R, N) in 0 to L, for each of the functions of ``rank_functions``.
+    One for each of the functions of ``rank_functions``. The kernel must be reversible; ``target`` is bound to the rows
+    of ``start``, and L is ``length``, steps forwards and backwards together.
     """
     algorithm = load_algorithm(algorithm_name)
     made = algorithm.make_settings(dict(settings))

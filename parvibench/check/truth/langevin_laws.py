@@ -49,23 +49,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LangevinLaw(TruthQuestion):
-    """Whether the points after some steps have the law of theory, or of a plain program.
+    """Whether the points after some steps have the law of theory, or of a plain program."""
 
-    Attributes:
-        algorithm: a registered method.
-        settings: of it.
-        steps: taken.
-        batch: rows in a mini-batch, or None for all.
-        chains: in a replicate; they share its mini-batches.
-        task: the regression, or ``two-normals``.
-    """
-
-    algorithm: str
-    settings: Settings
-    steps: int
-    batch: int | None = None
-    chains: int = 400
-    task: str = _TASK
+    algorithm: str  #: a registered method
+    settings: Settings  #: of it
+    steps: int  #: taken
+    batch: int | None = None  #: rows in a mini-batch, or None for all
+    chains: int = 400  #: in a replicate; they share its mini-batches
+    task: str = _TASK  #: the regression, or ``two-normals``
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Summaries of the last positions."""
@@ -135,14 +126,7 @@ def _score(question: LangevinLaw) -> tuple[Array, Array]:
 
 
 def score_of_rows(rows: NDArray[np.int64]) -> tuple[Array, Array]:
-    """P and b of the score b - P w that a mini-batch gives, its likelihood scaled to all rows.
-
-    Args:
-        rows: (..., B) indices.
-
-    Returns:
-        (..., D, D) and (..., D).
-    """
+    """P (..., D, D) and b (..., D) of the score b - P w on a mini-batch (..., B), its likelihood scaled to all rows."""
     X, y = _data()
     scale = len(y) / rows.shape[-1] / _NOISE_VARIANCE
     Xt = np.swapaxes(X[rows], -1, -2)

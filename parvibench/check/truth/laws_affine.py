@@ -92,10 +92,8 @@ def held_force(eta: float, g: float) -> tuple[Array, Array, Array]:
 
         dx = v dt,   dv = (-g v + eta s) dt + sqrt(2 g eta) dB
 
-    Flow and noise come from one matrix exponential (Van Loan 1978, IEEE Trans. Automatic Control 23:395-404).
-
-    Returns:
-        What (x, v) is multiplied by (2, 2), what s adds (2,), and the noise's covariance (2, 2).
+    Flow and noise come from one matrix exponential (Van Loan 1978, IEEE Trans. Automatic Control 23:395-404): what (x,
+    v) is multiplied by (2, 2), what s adds (2,), and the noise's covariance (2, 2).
     """
     drift = np.array([[0.0, 1.0, 0.0], [0.0, -g, eta], [0.0, 0.0, 0.0]])  # of (x, v, s)
     noise = np.diag([0.0, 2 * g * eta, 0.0])

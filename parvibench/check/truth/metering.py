@@ -22,16 +22,11 @@ _TOLERANCE = 1e-9
 
 
 class Counted(Target):
-    """A density that counts its evaluations, in rows.
+    """A density that counts its evaluations, in rows; a mini-batch of B out of n data rows counts B/n."""
 
-    Args:
-        target: the density.
-
-    Attributes:
-        scores: rows scored, a mini-batch of B out of n data rows counting B/n.
-        products: rows of scores differentiated, likewise.
-        log_densities: rows whose log density was taken.
-    """
+    scores: float  #: rows scored
+    products: float  #: rows of scores differentiated
+    log_densities: float  #: rows whose log density was taken
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -73,17 +68,11 @@ class Counted(Target):
 
 @dataclass(frozen=True)
 class MeterCharges(TruthQuestion):
-    """Whether known calls are charged as the rules say.
+    """Whether known calls are charged as the rules say."""
 
-    Attributes:
-        task: one with data.
-        batch: rows in a mini-batch.
-        algorithm: label.
-    """
-
-    task: str = "linear-regression"
-    batch: int = 12
-    algorithm: str = "meter"
+    task: str = "linear-regression"  #: one with data
+    batch: int = 12  #: rows in a mini-batch
+    algorithm: str = "meter"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Charges of each kind of call on a fresh problem, the same for all replicates."""

@@ -23,15 +23,10 @@ _ROWS, _BATCH = 40, 8
 
 @dataclass(frozen=True)
 class Independence(TruthQuestion):
-    """Whether draws at different addresses are independent and have their law.
+    """Whether draws at different addresses are independent and have their law."""
 
-    Attributes:
-        task: label.
-        algorithm: label.
-    """
-
-    task: str = "draws"
-    algorithm: str = "streams"
+    task: str = "draws"  #: label
+    algorithm: str = "streams"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Moments of one draw, and its correlations with draws at other addresses."""

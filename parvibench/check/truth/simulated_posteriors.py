@@ -34,23 +34,14 @@ _GAMMA_RATE = 0.1
 
 
 class Simulated(NamedTuple):
-    """Data sets and the parameters behind them.
+    """Data sets and the parameters behind them."""
 
-    Attributes:
-        target: the posteriors, one per data set.
-        truth: (M, 1, D) float64.
-    """
-
-    target: Target
-    truth: Tensor
+    target: Target  #: the posteriors, one per data set
+    truth: Tensor  #: (M, 1, D) float64
 
 
 class OneEach(Target):
-    """A posterior of its own for every row of the batch.
-
-    Args:
-        targets: R of them, of one dimension.
-    """
+    """A posterior of its own, of one dimension, for every row of the batch."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._targets, self.dim = targets, targets[0].dim
@@ -140,17 +131,11 @@ def network_identities(x: Tensor, s: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Simulation of a model's data, and identities of its posteriors.
+    """Simulation of a model's data, and identities of its posteriors."""
 
-    Attributes:
-        simulate: (number of data sets, generator) -> data sets.
-        identities: of truth and score, with mean zero over data sets.
-        dim: D.
-    """
-
-    simulate: Callable[[int, Generator], Simulated]
-    identities: Callable[[Tensor, Tensor], dict[str, Tensor]]
-    dim: int
+    simulate: Callable[[int, Generator], Simulated]  #: (number of data sets, generator) -> data sets
+    identities: Callable[[Tensor, Tensor], dict[str, Tensor]]  #: of truth and score, with mean zero over data sets
+    dim: int  #: D
 
 
 #: Task -> its model.
@@ -163,17 +148,11 @@ POSTERIORS = {
 
 @dataclass(frozen=True)
 class PosteriorStein(TruthQuestion):
-    """Stein's identities of a posterior, over data sets made by its own model.
+    """Stein's identities of a posterior, over data sets made by its own model."""
 
-    Attributes:
-        task: whose target is tested.
-        sets: data sets in a replicate.
-        algorithm: label.
-    """
-
-    task: str
-    sets: int = 200
-    algorithm: str = "density"
+    task: str  #: whose target is tested
+    sets: int = 200  #: data sets in a replicate
+    algorithm: str = "density"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Means over data sets."""
@@ -193,21 +172,13 @@ class PosteriorStein(TruthQuestion):
 
 @dataclass(frozen=True)
 class PosteriorRanks(TruthQuestion):
-    """Ranks of the parameters behind simulated data in a reversible chain on the posterior.
+    """Ranks of the parameters behind simulated data in a reversible chain on the posterior."""
 
-    Attributes:
-        task: whose target is tested.
-        algorithm: a registered reversible kernel.
-        settings: of the kernel.
-        sets: data sets in a replicate.
-        length: of the chain.
-    """
-
-    task: str
-    algorithm: str
-    settings: Settings
-    sets: int
-    length: int = 9
+    task: str  #: whose target is tested
+    algorithm: str  #: a registered reversible kernel
+    settings: Settings  #: of the kernel
+    sets: int  #: data sets in a replicate
+    length: int = 9  #: of the chain
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Mean and spread of ranks, for each function of the parameters."""
@@ -238,9 +209,6 @@ def posterior_questions() -> list[TruthQuestion]:
         PosteriorRanks("linear-regression", "mala", settings_of(step_size=0.02), sets=16),
         PosteriorRanks("blr-breast-cancer", "mala", settings_of(step_size=0.2), sets=16),
         PosteriorRanks(
-            "bnn-diabetes-sklearn",
-            "hmc",
-            settings_of(step_size=0.002, leapfrog_steps=6, jitter=0.3),
-            sets=100,
+            "bnn-diabetes-sklearn", "hmc", settings_of(step_size=0.002, leapfrog_steps=6, jitter=0.3), sets=100
         ),
     ]

@@ -33,24 +33,14 @@ class TruthQuestion(Question):
 
 
 class Run(NamedTuple):
-    """State and path of an algorithm.
+    """State and path of an algorithm."""
 
-    Attributes:
-        state: after the last step.
-        path: positions after every step, (R, N, D) each; empty where a state has none.
-    """
-
-    state: Any
-    path: list[Tensor]
+    state: Any  #: after the last step
+    path: list[Tensor]  #: positions after every step, (R, N, D) each; empty where a state has none
 
 
 class Normal(Target):
-    """Independent normal coordinates.
-
-    Args:
-        mean: (D,).
-        log_var: log variances, (D,).
-    """
+    """Independent normal coordinates of means and log variances (D,)."""
 
     def __init__(self, mean: Tensor, log_var: Tensor) -> None:
         self._mean, self._variance = mean, log_var.exp()
@@ -67,14 +57,7 @@ def settings_of(**values: Any) -> Settings:
 
 
 def run(algorithm: Algorithm, settings: Any, problem: Problem, steps: int) -> Run:
-    """Take steps as the harness does.
-
-    Args:
-        algorithm: what runs.
-        settings: validated ones.
-        problem: what is sampled; its streams advance.
-        steps: how many.
-    """
+    """Take steps as the harness does; the problem's streams advance."""
     streams, path = problem.streams, []
     streams.step = 0
     with nullcontext() if algorithm.differentiates else torch.inference_mode():
@@ -109,12 +92,9 @@ def per_replicate(ids: Sequence[int], width: int | None) -> Iterator[tuple[int, 
 
 
 def summaries(x: Tensor, log_density: Tensor | None = None, prefix: str = "") -> dict[str, list[float]]:
-    """Means, log standard deviations and correlations of neighbouring coordinates, one value per replicate.
+    """Means, log sds and correlations of neighbouring coordinates of points (R, N, D), one value per replicate.
 
-    Args:
-        x: points, (R, N, D).
-        log_density: there, (R, N), whose mean is ``energy``.
-        prefix: of the names.
+    ``log_density`` (R, N) at the points, where given, has the mean ``energy``; ``prefix`` stands before every name.
     """
     # Accumulated in double: a replicate that overflowed is +inf below.
     x = x.double()

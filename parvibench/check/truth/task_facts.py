@@ -32,17 +32,11 @@ _AGREEMENT = 1e-8
 
 @dataclass(frozen=True)
 class DensityTruth(TruthQuestion):
-    """Whether a task's exact draws, score, log density and moments agree.
+    """Whether a task's exact draws, score, log density and moments agree."""
 
-    Attributes:
-        task: one with an exact sampler.
-        draws: in a replicate.
-        algorithm: label.
-    """
-
-    task: str
-    draws: int
-    algorithm: str = "density"
+    task: str  #: one with an exact sampler
+    draws: int  #: in a replicate
+    algorithm: str = "density"  #: label
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Means over the draws of statistics with mean zero, and whether the score is the gradient."""

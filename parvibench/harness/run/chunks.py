@@ -20,34 +20,23 @@ from .snapshot import pack, unpack
 
 @dataclass
 class ChunkResult:
-    """What a chunk of replicates leaves behind, in replicate order.
+    """What a chunk of replicates leaves behind, in replicate order."""
 
-    Attributes:
-        curve: rows of the long curve table (see ``store.CURVE_COLUMNS``).
-        samples: of the last checkpoint, (r, n, D).
-        values: metric -> value per replicate at the last checkpoint.
-        absent: metric -> why it does not apply.
-        diverged: replicate id -> iteration.
-        seconds: steady compute time of the chunk.
-        overheads: ``warmup``, ``metrics`` and ``compile`` seconds.
-        drift: relative change of a reference kernel's time from before the run to after it.
-        flags: what a reader of the numbers should know.
-        process: threads and allocator of the process that ran it.
-    """
-
+    #: rows of the long curve table (see ``store.CURVE_COLUMNS``)
     curve: list[tuple[Any, ...]] = field(default_factory=list)
-    samples: NDArray[np.float32] | None = None
+    samples: NDArray[np.float32] | None = None  #: of the last checkpoint, (r, n, D)
+    #: metric -> value per replicate at the last checkpoint
     values: dict[str, list[float]] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)
-    diverged: dict[int, int] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)  #: metric -> why it does not apply
+    diverged: dict[int, int] = field(default_factory=dict)  #: replicate id -> iteration
     iterations: int = 0
     score_evaluations: float = 0.0
-    seconds: float = 0.0
+    seconds: float = 0.0  #: steady compute time of the chunk
     effective_step: float | None = None
-    overheads: dict[str, float] = field(default_factory=dict)
-    drift: float = 0.0
-    flags: list[str] = field(default_factory=list)
-    process: dict[str, str] = field(default_factory=dict)
+    overheads: dict[str, float] = field(default_factory=dict)  #: ``warmup``, ``metrics`` and ``compile`` seconds
+    drift: float = 0.0  #: relative change of a reference kernel's time from before the run to after it
+    flags: list[str] = field(default_factory=list)  #: what a reader of the numbers should know
+    process: dict[str, str] = field(default_factory=dict)  #: threads and allocator of the process that ran it
 
     def flag(self, text: str) -> None:
         """Tell the reader something, once."""
@@ -58,10 +47,7 @@ class ChunkResult:
         """Text and one tensor: what ``snapshot.pack`` takes."""
         values = asdict(self)
         samples = values.pop("samples")
-        return {
-            "samples": None if samples is None else torch.from_numpy(samples),
-            "text": json.dumps(values),
-        }
+        return {"samples": None if samples is None else torch.from_numpy(samples), "text": json.dumps(values)}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:

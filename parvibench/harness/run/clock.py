@@ -16,14 +16,10 @@ _REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
 
 
 class Clock:
-    """Steady compute time.
+    """Steady compute time, from ``seconds`` on.
 
-    On a GPU a pair of events encloses every piece of work, so that the host may run ahead; reading
-    ``seconds`` waits for the device.
-
-    Args:
-        device: where the work is done.
-        seconds: to start from.
+    On a GPU a pair of events encloses every piece of work, so that the host may run ahead; reading ``seconds`` waits
+    for the device.
     """
 
     def __init__(self, device: torch.device, seconds: float = 0.0) -> None:

@@ -19,11 +19,7 @@ from parvibench.core.errors import InputError
 
 
 def require_compiler(device: str) -> None:
-    """Refuse ``--compile`` where it cannot work.
-
-    Raises:
-        InputError: what is missing, and what to do.
-    """
+    """Refuse ``--compile`` where it cannot work: ``InputError`` says what is missing, and what to do."""
     if device == "cuda":
         if importlib.util.find_spec("triton") is None:
             raise InputError("--compile on a GPU needs Triton: pip install triton, or leave --compile out")
@@ -37,14 +33,10 @@ def require_compiler(device: str) -> None:
 
 
 class CompiledStep:
-    """An algorithm's ``step``, compiled when it is first called.
+    """An algorithm's bound ``step``, compiled when it is first called.
 
     Only tensor arithmetic is compiled; meter and streams stay plain Python. On CUDA the compiled step is a CUDA graph
     (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
-
-    Args:
-        step: the algorithm's bound method.
-        device: ``cpu`` or ``cuda``.
     """
 
     def __init__(self, step: Callable[..., Any], device: str = "cpu") -> None:

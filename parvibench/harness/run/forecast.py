@@ -18,10 +18,6 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
 
     A cell of the same task, method and shape in the store sets the pace (compute, metrics and warm-up for each
     iteration and replicate); otherwise two steps of one chunk are taken and timed, without metrics.
-
-    Args:
-        cells: to run.
-        store: searched for earlier cells.
     """
     paces: dict[tuple[object, ...], list[float]] = {}
     for folder in sorted((store.root / "cells").glob("[!.]*")):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from parvibench.core import registry
-from parvibench.core.metric import Context, Cost, Decisions
+from parvibench.core.metric import Context, Cost
 from parvibench.core.result import CellRecord, to_json_number
 from parvibench.core.task import Task
 from parvibench.harness.suite.cells import Cell
@@ -26,11 +26,6 @@ _NOT_STORED = ("path", "cost", "motion", "decisions", "diagnostics")
 
 _LOST = "needs what only a run has: ask for it with --fresh"
 
-Moved = tuple[Tensor, Tensor]
-MakeContext = Callable[
-    [Cost, Tensor | None, Tensor | None, Moved | None, Decisions | None, Mapping[str, Tensor]], Context
-]
-
 
 def metrics_key(cell: Cell) -> str:
     """Names the measurement: metrics, their version and the reference."""
@@ -39,35 +34,12 @@ def metrics_key(cell: Cell) -> str:
     return hashlib.sha256(repr((METRICS_VERSION, cell.metrics, sha)).encode()).hexdigest()[:16]
 
 
-def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str]) -> MakeContext:
-    """A function (cost, excluded rows, path, moved, decisions, diagnostics) -> context; what does not change is read once."""
+def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str]) -> Callable[..., Context]:
+    """``Context`` with all that does not change on the way: task, reference, target and predictive data."""
     needs = {registry.metrics()[m].need for m in metrics}
-    reference = task.reference()
     target = task.target(replicates, "cpu", torch.float64) if "target" in needs else None
     predictive = task.predictive(replicates, "cpu", torch.float64) if "predictive" in needs else None
-
-    def context(
-        cost: Cost,
-        excluded: Tensor | None,
-        path: Tensor | None,
-        moved: Moved | None,
-        decisions: Decisions | None,
-        diagnostics: Mapping[str, Tensor],
-    ) -> Context:
-        return Context(
-            task=task,
-            reference=reference,
-            target=target,
-            predictive=predictive,
-            path=None if path is None else path.cpu(),
-            cost=cost,
-            excluded_rows=excluded,
-            moved=moved,
-            decisions=decisions,
-            diagnostics=diagnostics,
-        )
-
-    return context
+    return partial(Context, task, task.reference(), target, predictive)
 
 
 def is_reported(metric: str) -> bool:
@@ -84,13 +56,10 @@ def can_remeasure(record: CellRecord) -> bool:
 def remeasure(
     cell: Cell, record: CellRecord, curve: pd.DataFrame, samples: NDArray[np.float32]
 ) -> tuple[CellRecord, pd.DataFrame]:
-    """Compute the cell's metrics anew from the samples of its last checkpoint.
+    """The record and the curve with the cell's metrics computed anew from the samples of its last checkpoint.
 
     Metrics of the whole path or of costs retain the values that the run measured, as does the curve at earlier
     checkpoints.
-
-    Returns:
-        The record and the curve with the new values.
     """
     retained = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
     anew = [m for m in cell.metrics if m not in retained]
@@ -99,7 +68,7 @@ def remeasure(
     task = cell.load()[0]
     cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.n_replicates, 1))
     for ids, part in zip(cell.chunks, _by_chunk(samples, cell.spec.chunk), strict=True):
-        context = context_maker(task, ids, cell.metrics)(cost, None, None, None, None, {})
+        context = context_maker(task, ids, cell.metrics)(cost=cost)
         found, missing = compute(anew, torch.from_numpy(part).double(), context)
         absent |= missing
         for metric, per_replicate in found.items():

@@ -12,13 +12,9 @@ MAX_BYTES = 64 * 2**20
 class PathRecorder:
     """Records every k-th position of all chains; when full, drops every second one and doubles k.
 
-    What is recorded depends on step numbers and shapes only. An effective sample size estimated from the
-    recorded positions cannot exceed their number.
-
-    Args:
-        x: a state, (R, N, D): its shape sets the memory.
-        burn_in: what ``path`` and ``samples`` leave out: a share of the run below 1, else iterations.
-        thinning: k to begin with.
+    What is recorded depends on step numbers and shapes only: that of x, (R, N, D), sets the memory, ``thinning`` is k
+    to begin with. An effective sample size estimated from the recorded positions cannot exceed their number. ``path``
+    and ``samples`` leave out the burn-in: a share of the run below 1, else iterations.
     """
 
     def __init__(self, x: Tensor, burn_in: float = 0.5, thinning: int = 1) -> None:
@@ -66,11 +62,7 @@ class PathRecorder:
     def samples(self, n: int, x: Tensor) -> Tensor:
         """n states of N < n chains, (R, n, D): all chains at ceil(n / N) times spread evenly over the burnt-in path.
 
-        The last time is the present one. A path with fewer times repeats some.
-
-        Args:
-            n: states wanted.
-            x: the present positions, (R, N, D).
+        The last time is the present one, at x (R, N, D). A path with fewer times repeats some.
         """
         times = -(-n // x.shape[1]) - 1
         held = self._count - self._start

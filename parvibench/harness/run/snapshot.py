@@ -37,11 +37,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(content: bytes, device: torch.device | str = "cpu") -> Any:
-    """The value behind the bytes, its tensors on ``device``.
-
-    Raises:
-        StoreError: damaged, or more than tensors, numbers and text.
-    """
+    """The value behind the bytes, its tensors on ``device``; ``StoreError`` where they are damaged or hold more."""
     try:
         return torch.load(io.BytesIO(content), map_location=device, weights_only=True)
     except Exception as error:  # whatever damaged bytes make of the reader
@@ -49,11 +45,7 @@ def unpack(content: bytes, device: torch.device | str = "cpu") -> Any:
 
 
 def rebuilt(leaves: list[Any], like: Any) -> Any:
-    """The state that ``tree_leaves`` took apart, with the types of another state of the same algorithm.
-
-    Raises:
-        StoreError: another number of leaves.
-    """
+    """The state that ``tree_leaves`` took apart, with the types of another one; ``StoreError`` if it does not fit."""
     held, spec = tree_flatten(like)
     if len(held) != len(leaves):
         raise StoreError(f"a snapshot of {len(leaves)} values for a state of {len(held)}")

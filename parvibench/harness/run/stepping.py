@@ -1,11 +1,13 @@
-"""Taking the steps of a chunk, many between two inspections of the state."""
+"""Taking the steps of a chunk, many between two inspections of the state, and averaging what they report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from parvibench.core.algorithm import AlgorithmSettings, take_steps
@@ -13,7 +15,6 @@ from parvibench.core.errors import BudgetExhausted, BudgetIgnored
 from parvibench.core.task import Problem
 
 from .clock import Clock
-from .tally import Tally
 
 Advance = Callable[..., Any]
 #: Most steps between two inspections of the state.
@@ -28,52 +29,54 @@ class Path(Protocol):
         ...
 
 
+@dataclass
+class Tally:
+    """Sums of the fields of an algorithm's Info, (R,) each, on its device."""
+
+    sums: dict[str, Tensor] = field(default_factory=dict)  #: field -> sum since the last ``means``, float64
+    steps: int = 0  #: how many steps were added
+
+    def add(self, info: Any) -> None:
+        """Add a step's Info: a NamedTuple of tensors (R,). Waits for no device."""
+        self.steps += 1
+        for name, value in zip(info._fields, info, strict=True):
+            held = self.sums.get(name)
+            self.sums[name] = value.to(torch.float64) if held is None else held + value
+
+    def means(self) -> dict[str, Tensor]:
+        """Means per step since the last call, (R,) float64 on the CPU; none without steps."""
+        found = {name: (value / self.steps).cpu() for name, value in self.sums.items()}
+        self.sums, self.steps = {}, 0
+        return found
+
+
+@dataclass
 class Stepper:
-    """Takes the steps of a chunk, a block at a time.
+    """Takes the steps of a chunk, a block at a time."""
 
-    Args:
-        problem: what is sampled.
-        settings: of the algorithm.
-        advance: the algorithm's ``step``, or a compiled one.
-        clock: runs while steps are taken.
-        path: is offered every position, or None.
-        state: after ``step`` iterations.
-        step: their number.
-        tally: receives what the algorithm reports of its steps.
+    problem: Problem
+    settings: AlgorithmSettings
+    advance: Advance  #: the algorithm's ``step``, or a compiled one
+    clock: Clock  #: runs while steps are taken
+    path: Path | None  #: is offered every position
+    state: Any  #: after the last complete step
+    step: int  #: number of complete steps
+    tally: Tally  #: receives what the algorithm reports of its steps
+    ignored: bool = False  #: whether the algorithm went on after its budget was spent
 
-    Attributes:
-        state: after the last complete step.
-        step: number of complete steps.
-        ignored: whether the algorithm went on after its budget was spent.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        settings: AlgorithmSettings,
-        advance: Advance,
-        clock: Clock,
-        path: Path | None,
-        state: Any,
-        step: int,
-        tally: Tally,
-    ) -> None:
-        self._steps = take_steps(advance, problem, settings, state, step)
-        self._problem, self._clock, self._path = problem, clock, path
-        self.state, self.step, self.ignored = state, step, False
-        self._tally = tally
+    def __post_init__(self) -> None:
+        self._steps = take_steps(self.advance, self.problem, self.settings, self.state, self.step)
 
     def go(self, stop: int, enough: float = math.inf) -> bool:
         """Take steps up to iteration ``stop``, or until ``enough`` score evaluations are charged; one at least.
 
-        Returns:
-            False when the budget allows no further step.
+        False when the budget allows no further step.
         """
         # What is done here at every step adds up to a few tenths of a microsecond.
-        meter, counting = self._problem.meter, enough < math.inf
-        positions: list[Tensor] | None = None if self._path is None else []
+        meter, counting = self.problem.meter, enough < math.inf
+        positions: list[Tensor] | None = None if self.path is None else []
         state, step, began = self.state, self.step, self.step
-        self._clock.start()
+        self.clock.start()
         try:
             for after, info in self._steps:
                 if meter.refusals:
@@ -82,7 +85,7 @@ class Stepper:
                 state = after
                 step += 1
                 if info is not None:
-                    self._tally.add(info)
+                    self.tally.add(info)
                 if positions is not None:
                     positions.append(state.x)
                 if step >= stop or (counting and meter.charged >= enough):
@@ -93,12 +96,12 @@ class Stepper:
             self.ignored = True
             return False
         finally:
-            self._clock.stop()
+            self.clock.stop()
             self.state, self.step = state, step
             self._record(began, positions)
         return True
 
     def _record(self, began: int, positions: list[Tensor] | None) -> None:
-        if self._path is not None:
+        if self.path is not None:
             for step, x in enumerate(positions or (), began + 1):
-                self._path.add(step, x)
+                self.path.add(step, x)

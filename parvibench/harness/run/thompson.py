@@ -16,12 +16,8 @@ _ROUNDING = 1e-9
 class DecisionMaker:
     """Makes the decisions of all replicates of a chunk, block by block, when the sampler has run long enough.
 
-    Every decision takes one of the samples at hand, uniformly, and the action that is best if it is true. Which
-    one is the same for all algorithms with the same number of samples.
-
-    Args:
-        task: its protocol.
-        problem: what the sampler runs on; it grows with every block.
+    Every decision takes one of the samples at hand, uniformly, and the action that is best if it is true. Which one is
+    the same for all algorithms with the same number of samples. ``problem`` grows with every block.
     """
 
     def __init__(self, task: SequentialTask, problem: GrowingProblem) -> None:
@@ -60,11 +56,7 @@ class DecisionMaker:
     @torch.inference_mode(False)  # what is observed becomes data that scores by autograd may meet
     @torch.no_grad()
     def decide(self, samples: Tensor) -> None:
-        """Make the next block of decisions.
-
-        Args:
-            samples: of the current posterior, (R, n, D).
-        """
+        """Make the next block of decisions by samples of the current posterior, (R, n, D)."""
         start = self._posterior.seen
         count = min(self._task.period, self._posterior.rows - start)
         values = self._posterior.values(samples, count)
@@ -84,13 +76,7 @@ class DecisionMaker:
 
 
 class RecentPositions:
-    """The samples of chains on a posterior that grows: their last n positions, some steps apart.
-
-    Args:
-        x: the first positions, (R, N, D).
-        n: samples wanted.
-        every: steps between two recorded positions.
-    """
+    """The samples of chains on a posterior that grows: their last n positions, some steps apart."""
 
     def __init__(self, x: Tensor, n: int, every: int) -> None:
         self._times = -(-n // x.shape[1])

@@ -40,22 +40,12 @@ def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
 
 
 class Trial:
-    """First steps of a chunk, untimed: they set up libraries and caches, and tell what a step costs.
+    """First steps of a chunk, untimed: they set up libraries and caches, and tell what a step costs."""
 
-    Args:
-        cell: what will run.
-        replicates: of the chunk.
-        task: of the cell.
-        algorithm: of the cell.
-        settings: of the algorithm.
-        advance: the algorithm's step, or a compiled one.
-
-    Attributes:
-        horizon: iterations that the budget allows.
-        pace: seconds of a step.
-        state: after the steps.
-        seconds: all of it took.
-    """
+    horizon: int  #: iterations that the budget allows
+    pace: float  #: seconds of a step
+    state: Any  #: after the steps
+    seconds: float  #: all of it took
 
     def __init__(
         self,
@@ -87,11 +77,7 @@ class Trial:
 
 
 def foresee(cell: Cell) -> tuple[int, float]:
-    """Iterations that a cell's budget allows, and seconds of one for a chunk; from two steps of its first chunk.
-
-    Raises:
-        ParVIBenchError: as a run of the cell.
-    """
+    """Iterations that a cell's budget allows, and seconds of one for a chunk, by two steps; errors as of a run."""
     task, algorithm = cell.load()
     if not isinstance(algorithm, Algorithm):
         return 0, 0.0

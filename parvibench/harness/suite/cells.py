@@ -20,7 +20,7 @@ from parvibench.core.result import CellSpec, Specified
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
 
-from .suite import AlgorithmEntry, Suite, TaskEntry
+from .suite import AlgorithmEntry, Suite
 
 #: A chunk on a CPU holds at most this many particles, and numbers in a state: beyond, the batch falls out of cache.
 CPU_CHUNK_PARTICLES = 2000
@@ -29,22 +29,14 @@ CPU_CHUNK_NUMBERS = 250_000
 
 @dataclass(frozen=True)
 class Cell(Specified):
-    """One (task, algorithm, label) with all its replicates, as it is run.
+    """One (task, algorithm, label) with all its replicates, as it is run."""
 
-    Attributes:
-        spec: everything that may change its samples.
-        label: name in tables.
-        metrics: measured at every checkpoint.
-        tuned: whether the step size was chosen by tuning.
-        notes: what a reader of its numbers should know beforehand.
-        objects: task and algorithm that no name can load (run in this process only).
-    """
-
-    spec: CellSpec
-    label: str
-    metrics: tuple[str, ...]
-    tuned: bool = False
-    notes: tuple[str, ...] = ()
+    spec: CellSpec  #: everything that may change its samples
+    label: str  #: name in tables
+    metrics: tuple[str, ...]  #: measured at every checkpoint
+    tuned: bool = False  #: whether the step size was chosen by tuning
+    notes: tuple[str, ...] = ()  #: what a reader of its numbers should know beforehand
+    #: task and algorithm that no name can load (run in this process only)
     objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
 
     def load(self) -> tuple[Task, Method]:
@@ -103,14 +95,10 @@ def expand(
     objects: Sequence[Task | Method] = (),
     compiled: bool = False,
 ) -> list[Cell]:
-    """All cells of a suite, tasks outermost.
+    """All cells of a suite, its profile applied, tasks outermost.
 
-    Args:
-        suite: validated, its profile applied.
-        device: ``cpu`` or ``cuda``.
-        settings: overrides per algorithm name or label (``--set``).
-        objects: task and algorithm objects to use where the suite says their names.
-        compiled: steps through ``torch.compile``, but for anchors and algorithms bound to the host.
+    ``settings`` are overrides per algorithm name or label (``--set``), ``objects`` tasks and algorithms to use where
+    the suite says their names. Anchors and algorithms bound to the host are never compiled.
 
     Raises:
         InputError: overrides that fit nothing, invalid settings, more samples than particles.
@@ -126,6 +114,7 @@ def expand(
     for task_entry in suite.tasks:
         task = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
         task = _with_contexts(task, suite.contexts)
+        replicates = tuple(range(task_entry.splits or suite.replicates))
         effective: float | None = None
         for entry in suite.algorithms:
             algorithm = methods[entry.name]
@@ -134,7 +123,22 @@ def expand(
             if suite.match:
                 values, tuned, effective = _matched(algorithm, values, tuned, effective)
             protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
-            spec = _spec(suite, task_entry, task, entry, algorithm, values, protocol, device, compiled)
+            spec = CellSpec(
+                task=task.name,
+                task_version=task.version,
+                algorithm=entry.name,
+                algorithm_version=algorithm.version,
+                source=_plugin_source(task, algorithm),
+                settings=values,
+                **protocol,
+                replicates=replicates,
+                seed=suite.seed,
+                chunk=chunk_width(task, algorithm, protocol["particles"], len(replicates), device),
+                device=device,
+                dtype=suite.dtype,
+                contexts=task.rows if isinstance(task, SequentialTask) else None,
+                compiled=compiled and algorithm.kind != "anchor" and not algorithm.host_bound,
+            )
             held = (by_name.get(task_entry.name), by_name.get(entry.name))
             notes = _foreign_preset(given.get("preset"), task.name)
             cell = Cell(spec, entry.display, tuple(suite.metrics or task.metrics), tuned, notes, held)
@@ -195,18 +199,10 @@ def _foreign_preset(preset: str | None, task: str) -> tuple[str, ...]:
 def _matched(
     algorithm: Method, values: dict[str, Any], tuned: bool, target: float | None
 ) -> tuple[dict[str, Any], bool, float | None]:
-    """The step size scaled so that the effective step is that of the task's first method with one.
+    """The settings, whether their step size is a tuned one, and the effective step of the methods that follow.
 
-    Methods without an effective step (adaptive rules have none) keep their step size.
-
-    Args:
-        algorithm: of the cell.
-        values: its settings.
-        tuned: whether their step size is a tuned one.
-        target: the effective step of the methods before, or None.
-
-    Returns:
-        The settings, whether their step size is a tuned one, and the target of the methods that follow.
+    The step size is scaled so that the effective step is that of the task's first method with one, ``target``. Methods
+    without an effective step (adaptive rules have none) keep their step size.
     """
     effective = algorithm.effective_step(algorithm.make_settings(values))
     if effective is None or "step_size" not in values:
@@ -215,36 +211,6 @@ def _matched(
         return values, tuned, effective
     scaled = algorithm.make_settings({**values, "step_size": values["step_size"] * target / effective})
     return scaled.model_dump(mode="json"), False, target
-
-
-def _spec(
-    suite: Suite,
-    task_entry: TaskEntry,
-    task: Task,
-    entry: AlgorithmEntry,
-    algorithm: Method,
-    settings: dict[str, Any],
-    protocol: dict[str, Any],
-    device: str,
-    compiled: bool,
-) -> CellSpec:
-    replicates = tuple(range(task_entry.splits or suite.replicates))
-    return CellSpec(
-        task=task.name,
-        task_version=task.version,
-        algorithm=entry.name,
-        algorithm_version=algorithm.version,
-        source=_plugin_source(task, algorithm),
-        settings=settings,
-        **protocol,
-        replicates=replicates,
-        seed=suite.seed,
-        chunk=chunk_width(task, algorithm, protocol["particles"], len(replicates), device),
-        device=device,
-        dtype=suite.dtype,
-        contexts=task.rows if isinstance(task, SequentialTask) else None,
-        compiled=compiled and algorithm.kind != "anchor" and not algorithm.host_bound,
-    )
 
 
 def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, device: str) -> int:

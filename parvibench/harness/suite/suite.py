@@ -52,18 +52,13 @@ Thinning = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class AlgorithmEntry(_Strict):
-    """An algorithm of the suite under a label of its own.
-
-    Attributes:
-        preset: of the algorithm: its settings and protocol, under those that are given here.
-        budget: instead of the preset's or the suite's; likewise the other parts of the protocol.
-    """
+    """An algorithm of the suite under a label of its own."""
 
     name: str
     label: str = Field("", max_length=80)
-    preset: str | None = None
+    preset: str | None = None  #: of the algorithm: its settings and protocol, under those that are given here
     settings: dict[str, Any] = Field(default_factory=dict)
-    budget: Budget | None = None
+    budget: Budget | None = None  #: instead of the preset's or the suite's; likewise the other parts of the protocol
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
     burn_in: BurnIn | None = None
@@ -81,19 +76,12 @@ class AlgorithmEntry(_Strict):
 
 
 class TuneSpec(_Strict):
-    """How step sizes are tuned: the same for all algorithms of the suite.
+    """How step sizes are tuned: the same for all algorithms of the suite."""
 
-    Attributes:
-        step_size: ends of the log grid.
-        points: number of grid points.
-        replicates: tuning replicates (disjoint streams and data splits).
-        share: budget of a tuning run, as a share of the suite's.
-    """
-
-    step_size: Annotated[tuple[float, float], BeforeValidator(_as_tuple)]
-    points: int = Field(7, ge=2, le=50)
-    replicates: int = Field(2, ge=1, le=100)
-    share: float = Field(1.0, gt=0, le=1)
+    step_size: Annotated[tuple[float, float], BeforeValidator(_as_tuple)]  #: ends of the log grid
+    points: int = Field(7, ge=2, le=50)  #: number of grid points
+    replicates: int = Field(2, ge=1, le=100)  #: tuning replicates (disjoint streams and data splits)
+    share: float = Field(1.0, gt=0, le=1)  #: budget of a tuning run, as a share of the suite's
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -104,19 +92,13 @@ class TuneSpec(_Strict):
 
 
 class Tuned(_Strict):
-    """What ``parvibench tune`` chose, stored in the suite file.
+    """What ``parvibench tune`` chose, stored in the suite file."""
 
-    Attributes:
-        step_size: task -> label -> chosen value.
-        at_edge: ``task/label`` whose best value lies on the end of the grid.
-        score_evaluations: task -> label -> score evaluations spent on tuning.
-        grid: the values tried.
-    """
-
-    step_size: dict[str, dict[str, float]]
-    at_edge: list[str] = Field(default_factory=list)
+    step_size: dict[str, dict[str, float]]  #: task -> label -> chosen value
+    at_edge: list[str] = Field(default_factory=list)  #: ``task/label`` whose best value lies on the end of the grid
+    #: task -> label -> score evaluations spent on tuning
     score_evaluations: dict[str, dict[str, float]] = Field(default_factory=dict)
-    grid: list[float] = Field(default_factory=list)
+    grid: list[float] = Field(default_factory=list)  #: the values tried
     replicates: int = 0
 
 
@@ -164,11 +146,7 @@ class Suite(_Strict):
         return self
 
     def with_profile(self, name: str | None) -> Suite:
-        """The suite under a profile; a suite with profiles runs its first one by default.
-
-        Raises:
-            InputError: no such profile.
-        """
+        """The suite under a profile, by default its first one if it has any; ``InputError`` without such a profile."""
         if name is None:
             if not self.profiles:
                 return self
@@ -218,15 +196,7 @@ def load_suite(name: str) -> Suite:
 
 
 def parse_suite(content: bytes, source: str) -> Suite:
-    """Validate the text of a suite file.
-
-    Args:
-        content: the bytes of the file.
-        source: name of the file, for messages.
-
-    Raises:
-        SuiteError: with one line per problem.
-    """
+    """Validate the bytes of a suite file, ``source``; ``SuiteError`` with one line per problem."""
     tree = _read_yaml(content, source)
     plain = _plain(tree, source)
     try:

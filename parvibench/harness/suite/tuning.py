@@ -27,11 +27,7 @@ from .suite import Suite, Tuned, TuneSpec
 
 
 def tuning_cells(suite: Suite, device: str = "cpu") -> list[Cell]:
-    """One cell per (task, algorithm with a step size, grid value).
-
-    Raises:
-        InputError: the suite has no ``tune`` section.
-    """
+    """One cell per (task, algorithm with a step size, grid value); ``InputError`` without a ``tune`` section."""
     if suite.tune is None:
         raise InputError(
             f"suite {suite.name!r} has no 'tune' section; add for example: tune: {{step_size: [1.0e-4, 1.0]}}"

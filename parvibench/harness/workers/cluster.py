@@ -1,9 +1,8 @@
 """Chunks on a Ray cluster: many machines, GPUs in shares.
 
-A task on the cluster runs its chunk in a worker process of its own (``workers``), so a hostile sampler takes no
-Ray worker down, limits hold there as here, and the bits are those of a local run. News, snapshots and results
-are streamed to the driver, which alone writes. A task whose machine or Ray worker dies is sent again, with the
-latest snapshot.
+A task on the cluster runs its chunk in a worker process of its own (``workers``), so a hostile sampler takes no Ray
+worker down, limits hold there as here, and the bits are those of a local run. News, snapshots and results are streamed
+to the driver, which alone writes. A task whose machine or Ray worker dies is sent again, with the latest snapshot.
 """
 
 from __future__ import annotations
@@ -34,21 +33,13 @@ _WAIT_S = 0.5
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job as it travels: nothing in it is a path of the driver's machine that the other side would need.
+    """A job as it travels: nothing in it is a path of the driver's machine that the other side would need."""
 
-    Attributes:
-        job: its snapshot file stays behind.
-        plugin: source of the algorithm's file, where it comes from a file.
-        snapshot: to go on from.
-        every: seconds between two snapshots.
-        version: of ParVIBench at the driver.
-    """
-
-    job: Job
-    plugin: bytes | None
-    snapshot: bytes | None
-    every: float
-    version: str
+    job: Job  #: its snapshot file stays behind
+    plugin: bytes | None  #: source of the algorithm's file, where it comes from a file
+    snapshot: bytes | None  #: to go on from
+    every: float  #: seconds between two snapshots
+    version: str  #: of ParVIBench at the driver
     timeout: float
     memory: float | None
 
@@ -65,12 +56,9 @@ class _Sent:
 class Cluster:
     """Runs jobs on Ray.
 
-    Args:
-        address: ``local`` starts Ray on this machine; else the address of a cluster, or ``auto``.
-        count: most jobs at a time; 0: as many as the cluster takes.
-        timeout: wall-clock limit of a job, s.
-        memory: limit of a job's process with all it starts, MiB.
-        gpus: share of a GPU that a job takes; 0 runs on CPUs.
+    ``local`` starts Ray on this machine, else ``address`` is a cluster's, or ``auto``. At most ``count`` jobs at a time
+    (0: as many as the cluster takes), each within ``timeout`` s of wall-clock time, ``memory`` MiB with all it starts,
+    and on a share ``gpus`` of a GPU (0: on CPUs).
 
     Raises:
         InputError: Ray is not installed.

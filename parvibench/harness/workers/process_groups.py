@@ -25,11 +25,9 @@ _GRACE_S = 60.0
 
 
 def settle(log: Path, timeout: float) -> None:
-    """Called first in a worker: leads its group, dies with the driver, writes to the log.
+    """Called first in a worker: leads its group, dies with the driver, writes its output and errors to the log.
 
-    Args:
-        log: takes standard output and error.
-        timeout: the driver's wall-clock limit, s.
+    ``timeout`` is the driver's wall-clock limit, s.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     handle = os.open(log, os.O_WRONLY | os.O_APPEND)  # appending: the driver may cut it

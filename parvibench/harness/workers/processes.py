@@ -30,14 +30,11 @@ _MAX_LOG, _TAIL = 8 * 2**20, 4000
 
 
 class Workers:
-    """Up to ``count`` processes at a time, a fresh one for every job.
+    """Up to ``count`` processes at a time, a fresh one for every job, each within ``timeout`` s of wall-clock time.
 
-    A worker that is killed from outside (by the system for want of memory, say) is begun again, twice at most. When all together hold more than 80% of the machine's memory, the largest is ended.
-
-    Args:
-        count: processes.
-        timeout: wall-clock limit of a job, s.
-        memory: limit of one worker with all it starts, MiB; None: as long as the machine's memory lasts.
+    A worker that is killed from outside (by the system for want of memory, say) is begun again, twice at most.
+    ``memory`` limits one worker with all it starts, MiB. When all together hold more than 80% of the machine's memory,
+    the largest is ended.
     """
 
     def __init__(self, count: int, timeout: float, memory: float | None = None) -> None:
@@ -83,21 +80,22 @@ class Workers:
         outcomes = {}
         for worker in workers:
             worker.cut_log()
-            held = f"held {used[worker]:.0f} MiB"
+            held, status = f"held {used[worker]:.0f} MiB", Status.OUT_OF_MEMORY
             if self._memory is not None and used[worker] > self._memory:
                 reason = f"{held}, more than {self._memory:g} (raise it with --memory)"
-                outcomes[worker] = Outcome(worker.job, None, Status.OUT_OF_MEMORY, reason)
             elif together > self._machine and worker is largest:
                 reason = (
                     f"{held}, the most of workers that together held {together:.0f}, more than 80% of the "
                     "machine's memory (try fewer --workers)"
                 )
-                outcomes[worker] = Outcome(worker.job, None, Status.OUT_OF_MEMORY, reason)
             elif worker.age > self._timeout:
+                status = Status.TIMEOUT
                 reason = (
                     f"no result within {self._timeout:g} s of wall-clock time (raise it with --timeout); {worker.heard}"
                 )
-                outcomes[worker] = Outcome(worker.job, None, Status.TIMEOUT, reason)
+            else:
+                continue
+            outcomes[worker] = Outcome(worker.job, None, status, reason)
         return outcomes
 
 

@@ -12,14 +12,11 @@ _EVERY_S, _MAX_ROWS = 5.0, 500
 
 
 class SystemMonitor:
-    """Samples the machine from a thread of its own while it is entered.
-
-    Attributes:
-        rows: ``seconds`` since the start, ``cpu_percent``, ``memory_mib`` in use, ``disk_write_mib`` since the
-            start; at most 500, thinned evenly on long runs.
-    """
+    """Samples the machine from a thread of its own while it is entered: 500 rows at most, thinned on long runs."""
 
     def __init__(self) -> None:
+        #: ``seconds`` since the start, ``cpu_percent``, ``memory_mib`` in use, ``disk_write_mib`` since the start
+        #: ``seconds`` since the start, ``cpu_percent``, ``memory_mib`` in use, ``disk_write_mib`` since the start
         self.rows: list[dict[str, float]] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="parvibench-system", daemon=True)

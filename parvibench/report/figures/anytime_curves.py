@@ -34,16 +34,9 @@ MAX_LINES = 12
 def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "") -> list[Drawing]:
     """Anytime curves of one metric against every budget axis: medians over replicates, interquartile range.
 
-    Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows.
-
-    Args:
-        shown: the task's cells.
-        metric: y axis; logarithmic where all values are positive, ``nll`` excepted.
-        floor: drawn as a band (5 to 95%) with its median.
-        source: a published figure that this one repeats.
-
-    Returns:
-        One drawing per axis; none when there is nothing to draw.
+    Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows. The y axis is
+    logarithmic where all values are positive, ``nll`` excepted; the floor is drawn as a band (5 to 95%) with its
+    median; ``source`` is a published figure that this one repeats. No drawing when there is nothing to draw.
     """
     lines = {c.label: _line(shown.results, c, metric) for c in shown.in_run_order}
     lines = {k: v for k, v in lines.items() if len(v) and (k in shown.anchors or (v["iteration"] > 0).any())}
@@ -91,8 +84,7 @@ def _draw(axes: Axes, axis: str, lines: Lines, shown: TaskCells, limits: Limits,
 def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
     """Median and quartiles at every checkpoint; replicates that stopped earlier by diverging count as worst.
 
-    Returns:
-        Columns of ``AXES`` and ``contexts`` (medians; NaN where nothing is decided), median, low, high, by checkpoint.
+    Columns of ``AXES`` and ``contexts`` (medians; NaN where nothing is decided), median, low, high, by checkpoint.
     """
     curve = results.store.curve(cell.key)
     rows = curve[curve["metric"] == metric]

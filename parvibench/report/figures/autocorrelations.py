@@ -38,13 +38,9 @@ def autocorrelations(shown: TaskCells) -> list[Drawing]:
 
 
 def mean_autocorrelation(samples: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """Autocorrelation at lags 0, 1, ... of consecutive samples, mean over coordinates and finite replicates.
+    """Autocorrelation at lags 0, 1, ... of samples (R, n, D), mean over coordinates and finite replicates.
 
-    Args:
-        samples: (R, n, D).
-
-    Returns:
-        At most 26 values; None for chains that never moved or are too short.
+    At most 26 values; None for chains that never moved or are too short.
     """
     kept = samples[np.isfinite(samples).all((1, 2))].astype(np.float64)
     moved = kept[(kept.std(1) > 0).all(1)]

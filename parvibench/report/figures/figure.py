@@ -59,17 +59,11 @@ Styles = Mapping[str, LabelStyle]
 
 @dataclass(frozen=True)
 class Picture:
-    """One image of a figure.
+    """One image of a figure."""
 
-    Attributes:
-        image: an SVG element, or a PNG as a data URI.
-        alt: text for readers who cannot see the image.
-        caption: shown below it.
-    """
-
-    image: str
-    alt: str
-    caption: str = ""
+    image: str  #: an SVG element, or a PNG as a data URI
+    alt: str  #: text for readers who cannot see the image
+    caption: str = ""  #: shown below it
 
     @property
     def is_svg(self) -> bool:
@@ -87,23 +81,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the page: one image, or a grid of small ones.
+    """A figure of the page: one image, or a grid of small ones."""
 
-    Attributes:
-        name: unique in the report; also the name of its files.
-        title: heading.
-        pictures: its images.
-        data: the numbers drawn, long form.
-        note: how to read it.
-        axis: key of ``AXES`` where the figure belongs to one budget axis, else empty.
-    """
-
-    name: str
-    title: str
-    pictures: tuple[Picture, ...]
-    data: pd.DataFrame = field(compare=False)
-    note: str = ""
-    axis: str = ""
+    name: str  #: unique in the report; also the name of its files
+    title: str  #: heading
+    pictures: tuple[Picture, ...]  #: its images
+    data: pd.DataFrame = field(compare=False)  #: the numbers drawn, long form
+    note: str = ""  #: how to read it
+    axis: str = ""  #: key of ``AXES`` where the figure belongs to one budget axis, else empty
 
 
 def long_form(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -141,19 +126,12 @@ def label_styles(cells: Sequence[CellRecord]) -> dict[str, LabelStyle]:
 
 @dataclass(frozen=True)
 class TaskCells:
-    """The cells of one task that its figures draw.
+    """The cells of one task that its figures draw."""
 
-    Attributes:
-        results: of a run.
-        task: name of the task.
-        styles: of ``label_styles``.
-        labels: methods drawn, best first.
-    """
-
-    results: Results
-    task: str
-    styles: Styles
-    labels: Sequence[str]
+    results: Results  #: of a run
+    task: str  #: name of the task
+    styles: Styles  #: of ``label_styles``
+    labels: Sequence[str]  #: methods drawn, best first
 
     @cached_property
     def cells(self) -> list[CellRecord]:
@@ -230,11 +208,7 @@ def add_legend(figure: Figure, axes: Axes) -> None:
 class Plot:
     """Axes to draw on inside a ``with`` block, which ends by labelling them and rendering the figure as SVG.
 
-    Args:
-        name: of the drawing.
-        x: label of the x axis.
-        y: label of the y axis; without one there is no legend either.
-        size: width and height without the legend, inches.
+    Without a label of the y axis there is no legend either; ``size`` is without the legend, inches.
     """
 
     axes: Axes

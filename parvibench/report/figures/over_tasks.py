@@ -26,16 +26,10 @@ _BUDGETS = 41
 def forest(
     name: str, title: str, table: pd.DataFrame, label: str, note: str, styles: Styles, *, zero: bool = False
 ) -> list[Drawing]:
-    """Points with intervals, one row per method.
+    """Points with intervals, one row per method, best first, and a line at ``zero`` if wanted.
 
-    Args:
-        name: of the drawing.
-        title: heading.
-        table: index label; columns ``value`` and, where there are intervals, ``low`` and ``high``; best first.
-        label: of the x axis.
-        note: how to read it.
-        styles: of ``label_styles``.
-        zero: whether to draw a line at zero.
+    ``table`` has the index label and columns ``value`` and, where there are intervals, ``low`` and ``high``; ``label``
+    is of the x axis.
     """
     shown = table[np.isfinite(table["value"].astype(float))].head(2 * MAX_LINES)
     if not len(shown):
@@ -57,11 +51,7 @@ def forest(
 def runtime_profiles(results: Results, tasks: Sequence[str], labels: Sequence[str], styles: Styles) -> list[Drawing]:
     """Share of (task, replicate, target) reached within a budget, with bands, for every budget axis.
 
-    Args:
-        results: of a run.
-        tasks: those with floors.
-        labels: methods, best first; the first ``MAX_LINES`` are drawn.
-        styles: of ``label_styles``.
+    Of ``tasks``, those with floors; of ``labels``, best first, the first ``MAX_LINES``.
     """
     cells = [c for c in results.cells if c.task in tasks and c.label in labels[:MAX_LINES] and c.values]
     floors = {c.task: known.median for c in cells if (known := floor(c.task, "sliced_w2", c.samples))}
@@ -112,15 +102,7 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
 def quality_and_cost(
     board: pd.DataFrame, aggregates: pd.DataFrame, tasks: Sequence[str], styles: Styles, axes_shown: Sequence[str]
 ) -> list[Drawing]:  # fmt: skip
-    """Interquartile mean over the floor against cost, and the methods that no other beats in both.
-
-    Args:
-        board: of ``leaderboard.table``.
-        aggregates: of ``winners.aggregates`` over these tasks.
-        tasks: the tasks.
-        styles: of ``label_styles``.
-        axes_shown: keys of ``AXES``.
-    """
+    """Interquartile mean over the floor against cost, and the methods that no other beats in both."""
     finite = aggregates[np.isfinite(aggregates["value"].astype(float))]
     rows = board[board["task"].isin(tasks) & board["label"].isin(finite.index)]
     found = []

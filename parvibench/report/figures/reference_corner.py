@@ -17,15 +17,7 @@ _POINTS = 4000
 
 
 def write_corner(reference: Reference, path: Path) -> Path:
-    """Write histograms of single coordinates and of pairs of the reference draws.
-
-    Args:
-        reference: with draws (m, D).
-        path: of the image, .png or .svg; its folder is created.
-
-    Returns:
-        The path.
-    """
+    """Write histograms of single coordinates and of pairs of the reference draws to an image, .png or .svg; its path."""
     draws = reference.draws.numpy()
     chosen = np.unique(np.linspace(0, draws.shape[1] - 1, min(COORDINATES, draws.shape[1])).astype(int))
     table = central(pd.DataFrame(draws[:_POINTS, chosen], columns=[f"x{i + 1}" for i in chosen]))
