@@ -138,12 +138,7 @@ def test_the_run_document(call: Run, tmp_path: Path) -> None:
     assert set(svgd) == {
         "task", "algorithm", "label", "status", "reason", "replicates", "n_diverged", "seconds", "score_evaluations", "metrics",
     }  # fmt: skip
-    assert (svgd["task"], svgd["algorithm"], svgd["status"], svgd["replicates"]) == (
-        "banana",
-        "svgd",
-        "ok",
-        2,
-    )
+    assert (svgd["task"], svgd["algorithm"], svgd["status"], svgd["replicates"]) == ("banana", "svgd", "ok", 2)
     assert svgd["score_evaluations"] == 8 * 100
     assert exact["score_evaluations"] == 0
     metric = svgd["metrics"]["sliced_w2"]

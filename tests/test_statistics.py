@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parvibench.statistics import (
-    BOOTSTRAP_PAIRS,
-    average_ranks,
-    contest,
-    holm,
-    median_interval,
-    paired_difference,
-)
+from parvibench.statistics import BOOTSTRAP_PAIRS, average_ranks, contest, holm, median_interval, paired_difference
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 1), (5, 1), (6, 1), (9, 2), (10, 2), (20, 6), (25, 8)])

@@ -32,9 +32,7 @@ from parvibench.core.registry import load_task
 @pytest.mark.parametrize("kernel", ["gaussian", "imq", "riesz", "laplace"])
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize(
-    "more",
-    [{}, {"bandwidth": 0.8}, {"fixed_median": True}, {"affine_invariant": True}, {"latent_dim": 1}],
-    ids=str,
+    "more", [{}, {"bandwidth": 0.8}, {"fixed_median": True}, {"affine_invariant": True}, {"latent_dim": 1}], ids=str
 )
 @ACTIVATION
 def test_ksivi_gradients_equal_autograd_of_the_programs_loss(

@@ -218,11 +218,7 @@ def test_warming_up_fits_one_perturbation_of_the_start(name: str) -> None:
 
 def test_network_noise_costs_another_score_where_sigma_adapts() -> None:
     """Per iteration and particle: one score, and Ada-SIFG with redrawn noise two."""
-    for name, noise, expected in (
-        ("sifg", "redrawn", 1),
-        ("ada-sifg", "kept", 1),
-        ("ada-sifg", "redrawn", 2),
-    ):
+    for name, noise, expected in (("sifg", "redrawn", 1), ("ada-sifg", "kept", 1), ("ada-sifg", "redrawn", 2)):
         problem = make_problem(Bent(), REPLICATES, particles=PARTICLES)
         Run(name, problem, noise=noise).steps(3)
         assert problem.meter.scores == 3 * PARTICLES * expected

@@ -74,11 +74,7 @@ def test_sivi_gradient_equals_autograd_of_the_surrogate(activation: str, mixing:
 
 def functional_mlp(net: MLP, flat: Tensor, x: Tensor) -> Tensor:
     """The network written out, for autograd in its parameters (P,)."""
-    activate = {
-        "relu": torch.relu,
-        "tanh": torch.tanh,
-        "leaky-relu": lambda v: nn.functional.leaky_relu(v, LEAK),
-    }
+    activate = {"relu": torch.relu, "tanh": torch.tanh, "leaky-relu": lambda v: nn.functional.leaky_relu(v, LEAK)}
     for n_in, n_out in pairwise(net.sizes):
         weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
         x = x @ weight.view(n_in, n_out) + bias
@@ -93,11 +89,7 @@ def test_sivi_surrogate_grows_with_k_to_the_exact_bound() -> None:
     sample's own draw (above the bound) and 1/K for 1/(K+1) (at K = 1 below K = 0).
     """
     replicates, n, sigma = 2000, 20, 0.5
-    z, xi, mu = (
-        points(replicates, n, 1),
-        points(replicates, n, 1, seed=1),
-        points(replicates, 1000, 1, seed=2),
-    )
+    z, xi, mu = (points(replicates, n, 1), points(replicates, n, 1, seed=1), points(replicates, 1000, 1, seed=2))
     x = z + sigma * xi
     log_p = -0.5 * x.square().squeeze(-1)  # without -log(2 pi) / 2, as log h
     bounds = {}

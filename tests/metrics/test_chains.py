@@ -9,14 +9,7 @@ from torch import Generator
 
 from parvibench.core.metric import Cost, NotApplicable
 from parvibench.harness.run.clock import peak_memory as process_peak
-from parvibench.metrics.chains import (
-    autocorrelation,
-    ess_bulk,
-    ess_per_evaluation,
-    ess_per_second,
-    ess_tail,
-    rhat,
-)
+from parvibench.metrics.chains import autocorrelation, ess_bulk, ess_per_evaluation, ess_per_second, ess_tail, rhat
 from parvibench.metrics.cost import peak_memory
 
 NOTHING = torch.zeros(1, 2, 2, dtype=torch.float64)

@@ -104,8 +104,7 @@ def test_an_untouched_copy_verifies_but_for_what_short_runs_cannot_know(folder: 
 
 
 @pytest.mark.parametrize(
-    ("key", "check"),
-    [("mean", "predictive means"), ("sd", "predictive variances"), ("scores", "density")],
+    ("key", "check"), [("mean", "predictive means"), ("sd", "predictive variances"), ("scores", "density")]
 )
 def test_edited_numbers_are_found(folder: Path, tmp_path: Path, key: str, check: str) -> None:
     """Signed anew, so that the hash does not give them away."""

@@ -12,13 +12,7 @@ from scipy import stats
 
 from parvibench.core.reference import Floor
 from parvibench.metrics.floors import ALPHA, COSTLY_SETS, p_value
-from parvibench.statistics import (
-    average_ranks,
-    interquartile_mean,
-    median_interval,
-    paired_difference,
-    runtime_profile,
-)
+from parvibench.statistics import average_ranks, interquartile_mean, median_interval, paired_difference, runtime_profile
 
 REPLICATES = (5, 10, 30)
 TASKS = 5

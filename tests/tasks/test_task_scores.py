@@ -41,8 +41,7 @@ def test_mixture_density_equals_pytorchs(name: str) -> None:
     mixture = load_task(name).mixture
     covariances = torch.diag_embed(mixture.variances.expand_as(mixture.means))
     oracle = MixtureSameFamily(
-        Categorical(mixture.weights),
-        MultivariateNormal(mixture.means, getattr(mixture, "covariances", covariances)),
+        Categorical(mixture.weights), MultivariateNormal(mixture.means, getattr(mixture, "covariances", covariances))
     )
     torch.testing.assert_close(target.log_density(x), oracle.log_prob(x), rtol=1e-10, atol=1e-10)
 
