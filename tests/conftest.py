@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from parvibench.data import fetch, recordings
+
+# One thread each, as in the harness's workers: the tests run beside each other, and their arrays are small.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+torch.set_num_threads(1)
 
 
 @pytest.fixture
@@ -21,13 +27,8 @@ def recording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
 
     def place(content: bytes | None, *, channels: int, length: int) -> Path:
         header = f"blob {len(content or b'')}\0".encode()
-        entry = replace(
-            registered,
-            url="http://127.0.0.1:9/nobody",
-            rows=length,
-            features=channels,
-            git_blob=hashlib.sha1(header + (content or b"")).hexdigest(),
-        )
+        blob = hashlib.sha1(header + (content or b"")).hexdigest()
+        entry = replace(registered, url="http://127.0.0.1:9/nobody", rows=length, features=channels, git_blob=blob)
         for module in (fetch, recordings):
             monkeypatch.setattr(module, "registry", lambda: {entry.name: entry})
         path = tmp_path / entry.file
