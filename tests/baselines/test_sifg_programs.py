@@ -7,21 +7,20 @@ few iterations.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from plain_networks import modules
 from sampler_toys import Bent, Run, make_problem
-from torch import Tensor, nn, optim
+from torch import Tensor, optim
 
 from parvibench.baselines import ada_gwg
 from parvibench.core import registry
 from parvibench.core.errors import SettingsError
 from parvibench.kernels.gram import sampled_pairs
 
-ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "leaky-relu": lambda: nn.LeakyReLU(0.1)}
 REPLICATES = range(2)
 PARTICLES, DIM = 8, 2
 
@@ -33,15 +32,7 @@ class Program:
         self.settings: Any = run.settings
         self.streams, self.replicate = run.problem.streams, replicate
         self.x = run.state.x[replicate].clone()
-        sizes = (DIM, self.settings.hidden, self.settings.hidden, DIM)
-        modules: list[nn.Module] = []
-        rest = run.state.flow.network[replicate].clone()
-        for n_in, n_out in pairwise(sizes):
-            linear = nn.Linear(n_in, n_out, dtype=torch.float64)
-            weight, bias, rest = rest.split([n_in * n_out, n_out, len(rest) - (n_in + 1) * n_out])
-            linear.weight.data, linear.bias.data = weight.view(n_in, n_out).T.contiguous(), bias
-            modules += [linear, ACTIVATIONS[self.settings.activation]()]
-        self.net = nn.Sequential(*modules[:-1])
+        self.net = modules(self.settings.network(DIM), run.state.flow.network[replicate])
         rate = self.settings.net_learning_rate
         self.optimiser: optim.Optimizer = {
             "adam": lambda p: optim.Adam(p, lr=rate),

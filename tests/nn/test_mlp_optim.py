@@ -2,33 +2,18 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from plain_networks import flattened, modules
+from torch import Tensor
 
-from parvibench.nn.mlp import LEAK, MLP, NARROW, Activation, tanh
+from parvibench.nn.mlp import MLP, NARROW, Activation, tanh
 from parvibench.nn.optim import Moments, adam, adam_, rms_normalised, sgd_nesterov, step_decay
 from parvibench.nn.refit import Flow, RefitSettings
 
 ACTIVATIONS: list[Activation] = ["tanh", "relu", "leaky-relu"]
-MODULES = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "leaky-relu": nn.LeakyReLU(LEAK)}
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def twin(net: MLP, flat: Tensor) -> nn.Sequential:
-    """The network of one replicate as PyTorch modules."""
-    modules: list[nn.Module] = []
-    start = 0
-    for n_in, n_out in zip(net.sizes[:-1], net.sizes[1:], strict=True):
-        linear = nn.Linear(n_in, n_out, dtype=torch.float64)
-        end = start + n_in * n_out
-        linear.weight.data = flat[start:end].view(n_in, n_out).T
-        linear.bias.data = flat[end : end + n_out]
-        start = end + n_out
-        modules += [linear, MODULES[net.activation]]
-    assert start == net.n_parameters
-    return nn.Sequential(*modules[:-1])
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -39,7 +24,7 @@ def test_forward_equals_pytorch_modules(activation: Activation) -> None:
     values = net.forward(parameters, x)
     assert [v.shape[-1] for v in values] == list(net.sizes)
     for r in range(2):
-        expected = twin(net, parameters[r])(x[r]).detach()
+        expected = modules(net, parameters[r])(x[r]).detach()
         torch.testing.assert_close(values[-1][r], expected, rtol=1e-12, atol=1e-12)
 
 
@@ -62,12 +47,11 @@ def test_wide_and_narrow_layers_agree_with_pytorch() -> None:
     values = net.forward(parameters, x)
     flat = net.backward(parameters, values, upstream)
     for r in range(2):
-        modules = twin(net, parameters[r])
-        output = modules(x[r])
+        twin = modules(net, parameters[r])
+        output = twin(x[r])
         torch.testing.assert_close(values[-1][r], output.detach(), rtol=1e-12, atol=1e-12)
         output.backward(upstream[r])
-        grads = [g for m in modules if isinstance(m, nn.Linear) for g in (m.weight.grad.T, m.bias.grad)]
-        expected = torch.cat([g.flatten() for g in grads])
+        expected = flattened(p.grad for p in twin.parameters())
         torch.testing.assert_close(flat[r], expected, rtol=1e-12, atol=1e-13)
 
 
