@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from device_guard import DeviceGuard, ShapeStreams, WouldWaitError
+from sampler_toys import VARIANTS
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
@@ -21,25 +22,6 @@ FREE = [
     name
     for name, row in registry.algorithms().items()
     if row.kind != "anchor" and not registry.load_algorithm(name).host_bound
-]
-#: Settings that lead through other kernels than the defaults do.
-VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    ("svgd", {"rule": "adagrad"}),
-    ("svgd", {"bandwidth": 0.5}),
-    ("sifg", {"score": "exact"}),
-    ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),
-    ("ada-sifg", {"sigma_rule": "dsm-code"}),
-    ("ada-sifg", {"activation": "leaky-relu", "particle_rule": "adam"}),
-    ("ada-gwg", {"p": 3.0, "p_clip": 0.01}),
-    ("mied", {"mollifier": "gaussian"}),
-    ("mied", {"mollifier": "laplace"}),
-    ("ksdd", {"kernel": "imq", "bandwidth": "median"}),
-    ("hmc", {"jitter": 0.2}),
-    ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
-    ("ksivi", {"kernel": "riesz", "annealing": 20, "ema": 0.9}),
-    ("ksivi", {"kernel": "laplace", "regularisation": 0.5}),
-    ("sivi", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
-    ("uivi", {"clip_norm": 0.1}),
 ]
 x = torch.empty(3, 4, 2, device="meta")
 mask = torch.empty(3, 4, dtype=torch.bool, device="meta")
