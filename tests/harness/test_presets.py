@@ -1,10 +1,9 @@
 """Presets: valid, sourced, chosen by name, under explicit settings, resolved in the cell key."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from command_line import Run
 
 from parvibench import api
 from parvibench.cli import descriptions
@@ -147,11 +146,9 @@ def test_unknown_presets_name_the_known_ones() -> None:
         registry.load_method("uld").make_settings({"preset": "toy"})
 
 
-def test_the_command_line_refuses_unknown_presets_with_exit_code_2() -> None:
-    command = ["run", "--task", "gmm5-2d", "--algorithm", "sifg", "--set", "sifg.preset=nowhere", "--dry-run"]
-    entry = [sys.executable, "-c", "from parvibench.cli import main; main()"]
-    done = subprocess.run([*entry, *command], capture_output=True, text=True)
-    assert (done.returncode, "Known: gmm5-2d, gmm5-2d-code" in " ".join(done.stderr.split())) == (2, True)
+def test_the_command_line_refuses_unknown_presets_with_exit_code_2(call: Run) -> None:
+    answer = call("run", "--task", "gmm5-2d", "--algorithm", "sifg", "--set", "sifg.preset=nowhere", "--dry-run")
+    assert (answer.code, "Known: gmm5-2d, gmm5-2d-code" in " ".join(answer.err.split())) == (2, True)
 
 
 def test_show_tells_every_value_and_its_source() -> None:

@@ -1,6 +1,5 @@
 """Suite files: what is wrong is told by file, line and key path, and nothing else happens."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -124,29 +123,6 @@ def test_keys_name_results_and_nothing_else() -> None:
     changed.append(GOOD.replace("replicates: 4", "replicates: 5").replace("splits: 3", "splits: 4"))
     for text in changed:
         assert not base & {c.key for c in expand(parse(text))}
-
-
-KEYS = ("name", "tasks", "algorithms", "replicates", "budget")
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(key=st.sampled_from([*KEYS, "tune", "profiles", "x"]), value=JSON)
-def test_any_value_anywhere_is_accepted_or_refused_politely(key: str, value: object) -> None:
-    lines = [line for line in GOOD.splitlines() if not line.startswith(f"{key}:")]
-    if key == "algorithms":
-        lines = [line for line in lines if not line.startswith("  -")]
-    text = "\n".join([*lines, f"{json.dumps(key)}: {json.dumps(value)}"])
-    refusal = ""
-    try:
-        parse(text)
-    except InputError as error:
-        refusal = str(error)
-    assert not refusal or refusal.startswith("mine.yaml")
 
 
 @settings(max_examples=60, deadline=None)
