@@ -64,15 +64,6 @@ def test_modes_lie_at_the_known_matrix() -> None:
     assert load_metric("amari").compute(x.transpose(0, 1), Context(task)).max() < 0.01
 
 
-def test_batches_of_an_epoch_average_to_the_full_score(target) -> None:
-    """Catches a likelihood not scaled by n/B, or a prior or determinant that is."""
-    order = torch.stack([torch.randperm(1000, generator=torch.Generator().manual_seed(r)) for r in (0, 1)])
-    batches = order.view(2, 10, 100).unbind(1)
-    x = points()
-    for f in (target.score, target.log_density):
-        torch.testing.assert_close(torch.stack([f(x, b) for b in batches]).mean(0), f(x))
-
-
 def test_singular_matrices_raise_nothing() -> None:
     """A sampler that hits one is recorded as diverged, not crashed; large sources stay finite."""
     target = load_task("ica-synthetic").target((0,), "cpu", torch.float32)
