@@ -24,10 +24,10 @@ from parvibench.check.selection import select_questions
 BAR = 0.95
 #: Wall-clock limit of one bug, s.
 TIMEOUT_S = 600.0
-#: Of child processes: they import ``planted`` from this folder.
+#: Of child processes: they import ``planted`` from this folder, and what it shares with the tests.
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-    "PYTHONPATH": str(Path(__file__).resolve().parent),
+    "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).resolve().parents[:2])),
 }
 
 
