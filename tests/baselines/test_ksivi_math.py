@@ -1,7 +1,4 @@
-"""KSIVI: gradients, the program of its authors step by step, pre-training, presets.
-
-The bug that each test was seen to catch stands in its docstring.
-"""
+"""KSIVI: gradients, its authors' program, presets; the bug a test was seen to catch stands in its docstring."""
 
 from typing import Any
 
@@ -150,10 +147,7 @@ def sliced_w2(x: Tensor, y: Tensor) -> float:
 def test_ksivi_approaches_the_posterior_with_its_preset(
     name: str, task_name: str, iterations: int, most: float
 ) -> None:
-    """Sliced W2 of 1000 samples never rises between checkpoints. Half a minute each.
-
-    Paper: 0.151 after 10,000 iterations on logistic regression. Catches a sampler that runs away: 8 after 5000.
-    """
+    """Half a minute each; the paper has 0.151 after 10,000 iterations. Catches a sampler that runs away."""
     task: Any = load_task(task_name)
     try:
         problem = task.problem((0,), 0)

@@ -1,8 +1,4 @@
-"""Functional-gradient flows and interaction-energy methods: gradients, identities and fixed points.
-
-Every |z| < 5 raises a false alarm with probability 6e-7; seeds are fixed. The bug that each test was seen to
-catch stands in its docstring.
-"""
+"""Functional-gradient flows and interaction energies; the bug a test was seen to catch stands in its docstring."""
 
 import math
 
@@ -21,10 +17,7 @@ from parvibench.kernels.mixture import mixture_score
 
 @pytest.mark.parametrize("name", ["sifg", "ada-sifg"])
 def test_score_of_coinciding_particles_is_learnt(name: str) -> None:
-    """All z at m: the optimum is f(x) = -(x - m) / sigma^2, relative square error below 0.05.
-
-    Catches the minus sign of the paper's Eq. 3.8 (error 4) and w / sigma^2 for w / sigma (error 1).
-    """
+    """f(x) = -(x - m) / sigma^2. Catches the sign of the paper's Eq. 3.8 and w / sigma^2 for w / sigma."""
     frozen = {"sigma_step_size": 0.0} if name == "ada-sifg" else {}
     settings = {"sigma": 0.5, "step_size": 1e-12, "hidden": 16, "net_optimiser": "adam"}
     problem = make_problem(Gaussian([1.0, 1.0]), [0, 1], particles=100)
@@ -48,10 +41,7 @@ def divergence_by_grid(z: Tensor, sigma: float) -> float:
 
 @pytest.mark.parametrize("sigma", [0.3, 0.8])
 def test_sigma_gradient_equals_finite_differences_of_the_divergence(sigma: float) -> None:
-    """Expectation over the noise by Gauss-Hermite quadrature.
-
-    Catches the factors sigma and 1/2, and the opposite sign.
-    """
+    """By Gauss-Hermite quadrature. Catches the factors sigma and 1/2, and the opposite sign."""
     z = torch.tensor([-1.0, 0.3, 1.2], dtype=torch.float64)
     nodes, weights = (torch.from_numpy(a) for a in np.polynomial.hermite_e.hermegauss(80))
     w = nodes.repeat(3).view(1, -1, 1)
@@ -171,10 +161,7 @@ def test_mied_gradient_equals_autograd_of_the_energy(mollifier: str, alpha: floa
 
 
 def test_mied_gradient_survives_single_precision_far_from_the_origin() -> None:
-    """A shaken grid of 900 particles about (300, 300): relative error below 1e-3.
-
-    Catches differences without centring (0.003).
-    """
+    """A shaken grid about (300, 300). Catches differences without centring (0.003)."""
     settings, target = mied.Settings(), Gaussian([1.0, 1.0], mean=300.0)
     ticks = torch.linspace(-2, 2, 30, dtype=torch.float64)
     x = (300 + torch.cartesian_prod(ticks, ticks) + 0.02 * points(900, 2)).float().unsqueeze(0)

@@ -304,8 +304,7 @@ NETWORKS = [
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("rule", [None, *RULES], ids=str)
 def test_functional_flows_are_the_codes_program(network: dict[str, Any], rule: dict[str, Any] | None) -> None:
-    """Catches the direction of p, a mean for a sum, momentum left out, p moved once an iteration or by the new f,
-    and a rejected move that is clipped."""
+    """Catches the direction of p, a mean for a sum, no momentum, p moved by the new f, a clipped rejection."""
     problem = make_problem(Bent(), REPLICATES, particles=PARTICLES)
     given = {"warmup_inner_steps": 0, "hidden": 5, "step_size": 0.05, "net_learning_rate": 0.01} | network
     run = Run("l2-gf" if rule is None else "ada-gwg", problem, **(given | (rule or {})))

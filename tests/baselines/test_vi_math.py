@@ -1,8 +1,4 @@
-"""SIVI, SIVI-SM, UIVI and variational families: gradients and unbiasedness.
-
-Every |z| < 5 raises a false alarm with probability 6e-7; seeds are fixed. The bug that each test was seen to
-catch stands in its docstring.
-"""
+"""SIVI, SIVI-SM, UIVI and variational families; the bug that a test was seen to catch stands in its docstring."""
 
 import math
 from itertools import pairwise

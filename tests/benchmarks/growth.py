@@ -44,14 +44,7 @@ FITTED = 3
 
 @dataclass(frozen=True)
 class Axis:
-    """What grows, how far, and what theory allows.
-
-    Attributes:
-        name: of the row.
-        make: size -> one step of the program.
-        sizes: ascending.
-        theory: exponents of time and of memory.
-    """
+    """What grows, how far, and the exponents that theory allows."""
 
     name: str
     make: Callable[[int], Callable[[], object]]

@@ -38,16 +38,7 @@ def restart_in_environment() -> None:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times longer the other side takes, and both sides' processor seconds per unit of work.
-
-    Attributes:
-        value: median over rounds of other / ours.
-        low: lower end of the 95% interval of the median.
-        high: its upper end.
-        ours: median seconds.
-        other: median seconds.
-        rounds: paired measurements.
-    """
+    """Other over ours: median over rounds, its 95% interval, and both sides' median processor seconds of a unit."""
 
     value: float
     low: float

@@ -67,13 +67,7 @@ def sequential(shape: MLP, flat: Tensor) -> nn.Sequential:
 
 
 def twin_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **options: samplers.Draw) -> Twin:
-    """A twin at the stepper's start.
-
-    Args:
-        stepper: fresh, of one replicate; its algorithm must have a twin.
-        next_rows: mini-batches; default the twin's own.
-        options: further arguments of the twin; its sources of noise among them.
-    """
+    """A twin at a fresh stepper's start, of one replicate; ``options`` may hold its sources of noise."""
     s, problem = stepper.settings, stepper.problem
     density = log_density_of(stepper, next_rows)
     x = problem.init(stepper.algorithm.n_particles)[0].clone()

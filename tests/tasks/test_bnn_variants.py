@@ -1,7 +1,4 @@
-"""The papers' own protocols: densities against plain twins, splits and units against values computed here.
-
-The data are random tables of the real sizes, so that nothing needs a download.
-"""
+"""The papers' own protocols against plain twins, on random tables of the real sizes: nothing needs a download."""
 
 import math
 import zlib
@@ -202,10 +199,7 @@ def test_predictions_are_on_the_codes_test_rows_in_original_units(name: str) -> 
 
 
 def test_sifg_noise_is_what_the_codes_model_selection_ends_with() -> None:
-    """The code's loop, which also writes into all later particles, written out.
-
-    Catches noise from test rows, standardised units, or a development set outside the training rows.
-    """
+    """Catches noise from test rows, standardised units, or development rows that are not for training."""
     task = load_task("bnn-diabetes-sifg")
     _, x = points(task.name, n=6)
     _, sds = task.predictive((0, 1), "cpu", torch.float64).predict(x)

@@ -22,10 +22,7 @@ BOUND = 6
 
 @pytest.mark.parametrize("name", NAMES)
 def test_density_is_transitions_times_likelihood(name: str) -> None:
-    """Written out step by step, with normalisers.
-
-    Catches observations one step late, dt for sqrt(dt), and the two drifts exchanged.
-    """
+    """Catches observations one step late, dt for sqrt(dt), and the two drifts exchanged."""
     task = load_task(name)
     x = torch.randn(2, 3, task.dim, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     dt = 1 / task.dim
@@ -119,10 +116,7 @@ def test_draws_have_the_densitys_law(name: str) -> None:
     ],
 )
 def test_hmc_from_the_data_agrees(name: str, trajectories: int, step: float, leaps: int) -> None:
-    """Means and deviations from independent chains that start at the data, joined by straight lines.
-
-    Catches facts of another posterior than the density's: the other drift's at d = 100 (z = 73).
-    """
+    """From straight lines through the data. Catches facts of another posterior: the other drift's has z = 73."""
     task = load_task(name)
     times = np.arange(0, task.dim + 1)
     start = torch.from_numpy(np.interp(times[1:], times[::5], [0.0, *task.y])).expand(100, -1)
@@ -132,10 +126,7 @@ def test_hmc_from_the_data_agrees(name: str, trajectories: int, step: float, lea
 
 
 def test_the_papers_drift_has_spurious_modes_and_the_authors_none() -> None:
-    """Ascent from N(0, I) at d = 50: some starts end in spikes at least 50 nats below the others' path.
-
-    This is what a sampler of small steps meets, not a property of the posterior.
-    """
+    """What a sampler of small steps meets: spikes at least 50 nats below the others' path."""
     task = load_task("diffusion-50")
     start = torch.randn(1, 100, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     stuck = {}

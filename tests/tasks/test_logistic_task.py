@@ -37,10 +37,7 @@ def test_density_is_bernoulli_times_gaussian(target) -> None:
 
 
 def test_score_vanishes_at_scikit_learns_map(target) -> None:
-    """An outside oracle: 1/C = 0.01 on all 31 coefficients, intercept included.
-
-    Catches an unpenalised intercept and a precision of 0.01 read as a variance (score of order 1).
-    """
+    """1/C = 0.01. Catches an unpenalised intercept, and a precision of 0.01 read as a variance."""
     fit = LogisticRegression(C=100.0, fit_intercept=False, solver="newton-cholesky", tol=1e-10, max_iter=1000)
     best = torch.from_numpy(fit.fit(*design()).coef_)
     assert target.score(best.expand(2, 1, 31)).abs().max() < 1e-6

@@ -13,12 +13,7 @@ _RUN = "parvibench.harness.run.loop"
 
 
 def depends_on(question: Question, module: str) -> bool:
-    """Whether measuring a question can execute code of a module.
-
-    Args:
-        question: what is asked; one of a task that is not registered may use anything.
-        module: full name.
-    """
+    """Whether measuring a question can execute code of a module; of a task that is not registered, any."""
     task = registry.tasks().get(question.task)
     label = question.cell.algorithm if isinstance(question, CellQuestion) else question.algorithm
     algorithm = registry.algorithms().get(label)
@@ -32,11 +27,7 @@ def depends_on(question: Question, module: str) -> bool:
 
 @cache
 def modules_behind(module: str) -> frozenset[str]:
-    """The module itself and all of the package that its imports lead to; names in the registry are not followed.
-
-    Args:
-        module: full name, e.g. ``parvibench.tasks.banana``.
-    """
+    """The module and all of the package that its imports lead to; names in the registry are not followed."""
     found: set[str] = set()
     waiting = [module]
     while waiting:
