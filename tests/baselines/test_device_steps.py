@@ -1,18 +1,16 @@
 """No step of an algorithm, and no score of a task, makes the host wait for the device."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from device_guard import DeviceGuard, ShapeStreams, WouldWaitError
-from sampler_toys import VARIANTS
+from sampler_toys import VARIANTS, Run
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.errors import DataMissingError
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Problem, Task
@@ -75,21 +73,12 @@ def test_a_step_never_waits_for_the_device(name: str, settings: dict[str, Any], 
     task, algorithm = registry.load_task(task_name), registry.load_algorithm(name)
     if algorithm.needs - task.provides:
         pytest.skip(f"{task_name} lacks what {name} needs")
-    chosen = algorithm.make_settings({**algorithm.example.quick, **settings})
     problem = shapes_of(task, None if "full-batch" in algorithm.needs else task.batch_size)
     problem.streams.batch(task.rows or 7, 3)  # an epoch's shuffle comes from the host, once an epoch
-    with _mode(algorithm):
-        state = algorithm.init(problem, chosen, problem.streams, 1000)
-        taken = take_steps(algorithm.step, problem, chosen, state)
-        next(taken)  # the first step may set up what later ones use
-        with DeviceGuard():
-            next(taken)
-            state, _ = next(taken)
-    assert all(field.device.type == "meta" for field in tree_leaves(state) if isinstance(field, Tensor))
-
-
-def _mode(algorithm: Algorithm) -> contextlib.AbstractContextManager[Any]:
-    return contextlib.nullcontext() if algorithm.differentiates else torch.inference_mode()
+    run = Run(name, problem, **settings).steps(1)  # the first step may set up what later ones use
+    with DeviceGuard():
+        run.steps(2)
+    assert all(field.device.type == "meta" for field in tree_leaves(run.state) if isinstance(field, Tensor))
 
 
 @pytest.mark.parametrize("name", registry.tasks())

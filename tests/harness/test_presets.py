@@ -58,6 +58,8 @@ def test_what_a_preset_holds_of_the_protocol() -> None:
     assert srld.expand_preset({"preset": "correlated-2d"}) == {
         "alpha": 10.0, "memory": 100, "step_size": 0.01, "spacing": 1,
     }  # fmt: skip
+    assert srld.make_settings({"preset": "gaussian-100d"}).model_dump()["spacing"] == 100  # of the memory
+    assert srld.protocol("gaussian-100d") == {"particles": 1, "thinning": 10}  # of the path
     assert registry.load_method("deep-ensemble").protocol("bnn-boston")["iterations"] == 40 * 5
 
 
@@ -107,12 +109,6 @@ def test_burn_in_and_thinning_are_those_of_the_entry_or_the_suite_and_of_chains_
     assert {found["banana", "svgd"], found["bandit-wheel", "sgld"]} == {(0, 1)}
     assert len({c.key for c in cells}) == 5  # one key for both on the bandit, which has a thinning of its own
     assert expand(parse_suite(SUITE.format(settings="{}").encode(), "mine.yaml"))[0].spec.burn_in == 0
-
-
-def test_the_spacing_of_a_memory_is_a_setting_and_the_thinning_of_a_path_is_not() -> None:
-    srld = registry.load_method("srld")
-    assert srld.make_settings({"preset": "gaussian-100d"}).model_dump()["spacing"] == 100
-    assert srld.protocol("gaussian-100d") == {"particles": 1, "thinning": 10}
 
 
 @pytest.mark.parametrize(

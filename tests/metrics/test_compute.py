@@ -8,7 +8,6 @@ from torch import Generator
 
 from parvibench.core.errors import ShapeError, UnknownNameError
 from parvibench.core.metric import Cost
-from parvibench.core.registry import load_metric, metrics
 from parvibench.core.task import Facts, Modes
 from parvibench.metrics.compute import check_samples, compute
 
@@ -23,11 +22,6 @@ def context(make_context, generator: Generator):
 @pytest.fixture
 def samples(generator: Generator) -> torch.Tensor:
     return torch.randn(3, 40, 2, generator=generator, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("name", metrics())
-def test_every_registered_metric_loads(name: str) -> None:
-    assert callable(load_metric(name).compute)
 
 
 def test_costly_metrics_wait_for_the_last_checkpoint(context, samples: torch.Tensor) -> None:

@@ -23,7 +23,7 @@ METRICS = REFERENCE_METRICS + FIXED_METRICS
 ORDERED = ("c2st",)
 
 shapes = st.tuples(st.integers(1, 3), st.integers(6, 25), st.sampled_from([4, 9]), st.integers(0, 2**32))
-examples = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+examples = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def scene(make_context, shape: tuple[int, int, int, int], shift: float = 0.0) -> tuple[Tensor, object]:
