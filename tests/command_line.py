@@ -1,7 +1,5 @@
 """The command line as tests call it: the types of the fixture ``call``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple

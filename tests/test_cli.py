@@ -1,7 +1,5 @@
 """The command line as a user meets it: documents, messages and exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Paths, targets and commands that CONTRIBUTING names exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

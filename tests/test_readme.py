@@ -1,7 +1,5 @@
 """What the README shows works as written."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,11 +1,9 @@
 """Small targets and a way to run an algorithm on them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor
@@ -157,7 +155,7 @@ class Run:
     def mode(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.algorithm.differentiates else torch.inference_mode()
 
-    def steps(self, count: int) -> Run:
+    def steps(self, count: int) -> Self:
         taken = take_steps(self.algorithm.step, self.problem, self.settings, self.state, self.iteration)
         with self.mode():
             for self.state, self.info in islice(taken, count):

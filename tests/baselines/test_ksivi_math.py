@@ -15,11 +15,12 @@ from semi_implicit_programs import (
     noise_of,
     sampler_parameters,
 )
-from torch import Tensor, nn
+from torch import Tensor
 
 from parvibench.baselines import ksivi
 from parvibench.core.errors import DataMissingError, UnsupportedError
-from parvibench.core.registry import load_task
+from parvibench.core.metric import Context
+from parvibench.core.registry import load_metric, load_task
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "imq", "riesz", "laplace"])
@@ -127,13 +128,6 @@ def test_the_variance_stays_above_its_floor() -> None:
     assert (run.steps(5).state.parameters[:, -2:] >= -3).all()
 
 
-def sliced_w2(x: Tensor, y: Tensor) -> float:
-    """Root mean squared distance of 500 sorted projections; as many rows in both."""
-    directions = nn.functional.normalize(points(500, x.shape[1], seed=9), dim=1).T
-    apart = (x.double() @ directions).sort(0).values - (y.double() @ directions).sort(0).values
-    return apart.square().mean().sqrt().item()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "task_name", "iterations", "most"),
@@ -153,13 +147,12 @@ def test_ksivi_approaches_the_posterior_with_its_preset(
         problem = task.problem((0,), 0)
     except DataMissingError as error:
         pytest.skip(str(error).splitlines()[0])
-    reference = task.reference().draws
-    reference = reference[torch.linspace(0, len(reference) - 1, 1000).long()]
+    context, sliced_w2 = Context(task, task.reference()), load_metric("sliced_w2")
     run = Run(name, problem, preset=task_name)
     values = []
     for checkpoint in (iterations // 8, iterations // 2, iterations):
         run.steps(checkpoint - run.iteration)
-        values.append(sliced_w2(run.output(1000)[0], reference))
+        values.append(sliced_w2.compute(run.output(1000).double(), context).item())
     assert values[1] < values[0] + 0.02, values
     assert values[2] < values[1] + 0.02, values
     assert values[2] < most, values

@@ -5,8 +5,6 @@ samplers' own draws. Networks start at random parameters; learning rates are lar
 few iterations.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Splits equal the published recipe; standardisation sees training rows only."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

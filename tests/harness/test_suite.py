@@ -1,12 +1,10 @@
 """Suite files: what is wrong is told by file, line and key path, and nothing else happens."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parvibench.core.errors import InputError, SuiteError, UnknownNameError
+from parvibench.core.errors import InputError, SuiteError
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite, load_suite, parse_suite, shipped
 
@@ -80,15 +78,6 @@ def test_binary_huge_and_bombs_are_refused() -> None:
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
     with pytest.raises(SuiteError, match="too large"):
         parse("\n".join(lines))
-
-
-def test_unknown_suites_and_profiles_suggest_near_ones(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'quick'"):
-        load_suite("qick")
-    with pytest.raises(SuiteError, match="no such file"):
-        load_suite(str(tmp_path / "none.yaml"))
-    with pytest.raises(UnknownNameError, match="did you mean 'fast'"):
-        load_suite("uci").with_profile("fats")
 
 
 @pytest.mark.parametrize("name", list(shipped()))

@@ -1,13 +1,11 @@
 """Certified predictions: made by short runs here, verified, and used to judge samples."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -34,7 +32,7 @@ class InProcess:
 
     def __init__(self, *_: object) -> None: ...
 
-    def __enter__(self) -> InProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...
