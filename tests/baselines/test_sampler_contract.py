@@ -75,12 +75,15 @@ def test_replicates_run_alone_as_together(name: str, settings: Any, dtype: Any, 
 
 
 @EACH
-def test_same_seed_same_bits_other_seed_other_samples(name: str) -> None:
+def test_same_seed_same_bits_whatever_the_global_state_and_it_is_left_alone(name: str) -> None:
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
     problems = [make_problem(Gaussian(PRECISION), seed=seed) for seed in (7, 7, 8)]
     first, again, other = (Run(name, problem).steps(4).output() for problem in problems)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert not torch.equal(first[0], first[1])
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert random.getstate() == python_state
 
 
 @EACH
@@ -94,14 +97,6 @@ def test_a_step_changes_neither_its_state_nor_the_noise(name: str) -> None:
     run.steps(1).output()
     assert all(torch.equal(a, b) for a, b in zip(before, tensors(held), strict=True))
     assert all(torch.equal(noise[key], blocks[key][1]) for key in noise)
-
-
-@EACH
-def test_global_random_state_is_left_alone(name: str) -> None:
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
-    Run(name, make_problem(Gaussian(PRECISION))).steps(2).output()
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert random.getstate() == python_state
 
 
 @EACH

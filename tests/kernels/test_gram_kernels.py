@@ -90,22 +90,6 @@ def test_sampled_pairs_give_nearly_the_same_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "formula"),
-    [
-        (radial.gaussian, lambda d, h: torch.exp(-d / h)),
-        (radial.inverse_multiquadric, lambda d, h: (1 + d / h) ** -0.5),
-    ],
-)
-def test_radial_kernels_and_their_slopes(profile: radial.Profile, formula) -> None:  # type: ignore[no-untyped-def]
-    d = points(2, 5, 6).square().requires_grad_()
-    h = torch.tensor([0.7, 2.0], dtype=torch.float64).view(2, 1, 1)
-    k, slope = profile(d.detach(), h)
-    expected = formula(d, h)
-    torch.testing.assert_close(k, expected.detach(), rtol=1e-12, atol=0)
-    torch.testing.assert_close(slope, torch.autograd.grad(expected.sum(), d)[0], rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize(
     ("kernel", "through_median"),
     [("gaussian", True), ("gaussian", False), ("imq", False), ("laplace", False), ("riesz", False)],
 )
