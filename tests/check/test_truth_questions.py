@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ascent import Ascent
 from scipy import stats
 
 from parvibench.check.outcomes import decide
@@ -30,7 +31,7 @@ from parvibench.check.truth.simulated_posteriors import PosteriorRanks, Posterio
 from parvibench.check.truth.steps import summaries
 from parvibench.check.truth.task_facts import DensityTruth
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import ParticleState
 from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
 
@@ -215,15 +216,11 @@ def test_a_planted_bug_is_red(
 # -- parts -------------------------------------------------------------------------------------------------------
 
 
-class Stuck(Algorithm[SteppedSettings, ParticleState]):
+class Stuck(Ascent):
     """A sampler that stays at its start, whatever it is asked."""
 
     name = "stuck"
     kind = "chains"
-    settings_type = SteppedSettings
-
-    def init(self, problem: Any, settings: Any, streams: Any, horizon: int) -> ParticleState:
-        return ParticleState.start(problem)
 
     def step(self, problem: Any, settings: Any, state: ParticleState, streams: Any) -> ParticleState:
         return state

@@ -81,11 +81,6 @@ def test_wrong_shapes_are_told() -> None:
         problem().score(torch.zeros(2, 5, 4))
 
 
-def test_initial_points_depend_on_seed_and_replicate_only() -> None:
-    assert torch.equal(problem().init(), problem(rows=40, batch=10).init())
-    assert not torch.equal(problem().init()[0], problem().init()[1])
-
-
 @pytest.mark.parametrize("values", [{}, {"iterations": 0}, {"iterations": -4}, {"seconds": -1}, {"steps": 4}])
 def test_bad_budgets_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(ValidationError):

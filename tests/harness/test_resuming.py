@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from ascent import Ascent
 from torch.utils._pytree import tree_leaves
 
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.run import trial
@@ -193,26 +193,23 @@ def test_snapshots_of_other_runs_are_not_taken_up(tmp_path: Path, monkeypatch: p
         assert set(found.values) == set(right.values)
 
 
-class Counts(Algorithm):
-    """Ascends; tells which chunks it began."""
+class Counts(Ascent):
+    """Tells which chunks it began."""
 
     name = "counts"
-    kind = "particles"
-    settings_type = SteppedSettings
     max_chunk = 1
     began: list[int] = []
+    fails_at = -1
 
     def init(self, problem, settings, streams, horizon):
         if problem.meter.limit:
             self.began.append(streams.replicates[0])
-        return ParticleState.start(problem)
+        return super().init(problem, settings, streams, horizon)
 
     def step(self, problem, settings, state, streams):
         if streams.step == 3 and streams.replicates[0] == self.fails_at:
             raise KeyboardInterrupt
-        return ParticleState(state.x + 0.01 * problem.score(state.x))
-
-    fails_at = -1
+        return super().step(problem, settings, state, streams)
 
 
 def test_finished_chunks_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

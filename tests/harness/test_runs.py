@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from ascent import Ascent
 
 import parvibench as pb
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import Algorithm, ParticleState
 from parvibench.core.result import Status
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
@@ -22,21 +23,7 @@ from parvibench.harness.workers.processes import Workers
 QUICK = {"replicates": 2, "budget": {"scores_per_particle": 20}, "tracking": False, "workers": 0}
 
 
-class Drift(Algorithm):
-    """Gradient ascent, for suites in this file."""
-
-    name = "drift"
-    kind = "particles"
-    settings_type = SteppedSettings
-
-    def init(self, problem, settings, streams, horizon):
-        return ParticleState.start(problem)
-
-    def step(self, problem, settings, state, streams):
-        return ParticleState(state.x + settings.step_size * problem.score(state.x))
-
-
-class DivergesInOne(Drift):
+class DivergesInOne(Ascent):
     """Replicate 1 blows up at the third step."""
 
     name = "diverges-in-one"
@@ -49,7 +36,7 @@ class DivergesInOne(Drift):
         return ParticleState(x)
 
 
-class Raises(Drift):
+class Raises(Ascent):
     """Fails in the middle."""
 
     name = "raises"
@@ -60,7 +47,7 @@ class Raises(Drift):
         return super().step(problem, settings, state, streams)
 
 
-class Greedy(Drift):
+class Greedy(Ascent):
     """Would score for ever within one step."""
 
     name = "greedy"
@@ -71,7 +58,7 @@ class Greedy(Drift):
         return state
 
 
-class NeedsMoon(Drift):
+class NeedsMoon(Ascent):
     name = "needs-moon"
     needs = frozenset({"score", "moon"})
 
@@ -94,7 +81,7 @@ def test_a_run_measures_on_three_axes(tmp_path: Path) -> None:
 
 
 def test_a_diverged_replicate_is_a_result_and_harms_no_other(tmp_path: Path) -> None:
-    clean = run_here(tmp_path / "a", Drift(), replicates=3)
+    clean = run_here(tmp_path / "a", Ascent(), replicates=3)
     harmed = run_here(tmp_path / "b", DivergesInOne(), replicates=3)
     cell = harmed.cells[0]
     assert (cell.status, cell.n_diverged, list(cell.diverged)) == (Status.OK, 1, [1])
@@ -107,7 +94,7 @@ def test_a_diverged_replicate_is_a_result_and_harms_no_other(tmp_path: Path) -> 
 
 
 def test_a_crash_is_recorded_and_the_suite_goes_on(tmp_path: Path) -> None:
-    results = run_here(tmp_path, Raises(), Drift(), NeedsMoon())
+    results = run_here(tmp_path, Raises(), Ascent(), NeedsMoon())
     crashed, fine, unsupported = results.cells
     assert (crashed.status, crashed.reason) == (Status.CRASHED, "RuntimeError: no such layer")
     assert "in step" in crashed.traceback

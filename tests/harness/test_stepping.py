@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ascent import Ascent
 from command_line import Run
 
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import ParticleState
 from parvibench.core.errors import InputError
 from parvibench.harness.run import loop as runner
 from parvibench.harness.run.compiling import require_compiler
@@ -32,15 +33,11 @@ def make_cell(method: str, budget: dict[str, float], **more: Any) -> Cell:
     return expand(Suite.model_validate(suite), **more)[0]
 
 
-class FourthIsDear(Algorithm):
+class FourthIsDear(Ascent):
     """Scores twice at every fourth step, as methods of changing cost do."""
 
     name = "fourth-is-dear"
     kind = "chains"
-    settings_type = SteppedSettings
-
-    def init(self, problem, settings, streams, horizon):
-        return ParticleState.start(problem)
 
     def step(self, problem, settings, state, streams):
         for _ in range(1 + (streams.step % 4 == 0)):

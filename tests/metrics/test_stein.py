@@ -30,16 +30,6 @@ def test_against_autograd(metric, make_context, randn) -> None:
     assert metric(x[None], context).item() == pytest.approx(expected.item(), rel=1e-10)
 
 
-def test_exact_draws_scale_as_one_over_root_n(make_context, randn) -> None:
-    """E ksd^2 = E k_p(x, x) / n = (E|s|^2 + D / c^2) / n since E k_p(x, y) = 0: here D (1 + 1 / c^2) / n."""
-    dim, n = 2, 200
-    context = make_context(dim)  # no reference: c^2 = D
-    samples = randn(400, n, dim)
-    squares = ksd(samples, context).square()
-    expected = dim * (1 + 1 / dim) / n
-    assert abs(squares.mean().item() - expected) < 4 * squares.std().item() / 400**0.5
-
-
 def test_u_and_v_differ_by_the_diagonal(make_context, randn) -> None:
     """n^2 V = n (n - 1) U + sum_i (|s_i|^2 + D / c^2), here with s = -x and c^2 = D."""
     n, dim = 15, 3

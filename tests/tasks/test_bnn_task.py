@@ -82,11 +82,6 @@ def test_extreme_precisions_stay_finite_and_consistent(target: BNNTarget, x: Ten
     assert torch.isfinite(single.log_density(x.float())).all()
 
 
-def test_precision_is_the_exponential_where_mass_is() -> None:
-    values = torch.linspace(-50, 30, 101, dtype=torch.float64)
-    torch.testing.assert_close(MODEL.precision(values), values.exp(), rtol=1e-14, atol=0)
-
-
 def test_start_has_its_law() -> None:
     """Per-particle lambda ~ Gamma(1, rate 0.1), weights by fan-in, zero biases, gamma from the fit.
 
