@@ -1,7 +1,7 @@
 """The textbook twin of one replicate of one of our samplers: same data, same start, same settings."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import twin_densities
@@ -13,10 +13,6 @@ from twin_densities import LogDensity
 
 from parvibench.data.loaders import load
 from parvibench.data.splits import regression_split
-
-
-class Twin(Protocol):
-    def step(self) -> None: ...
 
 
 def cycled_rows(rows: int, size: int) -> Callable[[], Tensor]:
@@ -53,7 +49,7 @@ def log_density_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = No
     return twin_densities.network_regression(X, y, next_rows or cycled_rows(len(X), task.batch_size))
 
 
-def twin_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **options: samplers.Draw) -> Twin:
+def twin_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **options: samplers.Draw) -> Any:
     """A twin at a fresh stepper's start, of one replicate; ``options`` may hold its sources of noise."""
     s, problem = stepper.settings, stepper.problem
     density = log_density_of(stepper, next_rows)

@@ -1,4 +1,4 @@
-"""The metered problem: when it stops, what it refuses; its charges are a question of `parvibench.check.truth.metering`."""
+"""The metered problem: when it stops, what it refuses. `parvibench.check.truth.metering` asks for its charges."""
 
 from collections.abc import Sequence
 
