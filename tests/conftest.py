@@ -1,15 +1,45 @@
 """What tests of several folders share."""
 
-from __future__ import annotations
-
 import hashlib
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from command_line import Answer, Run
 
+from parvibench import cli
 from parvibench.data import fetch, recordings
+
+# One thread each, as in the harness's workers: the tests run beside each other, and their arrays are small.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One database for all tests of the command line: making one takes MLflow seconds."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, tracking_uri: str) -> Run:
+    """Runs `parvibench ARGS` in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["parvibench", *arguments])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        captured = capsys.readouterr()
+        return Answer(int(left.value.code or 0), captured.out, captured.err)
+
+    return run
 
 
 @pytest.fixture
@@ -21,13 +51,8 @@ def recording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
 
     def place(content: bytes | None, *, channels: int, length: int) -> Path:
         header = f"blob {len(content or b'')}\0".encode()
-        entry = replace(
-            registered,
-            url="http://127.0.0.1:9/nobody",
-            rows=length,
-            features=channels,
-            git_blob=hashlib.sha1(header + (content or b"")).hexdigest(),
-        )
+        blob = hashlib.sha1(header + (content or b"")).hexdigest()
+        entry = replace(registered, url="http://127.0.0.1:9/nobody", rows=length, features=channels, git_blob=blob)
         for module in (fetch, recordings):
             monkeypatch.setattr(module, "registry", lambda: {entry.name: entry})
         path = tmp_path / entry.file

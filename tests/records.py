@@ -15,12 +15,7 @@ SPEC: dict[str, Any] = {
 
 
 def make_record(name: str = "", **changes: Any) -> CellRecord:
-    """A finished cell of three replicates; records of different names have different keys.
-
-    Args:
-        name: stands in the specification as the digest of a plug-in's source.
-        changes: of the specification or of the record.
-    """
+    """A finished cell of three replicates; ``name`` makes its key, ``changes`` are of spec or record."""
     of_spec = {k: changes.pop(k) for k in list(changes) if k in CellSpec.model_fields}
     values = {"label": of_spec.get("algorithm", "svgd"), "kind": "particles", "status": "ok"}
     return CellRecord.model_validate({**values, **changes, "spec": {**SPEC, "source": name, **of_spec}})

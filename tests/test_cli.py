@@ -1,7 +1,5 @@
 """The command line as a user meets it: documents, messages and exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -11,55 +9,17 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import Run
 
-from parvibench import cli
 from parvibench.core import registry
 from parvibench.harness.store.store import Store
 
 TINY = ["--replicates", "2", "--budget", "iterations=8", "--workers", "0", "--quiet"]
-
-
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
-
-
-Run = Callable[..., Answer]
-
-
-@pytest.fixture(scope="module")
-def tracking_uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for all tests of this file: making one takes MLflow seconds."""
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, tracking_uri: str) -> Run:
-    """Run `parvibench ARGS` in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["parvibench", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        captured = capsys.readouterr()
-        return Answer(int(left.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -138,12 +98,7 @@ def test_the_run_document(call: Run, tmp_path: Path) -> None:
     assert set(svgd) == {
         "task", "algorithm", "label", "status", "reason", "replicates", "n_diverged", "seconds", "score_evaluations", "metrics",
     }  # fmt: skip
-    assert (svgd["task"], svgd["algorithm"], svgd["status"], svgd["replicates"]) == (
-        "banana",
-        "svgd",
-        "ok",
-        2,
-    )
+    assert (svgd["task"], svgd["algorithm"], svgd["status"], svgd["replicates"]) == ("banana", "svgd", "ok", 2)
     assert svgd["score_evaluations"] == 8 * 100
     assert exact["score_evaluations"] == 0
     metric = svgd["metrics"]["sliced_w2"]

@@ -1,10 +1,9 @@
-"""What the README shows works as written."""
-
-from __future__ import annotations
+"""What README and CONTRIBUTING show works as written."""
 
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -14,6 +13,7 @@ from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import parse_suite
 
 README = Path(__file__).parents[1] / "README.md"
+CONTRIBUTING = README.with_name("CONTRIBUTING.md")
 
 
 def blocks(language: str) -> list[str]:
@@ -40,14 +40,41 @@ def test_the_suite_example_is_valid() -> None:
     assert [(c.task, c.label) for c in cells][-1] == ("bnn-boston", "sgld-slow")
 
 
+def command_of(words: list[str]) -> Any:
+    """The command that the words begin with; they are used up."""
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    return command
+
+
+def quoted() -> list[str]:
+    """What CONTRIBUTING sets as code."""
+    if not CONTRIBUTING.is_file():
+        pytest.skip("CONTRIBUTING is not here")
+    return re.findall(r"`([^`]+)`", CONTRIBUTING.read_text("utf-8"))
+
+
+def test_every_path_in_contributing_exists() -> None:
+    top = {item.name for item in README.parent.iterdir()}
+    paths = [word for text in quoted() for word in text.split() if word.split("/")[0] in top]
+    assert len(paths) > 20
+    assert [p for p in paths if "NAME" not in p and not (README.parent / p).exists()] == []
+
+
+def test_every_make_target_and_command_in_contributing_exists() -> None:
+    targets = re.findall(r"^([\w-]+):", README.with_name("Makefile").read_text("utf-8"), flags=re.M)
+    named = {text.split()[1] for text in quoted() if text.startswith("make ")}
+    assert {"index", "test", "lint"} <= named <= set(targets)
+    for words in (text.split()[1:] for text in quoted() if text.startswith("parvibench ")):
+        assert not hasattr(command_of(words), "commands"), words
+
+
 def test_every_command_exists_with_its_options() -> None:
-    root = typer.main.get_command(app)
     lines = [line.partition("#")[0].strip() for block in blocks("") for line in block.splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("parvibench ")]
     assert len(commands) >= 10
     for _, *words in commands:
-        command = root
-        while hasattr(command, "commands") and words and words[0] in command.commands:
-            command = command.commands[words.pop(0)]
+        command = command_of(words)
         known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
         assert {w for w in words if w.startswith("--")} <= known, words

@@ -7,12 +7,7 @@ import pandas as pd
 import pytest
 
 from parvibench import statistics
-from parvibench.statistics import (
-    hitting_times,
-    interquartile_mean,
-    interquartile_means,
-    runtime_profile,
-)
+from parvibench.statistics import hitting_times, interquartile_mean, interquartile_means, runtime_profile
 
 
 @pytest.fixture

@@ -6,47 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from plain_kernels import kernel_matrix
+from plain_networks import flattened, modules
 from sampler_toys import Regression, Run, points
 from torch import Tensor, nn
 
-from parvibench.nn.mlp import LEAK, MLP
+from parvibench.nn.mlp import MLP
 
 Score = Callable[[Tensor], Tensor]
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU, "tanh": nn.Tanh, "leaky-relu": lambda: nn.LeakyReLU(LEAK),
-}  # fmt: skip
-
-
-def modules(shape: MLP, flat: Tensor) -> nn.Sequential:
-    """The network with the parameters of one row (P,)."""
-    layers: list[nn.Module] = []
-    for n_in, n_out in zip(shape.sizes[:-1], shape.sizes[1:], strict=True):
-        linear = nn.Linear(n_in, n_out, dtype=flat.dtype)
-        weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
-        linear.weight.data, linear.bias.data = weight.view(n_in, n_out).T.clone(), bias.clone()
-        layers += [linear, ACTIVATIONS[shape.activation]()]
-    return nn.Sequential(*layers[:-1])
-
-
-def flattened(network: nn.Module) -> Tensor:
-    """A network's parameters, or their gradients' places, in our order: (P,)."""
-    return torch.cat([(p.T if p.dim() == 2 else p).flatten() for p in network.parameters()])
-
-
-def kernel_matrix(kernel: str, x: Tensor, y: Tensor, bandwidth: Any, fixed_median: bool = False) -> Tensor:
-    """k(x_i, y_j); only the Gaussian kernel's median lets gradients pass, and only unless told otherwise."""
-    apart = x[:, None, :] - y[None, :, :]
-    if kernel == "riesz":
-        spread = x.abs().sum(-1)[:, None] + y.abs().sum(-1)[None, :] - apart.abs().sum(-1)
-    else:
-        spread = apart.abs().sum(-1) if kernel == "laplace" else apart.square().sum(-1)
-    h = bandwidth
-    if bandwidth == "median":
-        h = torch.median(spread) / math.log(len(x) + 1)
-        h = h.detach() if fixed_median or kernel != "gaussian" else h
-    if kernel == "riesz":
-        return spread / h
-    return (1 + spread / h) ** -0.5 if kernel == "imq" else torch.exp(-spread / h)
 
 
 def discrepancy(settings: Any, x: Tensor, f: Tensor, batches: int) -> Tensor:
@@ -107,7 +74,7 @@ class Sampler:
 
     def flat(self) -> Tensor:
         """Parameters in our order."""
-        return torch.cat((flattened(self.network), self.log_var)).detach().clone()
+        return torch.cat((flattened(self.network.parameters()), self.log_var)).detach().clone()
 
     def parameters(self) -> list[Tensor]:
         """What is trained."""
@@ -176,8 +143,7 @@ def by_autograd(
     for r, row in enumerate(parameters):
         sampler = Sampler(settings, row, xi.shape[2])
         loss(r, *sampler.draw(z[r], xi[r])).backward()  # type: ignore[no-untyped-call]
-        grads = [p.grad.T if p.dim() == 2 else p.grad for p in sampler.network.parameters()]
-        gradients.append(torch.cat([g.flatten() for g in (*grads, sampler.log_var.grad)]))
+        gradients.append(flattened(p.grad for p in sampler.parameters()))
     return torch.stack(gradients)
 
 

@@ -1,17 +1,16 @@
 """No step of an algorithm, and no score of a task, makes the host wait for the device."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from device_guard import DeviceGuard, ShapeStreams, WouldWaitError
+from sampler_toys import VARIANTS, Run
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.errors import DataMissingError
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Problem, Task
@@ -21,25 +20,6 @@ FREE = [
     name
     for name, row in registry.algorithms().items()
     if row.kind != "anchor" and not registry.load_algorithm(name).host_bound
-]
-#: Settings that lead through other kernels than the defaults do.
-VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    ("svgd", {"rule": "adagrad"}),
-    ("svgd", {"bandwidth": 0.5}),
-    ("sifg", {"score": "exact"}),
-    ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),
-    ("ada-sifg", {"sigma_rule": "dsm-code"}),
-    ("ada-sifg", {"activation": "leaky-relu", "particle_rule": "adam"}),
-    ("ada-gwg", {"p": 3.0, "p_clip": 0.01}),
-    ("mied", {"mollifier": "gaussian"}),
-    ("mied", {"mollifier": "laplace"}),
-    ("ksdd", {"kernel": "imq", "bandwidth": "median"}),
-    ("hmc", {"jitter": 0.2}),
-    ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
-    ("ksivi", {"kernel": "riesz", "annealing": 20, "ema": 0.9}),
-    ("ksivi", {"kernel": "laplace", "regularisation": 0.5}),
-    ("sivi", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
-    ("uivi", {"clip_norm": 0.1}),
 ]
 x = torch.empty(3, 4, 2, device="meta")
 mask = torch.empty(3, 4, dtype=torch.bool, device="meta")
@@ -86,30 +66,19 @@ def test_the_guard_lets_pass_what_needs_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"),
-    [(n, {}) for n in FREE] + VARIANTS,
-    ids=lambda v: v if isinstance(v, str) else str(v),
+    ("name", "settings"), [(n, {}) for n in FREE] + VARIANTS, ids=lambda v: v if isinstance(v, str) else str(v)
 )
 @pytest.mark.parametrize("task_name", ["gmm5-2d", "bnn-diabetes-sklearn"])
 def test_a_step_never_waits_for_the_device(name: str, settings: dict[str, Any], task_name: str) -> None:
     task, algorithm = registry.load_task(task_name), registry.load_algorithm(name)
     if algorithm.needs - task.provides:
         pytest.skip(f"{task_name} lacks what {name} needs")
-    chosen = algorithm.make_settings({**algorithm.example.quick, **settings})
     problem = shapes_of(task, None if "full-batch" in algorithm.needs else task.batch_size)
     problem.streams.batch(task.rows or 7, 3)  # an epoch's shuffle comes from the host, once an epoch
-    with _mode(algorithm):
-        state = algorithm.init(problem, chosen, problem.streams, 1000)
-        taken = take_steps(algorithm.step, problem, chosen, state)
-        next(taken)  # the first step may set up what later ones use
-        with DeviceGuard():
-            next(taken)
-            state, _ = next(taken)
-    assert all(field.device.type == "meta" for field in tree_leaves(state) if isinstance(field, Tensor))
-
-
-def _mode(algorithm: Algorithm) -> contextlib.AbstractContextManager[Any]:
-    return contextlib.nullcontext() if algorithm.differentiates else torch.inference_mode()
+    run = Run(name, problem, **settings).steps(1)  # the first step may set up what later ones use
+    with DeviceGuard():
+        run.steps(2)
+    assert all(field.device.type == "meta" for field in tree_leaves(run.state) if isinstance(field, Tensor))
 
 
 @pytest.mark.parametrize("name", registry.tasks())

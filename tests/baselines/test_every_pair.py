@@ -21,10 +21,7 @@ TASKS = [name for name, row in registry.tasks().items() if row.target.startswith
 @pytest.mark.slow
 @pytest.mark.parametrize("task_name", TASKS)
 def test_every_algorithm_runs_on_the_task(task_name: str) -> None:
-    """Shapes, finiteness and the meter, at a step size that no target is wild at.
-
-    Catches a method that assumes two dimensions, full batches or finite variances.
-    """
+    """Catches a method that assumes two dimensions, full batches or finite variances."""
     task = registry.load_task(task_name)
     if isinstance(task, SequentialTask):
         pytest.skip("its posterior grows in the harness's own loop, tested there")

@@ -6,30 +6,29 @@ steps agrees to rounding.
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
-from sampler_toys import Bent, Regression, Run, make_problem
+from sampler_toys import Bent, Regression, Run, Skewed, make_problem
 from torch import Tensor
+
+from parvibench.core.registry import load_algorithm
 
 STEPS = 9
 Score = Callable[[Tensor], Tensor]
 Noise = Callable[..., Tensor]
 
 
-def eta_of(s: Any) -> float:
-    return float(s.step_size)
-
-
 class SGLD:
     """Welling & Teh (2011), Eq. 4, with eps = 2 eta."""
 
     def __init__(self, s: Any, x: Tensor, noise: Noise) -> None:
-        self.s, self.x = s, x
+        self.s, self.x, self.eta = s, x, s.step_size
 
     def step(self, score: Score, noise: Noise) -> None:
-        eps = 2 * eta_of(self.s)
+        eps = 2 * self.eta
         self.x = self.x + eps / 2 * score(self.x) + math.sqrt(eps) * noise("noise")
 
 
@@ -41,7 +40,7 @@ class PSGLD(SGLD):
         self.v = torch.zeros_like(x)
 
     def step(self, score: Score, noise: Noise) -> None:
-        eps, a, g = 2 * eta_of(self.s), self.s.decay, score(self.x)
+        eps, a, g = 2 * self.eta, self.s.decay, score(self.x)
         self.v = a * self.v + (1 - a) * g**2
         scale = 1 / (self.s.damping + torch.sqrt(self.v))
         self.x = self.x + eps / 2 * scale * g + torch.sqrt(eps * scale) * noise("noise")
@@ -52,13 +51,13 @@ class SGHMC(SGLD):
 
     def __init__(self, s: Any, x: Tensor, noise: Noise) -> None:
         super().__init__(s, x, noise)
-        self.v = math.sqrt(eta_of(s)) * noise("init")
+        self.v = math.sqrt(self.eta) * noise("init")
 
     def force(self, score: Score) -> Tensor:
         return score(self.x)
 
     def step(self, score: Score, noise: Noise) -> None:
-        eta, b = eta_of(self.s), self.s.friction
+        eta, b = self.eta, self.s.friction
         self.v = self.v - b * self.v + eta * self.force(score) + math.sqrt(2 * b * eta) * noise("noise")
         self.x = self.x + self.v
 
@@ -67,7 +66,7 @@ class ULD(SGHMC):
     """Cheng et al. (2018), Algorithm 1: h = 1, gamma = friction, u = eta; Cholesky of the joint noise."""
 
     def step(self, score: Score, noise: Noise) -> None:
-        u, g, grad = eta_of(self.s), self.s.friction, -self.force(score)
+        u, g, grad = self.eta, self.s.friction, -self.force(score)
         e = math.exp(-g)
         mean_v = self.v * e - u / g * (1 - e) * grad
         mean_x = self.x + (1 - e) / g * self.v - u / g * (1 - (1 - e) / g) * grad
@@ -108,7 +107,7 @@ class Repulsive:
 
 class SRLD(Repulsive, SGLD):
     def step(self, score: Score, noise: Noise) -> None:
-        eta = eta_of(self.s)
+        eta = self.eta
         self.x = self.x + eta * self.repelled(score) + math.sqrt(2 * eta) * noise("noise")
 
 
@@ -128,7 +127,7 @@ class LAPD(SGLD):
     prior, k = 0.0, 0
 
     def length(self) -> float:
-        return eta_of(self.s)
+        return self.eta
 
     def step(self, score: Score, noise: Noise) -> None:
         m, eta = self.prior, self.length()
@@ -141,12 +140,13 @@ class LAPD(SGLD):
 class LAPDDecay(LAPD):
     def length(self) -> float:
         late = max(0, self.k - self.s.constant_steps)
-        return 8 * eta_of(self.s) / (9 + 3 * late * eta_of(self.s) * self.s.log_sobolev)
+        return 8 * self.eta / (9 + 3 * late * self.eta * self.s.log_sobolev)
 
 
 REPULSION = {"alpha": 3.7, "memory": 3, "spacing": 2}
 PROGRAMS: list[tuple[str, type[SGLD], dict[str, Any]]] = [
     ("sgld", SGLD, {"step_size": 0.023}),
+    ("ula", SGLD, {"step_size": 0.029}),
     ("psgld", PSGLD, {"step_size": 0.013, "decay": 0.83, "damping": 0.21}),
     ("sghmc", SGHMC, {"step_size": 0.017, "friction": 0.37}),
     ("uld", ULD, {"step_size": 0.019, "friction": 1.3}),
@@ -168,11 +168,10 @@ def test_chains_do_what_the_plain_program_does(
     if data and name.startswith("lapd"):
         settings = settings | {"prior_precision": 1.0}  # the task's own
     chains = 1 if name.startswith("sr") else 3
+    size = 4 if data and "full-batch" not in load_algorithm(name).needs else None
 
     def make() -> Any:
-        target = Regression() if data else Bent()
-        size = 4 if data and not name.startswith("lapd") else None
-        return make_problem(target, [0, 1], particles=chains, batch_size=size)
+        return make_problem(Regression() if data else Bent(), [0, 1], particles=chains, batch_size=size)
 
     run, other = Run(name, make(), horizon=10**6, **settings), make()
     start = other.init(chains)
@@ -180,35 +179,44 @@ def test_chains_do_what_the_plain_program_does(
     for k in range(STEPS):
         run.steps(1)
         other.streams.step = k
-        for r in range(2):
-            for i in range(chains):
+        for at in product(range(2), range(chains)):
 
-                def noise(stream: str, index: int = 0, r: int = r, i: int = i) -> Tensor:
-                    drawn: Tensor = other.streams.normal(stream, start.shape[1:], index)[r, i]
-                    return drawn
+            def noise(stream: str, index: int = 0, at: Any = at) -> Tensor:
+                return other.streams.normal(stream, start.shape[1:], index)[at]
 
-                def score(x: Tensor, r: int = r, i: int = i) -> Tensor:
-                    at = torch.zeros_like(start)
-                    at[r, i] = x
-                    found: Tensor = other.score(at)[r, i]
-                    return found
+            def score(x: Tensor, at: Any = at) -> Tensor:
+                points = torch.zeros_like(start)
+                points[at] = x
+                return other.score(points)[at]
 
-                if k == 0:
-                    plain[r, i] = program(run.settings, start[r, i], noise)
-                    if isinstance(plain[r, i], LAPD):
-                        plain[r, i].prior = settings["prior_precision"]
-                plain[r, i].step(score, noise)
-                torch.testing.assert_close(run.state.x[r, i], plain[r, i].x, rtol=1e-10, atol=1e-11)
+            if k == 0:
+                plain[at] = program(run.settings, start[at], noise)
+                plain[at].prior = settings.get("prior_precision")
+            plain[at].step(score, noise)
+            torch.testing.assert_close(run.state.x[at], plain[at].x, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["lapd", "lapd-decay"])
 def test_a_prior_precision_that_is_ignored_is_told(name: str, recwarn: pytest.WarningsRecorder) -> None:
     Run(name, make_problem(Regression()))
-    Run(name, make_problem(Regression()), prior_precision=1.0)
+    declared = Run(name, make_problem(Regression()), prior_precision=1.0)
     Run(name, make_problem(Bent()), prior_precision=7.0)
     assert not recwarn
     with pytest.warns(UserWarning, match=r"prior_precision=7.0 is ignored: the task's prior has 1.0"):
-        Run(name, make_problem(Regression()), prior_precision=7.0)
+        ignored = Run(name, make_problem(Regression()), prior_precision=7.0)
+    assert torch.equal(declared.steps(3).state.x, ignored.steps(3).state.x)
+
+
+def test_lapd_tends_to_ula_as_m_vanishes() -> None:
+    """Catches exp(m eta) - 1 that has lost its digits."""
+    ula = Run("ula", make_problem(Bent())).steps(20).state.x
+    lapd = Run("lapd", make_problem(Bent()), prior_precision=1e-12).steps(20).state.x
+    torch.testing.assert_close(lapd, ula, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("horizon", "spacing"), [(1, 1), (400, 10), (100_000, 100)])
+def test_srld_thins_less_in_short_runs(horizon: int, spacing: int) -> None:
+    assert Run("srld", make_problem(Bent()), horizon, memory=10, spacing=100).state.memory.spacing == spacing
 
 
 @pytest.mark.parametrize("data", [False, True], ids=["density", "data"])
@@ -231,13 +239,17 @@ def test_a_deep_ensemble_is_adam_by_pytorch(data: bool) -> None:
         torch.testing.assert_close(run.state.x, x.detach(), rtol=1e-10, atol=1e-11)
 
 
-def test_mala_and_hmc_accept_by_the_printed_ratios() -> None:
-    """Both proposal densities written out; HMC with jitter, its momenta's energies and its divergences."""
+def test_map_is_a_point_mass_on_one_run() -> None:
+    one = Run("map", make_problem(Bent())).steps(20)
+    ensemble = Run("deep-ensemble", make_problem(Bent(), particles=1)).steps(20)
+    assert torch.equal(one.output(5), ensemble.state.x.expand(-1, 5, -1))
+
+
+def test_mala_accepts_by_the_printed_ratio() -> None:
+    """Both proposal densities written out."""
     eta, target = 0.31, Bent()
-    run, other = Run("mala", make_problem(target, [0, 1], particles=3), step_size=eta), make_problem(
-        target, [0, 1], particles=3
-    )  # fmt: skip
-    x = other.init(3)
+    run, other = (make_problem(target, [0, 1], particles=3) for _ in range(2))
+    run, x = Run("mala", run, step_size=eta), other.init(3)
 
     def log_q(to: Tensor, start: Tensor) -> Tensor:
         return -(to - start - eta * target.score(start)).square().sum(-1) / (4 * eta)
@@ -258,11 +270,11 @@ def test_mala_and_hmc_accept_by_the_printed_ratios() -> None:
 
 @pytest.mark.parametrize(("step_size", "wild"), [(0.02, False), (50.0, True)])
 def test_hmc_is_the_leapfrog_that_neal_prints(step_size: float, wild: bool) -> None:
+    """With jitter, the momenta's energies and the divergences."""
     target, leaps = Bent(), 3
     settings = {"step_size": step_size, "leapfrog_steps": leaps, "jitter": 0.3}
-    run = Run("hmc", make_problem(target, [0, 1], particles=3), **settings)
-    other = make_problem(target, [0, 1], particles=3)
-    x = other.init(3)
+    run, other = (make_problem(target, [0, 1], particles=3) for _ in range(2))
+    run, x = Run("hmc", run, **settings), other.init(3)
     for k in range(STEPS):
         run.steps(1)
         other.streams.step = k
@@ -282,3 +294,22 @@ def test_hmc_is_the_leapfrog_that_neal_prints(step_size: float, wild: bool) -> N
         lost = (gain.isnan() | (gain < -1000)).double().mean(1)
         torch.testing.assert_close(run.info.divergences, lost)
         assert bool(lost.any()) == wild
+
+
+class Walled(Skewed):
+    """A density that is zero, or not a number, beyond a wall."""
+
+    def __init__(self, beyond: float) -> None:
+        super().__init__()
+        self.beyond = beyond
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return torch.where(x[..., 0].abs() < 5, super().log_density(x), self.beyond)
+
+
+@pytest.mark.parametrize("name", ["mala", "hmc"])
+@pytest.mark.parametrize("beyond", [-math.inf, math.nan])
+def test_proposals_without_density_are_rejected(name: str, beyond: float) -> None:
+    run = Run(name, make_problem(Walled(beyond), particles=200), step_size=2.0).steps(20)
+    assert run.state.x.abs().max() < 5
+    assert run.state.log_density.isfinite().all()

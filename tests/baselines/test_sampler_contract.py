@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from sampler_toys import SAMPLERS, Gaussian, Regression, Run, make_problem
+from sampler_toys import SAMPLERS, VARIANTS, Gaussian, Regression, Run, make_problem
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -15,36 +15,6 @@ from parvibench.core.algorithm import finite_replicates
 from parvibench.core.errors import BudgetExhausted, SettingsError
 
 PRECISION = [1.0, 4.0, 0.25]
-#: Settings that lead through other branches than the defaults do.
-VARIANTS = [
-    ("svgd", {"rule": "adagrad"}),
-    ("svgd", {"bandwidth": "median-sampled"}),
-    ("svgd", {"bandwidth": 0.5}),
-    ("sifg", {"score": "exact"}),
-    ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),
-    ("ada-sifg", {"score": "exact"}),
-    ("ada-sifg", {"sigma_rule": "dsm-code", "sigma_step_size": 1e-6}),
-    ("ada-sifg", {"particle_rule": "rms", "net_optimiser": "adam", "activation": "leaky-relu"}),
-    ("l2-gf", {"particle_rule": "adam", "net_optimiser": "sgd"}),
-    ("l2-gf", {"particle_rule": "rms", "probe": "gaussian", "activation": "relu"}),
-    ("ada-gwg", {"p": 3.0, "p_clip": 0.01, "velocity_divisor": 10.0}),
-    ("ada-gwg", {"particle_rule": "rms", "probe": "gaussian"}),
-    ("mied", {"mollifier": "gaussian"}),
-    ("mied", {"mollifier": "laplace"}),
-    ("ksdd", {"kernel": "imq", "bandwidth": "median"}),
-    ("deep-ensemble", {"held": 1}),
-    ("lapd-decay", {"constant_steps": 2, "log_sobolev": 3.0}),
-    ("ksivi", {"kernel": "imq", "clip_norm": 0.1}),
-    ("ksivi", {"kernel": "riesz", "annealing": 20, "affine_invariant": True}),
-    ("ksivi", {"fixed_median": True}),
-    ("ksivi", {"kernel": "laplace", "ema": 0.9, "log_var_rate": 0.1}),
-    ("ksivi", {"bandwidth": 1.5, "regularisation": 0.5}),
-    ("ksivi-ustat", {"kernel": "riesz", "regularisation": 0.5, "regularisation_until": 2}),
-    ("sivi", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
-    ("sivi-sm", {"psi": 0.7, "psi_decay": 0.9}),
-    ("sivi-sm", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
-    ("uivi", {"annealing": 20, "clip_norm": 0.1, "ema": 0.9}),
-]
 EACH = pytest.mark.parametrize("name", SAMPLERS)
 EACH_VARIANT = pytest.mark.parametrize(
     ("name", "settings"),
@@ -105,12 +75,15 @@ def test_replicates_run_alone_as_together(name: str, settings: Any, dtype: Any, 
 
 
 @EACH
-def test_same_seed_same_bits_other_seed_other_samples(name: str) -> None:
+def test_same_seed_same_bits_whatever_the_global_state_and_it_is_left_alone(name: str) -> None:
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
     problems = [make_problem(Gaussian(PRECISION), seed=seed) for seed in (7, 7, 8)]
     first, again, other = (Run(name, problem).steps(4).output() for problem in problems)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert not torch.equal(first[0], first[1])
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert random.getstate() == python_state
 
 
 @EACH
@@ -124,14 +97,6 @@ def test_a_step_changes_neither_its_state_nor_the_noise(name: str) -> None:
     run.steps(1).output()
     assert all(torch.equal(a, b) for a, b in zip(before, tensors(held), strict=True))
     assert all(torch.equal(noise[key], blocks[key][1]) for key in noise)
-
-
-@EACH
-def test_global_random_state_is_left_alone(name: str) -> None:
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
-    Run(name, make_problem(Gaussian(PRECISION))).steps(2).output()
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert random.getstate() == python_state
 
 
 @EACH

@@ -5,23 +5,20 @@ samplers' own draws. Networks start at random parameters; learning rates are lar
 few iterations.
 """
 
-from __future__ import annotations
-
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from plain_networks import modules
 from sampler_toys import Bent, Run, make_problem
-from torch import Tensor, nn, optim
+from torch import Tensor, optim
 
 from parvibench.baselines import ada_gwg
 from parvibench.core import registry
 from parvibench.core.errors import SettingsError
 from parvibench.kernels.gram import sampled_pairs
 
-ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "leaky-relu": lambda: nn.LeakyReLU(0.1)}
 REPLICATES = range(2)
 PARTICLES, DIM = 8, 2
 
@@ -33,15 +30,7 @@ class Program:
         self.settings: Any = run.settings
         self.streams, self.replicate = run.problem.streams, replicate
         self.x = run.state.x[replicate].clone()
-        sizes = (DIM, self.settings.hidden, self.settings.hidden, DIM)
-        modules: list[nn.Module] = []
-        rest = run.state.flow.network[replicate].clone()
-        for n_in, n_out in pairwise(sizes):
-            linear = nn.Linear(n_in, n_out, dtype=torch.float64)
-            weight, bias, rest = rest.split([n_in * n_out, n_out, len(rest) - (n_in + 1) * n_out])
-            linear.weight.data, linear.bias.data = weight.view(n_in, n_out).T.contiguous(), bias
-            modules += [linear, ACTIVATIONS[self.settings.activation]()]
-        self.net = nn.Sequential(*modules[:-1])
+        self.net = modules(self.settings.network(DIM), run.state.flow.network[replicate])
         rate = self.settings.net_learning_rate
         self.optimiser: optim.Optimizer = {
             "adam": lambda p: optim.Adam(p, lr=rate),
@@ -218,11 +207,7 @@ def test_warming_up_fits_one_perturbation_of_the_start(name: str) -> None:
 
 def test_network_noise_costs_another_score_where_sigma_adapts() -> None:
     """Per iteration and particle: one score, and Ada-SIFG with redrawn noise two."""
-    for name, noise, expected in (
-        ("sifg", "redrawn", 1),
-        ("ada-sifg", "kept", 1),
-        ("ada-sifg", "redrawn", 2),
-    ):
+    for name, noise, expected in (("sifg", "redrawn", 1), ("ada-sifg", "kept", 1), ("ada-sifg", "redrawn", 2)):
         problem = make_problem(Bent(), REPLICATES, particles=PARTICLES)
         Run(name, problem, noise=noise).steps(3)
         assert problem.meter.scores == 3 * PARTICLES * expected
@@ -317,8 +302,7 @@ NETWORKS = [
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("rule", [None, *RULES], ids=str)
 def test_functional_flows_are_the_codes_program(network: dict[str, Any], rule: dict[str, Any] | None) -> None:
-    """Catches the direction of p, a mean for a sum, momentum left out, p moved once an iteration or by the new f,
-    and a rejected move that is clipped."""
+    """Catches the direction of p, a mean for a sum, no momentum, p moved by the new f, a clipped rejection."""
     problem = make_problem(Bent(), REPLICATES, particles=PARTICLES)
     given = {"warmup_inner_steps": 0, "hidden": 5, "step_size": 0.05, "net_learning_rate": 0.01} | network
     run = Run("l2-gf" if rule is None else "ada-gwg", problem, **(given | (rule or {})))

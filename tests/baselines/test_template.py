@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import Run
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "baselines" / "_template.py"
-COMMAND = "from parvibench.cli import main; main()"
 TASK = '''"""A Gaussian with unequal sides."""
 
 from dataclasses import dataclass
@@ -65,11 +65,10 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_template_runs_as_a_plug_in(tmp_path: Path) -> None:
+def test_the_template_runs_as_a_plug_in(call: Run, tmp_path: Path) -> None:
     shutil.copy(TEMPLATE, tmp_path / "mine.py")
-    words = ["--task", "banana", "--algorithm", "mine.py:Template", "--replicates", "2"]
-    out = run(tmp_path, "-c", COMMAND, "run", *words, "--budget", "iterations=20", "--json")
-    (cell,) = json.loads(out)["cells"]
+    words = ["--task", "banana", "--algorithm", "mine.py:Template", "--replicates", "2", "--workers", "0"]
+    (cell,) = call("run", *words, "--budget", "iterations=20", "--json").json["cells"]
     assert cell["status"] == "ok"
 
 

@@ -1,8 +1,4 @@
-"""SIVI, SIVI-SM, UIVI and variational families: gradients, unbiasedness, bounds, fixed points.
-
-Every |z| < 5 raises a false alarm with probability 6e-7; seeds are fixed. The bug that each test was seen to
-catch stands in its docstring.
-"""
+"""SIVI, SIVI-SM, UIVI and variational families; the bug that a test was seen to catch stands in its docstring."""
 
 import math
 from itertools import pairwise
@@ -10,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from plain_networks import flattened
 from pyro.distributions.transforms import AffineAutoregressive
 from pyro.distributions.transforms.affine_autoregressive import clamp_preserve_gradients
 from pyro.nn import AutoRegressiveNN
@@ -20,7 +17,6 @@ from semi_implicit_programs import (
     Critic,
     by_autograd,
     fitted_first,
-    flattened,
     noise_of,
     sampler_parameters,
     z_scores,
@@ -31,20 +27,6 @@ from parvibench.baselines import full_rank, iaf, sivi, sivi_sm, uivi
 from parvibench.core.registry import load_algorithm
 from parvibench.core.target import Target
 from parvibench.nn.mlp import LEAK, MLP
-
-
-class Correlated(Target):
-    """N(0, inverse of [[2, 1], [1, 2]]): marginal variances 2/3, conditional variances 1/2."""
-
-    dim = 2
-    precision = torch.tensor([[2.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        return -0.5 * (x * (x @ self.precision.to(x))).sum(-1)
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        return -x @ self.precision.to(x)
-
 
 # --- SIVI --------------------------------------------------------------------------------------------
 
@@ -74,44 +56,12 @@ def test_sivi_gradient_equals_autograd_of_the_surrogate(activation: str, mixing:
 
 def functional_mlp(net: MLP, flat: Tensor, x: Tensor) -> Tensor:
     """The network written out, for autograd in its parameters (P,)."""
-    activate = {
-        "relu": torch.relu,
-        "tanh": torch.tanh,
-        "leaky-relu": lambda v: nn.functional.leaky_relu(v, LEAK),
-    }
+    activate = {"relu": torch.relu, "tanh": torch.tanh, "leaky-relu": lambda v: nn.functional.leaky_relu(v, LEAK)}
     for n_in, n_out in pairwise(net.sizes):
         weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
         x = x @ weight.view(n_in, n_out) + bias
         x = activate[net.activation](x) if len(flat) else x
     return x
-
-
-def test_sivi_surrogate_grows_with_k_to_the_exact_bound() -> None:
-    """x = z + xi / 2 against N(0, 1): q is N(0, 5/4), and -KL(q || p) = -(5/4 - 1 - log 5/4) / 2.
-
-    2000 independent batches; each difference is 5 standard errors or more. Catches a mixture without the
-    sample's own draw (above the bound) and 1/K for 1/(K+1) (at K = 1 below K = 0).
-    """
-    replicates, n, sigma = 2000, 20, 0.5
-    z, xi, mu = (
-        points(replicates, n, 1),
-        points(replicates, n, 1, seed=1),
-        points(replicates, 1000, 1, seed=2),
-    )
-    x = z + sigma * xi
-    log_p = -0.5 * x.square().squeeze(-1)  # without -log(2 pi) / 2, as log h
-    bounds = {}
-    for k in (1, 4, 20, 1000):
-        _, _, log_h = sivi.responsibilities(x, xi, mu[:, :k], torch.full((1, 1, 1), sigma).double())
-        bounds[k] = (log_p - log_h).mean(1)
-    exact = -0.5 * (1.25 - 1 - math.log(1.25))
-    for small, large in ((1, 4), (4, 20), (20, 1000)):
-        assert z_scores(bounds[large] - bounds[small], 0.0) > 5
-    conditional = -0.5 * 1.25 + 0.5 + math.log(sigma)  # K = 0: the density of x given its own z
-    assert z_scores(bounds[1], conditional) > 5
-    assert z_scores(bounds[20], exact) < -5
-    # the gap is about E[h-variance] / (2 K), below 0.002 here
-    assert bounds[1000].mean().item() == pytest.approx(exact, abs=0.002 + 5 * bounds[1000].std().item() / 44)
 
 
 # --- SIVI-SM -----------------------------------------------------------------------------------------
@@ -133,8 +83,7 @@ def test_sivi_sm_gradients_equal_autograd_of_the_objective(activation: str, psi:
         critic = Critic(settings, shape, critics[r])
         value = critic.objective(x, 0.3 * target.score(x[None])[0], noise, psi)
         found = torch.autograd.grad(value, list(critic.network.parameters()), retain_graph=True)
-        grads = torch.cat([(g.T if g.dim() == 2 else g).flatten() for g in found])
-        torch.testing.assert_close(-by_critic[r], grads, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(-by_critic[r], flattened(found), rtol=1e-9, atol=1e-10)
         return value
 
     expected = by_autograd(settings, parameters, z, xi, loss)
@@ -178,7 +127,9 @@ def test_sivi_sm_follows_the_program_step_by_step(more: dict[str, Any], monkeypa
         schedule.step()
         run.steps(1)
     torch.testing.assert_close(run.state.sampler.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(run.state.critic[0], flattened(critic.network).detach(), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(
+        run.state.critic[0], flattened(critic.network.parameters()).detach(), rtol=1e-6, atol=1e-8
+    )
 
 
 # --- UIVI --------------------------------------------------------------------------------------------
@@ -203,11 +154,11 @@ def bent_case(replicates: int, n: int) -> tuple[MLP, Tensor, Tensor, Tensor, Ten
 def test_uivi_estimates_the_score_of_the_mixture_without_bias() -> None:
     """Leapfrog step fixed and coarse, grad log q by quadrature: errors have mean zero, whatever x.
 
-    40,000 samples, three statistics |z| < 5: false alarm 2e-6. Catches no acceptance step, a chain started at
+    10,000 samples, three statistics |z| < 5: false alarm 2e-6. Catches no acceptance step, a chain started at
     z = 0, a lost half kick, and the prior of z left out.
     """
     settings = uivi.Settings(warmup=2, kept=2, leapfrog_steps=3, adaptation=0.0)
-    net, network, z, x, sigma, exact = bent_case(40, 1000)
+    net, network, z, x, sigma, exact = bent_case(40, 250)
     streams = make_problem(Gaussian([1.0]), range(40)).streams
     step = torch.full((40, 1, 1), 0.5, dtype=torch.float64)
     estimate, after = uivi.mixture_score(net, network, settings, x, sigma, z, step, streams)
@@ -218,20 +169,15 @@ def test_uivi_estimates_the_score_of_the_mixture_without_bias() -> None:
     assert torch.equal(after, step)
 
 
-def test_uivi_estimate_gains_from_longer_chains_and_adapts_its_step() -> None:
-    """Error of 60 kept states below a quarter of one's. Catches states that never move."""
-    net, network, z, x, sigma, exact = bent_case(3, 400)
+def test_uivi_adapts_its_step_to_the_rate_of_acceptance() -> None:
+    """Small steps are accepted more often than 0.9 and grow, large ones shrink."""
+    net, network, z, x, sigma, _ = bent_case(3, 50)
     streams = make_problem(Gaussian([1.0, 1.0])).streams
-    errors = []
-    for kept in (1, 60):
-        settings = uivi.Settings(warmup=5, kept=kept)
-        step = torch.full((3, 1, 1), 0.2, dtype=torch.float64)
-        estimate, after = uivi.mixture_score(net, network, settings, x, sigma, z, step, streams)
-        errors.append((estimate - exact).square().mean().item())
-    assert errors[1] < errors[0] / 4, errors
-    assert (after > step).all()  # small steps are accepted more often than 0.9
-    _, after = uivi.mixture_score(net, network, settings, x, sigma, z, 20 * step, streams)
-    assert (after < 20 * step).all()
+    for size, sign in ((0.2, 1), (4.0, -1)):
+        step = torch.full((3, 1, 1), size, dtype=torch.float64)
+        settings = uivi.Settings(warmup=5, kept=5)
+        _, after = uivi.mixture_score(net, network, settings, x, sigma, z, step, streams)
+        assert (sign * (after - step) > 0).all()
 
 
 @ACTIVATION
@@ -264,27 +210,19 @@ def gradient_of(name: str, target: Target, parameters: Tensor, noise: Tensor, **
     return algorithm.gradient(problem, algorithm.make_settings(settings), parameters, noise)
 
 
-def test_mean_field_gradient_equals_autograd_of_the_bound() -> None:
-    """Catches a lost entropy, and eps for sd eps."""
-    target, parameters, eps = Bent(), points(2, 4), points(2, 7, 2, seed=1)
-    leaf = parameters.clone().requires_grad_()
-    m, log_sd = leaf.unsqueeze(1).chunk(2, 2)
-    bound = target.log_density(m + log_sd.exp() * eps).mean(1).sum() + log_sd.sum()
-    (expected,) = torch.autograd.grad(-bound, leaf)
-    actual = gradient_of("mean-field", target, parameters, eps)
-    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
-
-
-def test_full_rank_gradient_equals_autograd_of_the_bound() -> None:
-    """Catches a lost entropy, the transpose of L, and a diagonal without its factor."""
-    target, parameters, eps = Bent(), 0.5 * points(2, 6), points(2, 7, 2, seed=1)
-    leaf = parameters.clone().requires_grad_()
-    m, scale = full_rank.location_and_scale(leaf, 2)
-    log_det = leaf[:, 2:].view(-1, 2, 2).diagonal(dim1=1, dim2=2).sum()
-    bound = target.log_density(m + eps @ scale.mT).mean(1).sum() + log_det
-    (expected,) = torch.autograd.grad(-bound, leaf)
-    actual = gradient_of("full-rank", target, parameters, eps)
-    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
+@pytest.mark.parametrize("name", ["mean-field", "full-rank"])
+def test_gaussian_gradients_equal_autograd_of_the_bound(name: str) -> None:
+    """Catches a lost entropy, eps for sd eps, the transpose of L, and a diagonal without its factor."""
+    target, parameters = Bent(), 0.5 * points(2, 4 if name == "mean-field" else 6)
+    eps, leaf = points(2, 7, 2, seed=1), parameters.clone().requires_grad_()
+    if name == "mean-field":
+        m, log_sd = leaf.unsqueeze(1).chunk(2, 2)
+        x, log_det = m + log_sd.exp() * eps, log_sd.sum()
+    else:
+        m, scale = full_rank.location_and_scale(leaf, 2)
+        x, log_det = m + eps @ scale.mT, leaf[:, 2:].view(-1, 2, 2).diagonal(dim1=1, dim2=2).sum()
+    (expected,) = torch.autograd.grad(-target.log_density(x).mean(1).sum() - log_det, leaf)
+    torch.testing.assert_close(gradient_of(name, target, parameters, eps), expected, rtol=1e-10, atol=1e-11)
 
 
 def test_a_flow_equals_pyros() -> None:
@@ -342,48 +280,3 @@ def test_iaf_density_has_a_triangular_jacobian_and_its_gradient_equals_autograd(
     )
     if size < 1:
         torch.testing.assert_close(torch.linalg.slogdet(jacobian)[1], log_det[0, 0])
-
-
-def test_mean_field_finds_conditional_and_full_rank_marginal_variances() -> None:
-    """Precision [[2, 1], [1, 2]]: variances 1/2 for the one, 2/3 and covariance -1/3 for the other.
-
-    Catches an entropy counted twice (variance doubled) and a triangle that stays at zero.
-    """
-    problem = {"target": Correlated(), "replicates": range(4)}
-    settings = {"step_size": 0.05, "batch": 100}
-    runs = {
-        name: Run(name, make_problem(**problem), 600, **settings).steps(600)  # type: ignore[arg-type]
-        for name in ("mean-field", "full-rank")
-    }
-    variance = (2 * runs["mean-field"].state.parameters[:, 2:]).exp()
-    torch.testing.assert_close(variance, torch.full_like(variance, 0.5), rtol=0.1, atol=0)
-    _, scale = full_rank.location_and_scale(runs["full-rank"].state.parameters, 2)
-    expected = torch.linalg.inv(Correlated.precision).expand(4, -1, -1)
-    torch.testing.assert_close(scale @ scale.mT, expected, rtol=0.1, atol=0.02)
-
-
-SETTLE: dict[str, dict[str, Any]] = {
-    "ksivi-ustat": {"batch": 50, "hidden": 20, "step_size": 0.01},
-    "sivi": {"batch": 50, "hidden": 20, "step_size": 0.01, "mixing": 50},
-    "sivi-sm": {
-        "batch": 50, "hidden": 20, "step_size": 0.005,
-        "critic_hidden": 32, "critic_learning_rate": 0.01, "critic_steps": 3,
-    },
-    "uivi": {"batch": 50, "hidden": 20, "step_size": 0.01},
-    "mean-field": {"step_size": 0.05},
-    "full-rank": {"step_size": 0.05},
-    "iaf": {"step_size": 0.02},
-}  # fmt: skip
-
-
-#: Half a minute to over a minute each.
-LONG = ("ksivi-ustat", "sivi", "sivi-sm", "uivi")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in SETTLE])
-def test_generators_settle_on_a_gaussian(name: str) -> None:
-    """N(1, diag(1, 1/4)): mean within 0.1, sd within 15%. Catches an update of the wrong sign."""
-    run = Run(name, make_problem(Gaussian([1.0, 4.0], mean=1.0)), 600, **SETTLE[name]).steps(600)
-    samples = run.output(2000)
-    assert samples.mean(1).flatten().tolist() == pytest.approx([1.0] * 6, abs=0.1)
-    assert samples.std(1).flatten().tolist() == pytest.approx([1.0, 0.5] * 3, rel=0.15)

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from matplotlib import pyplot
 from pairing import seconds_per_unit, steps_for
-from stepping import Stepper
+from stepping import Stepper, looped
 from torch.profiler import ProfilerActivity, profile
 
 from parvibench.harness.store.environment import hardware
@@ -44,14 +44,7 @@ FITTED = 3
 
 @dataclass(frozen=True)
 class Axis:
-    """What grows, how far, and what theory allows.
-
-    Attributes:
-        name: of the row.
-        make: size -> one step of the program.
-        sizes: ascending.
-        theory: exponents of time and of memory.
-    """
+    """What grows, how far, and the exponents that theory allows."""
 
     name: str
     make: Callable[[int], Callable[[], object]]
@@ -121,12 +114,7 @@ AXES = (
 
 def seconds_of(step: Callable[[], object], seconds: float, turns: int) -> float:
     """Processor seconds of a step: the least of several turns, since what else the machine does only adds."""
-
-    def run(steps: int) -> float:
-        for _ in range(steps):
-            step()
-        return steps
-
+    run = looped(step)
     steps = steps_for(run, seconds)
     return min(seconds_per_unit(run, steps) for _ in range(turns))
 

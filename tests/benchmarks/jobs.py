@@ -20,31 +20,18 @@ from parvibench.data.fetch import registry as data_sets
 
 @dataclass(frozen=True)
 class Job:
-    """One algorithm on one task, and what it is compared with.
-
-    Attributes:
-        name: of the row.
-        task: name.
-        algorithm: name.
-        settings: ours.
-        particles: N.
-        replicates: ours go in the harness's chunks; rivals take one after another.
-        rivals: name of the rival -> ratio that ours must reach, or None.
-        watched: a member of the small part that every change is held to.
-        per_evaluation: steps differ in length, so the unit is a score evaluation of a chain.
-        warmup: steps that both sides have behind them.
-    """
+    """One algorithm on one task, and what it is compared with."""
 
     name: str
     task: str
     algorithm: str
     settings: Mapping[str, Any]
     particles: int
-    replicates: int = 1
-    rivals: Mapping[str, float | None] = field(default_factory=dict)
-    watched: bool = False
-    per_evaluation: bool = False
-    warmup: int = 0
+    replicates: int = 1  # ours go in the harness's chunks; rivals take one after another
+    rivals: Mapping[str, float | None] = field(default_factory=dict)  # name -> ratio that ours must reach, or None
+    watched: bool = False  # a member of the small part that every change is held to
+    per_evaluation: bool = False  # steps differ in length, so the unit is a score evaluation of a chain
+    warmup: int = 0  # steps that both sides have behind them
 
     @property
     def missing(self) -> str:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from parvibench.harness.store.environment import ALLOCATOR
 from parvibench.statistics import median_interval
@@ -24,30 +25,19 @@ ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "JAX_PLATFORMS": "cpu",
+    "PYTHONPATH": str(Path(__file__).resolve().parents[1]),  # what the benchmarks share with the tests
 }
 
 
 def restart_in_environment() -> None:
-    """Start this command anew under ``ENVIRONMENT``, unless it runs there already.
-
-    The C library reads its allocator's settings at start, JAX its flags.
-    """
+    """Start this command anew under ``ENVIRONMENT``: C libraries and JAX read their settings at start."""
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         os.execve(sys.executable, sys.orig_argv, os.environ | ENVIRONMENT)
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times longer the other side takes, and both sides' processor seconds per unit of work.
-
-    Attributes:
-        value: median over rounds of other / ours.
-        low: lower end of the 95% interval of the median.
-        high: its upper end.
-        ours: median seconds.
-        other: median seconds.
-        rounds: paired measurements.
-    """
+    """Other over ours: median over rounds, its 95% interval, and both sides' median processor seconds of a unit."""
 
     value: float
     low: float

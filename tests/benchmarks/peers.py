@@ -63,13 +63,7 @@ def network_regression(task: Any, hidden: int = 50) -> LogDensity:
 
 
 def scanned(step: Callable[[Any, Any], Any], state: Any, work: Callable[[Any], float] | None = None) -> Run:
-    """A program of many steps: ``step(key, state)``, compiled once per number of steps.
-
-    Args:
-        step: one step.
-        state: the first state.
-        work: total work of the extras that the steps return, if the unit is not the step.
-    """
+    """A program of many steps, compiled once per number of them; ``work`` of the extras, where no step is the unit."""
 
     def steps_of(key: Any, first: Any, count: int) -> Any:
         return jax.lax.scan(lambda s, k: step(k, s), first, jax.random.split(key, count))

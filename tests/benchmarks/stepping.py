@@ -13,17 +13,7 @@ from parvibench.harness.suite.cells import chunk_width
 
 
 class Stepper:
-    """An algorithm on a task, one chunk of replicates, stepped as the harness does.
-
-    Args:
-        task: name.
-        algorithm: name.
-        settings: by name, ``preset`` among them.
-        particles: N; default the protocol's.
-        replicates: their ids.
-        dtype: of the states.
-        horizon: iterations that schedules reckon with.
-    """
+    """An algorithm on a task, one chunk of replicates, stepped as the harness does."""
 
     def __init__(
         self, task: str, algorithm: str, settings: Mapping[str, Any], particles: int | None = None,

@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from jobs import JOBS, Job
 from stepping import Stepper
 
 from parvibench.core import registry
 
 ALGORITHMS = [name for name, row in registry.algorithms().items() if row.kind != "anchor"]
-WARMUP = 5
 
 
 @pytest.mark.benchmark(group="a step on gmm5-2d, 100 particles")
@@ -24,13 +22,3 @@ def test_step(benchmark: Any, name: str) -> None:
     ours = Stepper(task, name, settings, algorithm.n_particles or 100)
     benchmark(ours.step)
     assert all(torch.isfinite(t).all() for t in ours.state if isinstance(t, torch.Tensor))
-
-
-@pytest.mark.benchmark(group="jobs of the table")
-@pytest.mark.parametrize("job", [job for job in JOBS if job.replicates == 1], ids=lambda job: job.name)
-def test_job(benchmark: Any, job: Job) -> None:
-    if job.missing:
-        pytest.skip(job.missing)
-    ours = job.fresh()
-    ours.run(WARMUP)
-    benchmark(ours.step)

@@ -1,23 +1,18 @@
 """The textbook twin of one replicate of one of our samplers: same data, same start, same settings."""
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import twin_densities
 import twin_samplers as samplers
+from plain_networks import modules
 from stepping import Stepper
 from torch import Tensor, nn
 from twin_densities import LogDensity
 
 from parvibench.data.loaders import load
 from parvibench.data.splits import regression_split
-from parvibench.nn.mlp import LEAK, MLP
-
-
-class Twin(Protocol):
-    def step(self) -> None: ...
 
 
 def cycled_rows(rows: int, size: int) -> Callable[[], Tensor]:
@@ -54,26 +49,8 @@ def log_density_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = No
     return twin_densities.network_regression(X, y, next_rows or cycled_rows(len(X), task.batch_size))
 
 
-def sequential(shape: MLP, flat: Tensor) -> nn.Sequential:
-    """The network as modules, with the parameters of one row (P,)."""
-    activations = {"tanh": nn.Tanh, "relu": nn.ReLU, "leaky-relu": lambda: nn.LeakyReLU(LEAK)}
-    layers: list[nn.Module] = []
-    for n_in, n_out in pairwise(shape.sizes):
-        linear = nn.Linear(n_in, n_out, dtype=flat.dtype)
-        weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
-        linear.weight.data, linear.bias.data = weight.view(n_in, n_out).T.clone(), bias.clone()
-        layers += [linear, activations[shape.activation]()]
-    return nn.Sequential(*layers[:-1])
-
-
-def twin_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **options: samplers.Draw) -> Twin:
-    """A twin at the stepper's start.
-
-    Args:
-        stepper: fresh, of one replicate; its algorithm must have a twin.
-        next_rows: mini-batches; default the twin's own.
-        options: further arguments of the twin; its sources of noise among them.
-    """
+def twin_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **options: samplers.Draw) -> Any:
+    """A twin at a fresh stepper's start, of one replicate; ``options`` may hold its sources of noise."""
     s, problem = stepper.settings, stepper.problem
     density = log_density_of(stepper, next_rows)
     x = problem.init(stepper.algorithm.n_particles)[0].clone()
@@ -106,7 +83,7 @@ def twin_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **o
 
 def _network(stepper: Stepper) -> nn.Sequential:
     shape, streams = stepper.settings.network(stepper.problem.dim), stepper.problem.streams
-    return sequential(shape, shape.initialise(streams.uniform("init", (shape.n_parameters,)))[0])
+    return modules(shape, shape.initialise(streams.uniform("init", (shape.n_parameters,)))[0])
 
 
 def _refit_optimiser(settings: Any, network: nn.Module) -> torch.optim.Optimizer:

@@ -2,13 +2,12 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from command_line import Run
 
 from parvibench.check.outcomes import RED, decide
 from parvibench.check.past import baseline as past
@@ -16,7 +15,6 @@ from parvibench.check.past.baseline import Baseline
 from parvibench.check.past.replicates import TIME, as_array, density_values, moments
 from parvibench.check.questions import Fixed
 from parvibench.check.rounds import check
-from parvibench.cli import main
 from parvibench.core.errors import InputError
 from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams
@@ -142,35 +140,28 @@ def test_a_file_that_is_no_baseline(tmp_path: Path, text: str) -> None:
         Baseline.load(file)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from parvibench.cli import main; main()", "check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-def test_command_line(tmp_path: Path, stored: Path) -> None:
+def test_command_line(call: Run, tmp_path: Path, stored: Path) -> None:
     """One cell through worker processes; the exit code tells which verdict it was."""
-    only = ("--oracle", "past", "-a", "exact", "-t", "biased-start-gaussian", "--workers", "1", "--seed", "5")
-    file = tmp_path / "mine.json"
-    made = run(*only, "--update", "--yes", "--baseline", str(file))
-    assert made.returncode == 0, made.stderr
-    done = run(*only, "--baseline", str(file), "--json", "--junit", str(tmp_path / "j.xml"))
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert document["verdict"] == "pass"
-    assert {t["algorithm"] for t in document["tests"]} == {"exact"}
+    only = ("check", "--oracle", "past", "-a", "exact", "-t", "biased-start-gaussian", "--seed", "5")
+    made = call(*only, "--workers", "1", "--update", "--yes", "--baseline", "mine.json")
+    assert made.code == 0, made.err
+    done = call(*only, "--workers", "0", "--baseline", "mine.json", "--json", "--junit", "j.xml")
+    assert done.code == 0, done.err
+    assert done.json["verdict"] == "pass"
+    assert {t["algorithm"] for t in done.json["tests"]} == {"exact"}
     assert (tmp_path / "j.xml").read_text().startswith("<?xml")
-    foreign = run(*only, "--baseline", str(stored), "--json")
-    assert foreign.returncode == 2
-    assert json.loads(foreign.stdout)["incomparable"]
+    foreign = call(*only, "--workers", "0", "--baseline", str(stored), "--json")
+    assert foreign.code == 2
+    assert foreign.json["incomparable"]
 
 
-def test_a_cell_without_a_baseline_is_new_and_fails_nothing(stored: Path) -> None:
+def test_a_cell_without_a_baseline_is_new_and_fails_nothing(call: Run, stored: Path) -> None:
     """The stored baseline holds no cell of this task."""
     only = ("--oracle", "past", "-t", "linear-regression", "-a", "exact", "--workers", "0")
-    done = run(*only, "--baseline", str(stored))
-    assert done.returncode == 0, done.stderr
-    assert "new: no baseline yet, run parvibench check --update: linear-regression/exact" in done.stderr
-    assert "0 red, 1 new" in done.stdout
+    done = call("check", *only, "--baseline", str(stored))
+    assert done.code == 0, done.err
+    assert "new: no baseline yet, run parvibench check --update: linear-regression/exact" in done.err
+    assert "0 red, 1 new" in done.out
 
 
 @pytest.mark.parametrize(
@@ -182,14 +173,10 @@ def test_a_cell_without_a_baseline_is_new_and_fails_nothing(stored: Path) -> Non
         (("-a", "nomodule:Nothing"), "nomodule"),
     ],
 )
-def test_wrong_input_is_told(
-    arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
-    monkeypatch.setattr("sys.argv", ["parvibench", "check", *arguments])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    assert message in capsys.readouterr().err
+def test_wrong_input_is_told(arguments: tuple[str, ...], message: str, call: Run) -> None:
+    answer = call("check", *arguments)
+    assert answer.code == 2
+    assert message in answer.err
 
 
 def test_points_that_are_all_the_same_have_no_spread() -> None:

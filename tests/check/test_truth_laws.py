@@ -76,13 +76,3 @@ def test_plain_programs_have_the_affine_law_in_their_limits(name: str, limit: st
         law = law.after(METHODS[limit](np.array([[2.0]]), np.array([1.0]), settings, k))
     sd = math.sqrt(law.covariance[0, 0])
     assert stats.kstest(ends[:, 0], "norm", (law.mean[0], sd)).pvalue > 1e-4
-
-
-def test_repulsion_pushes_chains_apart_from_their_past() -> None:
-    """More spread with it than without, by many standard errors."""
-    settings = {"step_size": 0.02, "alpha": 5.0, "memory": 4, "spacing": 1}
-    ends = {}
-    for alpha in (0.0, 5.0):
-        rng = np.random.default_rng(1)
-        ends[alpha] = TWINS["srld"](lambda x: -x, np.zeros((CHAINS, 1)), settings | {"alpha": alpha}, 20, rng)
-    assert ends[5.0].std() > 1.1 * ends[0.0].std()

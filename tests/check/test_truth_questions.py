@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ascent import Ascent
 from scipy import stats
 
 from parvibench.check.outcomes import decide
@@ -30,7 +31,7 @@ from parvibench.check.truth.simulated_posteriors import PosteriorRanks, Posterio
 from parvibench.check.truth.steps import summaries
 from parvibench.check.truth.task_facts import DensityTruth
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import ParticleState
 from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
 
@@ -155,17 +156,6 @@ def prior_twice(score: Any) -> Any:
     return lambda self, x, batch=None: score(self, x, batch) - self.prior_precision * x
 
 
-def without_jacobian(score: Any) -> Any:
-    """The log precisions' scores lack the derivative of the change of variables."""
-
-    def wrong(self: Any, x: torch.Tensor, batch: torch.Tensor | None = None) -> torch.Tensor:
-        found = score(self, x, batch).clone()
-        found[..., -2:] -= 1
-        return found
-
-    return wrong
-
-
 def one_stream(generator: Any) -> Any:
     """Every replicate has the noise of the first."""
 
@@ -176,17 +166,8 @@ def one_stream(generator: Any) -> Any:
     return wrong
 
 
-def one_block(fill: Any) -> Any:
-    """Every block of steps repeats the first."""
-    return lambda self, law, stream, shape, index, number: fill(self, law, stream, shape, index, 0)
-
-
 def cheaper(charge: Any) -> Any:
     return lambda self, scores=0.0, hvps=0.0, log_densities=0.0: charge(self, scores / 2, hvps, log_densities)
-
-
-def attracted(repulsion: Any) -> Any:
-    return lambda x, past, scores: -repulsion(x, past, scores)
 
 
 def of_first(smallest: Any) -> Any:
@@ -204,24 +185,17 @@ def by_sigma(mixture_score: Any) -> Any:
     return score
 
 
+#: One of each kind of question; `tests/studies/planted_bugs.py` plants many more and runs the whole check.
 PLANTED = [
     ("core.streams", "Streams.normal", quieter, LangevinLaw, "ula", None, "law.log_sd[0]"),
-    ("core.streams", "Streams.normal", quieter, LangevinLaw, "sghmc", None, "law.log_sd[0]"),
     ("core.streams", "Streams.normal", quieter, Invariance, "mala", None, "kept.log_sd[0]"),
-    ("core.streams", "Streams.uniform", certain, Invariance, "mala", None, "kept.log_sd[0]"),
     ("core.streams", "Streams.uniform", certain, Ranks, "hmc", "linear-regression", "rank[0]"),
     ("core.streams", "Streams._fill", one_stream, Independence, "streams", None, "normal.corr[replicate]"),
-    ("core.streams", "Streams._fill", one_block, Independence, "streams", None, "normal.corr[block]"),
     ("core.budget", "Meter.charge", cheaper, MeterCharges, "meter", None, "score[batch]"),
     ("core.budget", "Meter.charge", cheaper, Contract, "sghmc", None, "contract.metered"),
-    ("tasks.logistic", "LogisticTarget.score", prior_twice, PosteriorStein, "density", "blr-breast-cancer",
-     "simulated.stein[0]"),
     ("tasks.linear", "LinearTarget.score", prior_twice, PosteriorStein, "density", "linear-regression",
      "simulated.stein[0]"),
     ("tasks.linear", "LinearTarget.score", prior_twice, DensityTruth, "density", "linear-regression", "gradient"),
-    ("tasks.bnn_posterior", "BNNTarget.score", without_jacobian, PosteriorStein, "density",
-     "bnn-diabetes-sklearn", "simulated.score[lambda]"),
-    ("baselines.srld", "repulsion", attracted, LangevinLaw, "srld", None, "law.mean[2]"),
     # all that the past sees in it is progress
     ("metrics.chains", "_smallest_ess", of_first, Mixing, "metrics", None, "mixing.ess_bulk"),
     ("baselines.uivi", "mixture_score", by_sigma, AtRest, "uivi", None, "gradient.log_var[0]"),
@@ -242,21 +216,14 @@ def test_a_planted_bug_is_red(
 # -- parts -------------------------------------------------------------------------------------------------------
 
 
-class Stuck(Algorithm[SteppedSettings, ParticleState]):
+class Stuck(Ascent):
     """A sampler that stays at its start, whatever it is asked."""
 
     name = "stuck"
     kind = "chains"
-    settings_type = SteppedSettings
-
-    def init(self, problem: Any, settings: Any, streams: Any, horizon: int) -> ParticleState:
-        return ParticleState.start(problem)
 
     def step(self, problem: Any, settings: Any, state: ParticleState, streams: Any) -> ParticleState:
         return state
-
-    def output(self, problem: Any, settings: Any, state: ParticleState, n: int, streams: Any) -> torch.Tensor:
-        return state.x
 
 
 class Mixed(Stuck):

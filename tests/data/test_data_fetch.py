@@ -1,7 +1,5 @@
 """Data files: verified wherever they come from, clear about what is missing."""
 
-from __future__ import annotations
-
 import hashlib
 import http.server
 import threading
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parvibench.core.errors import DataMissingError, InputError, UnknownNameError
+from parvibench.core.errors import DataMissingError, InputError
 from parvibench.data import fetch as module
 from parvibench.data.fetch import FOLDER_VARIABLE, DataSet, fetch, registry, status
 
@@ -170,8 +168,3 @@ def test_status_says_where_each_file_is(tiny: DataSet, given: Path, tmp_path: Pa
     assert (status()[0].state, status()[0].path) == ("ok", cached)
     path = put(given, tiny)
     assert (status()[0].state, status()[0].path) == ("ok", path)
-
-
-def test_unknown_name_suggests() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'yacht'"):
-        fetch("yatch")

@@ -1,7 +1,5 @@
 """Loaders: shapes, columns and a checksum of values of every set."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Permutations that others saved: read from the pickle's opcodes, never unpickled, and refused where they are none."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Recordings in zip archives: read as registered, refused otherwise, never unpacked without end."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable

@@ -1,10 +1,9 @@
 """Presets: valid, sourced, chosen by name, under explicit settings, resolved in the cell key."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from command_line import Run
 
 from parvibench import api
 from parvibench.cli import descriptions
@@ -59,6 +58,8 @@ def test_what_a_preset_holds_of_the_protocol() -> None:
     assert srld.expand_preset({"preset": "correlated-2d"}) == {
         "alpha": 10.0, "memory": 100, "step_size": 0.01, "spacing": 1,
     }  # fmt: skip
+    assert srld.make_settings({"preset": "gaussian-100d"}).model_dump()["spacing"] == 100  # of the memory
+    assert srld.protocol("gaussian-100d") == {"particles": 1, "thinning": 10}  # of the path
     assert registry.load_method("deep-ensemble").protocol("bnn-boston")["iterations"] == 40 * 5
 
 
@@ -110,12 +111,6 @@ def test_burn_in_and_thinning_are_those_of_the_entry_or_the_suite_and_of_chains_
     assert expand(parse_suite(SUITE.format(settings="{}").encode(), "mine.yaml"))[0].spec.burn_in == 0
 
 
-def test_the_spacing_of_a_memory_is_a_setting_and_the_thinning_of_a_path_is_not() -> None:
-    srld = registry.load_method("srld")
-    assert srld.make_settings({"preset": "gaussian-100d"}).model_dump()["spacing"] == 100
-    assert srld.protocol("gaussian-100d") == {"particles": 1, "thinning": 10}
-
-
 @pytest.mark.parametrize(
     ("preset", "task"),
     [("gmm5-2d", "gmm5-2d"), ("gmm5-2d-code", "gmm5-2d"), ("bnn-boston-sifg", "bnn-boston-sifg"), ("bandits", ""),
@@ -147,11 +142,9 @@ def test_unknown_presets_name_the_known_ones() -> None:
         registry.load_method("uld").make_settings({"preset": "toy"})
 
 
-def test_the_command_line_refuses_unknown_presets_with_exit_code_2() -> None:
-    command = ["run", "--task", "gmm5-2d", "--algorithm", "sifg", "--set", "sifg.preset=nowhere", "--dry-run"]
-    entry = [sys.executable, "-c", "from parvibench.cli import main; main()"]
-    done = subprocess.run([*entry, *command], capture_output=True, text=True)
-    assert (done.returncode, "Known: gmm5-2d, gmm5-2d-code" in " ".join(done.stderr.split())) == (2, True)
+def test_the_command_line_refuses_unknown_presets_with_exit_code_2(call: Run) -> None:
+    answer = call("run", "--task", "gmm5-2d", "--algorithm", "sifg", "--set", "sifg.preset=nowhere", "--dry-run")
+    assert (answer.code, "Known: gmm5-2d, gmm5-2d-code" in " ".join(answer.err.split())) == (2, True)
 
 
 def test_show_tells_every_value_and_its_source() -> None:

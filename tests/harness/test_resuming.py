@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from ascent import Ascent
 from torch.utils._pytree import tree_leaves
 
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.run import trial
@@ -181,9 +181,10 @@ def test_a_state_that_cannot_be_written_restarts(tmp_path: Path, monkeypatch: py
 
 def test_snapshots_of_other_runs_are_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other settings, other metrics, a damaged file: the chunk begins again and gives the right numbers."""
-    cell, other = make_cell(), make_cell(metrics=["ksd"])
+    budget = {"iterations": 40}
+    cell, other = make_cell(budget=budget), make_cell(budget=budget, metrics=["ksd"])
     path = tmp_path / "s.pt"
-    run_in_two(other, path, monkeypatch, stop=250)
+    run_in_two(other, path, monkeypatch, stop=30)
     right = run_chunk(cell, cell.chunks[0])
     for content in (path.read_bytes(), path.read_bytes()[:-100], b""):
         path.write_bytes(content)
@@ -192,29 +193,23 @@ def test_snapshots_of_other_runs_are_not_taken_up(tmp_path: Path, monkeypatch: p
         assert set(found.values) == set(right.values)
 
 
-class Counts(Algorithm):
-    """Ascends; tells which chunks it began."""
+class Counts(Ascent):
+    """Tells which chunks it began."""
 
     name = "counts"
-    kind = "particles"
-    settings_type = SteppedSettings
     max_chunk = 1
     began: list[int] = []
+    fails_at = -1
 
     def init(self, problem, settings, streams, horizon):
         if problem.meter.limit:
             self.began.append(streams.replicates[0])
-        return ParticleState.start(problem)
+        return super().init(problem, settings, streams, horizon)
 
     def step(self, problem, settings, state, streams):
         if streams.step == 3 and streams.replicates[0] == self.fails_at:
             raise KeyboardInterrupt
-        return ParticleState(state.x + 0.01 * problem.score(state.x))
-
-    def output(self, problem, settings, state, n, streams):
-        return state.x
-
-    fails_at = -1
+        return super().step(problem, settings, state, streams)
 
 
 def test_finished_chunks_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +245,7 @@ if __name__ == "__main__":
 
 def test_a_killed_run_goes_on_in_the_middle_of_a_cell(tmp_path: Path) -> None:
     """SIGKILL while the only cell runs: its worker dies too, the next run starts from the snapshot."""
-    suite = {**SUITE, "budget": {"iterations": 40_000}, "metrics": ["ksd"]}
+    suite = {**SUITE, "budget": {"iterations": 15_000}, "metrics": ["ksd"]}
     script = tmp_path / "script.py"
     script.write_text(KILLED.format(suite=suite))
     command = [sys.executable, str(script), str(tmp_path / "store")]

@@ -1,15 +1,15 @@
 """Runs end to end: statuses, resume, the same bits whoever runs them."""
 
-import inspect
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from ascent import Ascent
 
 import parvibench as pb
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import Algorithm, ParticleState
 from parvibench.core.result import Status
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
@@ -23,24 +23,7 @@ from parvibench.harness.workers.processes import Workers
 QUICK = {"replicates": 2, "budget": {"scores_per_particle": 20}, "tracking": False, "workers": 0}
 
 
-class Drift(Algorithm):
-    """Gradient ascent, for suites in this file."""
-
-    name = "drift"
-    kind = "particles"
-    settings_type = SteppedSettings
-
-    def init(self, problem, settings, streams, horizon):
-        return ParticleState.start(problem)
-
-    def step(self, problem, settings, state, streams):
-        return ParticleState(state.x + settings.step_size * problem.score(state.x))
-
-    def output(self, problem, settings, state, n, streams):
-        return state.x
-
-
-class DivergesInOne(Drift):
+class DivergesInOne(Ascent):
     """Replicate 1 blows up at the third step."""
 
     name = "diverges-in-one"
@@ -53,7 +36,7 @@ class DivergesInOne(Drift):
         return ParticleState(x)
 
 
-class Raises(Drift):
+class Raises(Ascent):
     """Fails in the middle."""
 
     name = "raises"
@@ -64,7 +47,7 @@ class Raises(Drift):
         return super().step(problem, settings, state, streams)
 
 
-class Greedy(Drift):
+class Greedy(Ascent):
     """Would score for ever within one step."""
 
     name = "greedy"
@@ -75,7 +58,7 @@ class Greedy(Drift):
         return state
 
 
-class NeedsMoon(Drift):
+class NeedsMoon(Ascent):
     name = "needs-moon"
     needs = frozenset({"score", "moon"})
 
@@ -98,7 +81,7 @@ def test_a_run_measures_on_three_axes(tmp_path: Path) -> None:
 
 
 def test_a_diverged_replicate_is_a_result_and_harms_no_other(tmp_path: Path) -> None:
-    clean = run_here(tmp_path / "a", Drift(), replicates=3)
+    clean = run_here(tmp_path / "a", Ascent(), replicates=3)
     harmed = run_here(tmp_path / "b", DivergesInOne(), replicates=3)
     cell = harmed.cells[0]
     assert (cell.status, cell.n_diverged, list(cell.diverged)) == (Status.OK, 1, [1])
@@ -110,14 +93,8 @@ def test_a_diverged_replicate_is_a_result_and_harms_no_other(tmp_path: Path) -> 
     assert math.isinf(row["high"])
 
 
-def test_all_replicates_diverged_is_the_cells_status(tmp_path: Path) -> None:
-    results = run_here(tmp_path, "ula", settings={"ula": {"step_size": 1e6}})
-    assert results.cells[0].status is Status.DIVERGED
-    assert results.failed
-
-
 def test_a_crash_is_recorded_and_the_suite_goes_on(tmp_path: Path) -> None:
-    results = run_here(tmp_path, Raises(), Drift(), NeedsMoon())
+    results = run_here(tmp_path, Raises(), Ascent(), NeedsMoon())
     crashed, fine, unsupported = results.cells
     assert (crashed.status, crashed.reason) == (Status.CRASHED, "RuntimeError: no such layer")
     assert "in step" in crashed.traceback
@@ -132,23 +109,12 @@ def test_the_budget_is_enforced_inside_a_step(tmp_path: Path) -> None:
     assert cell.score_evaluations == 2000
 
 
-def test_iterations_and_scores_whichever_comes_first(tmp_path: Path) -> None:
-    both = run_here(tmp_path, "svgd", budget={"iterations": 3, "scores_per_particle": 20})
-    assert both.cells[0].iterations == 3
-
-
 def test_the_second_time_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run_here(tmp_path, "svgd", "sgld")
     monkeypatch.setattr("parvibench.harness.workers.executors.run_chunk", lambda *_: pytest.fail("ran again"))
     second = run_here(tmp_path, "sgld", "svgd")
     assert [c.status for c in second.cells] == [Status.OK] * 2
     assert first.cells[0].values == second.cells[1].values
-
-
-def test_the_same_command_elsewhere_gives_the_same_bits(tmp_path: Path) -> None:
-    one, two = (run_here(tmp_path / name, "svgd", "sifg", "ksivi", "srld") for name in "ab")
-    for a, b in zip(one.cells, two.cells, strict=True):
-        assert np.array_equal(one.samples(a), two.samples(b)), a.label
 
 
 def test_a_damaged_cell_is_told_and_it_alone_is_run_again(tmp_path: Path) -> None:
@@ -177,8 +143,8 @@ def test_failed_cells_are_kept_until_asked_for(tmp_path: Path) -> None:
 
 def suite(**values: object) -> Suite:
     given = {
-        "name": "t", "tasks": ["banana", "multimodal"], "algorithms": ["svgd", "sgld", "mala", "ksivi"],
-        "replicates": 3, "particles": 1000, "samples": 100, "budget": {"scores_per_particle": 10},
+        "name": "t", "tasks": ["banana"], "algorithms": ["svgd", "sgld", "mala", "ksivi"], "replicates": 3,
+        "particles": 1000, "samples": 100, "budget": {"scores_per_particle": 10},
     }  # fmt: skip
     return Suite.model_validate({**given, **values})
 
@@ -198,61 +164,6 @@ def test_one_worker_two_workers_and_this_process_give_the_same_bits(tmp_path: Pa
         assert np.array_equal(samples[1], samples[2])
 
 
-HOSTILE = f"""
-import os, time
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
-
-{inspect.getsource(Drift)}
-
-class Dies(Drift):
-    name = "dies"
-    def step(self, problem, settings, state, streams):
-        os._exit(7)
-
-class Sleeps(Drift):
-    name = "sleeps"
-    def step(self, problem, settings, state, streams):
-        time.sleep(60)
-"""
-
-
-def test_dying_and_endless_workers_end_as_rows(tmp_path: Path) -> None:
-    (tmp_path / "hostile.py").write_text(HOSTILE)
-    names = [f"{tmp_path}/hostile.py:{c}" for c in ("Dies", "Sleeps", "Drift")]
-    cells = expand(suite(tasks=["multimodal"], algorithms=names, particles=100))
-    results = run_cells(cells, Store(tmp_path / "store"), Workers(2, 8), suite=suite().resolved())
-    dies, sleeps, drift = results.cells
-    assert (dies.status, dies.reason) == (Status.CRASHED, "the worker process died: exit code 7")
-    assert sleeps.status is Status.TIMEOUT
-    assert "within 8 s" in sleeps.reason
-    assert drift.status is Status.OK
-
-
-def test_ctrl_c_keeps_what_is_finished_and_resumes(tmp_path: Path) -> None:
-    class Interrupts:
-        """Presses Ctrl-C when the third cell is finished."""
-
-        seen = 0
-
-        def started(self, *_: object) -> None: ...
-        def progress(self, *_: object) -> None: ...
-        def ended(self, *_: object) -> None: ...
-        def finished(self, cell, record, folder, cached) -> None:
-            self.seen += not cached
-            if self.seen == 3:
-                raise KeyboardInterrupt
-
-    cells = expand(suite())
-    store = Store(tmp_path)
-    first = run_cells(cells, store, InProcess(), suite=suite().resolved(), observers=[Interrupts()])
-    assert [c.status for c in first.cells] == [Status.OK] * 3 + [Status.INTERRUPTED] * 5
-    assert first.failed
-    kept = [c.created for c in first.cells[:3]]
-    second = run_cells(cells, store, InProcess(), suite=suite().resolved())
-    assert all(c.status is Status.OK for c in second.cells)
-    assert [c.created for c in second.cells[:3]] == kept
-
-
 def test_missing_data_skip_their_cells_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from parvibench.data import fetch, loaders
 
@@ -269,45 +180,24 @@ def test_missing_data_skip_their_cells_only(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_seconds_budget_ends_in_time() -> None:
-    cell = expand(suite(tasks=["banana"], algorithms=["sgld"], budget={"seconds": 0.2}, particles=100))[0]
+    cell = expand(suite(algorithms=["sgld"], budget={"seconds": 0.2}, particles=100))[0]
     result = run_chunk(cell, cell.chunks[0])
     assert 0.2 <= result.seconds < 2
 
 
 def test_ula_shows_its_closed_form_bias(tmp_path: Path) -> None:
-    """On N(0, 1/c) ULA's law is N(0, 1/(c (1 - c eta/2))): through the whole harness, within 5 standard errors.
+    """On N(0, 1) ULA's variance is 1 / (1 - eta / 2): through the whole harness, within 5 standard errors.
 
-    Catches noise of the wrong scale, a stray accept step, and burn-in that is not dropped.
+    Catches noise of the wrong scale, a stray accept step, and states of the start.
     """
-    c, eta, chains = 4.0, 0.2, 4000
-
-    class Gaussian(pb.Target):
-        dim = 1
-
-        def log_density(self, x, batch=None):
-            return -0.5 * c * (x**2).sum(-1)
-
-        def score(self, x, batch=None):
-            return -c * x
-
-    class GaussianTask(pb.Task):
-        def target(self, replicates, device, dtype):
-            return Gaussian()
-
-        def initial(self, target, n, generators):
-            return torch.stack([torch.randn(n, 1, generator=g) for g in generators])
-
-    task = GaussianTask(
-        name="gaussian", summary="", dim=1, tags=frozenset(), citation="", metrics=("ksd",), primary="ksd",
-        particles=chains,
-    )  # fmt: skip
+    eta, chains = 0.4, 4000
     results = pb.run(
-        tasks=[task], algorithms=["ula"], settings={"ula": {"step_size": eta}}, out=tmp_path,
-        **{**QUICK, "replicates": 1, "budget": {"scores_per_particle": 200}},
+        tasks=["biased-start-gaussian"], algorithms=["ula"], settings={"ula": {"step_size": eta}}, particles=chains,
+        out=tmp_path, **{**QUICK, "replicates": 1},
     )  # fmt: skip
     samples = results.samples(results.cells[0])
-    expected = 1 / (c * (1 - c * eta / 2))
-    assert abs(samples.var() / expected - 1) < 5 * math.sqrt(2 / chains)
+    assert samples.shape == (1, chains, 2)
+    assert abs(samples.var() * (1 - eta / 2) - 1) < 5 * math.sqrt(2 / samples.size)
 
 
 def test_stored_samples_are_measured_by_new_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,11 +188,6 @@ def test_a_replicate_is_the_same_in_any_batch(tmp_path: Path) -> None:
     assert regrets(three, "srld")[:2].tolist() == regrets(two, "srld").tolist()
 
 
-def test_samplers_of_fixed_densities_are_unsupported(tmp_path: Path) -> None:
-    cell = play(tmp_path, "mala", replicates=1).cells[0]
-    assert (cell.status, cell.reason) == (Status.UNSUPPORTED, "arms offers no full-batch, which mala needs")
-
-
 def test_contexts_are_the_suites() -> None:
     """They name cells of sequential tasks, leave other cells alone, and are refused when too few."""
     tasks, budget = ["bandit-wheel", "banana"], {"iterations": 9}

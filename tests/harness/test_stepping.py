@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ascent import Ascent
+from command_line import Run
 
-from parvibench.cli import main
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import ParticleState
 from parvibench.core.errors import InputError
 from parvibench.harness.run import loop as runner
 from parvibench.harness.run.compiling import require_compiler
@@ -32,23 +33,16 @@ def make_cell(method: str, budget: dict[str, float], **more: Any) -> Cell:
     return expand(Suite.model_validate(suite), **more)[0]
 
 
-class FourthIsDear(Algorithm):
+class FourthIsDear(Ascent):
     """Scores twice at every fourth step, as methods of changing cost do."""
 
     name = "fourth-is-dear"
     kind = "chains"
-    settings_type = SteppedSettings
-
-    def init(self, problem, settings, streams, horizon):
-        return ParticleState.start(problem)
 
     def step(self, problem, settings, state, streams):
         for _ in range(1 + (streams.step % 4 == 0)):
             score = problem.score(state.x)
         return ParticleState(state.x + 0.1 * score + streams.normal("noise", state.x.shape[1:]))
-
-    def output(self, problem, settings, state, n, streams):
-        return state.x
 
 
 @pytest.mark.parametrize(
@@ -120,7 +114,7 @@ def test_compiled_cells_have_keys_of_their_own_where_anything_is_compiled() -> N
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_the_time_of_compiling_is_reported_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a slow compiler that leaves the arithmetic to PyTorch: the same samples, and seconds of steps only."""
-    slow = 5.0
+    slow = 2.0
     compiled = []
 
     def compiler(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
@@ -155,17 +149,14 @@ def test_compiled_steps_agree_with_plain_ones() -> None:
 
 
 def test_a_missing_compiler_is_told_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    out = str(tmp_path / "store")
-    monkeypatch.setattr(sys, "argv", ["parvibench", "run", "--suite", "quick", "--compile", "--out", out])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code == 2
-    assert "C++ compiler" in (told := capsys.readouterr().err)
-    assert "CXX" in told
+    answer = call("run", "--suite", "quick", "--compile", "--out", "store")
+    assert answer.code == 2
+    assert "C++ compiler" in answer.err
+    assert "CXX" in answer.err
     assert not (tmp_path / "store").exists()
 
 

@@ -1,6 +1,7 @@
 """Tuning: one grid for all, replicates of its own, a choice that lands in the suite file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,11 +41,15 @@ def test_every_method_gets_the_same_grid_and_budget_on_replicates_of_their_own(p
     assert {r for c in cells for r in c.spec.replicates} == {TUNING_REPLICATES, TUNING_REPLICATES + 1}
 
 
-def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> None:
+def tune(path: Path, folder: Path) -> Any:
+    """The choice after a run of the file's grid, in its short profile."""
     suite = load_suite(str(path)).with_profile("short")
-    cells = tuning.tuning_cells(suite)
-    results = run_cells(cells, Store(tmp_path / "store"), InProcess(), suite=suite.resolved())
-    tuned = tuning.choose(results, suite)
+    results = run_cells(tuning.tuning_cells(suite), Store(folder), InProcess(), suite=suite.resolved())
+    return tuning.choose(results, suite)
+
+
+def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> None:
+    tuned = tune(path, tmp_path / "store")
     # 10 makes ULA leave the unit Gaussians for good, 0.001 does not leave the start.
     assert tuned.step_size["multimodal"]["ula"] == 0.1
     assert tuned.score_evaluations["multimodal"]["ula"] == 3 * 2 * 30 * 50
@@ -59,10 +64,7 @@ def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> 
 
 def test_a_best_value_at_the_end_of_the_grid_is_flagged(path: Path, tmp_path: Path) -> None:
     path.write_text(SUITE.replace("[1.0e-3, 10.0]", "[1.0e-5, 1.0e-3]"))
-    suite = load_suite(str(path)).with_profile("short")
-    cells = tuning.tuning_cells(suite)
-    results = run_cells(cells, Store(tmp_path / "store"), InProcess(), suite=suite.resolved())
-    tuned = tuning.choose(results, suite)
+    tuned = tune(path, tmp_path / "store")
     assert tuned.step_size["multimodal"]["ula"] == 1e-3
     assert "multimodal/ula" in tuned.at_edge
 

@@ -12,10 +12,10 @@ from parvibench.metrics.classifier import c2st
 def test_exact_draws_are_guessed(make_context, randn) -> None:
     """Accuracy 1/2 on average. Catches folds that train on what they test (0.6 and more).
 
-    Accuracies over folds of one set have about the binomial spread 1/sqrt(4 * 2n), mean over 20 sets within
+    Accuracies over folds of one set have about the binomial spread 1/sqrt(4 * 2n), mean over ten sets within
     five of its standard errors and 0.01 of negative bias: false alarms below 1e-5.
     """
-    n, sets = 150, 20
+    n, sets = 150, 10
     values = [c2st(randn(1, n, 2), make_context(2, randn(n, 2))) for _ in range(sets)]
     assert abs(torch.cat(values).mean().item() - 0.5) < 0.01 + 5 / math.sqrt(4 * 2 * n * sets)
 

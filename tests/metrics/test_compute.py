@@ -8,11 +8,8 @@ from torch import Generator
 
 from parvibench.core.errors import ShapeError, UnknownNameError
 from parvibench.core.metric import Cost
-from parvibench.core.registry import load_metric, metrics
 from parvibench.core.task import Facts, Modes
 from parvibench.metrics.compute import check_samples, compute
-
-SAMPLE_METRICS = ("sliced_w2", "w2", "mmd2", "ksd", "mean_error", "sd_error", "modes_found")
 
 
 @pytest.fixture
@@ -25,24 +22,6 @@ def context(make_context, generator: Generator):
 @pytest.fixture
 def samples(generator: Generator) -> torch.Tensor:
     return torch.randn(3, 40, 2, generator=generator, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("name", metrics())
-def test_every_registered_metric_loads(name: str) -> None:
-    assert callable(load_metric(name).compute)
-
-
-def test_a_failed_replicate_is_worst_and_leaves_the_others_alone(context, samples: torch.Tensor) -> None:
-    names = (*SAMPLE_METRICS, "seconds", "score_evaluations")
-    clean, _ = compute(names, samples, context)
-    broken = samples.clone()
-    broken[1, 5, 0] = math.nan
-    values, _ = compute(names, broken, context)
-    for name, value in values.items():
-        assert torch.equal(value[[0, 2]], clean[name][[0, 2]]), name
-    assert all(values[name][1] == math.inf for name in SAMPLE_METRICS if name != "modes_found")
-    assert values["modes_found"][1].isnan()
-    assert values["seconds"].tolist() == [0.5] * 3
 
 
 def test_costly_metrics_wait_for_the_last_checkpoint(context, samples: torch.Tensor) -> None:

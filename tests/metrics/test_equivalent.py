@@ -48,10 +48,7 @@ def test_the_number_is_capped_and_never_guessed() -> None:
 
 
 def test_gap_and_bias_of_a_gaussian(make_context) -> None:
-    """Closed forms of N(0, I_2) and a given reference, within four standard errors of the pools.
-
-    A gap that kept the diagonal, or a bias without its 1/n term, is off by ten times as much.
-    """
+    """A gap that kept the diagonal, or a bias without its 1/n term, is off by ten times as much."""
     g = Generator().manual_seed(3)
     draws = torch.randn(2000, 2, generator=g, dtype=torch.float64)
     context = make_context(2, draws)

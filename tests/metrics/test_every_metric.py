@@ -1,7 +1,5 @@
 """What every metric owes: a test against a known answer, and a floor or a reason for none."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

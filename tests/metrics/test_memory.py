@@ -1,7 +1,9 @@
 """Memory of every metric that judges samples, at n = 10,000 against 10,000 reference rows."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from parvibench.core.reference import Reference
 from parvibench.metrics.compute import compute
 from parvibench.metrics.floors import judged_metrics
 from parvibench.metrics.pairwise import median_distance
-from calibration import make_task
+from calibration_trials import make_task
 
 torch.set_num_threads(1)
 task, g = make_task(22), torch.Generator().manual_seed(0)
@@ -32,7 +34,8 @@ for metric in sys.argv[1:] or judged_metrics():
 @pytest.mark.slow
 def test_metrics_need_little_memory_beyond_the_samples() -> None:
     """Peaks add up in one process, so the last line's growth is at most what some metric needs."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "studies")}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
     grown = {name: float(mib) for name, mib in (line.split() for line in done.stdout.splitlines())}
     assert len(grown) > 15
     assert sum(grown.values()) < 500

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from parvibench.core.errors import ShapeError
 from parvibench.core.task import Facts, Modes
 from parvibench.metrics.compute import compute
 
@@ -24,7 +23,7 @@ METRICS = REFERENCE_METRICS + FIXED_METRICS
 ORDERED = ("c2st",)
 
 shapes = st.tuples(st.integers(1, 3), st.integers(6, 25), st.sampled_from([4, 9]), st.integers(0, 2**32))
-examples = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+examples = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def scene(make_context, shape: tuple[int, int, int, int], shift: float = 0.0) -> tuple[Tensor, object]:
@@ -95,15 +94,3 @@ def test_samples_that_overflow_do_not_crash(name: str, make_context) -> None:
     values = compute([name], x, context)[0][name]
     assert not values[0].isnan()
     assert values[1].isfinite()
-
-
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize(
-    ("shape", "given"), [((1, 1, 4), "(1, 1, 4)"), ((1, 5, 3), "(1, 5, 3)"), ((5, 4), "(5, 4)"), ((1, 0, 4), "(1, 0, 4)")]
-)  # fmt: skip
-def test_wrong_shapes_are_named(name: str, shape: tuple[int, ...], given: str, make_context) -> None:
-    _, context = scene(make_context, (1, 6, 4, 3))
-    with pytest.raises(ShapeError) as error:
-        compute([name], torch.zeros(shape), context)
-    assert "(R, n, 4)" in str(error.value)
-    assert given in str(error.value)

@@ -1,6 +1,4 @@
-"""Maximum mean discrepancy against scikit-learn's kernels, the Gaussians' closed form, and theory."""
-
-import math
+"""Maximum mean discrepancy against scikit-learn's kernels; `parvibench.check.truth.estimators` asks for the bias."""
 
 import numpy as np
 import pytest
@@ -39,30 +37,11 @@ def test_against_whole_kernel_matrices(make_context, randn) -> None:
     assert found[3] == pytest.approx(linear[0], rel=1e-9)
 
 
-def test_gaussians_have_the_closed_form(make_context, randn) -> None:
-    """N(0, I) against N(t, I): E k = (h^2 / (h^2 + 2))^(D/2) exp(-|difference of means|^2 / (2 (h^2 + 2)))."""
-    n, dim = 4000, 2
-    draws = randn(n, dim)
-    shift = torch.tensor([1.0, -0.5], dtype=torch.float64)
-    samples = shift + randn(1, n, dim)
-    context = make_context(dim, draws)
-    h2 = context.reference.bandwidth**2
-    peak = (h2 / (h2 + 2)) ** (dim / 2)
-    expected = 2 * peak * (1 - math.exp(-float(shift.square().sum()) / (2 * (h2 + 2))))
-    # The cross term's standard error is below 1 / sqrt(n); both diagonals add (1 - peak) / n.
-    assert mmd2(samples, context).item() == pytest.approx(expected, abs=4 / math.sqrt(n) * expected)
-
-
 def test_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch, randn) -> None:
     x = randn(50, 4)
     whole = kernel_mean(x, x[:30], 2.0)
     monkeypatch.setattr(pairwise, "WIDE_BLOCK", 70)
     assert kernel_mean(x, x[:30], 2.0) == pytest.approx(whole, rel=SINGLE)
-
-
-def test_the_reference_against_itself_is_zero(make_context, randn) -> None:
-    draws = randn(100, 2)
-    assert mmd2(draws[None], make_context(2, draws)).item() == pytest.approx(0, abs=SINGLE)
 
 
 def test_a_recorded_self_similarity_is_used_only_for_the_whole_reference(make_context, randn) -> None:
@@ -88,27 +67,3 @@ def test_the_recorded_term_serves_the_u_statistic(make_context, randn) -> None:
     context.reference.certificate["self_similarity"] = term + 0.25
     assert mmd2_u(x, context).item() == pytest.approx(plain.item() + 0.25 * 60 / 59)
     assert mmd2_imq(x, context).item() == imq.item()
-
-
-def test_the_u_statistic_is_unbiased(make_context, randn) -> None:
-    """Zero on average for exact draws on both sides; the V-statistic would be off by 28 standard errors.
-
-    False alarms: 6e-5 at four standard errors.
-    """
-    values = []
-    for _ in range(300):
-        context = make_context(2, randn(30, 2))
-        context.reference.certificate["bandwidth"] = 1.5
-        x = randn(1, 20, 2)
-        values.append(mmd2_u(x, context).item())
-    assert abs(np.mean(values)) < 4 * np.std(values) / math.sqrt(300)
-
-
-def test_the_linear_kernel_averages_the_trace(make_context, randn) -> None:
-    """E n mmd2_linear = (1 + n / m) tr Sigma = 3 (1 + n / m); chi^2_3 scaled. False alarms: 6e-5."""
-    n, m, trials = 50, 400, 500
-    draws = randn(m, 3)
-    draws -= draws.mean(0)  # the mean of the law
-    x = randn(trials, n, 3)
-    values = n * mmd2_linear(x, make_context(3, draws))
-    assert abs(values.mean().item() - 3) < 4 * math.sqrt(6 / trials)

@@ -61,14 +61,6 @@ def test_ks_agrees_with_scipy(n: int, m: int, ties: bool, make_context, randn) -
     assert ks_marginal(x[None], make_context(3, y)).item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_ks_of_uniforms(make_context, generator: Generator) -> None:
-    """Half the support gives the distance 1/2, within the 99.99% limit of Kolmogorov's law on either side."""
-    n = 2000
-    x = torch.rand(1, n, 1, generator=generator, dtype=torch.float64) / 2
-    y = torch.rand(n, 1, generator=generator, dtype=torch.float64)
-    assert ks_marginal(x, make_context(1, y)).item() == pytest.approx(0.5, abs=2 * 2.23 / math.sqrt(n))
-
-
 def test_correlations_against_numpy(make_context, randn) -> None:
     mix = randn(4, 4)
     x = randn(2, 30, 4) @ mix
@@ -79,14 +71,9 @@ def test_correlations_against_numpy(make_context, randn) -> None:
     assert correlation_error(x, make_context(4, y)).tolist() == pytest.approx(expected)
 
 
-def test_lost_correlation_and_one_coordinate(make_context, randn) -> None:
-    """Independent coordinates against a correlation of 0.8; within five standard errors of 0.03."""
-    z = randn(2000, 2)
-    draws = torch.stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1]], 1)
-    x = randn(1, 1000, 2)
-    assert correlation_error(x, make_context(2, draws)).item() == pytest.approx(0.8, abs=0.17)
+def test_one_coordinate_has_no_correlation(make_context, randn) -> None:
     with pytest.raises(NotApplicable, match="one coordinate"):
-        correlation_error(x[..., :1], make_context(1, draws[:, :1]))
+        correlation_error(randn(1, 9, 1), make_context(1, randn(9, 1)))
 
 
 @pytest.mark.parametrize("metric", [mean_error, sd_error, correlation_error])

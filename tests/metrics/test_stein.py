@@ -1,7 +1,5 @@
 """Kernel Stein discrepancy against Stein kernels written with autograd, its mean, and its behaviour."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -32,16 +30,6 @@ def test_against_autograd(metric, make_context, randn) -> None:
     assert metric(x[None], context).item() == pytest.approx(expected.item(), rel=1e-10)
 
 
-def test_exact_draws_scale_as_one_over_root_n(make_context, randn) -> None:
-    """E ksd^2 = E k_p(x, x) / n = (E|s|^2 + D / c^2) / n since E k_p(x, y) = 0: here D (1 + 1 / c^2) / n."""
-    dim, n = 2, 200
-    context = make_context(dim)  # no reference: c^2 = D
-    samples = randn(400, n, dim)
-    squares = ksd(samples, context).square()
-    expected = dim * (1 + 1 / dim) / n
-    assert abs(squares.mean().item() - expected) < 4 * squares.std().item() / 400**0.5
-
-
 def test_u_and_v_differ_by_the_diagonal(make_context, randn) -> None:
     """n^2 V = n (n - 1) U + sum_i (|s_i|^2 + D / c^2), here with s = -x and c^2 = D."""
     n, dim = 15, 3
@@ -50,20 +38,6 @@ def test_u_and_v_differ_by_the_diagonal(make_context, randn) -> None:
     v, u = ksd(x, context).square(), ksd_u(x, context)
     diagonal = x.square().sum((1, 2)) + n
     torch.testing.assert_close(u * u.abs(), (n**2 * v - diagonal) / (n * (n - 1)), rtol=1e-10, atol=0)
-
-
-def test_the_u_statistic_is_zero_on_average(make_context, randn) -> None:
-    """False alarms: 6e-5 at four standard errors; the V-statistic would be off by 40 of them."""
-    u = ksd_u(randn(400, 40, 2), make_context())
-    squares = u * u.abs()
-    assert abs(squares.mean().item()) < 4 * squares.std().item() / math.sqrt(400)
-    assert (u < 0).any()
-
-
-def test_grows_with_a_shift(make_context, randn) -> None:
-    x = randn(500, 2)
-    values = ksd(torch.stack([x + t for t in (0.0, 0.25, 0.5, 1.0)]), make_context())
-    assert (values.diff() > 0).all()
 
 
 def test_block_size_does_not_matter(make_context, monkeypatch: pytest.MonkeyPatch, randn) -> None:

@@ -1,7 +1,5 @@
 """The whole path of a chain: its states, their distance, and their equivalent n."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -213,17 +213,10 @@ def test_a_run_that_has_not_converged_is_refused(flaw: str, value: float) -> Non
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_certificates_hold(name: str) -> None:
-    """Rows, moments and bandwidth are what the certificate says; floors are whole; files are small."""
+    """Beyond what `verify` asks of them: rows, facts and floors are whole; files are small."""
     task, reference = load_task(name), load_reference(name)
-    certificate = reference.certificate
-    assert (certificate["task"], certificate["task_version"]) == (name, task.version)
     assert reference.exact == ("exact" in task.provides)
-    rows = min(10_000, 1_250_000 // (4 * task.dim))
-    assert reference.draws.shape == (rows, task.dim)
-    if "heavy-tailed" not in task.tags:
-        z = (reference.draws.mean(0) - reference.mean) / reference.sd * math.sqrt(rows)
-        assert z.abs().max() < 4.8
-        assert ((reference.draws.std(0) / reference.sd - 1).abs() < 6 / math.sqrt(rows)).all()
+    assert reference.draws.shape == (min(10_000, 1_250_000 // (4 * task.dim)), task.dim)
     if task.facts.mean is not None:
         torch.testing.assert_close(reference.mean, task.facts.mean, rtol=1e-12, atol=1e-12)
     judged = [m for m in task.metrics if registry.metrics()[m].need in floors.JUDGED]

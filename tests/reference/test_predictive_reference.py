@@ -1,13 +1,11 @@
 """Certified predictions: made by short runs here, verified, and used to judge samples."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -34,7 +32,7 @@ class InProcess:
 
     def __init__(self, *_: object) -> None: ...
 
-    def __enter__(self) -> InProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -104,8 +102,7 @@ def test_an_untouched_copy_verifies_but_for_what_short_runs_cannot_know(folder: 
 
 
 @pytest.mark.parametrize(
-    ("key", "check"),
-    [("mean", "predictive means"), ("sd", "predictive variances"), ("scores", "density")],
+    ("key", "check"), [("mean", "predictive means"), ("sd", "predictive variances"), ("scores", "density")]
 )
 def test_edited_numbers_are_found(folder: Path, tmp_path: Path, key: str, check: str) -> None:
     """Signed anew, so that the hash does not give them away."""

@@ -264,13 +264,7 @@ def gaussian_kernel_time(a: float, h: float) -> float:
 
 @dataclass(frozen=True)
 class Study:
-    """The tables.
-
-    Attributes:
-        power: see ``power_of``; the alteration ``exact`` is the false-alarm rate.
-        equivalent: see ``equivalent_of``.
-        coverage: see ``coverage_table``.
-    """
+    """The tables of ``power_of`` (``exact`` is the false-alarm rate), ``equivalent_of`` and ``coverage_table``."""
 
     power: pd.DataFrame
     equivalent: pd.DataFrame

@@ -12,13 +12,7 @@ from scipy import stats
 
 from parvibench.core.reference import Floor
 from parvibench.metrics.floors import ALPHA, COSTLY_SETS, p_value
-from parvibench.statistics import (
-    average_ranks,
-    interquartile_mean,
-    median_interval,
-    paired_difference,
-    runtime_profile,
-)
+from parvibench.statistics import average_ranks, interquartile_mean, median_interval, paired_difference, runtime_profile
 
 REPLICATES = (5, 10, 30)
 TASKS = 5
@@ -33,16 +27,7 @@ LAWS: dict[str, tuple[Draw, float, float]] = {
 
 
 def coverage_table(trials: int, seed: int = 0) -> pd.DataFrame:
-    """Coverage of every interval, and level of every test.
-
-    Args:
-        trials: simulated data sets a row.
-        seed: of the simulations.
-
-    Returns:
-        Columns ``what``, ``law``, ``replicates``, ``claim`` (share of trials that should hold), ``found`` and
-        ``error`` (its standard error).
-    """
+    """Coverage of every interval, level of every test: the share claimed, that found, its standard error."""
     rows = []
     for number, (what, law, count, claim, trial) in enumerate(_studies()):
         rng = np.random.default_rng([seed, number])

@@ -34,11 +34,7 @@ def default_cells(suite: str, profile: str | None, seconds: float) -> Iterator[C
 
 
 def peak_mib(cell: Cell) -> float:
-    """Most memory that a process held that ran the cell's first chunk, MiB.
-
-    Raises:
-        ParVIBenchError: the chunk did not end well.
-    """
+    """Most memory that a process held that ran the cell's first chunk, MiB."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["parvibench.harness.workers.preload"])
     ours, theirs = context.Pipe(duplex=False)

@@ -24,46 +24,27 @@ from parvibench.check.selection import select_questions
 BAR = 0.95
 #: Wall-clock limit of one bug, s.
 TIMEOUT_S = 600.0
-#: Of child processes: they import ``planted`` from this folder.
+#: Of child processes: they import ``planted`` from this folder, and what it shares with the tests.
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-    "PYTHONPATH": str(Path(__file__).resolve().parent),
+    "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).resolve().parents[:2])),
 }
 
 
 @dataclass(frozen=True)
 class BugResult:
-    """What a check found of a planted bug.
-
-    Attributes:
-        bug: the bug.
-        caught: whether the check failed, as it should.
-        by: the test that failed: oracle, task, algorithm and statistic.
-        replicates: drawn for that test until it failed.
-        seconds: wall-clock time of the check, s.
-        reason: why it was not caught, or the failed test's own reason.
-    """
+    """What a check found of a planted bug."""
 
     bug: PlantedBug
     caught: bool
-    by: str = ""
-    replicates: int = 0
+    by: str = ""  # the test that failed: oracle, task, algorithm and statistic
+    replicates: int = 0  # drawn for that test until it failed
     seconds: float = 0.0
-    reason: str = ""
+    reason: str = ""  # why it was not caught, or the failed test's own reason
 
 
 def check_planted(workers: int, seed: int, names: Sequence[str] = ()) -> Iterator[BugResult]:
-    """Check planted bugs one by one, each in a process of one thread; results as they come.
-
-    Args:
-        workers: processes at a time.
-        seed: of the checks.
-        names: of the bugs; default: all.
-
-    Raises:
-        UnknownNameError: no planted bug of that name.
-        InputError: no stored baseline to compare with.
-    """
+    """Check planted bugs one by one, each in a process of one thread; results as they come."""
     bugs = bugs_named(names)  # wrong names are refused before anything is started
     tests = sum(len(gating(question.expected())) for question in select_questions().resolve().questions)
     return _results(bugs, max(1, workers), seed, tests)

@@ -139,15 +139,3 @@ def test_the_gaussian_kernels_time_of_a_chain() -> None:
     assert calibration_trials.gaussian_kernel_time(0.5, 100.0) == pytest.approx(3.0, rel=1e-3)
     assert calibration_trials.gaussian_kernel_time(0.5, 1e-3) == pytest.approx(1.0, abs=0.01)
     assert calibration_trials.gaussian_kernel_time(0.0, 1.0) == pytest.approx(1.0)
-
-
-@pytest.mark.slow
-def test_the_study_again_in_the_plane(tmp_path: Path) -> None:
-    """Twenty minutes: the bars of the shipped tables, on fresh floors of the same seeds."""
-    study = calibration_trials.run_study(trials=20, workers=2, cache_folder=tmp_path, dimensions=(2,))
-    false = study.power[study.power["alteration"] == "exact"]
-    assert (false["found"] <= false["trials"].map(limit)).all()
-    table = study.equivalent
-    assert ((table["size"] - table["truth"]).abs() <= 3 * table["error"]).all()
-    missing = study.power.query("alteration == 'one mode missing' and metric == @VERDICT")
-    assert (missing["found"] == missing["trials"]).all()

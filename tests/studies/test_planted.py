@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,7 @@ from planted.dependence import depends_on, modules_behind
 from planted.planting import plant
 from planted_bugs import ENVIRONMENT, BugResult, check_planted, table
 
-from parvibench.check.past.replicates import TIME, CellQuestion, DensityQuestion
 from parvibench.check.questions import Expected, Oracle, Question, Values
-from parvibench.check.selection import select_questions
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.core.registry import load_task
 
@@ -163,51 +160,3 @@ def test_the_table_counts_what_was_caught() -> None:
     assert [row.split("`")[1] for row in rows] == [result.bug.name for result in results]
     assert rows[0].endswith("| truth banana/ula mean \\| sd | 40 | 12 |")
     assert "**missed**: all tests passed |  | 70 |" in rows[1]
-
-
-@cache
-def everything() -> list[Question]:
-    """All questions of a check, densities first; measuring them needs no stored past."""
-    chosen = select_questions()
-    densities = [DensityQuestion(task, {}) for task in chosen.densities]
-    return [*densities, *(CellQuestion(cell, {}) for cell in chosen.cells), *chosen.truths]
-
-
-@cache
-def measured(number: int) -> dict[str, list[float]]:
-    """What two replicates of a question give; times left out."""
-    values = everything()[number].measure(range(2), 3)
-    return {name: [float(v) for v in found] for name, found in values.items() if name != TIME}
-
-
-MEASURED_WITH_A_BUG = """
-import json, sys
-from planted.catalogue import bugs_named
-from planted.planting import plant
-
-(bug,) = bugs_named(sys.argv[1:])
-plant(bug)
-from planted.dependence import depends_on
-from test_planted import everything, measured
-
-for number, question in enumerate(everything()):
-    if depends_on(question, bug.full_module):
-        try:
-            found = measured(number)
-        except Exception as error:
-            found = {"error": repr(error)}
-        print(json.dumps([number, found]), flush=True)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", catalogue(), ids=lambda bug: bug.name)
-def test_no_bug_is_without_consequences(bug: PlantedBug) -> None:
-    command = [sys.executable, "-c", MEASURED_WITH_A_BUG, bug.name]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | ENVIRONMENT) as child:
-        for line in child.stdout:
-            number, found = json.loads(line)
-            if repr(found) != repr(measured(number)):
-                child.kill()
-                return
-    pytest.fail("nothing that a check measures has changed by a bit")

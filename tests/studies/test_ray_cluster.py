@@ -1,42 +1,40 @@
 """The short version of the study of Ray; skipped where Ray is not installed."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import ray_cluster
 
 import parvibench as pb
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.workers.cluster import Cluster, serve
+from parvibench.harness.workers.executors import Job, Outcome
+
+REASON = "Ray is not installed (pip install 'parvibench[ray]')"
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason=REASON)
 
 
+@needs_ray
 @pytest.mark.slow
 def test_two_ray_workers_give_the_bits_of_this_process(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed (pip install 'parvibench[ray]')")
-    import ray_cluster
-
     assert ray_cluster.same_bits(tmp_path) == []
 
 
+@needs_ray
 @pytest.mark.slow
 def test_the_cell_of_a_killed_ray_worker_is_done_again(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed (pip install 'parvibench[ray]')")
-    import ray_cluster
-
     found, killed = ray_cluster.killed_worker(tmp_path)
     assert found == []
     assert killed == 1
 
 
+@needs_ray
 def test_a_plugin_travels_as_its_source(tmp_path: Path) -> None:
     """The other side of the wire, without Ray: the file is not there, the job runs, the driver's job comes back."""
-    import ray_cluster
-
-    from parvibench.harness.suite.cells import expand
-    from parvibench.harness.workers.cluster import Cluster, serve
-    from parvibench.harness.workers.executors import Job, Outcome
-
-    pytest.importorskip("ray", reason="Ray is not installed (pip install 'parvibench[ray]')")
     plugin = tmp_path / "mine.py"
     plugin.write_bytes(ray_cluster.PLUGIN.read_bytes())
     suite = ray_cluster.make_suite([f"{plugin}:Good"], tasks=["multimodal"])

@@ -41,8 +41,7 @@ def outputs(state: Tensor, contexts: Tensor) -> Tensor:
 
 
 def test_density_is_prior_times_likelihood_of_the_chosen_actions() -> None:
-    """Against networks evaluated one by one. Catches rewards of other actions in the likelihood, and a prior by
-    standard deviations instead of variances."""
+    """Networks one by one. Catches rewards of other actions, and deviations for variances in the prior."""
     task, target, actions = played(70)
     x = states()
     contexts, rewards = target._game.table.view(2, 300, 2), target._game.rewards

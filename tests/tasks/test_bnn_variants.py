@@ -1,7 +1,4 @@
-"""The papers' own protocols: densities against plain twins, splits and units against values computed here.
-
-The data are random tables of the real sizes, so that nothing needs a download.
-"""
+"""The papers' own protocols against plain twins, on random tables of the real sizes: nothing needs a download."""
 
 import math
 import zlib
@@ -10,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from plain_bnn import log_gamma_prior, log_joint, network, normal_log_prob
 from sklearn.model_selection import train_test_split
 from task_laws import check_score
 from torch import Tensor
-from torch.distributions import Gamma, Normal
 
 import parvibench.tasks.bnn as module
 import parvibench.tasks.bnn_network as network_module
@@ -64,40 +61,14 @@ def points(name: str, n: int = 3, seed: int = 1) -> tuple[module.BNNTarget, Tens
     return task.target((0, 1), "cpu", torch.float64), x
 
 
-def unpack(state: Tensor, p: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """W1 (p, 50), b1, W2 and whatever follows."""
-    W1, b1, W2, rest = state.split([p * 50, 50, 50, len(state) - (p + 2) * 50])
-    return W1.view(p, 50), b1, W2, rest
-
-
-def normal_log_prob(values: Tensor, precision: Tensor | float) -> Tensor:
-    return Normal(0.0, torch.as_tensor(precision, dtype=torch.float64) ** -0.5).log_prob(values).sum()
-
-
-def log_gamma_prior(log_value: Tensor) -> Tensor:
-    """Log density of log gamma when gamma ~ Gamma(1, rate 0.1)."""
-    rate = torch.tensor(0.1, dtype=torch.float64)
-    return Gamma(torch.ones_like(rate), rate).log_prob(log_value.exp()) + log_value
-
-
-def twin_sifg(state: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    W1, b1, W2, (b2, log_gamma, log_lambda) = unpack(state, X.shape[1])
-    f = torch.relu(X @ W1 + b1) @ W2 + b2
-    fit = normal_log_prob(y - f, log_gamma.exp()) + normal_log_prob(state[:-2], log_lambda.exp())
-    return fit + log_gamma_prior(log_gamma) + log_gamma_prior(log_lambda)
-
-
 def twin_srld(state: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    W1, b1, W2, (log_gamma,) = unpack(state, X.shape[1])
-    f = torch.tanh(torch.column_stack([X, torch.ones(len(X))]) @ torch.vstack([W1, b1])) @ W2
-    fit = normal_log_prob(y - f, log_gamma.exp()) + normal_log_prob(state[:-1], 1.0)
-    return fit + log_gamma_prior(log_gamma)
+    log_gamma = state[-1]
+    fit = normal_log_prob(y - network(state, X, activate=torch.tanh), log_gamma.exp())
+    return fit + normal_log_prob(state[:-1], 1.0) + log_gamma_prior(log_gamma)
 
 
 def twin_ksivi(state: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    W1, b1, W2, (b2,) = unpack(state, X.shape[1])
-    f = torch.relu(X @ W1 + b1) @ W2 + b2
-    fit = normal_log_prob(y - f, math.exp(YACHT_LOG_GAMMA))
+    fit = normal_log_prob(y - network(state, X), math.exp(YACHT_LOG_GAMMA))
     return fit + normal_log_prob(state, math.exp(YACHT_LOG_LAMBDA))
 
 
@@ -181,7 +152,7 @@ def test_missing_data_name_the_remedy(name: str, tmp_path: Path, monkeypatch: py
 def test_density_equals_the_twin_on_the_codes_rows_and_units(name: str) -> None:
     """Catches a wrong permutation, rows kept that the code drops, the wrong deviation, a lost Jacobian."""
     target, x = points(name)
-    twin = {"sifg": twin_sifg, "srld": twin_srld, "ksivi": twin_ksivi}[name.rpartition("-")[2]]
+    twin = {"sifg": log_joint, "srld": twin_srld, "ksivi": twin_ksivi}[name.rpartition("-")[2]]
     found = target.log_density(x)
     for r in (0, 1):
         X, y, _, _ = parts(name, r)
@@ -200,8 +171,7 @@ def test_sifg_precisions_beyond_50_score_as_the_codes_clamp() -> None:
     target, x = points("bnn-diabetes-sifg", n=1)
     x[..., -2:] = torch.tensor([5.0, 6.0])
     X, y, _, _ = parts("bnn-diabetes-sifg", 0)
-    W1, b1, W2, (b2, _, _) = unpack(x[0, 0], X.shape[1])
-    squares = (y - torch.relu(X @ W1 + b1) @ W2 - b2).square().sum()
+    squares = (y - network(x[0, 0], X)).square().sum()
     norm = x[0, 0, :-2].square().sum()
     gamma_score, lambda_score = target.score(x)[0, 0, -2:]
     torch.testing.assert_close(gamma_score, len(y) / 2 + 1 - (squares / 2 + 0.1) * 50)
@@ -219,21 +189,17 @@ def test_predictions_are_on_the_codes_test_rows_in_original_units(name: str) -> 
         _, _, X, y = parts(name, r)
         np.testing.assert_array_equal(held_out.y[r], y)
         for m, state in enumerate(x[r]):
-            W1, b1, W2, rest = unpack(state, X.shape[1])
             if name.endswith("srld"):
-                expected = torch.tanh(X @ W1 + b1) @ W2
+                expected = network(state, X, activate=torch.tanh)
             else:
                 train = (sifg_rows if name.endswith("sifg") else ksivi_rows)(len(table.y))[0]
                 y_sd = table.y[train].std(ddof=0 if name.endswith("sifg") else 1)
-                expected = (torch.relu(X @ W1 + b1) @ W2 + rest[0]) * y_sd + table.y[train].mean()
+                expected = network(state, X) * y_sd + table.y[train].mean()
             torch.testing.assert_close(means[r, m], expected)
 
 
 def test_sifg_noise_is_what_the_codes_model_selection_ends_with() -> None:
-    """The code's loop, which also writes into all later particles, written out.
-
-    Catches noise from test rows, standardised units, or a development set outside the training rows.
-    """
+    """Catches noise from test rows, standardised units, or development rows that are not for training."""
     task = load_task("bnn-diabetes-sifg")
     _, x = points(task.name, n=6)
     _, sds = task.predictive((0, 1), "cpu", torch.float64).predict(x)
@@ -245,9 +211,7 @@ def test_sifg_noise_is_what_the_codes_model_selection_ends_with() -> None:
     log_gamma = x[0, :, -2].clone()
     squares = []
     for state in x[0]:
-        W1, b1, W2, (b2, _, _) = unpack(state, Z.shape[1])
-        f = (torch.relu(Z @ W1 + b1) @ W2 + b2) * y[train].std() + y[train].mean()
-        squares.append((f - y_dev).square())
+        squares.append((network(state, Z) * y[train].std() + y[train].mean() - y_dev).square())
     for i, square in enumerate(squares):
         fitted = -square.mean().log()
 
@@ -283,15 +247,6 @@ def test_noise_is_in_original_units(name: str) -> None:
     torch.testing.assert_close(sds, (-log_gamma / 2).exp())
 
 
-def mean_fit(x: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """Mean squared error of the mean prediction of one replicate's points."""
-    predictions = []
-    for state in x:
-        W1, b1, W2, rest = unpack(state, X.shape[1])
-        predictions.append(torch.relu(X @ W1 + b1) @ W2 + rest[0])
-    return (y - torch.stack(predictions).mean(0)).square().mean()
-
-
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("rows", ["all", "batch", "development"])
 def test_the_gradient_of_the_mean_fit_equals_autograd(rows: str, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +266,8 @@ def test_the_gradient_of_the_mean_fit_equals_autograd(rows: str, blocks: int, mo
     found = target.fit_gradient(x, batch, rows == "development")
     for r in range(2):
         leaf = x[r].clone().requires_grad_()
-        (expected,) = torch.autograd.grad(mean_fit(leaf, X, y), leaf)
+        fit = (y - torch.stack([network(state, X) for state in leaf]).mean(0)).square().mean()
+        (expected,) = torch.autograd.grad(fit, leaf)
         torch.testing.assert_close(found[r], expected, rtol=1e-9, atol=1e-12)
 
 
@@ -366,8 +322,7 @@ def test_srld_starts_by_xaviers_rule_with_noise_at_its_conditional_mean() -> Non
         assert weights.abs().max() < limit
         assert weights.square().mean().item() == pytest.approx(limit**2 / 3, rel=0.05)
     X, y, _, _ = parts(task.name, 0)
-    W1, b1, W2, _ = unpack(x[0], 8)
-    squares = (y - torch.tanh(X @ W1 + b1) @ W2).square().sum().item()
+    squares = (y - network(x[0], X, activate=torch.tanh)).square().sum().item()
     assert x[0, -1].exp().item() == pytest.approx((1 + len(y) / 2) / (0.1 + squares / 2))
 
 

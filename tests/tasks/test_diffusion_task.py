@@ -7,10 +7,8 @@ Kolmogorov-Smirnov tests. Seeds are fixed.
 import math
 
 import numpy as np
-import pyro.infer
 import pytest
 import torch
-from arviz_stats.base import array_stats
 from scipy import stats
 from task_laws import draws, hmc, moment_z_scores, stein_z_scores, z_scores
 from torch import Tensor
@@ -24,10 +22,7 @@ BOUND = 6
 
 @pytest.mark.parametrize("name", NAMES)
 def test_density_is_transitions_times_likelihood(name: str) -> None:
-    """Written out step by step, with normalisers.
-
-    Catches observations one step late, dt for sqrt(dt), and the two drifts exchanged.
-    """
+    """Catches observations one step late, dt for sqrt(dt), and the two drifts exchanged."""
     task = load_task(name)
     x = torch.randn(2, 3, task.dim, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     dt = 1 / task.dim
@@ -110,12 +105,6 @@ def test_draws_have_the_densitys_law(name: str) -> None:
         assert found.pvalue > 1e-6
 
 
-def joined_data(task) -> Tensor:
-    """The observations joined by straight lines from 0, (D,)."""
-    times = np.arange(1, task.dim + 1)
-    return torch.from_numpy(np.interp(times, np.arange(0, task.dim + 1, 5), [0.0, *task.y]))
-
-
 @pytest.mark.parametrize(
     ("name", "trajectories", "step", "leaps"),
     [
@@ -127,45 +116,17 @@ def joined_data(task) -> Tensor:
     ],
 )
 def test_hmc_from_the_data_agrees(name: str, trajectories: int, step: float, leaps: int) -> None:
-    """Means and standard deviations by an independent method: only the density is shared.
-
-    Chains start at the data joined by straight lines. They are independent, so their
-    averages give standard errors. Catches facts of another posterior than
-    the density's: the other drift's at d = 100 (z = 73).
-    """
+    """From straight lines through the data. Catches facts of another posterior: the other drift's has z = 73."""
     task = load_task(name)
-    start = joined_data(task).expand(100, -1)
+    times = np.arange(0, task.dim + 1)
+    start = torch.from_numpy(np.interp(times[1:], times[::5], [0.0, *task.y])).expand(100, -1)
     x = hmc(task.target((0,), "cpu", torch.float64), start, trajectories, step, leaps)
     assert z_scores(x.mean(0), task.facts.mean).abs().max() < BOUND
     assert z_scores(((x - task.facts.mean) ** 2).mean(0), task.facts.sd**2).abs().max() < BOUND
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["diffusion-50", "diffusion-100", "diffusion-100-ksivi-code"])
-def test_nuts_agrees(name: str) -> None:
-    """Pyro's NUTS, with gradients by autograd, from the data: standard errors by its effective sample sizes."""
-    task = load_task(name)
-    target = task.target((0,), "cpu", torch.float64)
-    kernel = pyro.infer.NUTS(potential_fn=lambda z: -target.log_density(z["x"].view(1, 1, -1)).sum())
-    start = {"x": joined_data(task)}
-    chain = pyro.infer.MCMC(kernel, 1000, warmup_steps=300, initial_params=start, disable_progbar=True)
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        chain.run()
-    x = chain.get_samples()["x"]
-    squares = (x - task.facts.mean) ** 2
-    for values, expected in ((x, task.facts.mean), (squares, task.facts.sd**2)):
-        size = array_stats.ess(values[None].numpy(), method="mean", chain_axis=0, draw_axis=1)
-        assert size.min() > 200
-        z = (values - expected).mean(0).numpy() * np.sqrt(size) / values.std(0).numpy()
-        assert np.abs(z).max() < BOUND
-
-
 def test_the_papers_drift_has_spurious_modes_and_the_authors_none() -> None:
-    """Ascent from N(0, I) at d = 50: some starts end in spikes at least 50 nats below the others' path.
-
-    This is what a sampler of small steps meets, not a property of the posterior.
-    """
+    """What a sampler of small steps meets: spikes at least 50 nats below the others' path."""
     task = load_task("diffusion-50")
     start = torch.randn(1, 100, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     stuck = {}

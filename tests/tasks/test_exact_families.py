@@ -39,10 +39,7 @@ def test_projections_of_mixtures_are_mixtures(name: str) -> None:
 
 @pytest.mark.parametrize("name", [f"lapd-mixture-{d}" for d in (128, 512, 2048)])
 def test_facts_and_steins_identity(name: str) -> None:
-    """Moments of every coordinate; Stein's identity along four directions.
-
-    Of the targets of more than 100 dimensions: `parvibench.check.truth.task_facts` asks the others.
-    """
+    """Beyond 100 dimensions: `parvibench.check.truth.task_facts` asks the others."""
     assert moment_z_scores(name, draws(name)).abs().max() < BOUND
     assert stein_z_scores(name, draws(name)).abs().max() < BOUND
 

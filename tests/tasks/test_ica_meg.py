@@ -31,10 +31,7 @@ def signals(recording: Callable[..., Path]) -> torch.Tensor:
 
 @pytest.mark.parametrize(("name", "power"), [("ica-meg", 1.0), ("ica-meg-tempered", 1 / LENGTH)])
 def test_density_and_score(name: str, power: float, signals: torch.Tensor) -> None:
-    """The density by its formula, each observation on its own; the score is its gradient.
-
-    Catches a tempered prior, and a determinant or a normaliser that is not tempered.
-    """
+    """Each observation on its own. Catches a tempered prior, and a determinant that is not tempered."""
     target = load_task(name).target((0, 1), "cpu", torch.float64)
     x = torch.randn(2, 3, 25, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     w = x.view(2, 3, 5, 5)

@@ -34,6 +34,20 @@ def test_score_is_the_differentiable_gradient(name: str) -> None:
     check_score(*target_and_points(name))
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "size"),
+    [("linear-regression", 60, 12), ("blr-breast-cancer", 565, 113), ("ica-synthetic", 1000, 100),
+     ("bnn-diabetes-sklearn", 398, 199)],
+)  # fmt: skip
+def test_batches_of_an_epoch_average_to_the_whole(name: str, rows: int, size: int) -> None:
+    """Catches a likelihood not scaled by n/B, and a prior, determinant or precision's score that is."""
+    target, x = target_and_points(name)
+    order = torch.stack([torch.randperm(rows, generator=torch.Generator().manual_seed(r)) for r in (0, 1)])
+    for f in (target.score, target.log_density):
+        mean = torch.stack([f(x, batch) for batch in order.split(size, dim=1)]).mean(0)
+        torch.testing.assert_close(mean, f(x, order), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", [*FULL_MIXTURES, *SPHERICAL_MIXTURES])
 def test_mixture_density_equals_pytorchs(name: str) -> None:
     """Catches a normaliser or a cross term lost in the expanded square of the spherical mixtures."""
@@ -41,8 +55,7 @@ def test_mixture_density_equals_pytorchs(name: str) -> None:
     mixture = load_task(name).mixture
     covariances = torch.diag_embed(mixture.variances.expand_as(mixture.means))
     oracle = MixtureSameFamily(
-        Categorical(mixture.weights),
-        MultivariateNormal(mixture.means, getattr(mixture, "covariances", covariances)),
+        Categorical(mixture.weights), MultivariateNormal(mixture.means, getattr(mixture, "covariances", covariances))
     )
     torch.testing.assert_close(target.log_density(x), oracle.log_prob(x), rtol=1e-10, atol=1e-10)
 

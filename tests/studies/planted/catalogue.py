@@ -12,22 +12,13 @@ from parvibench.core.errors import InputError, UnknownNameError
 
 @dataclass(frozen=True)
 class PlantedBug:
-    """A piece of source text and what takes its place.
-
-    Attributes:
-        name: canonical name.
-        family: part of the project it is in.
-        summary: what is wrong, one sentence.
-        module: where it is planted, ``parvibench.`` left out.
-        old: source text that it replaces; occurs once in the module.
-        new: what stands there instead.
-    """
+    """A piece of source text and what takes its place."""
 
     name: str
     family: str
-    summary: str
-    module: str
-    old: str
+    summary: str  # what is wrong, one sentence
+    module: str  # where it is planted, ``parvibench.`` left out
+    old: str  # stands once in the module
     new: str
 
     @property
@@ -36,11 +27,7 @@ class PlantedBug:
         return f"parvibench.{self.module}"
 
     def planted(self, source: str) -> str:
-        """The module's source with the bug.
-
-        Raises:
-            InputError: the text to replace is not there, or more than once.
-        """
+        """The module's source with the bug; an InputError where the text is not there once."""
         found = source.count(self.old)
         if found != 1:
             raise InputError(
@@ -58,11 +45,7 @@ def catalogue() -> tuple[PlantedBug, ...]:
 
 
 def bugs_named(names: Iterable[str] = ()) -> tuple[PlantedBug, ...]:
-    """The bugs of these names; all of them where none is given.
-
-    Raises:
-        UnknownNameError: with near names.
-    """
+    """The bugs of these names; all of them where none is given."""
     known = {bug.name: bug for bug in catalogue()}
     for name in names:
         if name not in known:

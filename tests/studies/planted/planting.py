@@ -52,27 +52,14 @@ class _Finder(MetaPathFinder):
 
 
 def plant(bug: PlantedBug) -> None:
-    """Have this process import the module with the bug.
-
-    Raises:
-        RuntimeError: the module was imported before.
-    """
+    """Have this process import the module with the bug, which it must not have done yet."""
     if bug.full_module in sys.modules:
         raise RuntimeError(f"{bug.full_module} is imported already: plant {bug.name!r} in a fresh process")
     sys.meta_path.insert(0, _Finder(bug))
 
 
 def examine(module: str, seed: int, tests: int) -> dict[str, object]:
-    """Ask the questions whose answers a module can change, at the threshold of a check of everything.
-
-    Args:
-        module: full name.
-        seed: of the check.
-        tests: number of tests of a check of everything.
-
-    Returns:
-        ``caught``, ``by``, ``replicates``, ``seconds`` and ``reason``, as in ``planted_bugs.BugResult``.
-    """
+    """Ask what a module can change, at the threshold of a check of ``tests`` tests; fields of a ``BugResult``."""
     # Not before a bug is planted: these import most of the package.
     from parvibench.check.outcomes import RED
     from parvibench.check.past.replicates import TIME
