@@ -22,7 +22,7 @@ from . import overview, page_leaderboard, provenance
 from .figures.figure import Drawing, label_styles
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
-from .published import Comparison, comparisons, published_sentence, published_table, shown_papers
+from .published import Comparison, comparisons, published_sentence, published_table
 from .task_sections import TaskSection, task_sections
 from .text_tables import marks_used, to_markdown
 from .winners import Findings
@@ -153,7 +153,6 @@ def render(report: Report) -> str:
         methods=report.methods,
         published=published_table(list(report.published)) if report.published else None,
         published_sentence=published_sentence(list(report.published)),
-        papers=shown_papers(list(report.published)),
         steps=provenance.step_sizes(results),
         failures=provenance.failures(results),
         glossary=[(row, detected_alterations(row.name)) for row in provenance.glossary(results)],
