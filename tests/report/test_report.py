@@ -303,9 +303,7 @@ ODD_STORES = {
         curve=records.make_curve([(0, 0, 1, 100.0, 0.1, "m", 1.0)]), samples=np.full((1, 5, 2), np.nan)
     ),
     "cost free": one(
-        curve=records.make_curve([(0, 0, 0, 0.0, 0.0, "m", 0.0)]),
-        samples=np.zeros((1, 5, 3)),
-        values={"m": [0.0]},
+        curve=records.make_curve([(0, 0, 0, 0.0, 0.0, "m", 0.0)]), samples=np.zeros((1, 5, 3)), values={"m": [0.0]}
     ),
 }
 
