@@ -135,7 +135,7 @@ def follows(cell: CellRecord, row: dict[Any, Any]) -> bool:
     return any(_ran(cell, method, p, row) for p in method.presets if task_of_preset(p) == cell.task)
 
 
-def _ran(cell: CellRecord, method: type[Method], preset: str, row: dict[Any, Any]) -> bool:
+def _ran(cell: CellRecord, method: Method, preset: str, row: dict[Any, Any]) -> bool:
     protocol = method.protocol(preset)
     settings = method.make_settings({"preset": preset}).model_dump(mode="json")
     theirs, _, thousands = row["algorithm"].partition("@")
