@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from typer import Argument, Option
 
 from parvibench.harness.execution import DEFAULT_STORE
@@ -13,6 +15,8 @@ from parvibench.harness.execution import DEFAULT_STORE
 from .shared import Json, Out, answer, new_table, out_console, print_json
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from parvibench.harness.store.results import Results
 
 app = typer.Typer()
@@ -32,7 +36,7 @@ def compare(
     to: Annotated[Path | None, Option(help="Folder of table and figures; default: OUT/compare.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the second run with the first, cell by cell, paired where they share replicates."""
+    """What two runs did differently, then the second against the first, cell by cell, paired where they share replicates."""
     from parvibench.report import run_differences
 
     a, b = _load(run_a, out), _load(run_b, out)
@@ -41,22 +45,39 @@ def compare(
     if as_json:
         print_json(run_differences.document(a, b, frame, files))
         return
-    from parvibench.report.formatting import interval, number
-
-    table = new_table("task", "method", "metric", "first", "second", "difference [95%]", "p", "second is")
-    for row in frame.to_dict("records"):
-        ends = f"[{interval(row['low'], row['high'])}]"
-        difference = f"{number(row['difference'])} {ends}" if row["n"] else row["note"]
-        values = [number(row[k]) for k in ("a", "b")]
-        p = number(row["p_value"])
-        table.add_row(row["task"], row["label"], row["unit"], *values, difference, p, row["verdict"])
-    out_console.print(table)
-    counts = frame["verdict"].value_counts()
-    summary = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    pairing = "paired by replicate" if frame["paired"].all() else "not all paired: seeds or particles differ"
-    answer(f"{summary} ({pairing}; 5%, Holm)")
+    _print_conditions(run_differences.conditions(a, b))
+    _print_cells(frame)
     for path in files:
         answer(str(path))
+
+
+def _print_conditions(differs: pd.DataFrame) -> None:
+    """What was done differently, before any number."""
+    if not len(differs):
+        answer("The runs did the same: same cells, settings, budgets, versions and hardware.")
+        return
+    table = new_table("differs", "first", "second", "in")
+    for row in differs.to_dict("records"):
+        where = f"{row['cells']} of {row['shared']} cells, such as {row['example']}" if row["cells"] else "the run"
+        table.add_row(*map(escape, (row["what"], row["first"][:40], row["second"][:40], where)))
+    out_console.print(table)
+
+
+def _print_cells(frame: pd.DataFrame) -> None:
+    from parvibench.report.formatting import interval, number
+
+    table = new_table("task", "method", "metric", "first", "second", "change [95%]", "p", "second is")
+    for row in frame.to_dict("records"):
+        change = f"{number(row['change'])}{'%' if row['scale'] == '%' else ''} [{interval(row['low'], row['high'])}]"
+        shown = row["note"] if math.isnan(row["change"]) else change
+        numbers = [number(row[k]) for k in ("a", "b")]
+        words = (row["task"], row["label"], row["unit"], *numbers, shown, number(row["p_value"]), row["verdict"])
+        table.add_row(*map(escape, words))
+    out_console.print(table)
+    summary = ", ".join(f"{n} {verdict}" for verdict, n in frame["verdict"].value_counts().items())
+    tested = frame[frame["n"] > 0]
+    pairing = "paired by replicate" if tested["paired"].all() else "not all paired: seeds or particles differ"
+    answer(f"{summary} ({pairing}; medians; 5%, Holm)")
 
 
 def _load(run: str, out: Path) -> Results:

@@ -81,6 +81,16 @@ def is_anchor(cell: CellRecord) -> bool:
     return cell.kind == "anchor" or (row is not None and row.kind == "anchor")
 
 
+def method_kinds(results: Results) -> dict[str, str]:
+    """Label -> kind of the method: as it ran, else as registered."""
+    found = {}
+    for cell in sorted(results.cells, key=lambda c: c.kind != ""):
+        row = registry.algorithms().get(cell.algorithm)
+        registered = "" if row is None else row.kind
+        found[cell.label] = "anchor" if is_anchor(cell) else cell.kind or registered or "not run"
+    return found
+
+
 def direction(metric: str) -> str:
     """Which values of a metric are better: ``lower`` (also of unknown ones), ``higher`` or ``neutral``."""
     row = registry.metrics().get(metric)

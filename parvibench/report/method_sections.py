@@ -36,6 +36,7 @@ class MethodSection:
 
     name: str  #: its label
     anchor: str  #: fragment of its section
+    kind: str  #: of the method
     facts: str  #: summary, kind, needs and citation
     sentences: tuple[str, ...]  #: its results, one sentence per group of tasks
     settings: tuple[tuple[str, str], ...]  #: names and values
@@ -47,10 +48,11 @@ def method_sections(findings: Findings) -> list[MethodSection]:
     results, board = findings.results, findings.board
     ranks = lb.average_ranks(board) if len(board) else pd.DataFrame({"anchor": []})
     labels = ranks.index[~ranks["anchor"].astype(bool)]
-    return [_section(str(label), results, board, findings) for label in labels]
+    kinds = lb.method_kinds(results)
+    return [_section(str(label), kinds[str(label)], results, board, findings) for label in labels]
 
 
-def _section(label: str, results: Results, board: pd.DataFrame, findings: Findings) -> MethodSection:
+def _section(label: str, kind: str, results: Results, board: pd.DataFrame, findings: Findings) -> MethodSection:
     cells = {c.task: c for c in results.cells if c.label == label}
     rows = board[board["label"] == label]
     leaders = {w.where: w for w in findings.tasks}
@@ -65,6 +67,7 @@ def _section(label: str, results: Results, board: pd.DataFrame, findings: Findin
     return MethodSection(
         name=label,
         anchor=fragment("method", label),
+        kind=kind,
         facts=_facts(algorithm),
         sentences=tuple(_sentences(rows, leaders)),
         settings=_settings(list(cells.values())),

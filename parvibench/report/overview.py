@@ -13,7 +13,7 @@ from . import leaderboard as lb
 from .figures.figure import Drawing, Styles, budget_axes, slug
 from .figures.over_tasks import forest, quality_and_cost, runtime_profiles
 from .formatting import interval, name, number
-from .page_tables import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
+from .page_tables import ALL_GROUPS, Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
 from .winners import Findings, Winner, aggregates, differences, friedman, join
 
 _WINNER_COLUMNS = (
@@ -37,7 +37,7 @@ class Aggregates:
     """Summary of the tasks that one quantity ranks."""
 
     title: str  #: the quantity
-    sentences: tuple[str, ...]  #: outcomes of the tests
+    sentences: tuple[tuple[str, str], ...]  #: outcomes of the tests, each with the group of targets it is about
     tables: tuple[Table, ...]  #: aggregates, paired differences
     drawings: tuple[Drawing, ...]  #: its figures
 
@@ -100,8 +100,15 @@ def headline(board: pd.DataFrame) -> str:
     return f"{lead}. {found.sentence}{note}" if board["task"].nunique() > 1 else f"{lead}."
 
 
-def aggregated(findings: Findings, styles: Styles) -> list[Aggregates]:
-    """One part per quantity that ranks tasks; ranks of a single task are left out."""
+def headlines(findings: Findings) -> dict[str, str]:
+    """``headline`` over all tasks (key ``""``) and over those of each group."""
+    board = findings.board
+    groups = board.groupby("group", sort=False) if len(board) else ()
+    return {"": headline(board)} | {str(group): headline(rows) for group, rows in groups}
+
+
+def aggregated(findings: Findings, styles: Styles | None) -> list[Aggregates]:
+    """One part per quantity that ranks tasks; ranks of a single task are left out; figures only with ``styles``."""
     found = []
     for group in lb.groups(findings.board):
         made = _ratios if group.ratio else _ranks
@@ -110,7 +117,7 @@ def aggregated(findings: Findings, styles: Styles) -> list[Aggregates]:
     return found
 
 
-def _ratios(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
+def _ratios(findings: Findings, styles: Styles | None, group: lb.Group) -> Aggregates:
     results, board, scores = findings.results, findings.board, findings.scores
     tasks = group.tasks
     whole_table = aggregates(board, scores, tasks)
@@ -120,7 +127,12 @@ def _ratios(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
     }
     parts = {g: aggregates(board, scores, t) for g, t in by_group.items()}
     columns = [Column("method", numeric=False)] + [
-        Column(g, f"interquartile mean over {', '.join(t)}"[:300], sub=f"{len(t)} task{'s' * (len(t) > 1)}")
+        Column(
+            g,
+            f"interquartile mean over {', '.join(t)}"[:300],
+            group=ALL_GROUPS if g == "all" else g,
+            sub=f"{len(t)} task{'s' * (len(t) > 1)}",
+        )
         for g, t in by_group.items()
     ]
     labels = list(dict.fromkeys(str(label) for part in parts.values() for label in part.index))
@@ -132,14 +144,21 @@ def _ratios(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
         "exact draws."
     )
     title, label = "interquartile mean over the floor", "sliced W2 over its floor"
-    drawings = [
-        *forest(slug("interquartile-mean"), title, whole_table, label, note, styles),
-        *runtime_profiles(results, tasks, ranked, styles),
-        *quality_and_cost(board, whole_table, tasks, styles, budget_axes(results.timed)),
+    drawings = (
+        []
+        if styles is None
+        else [
+            *forest(slug("interquartile-mean"), title, whole_table, label, note, styles),
+            *runtime_profiles(results, tasks, ranked, styles),
+            *quality_and_cost(board, whole_table, tasks, styles, budget_axes(results.timed)),
+        ]
+    )
+    sentences = [
+        (ALL_GROUPS, _aggregate_sentence(whole_table, tasks)),
+        *[(w.where, w.sentence) for w in findings.groups],
     ]
-    sentences = [_aggregate_sentence(whole_table, tasks), *[w.sentence for w in findings.groups]]
     table = Table(caption, tuple(columns), tuple(body))
-    return Aggregates(group.title, tuple(s for s in sentences if s), (table,), tuple(drawings))
+    return Aggregates(group.title, tuple(s for s in sentences if s[1]), (table,), tuple(drawings))
 
 
 def _aggregate_entry(part: pd.DataFrame, label: str) -> Entry:
@@ -166,7 +185,7 @@ def _aggregate_sentence(table: pd.DataFrame, tasks: Sequence[str]) -> str:
     return f"Over {len(tasks)} task{'s' * (len(tasks) > 1)} {name(str(finite.index[0]))} has the lowest interquartile mean, {value} floors: {sure}."
 
 
-def _ranks(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
+def _ranks(findings: Findings, styles: Styles | None, group: lb.Group) -> Aggregates:
     board, scores = findings.board, findings.scores
     ranks = friedman(board, group.tasks)
     ranked = lb.average_ranks(board[board["task"].isin(group.tasks)])
@@ -180,8 +199,11 @@ def _ranks(findings: Findings, styles: Styles, group: lb.Group) -> Aggregates:
     title, label = f"average rank by {group.metric}", f"average rank over {len(ranks.tasks)} tasks"
     note = f"Methods that are ranked on every one of the tasks. {ranks.sentence}"
     shown = ranks.table.rename(columns={"average_rank": "value"})
-    drawings = forest(slug("average-rank", group.metric), title, shown, label, note, styles)
-    return Aggregates(group.title, tuple(sentences), tuple(tables), tuple(drawings))
+    name_ = slug("average-rank", group.metric)
+    drawings = [] if styles is None else forest(name_, title, shown, label, note, styles)
+    of = {lb.task_group(t) for t in group.tasks}
+    about = of.pop() if len(of) == 1 else ALL_GROUPS
+    return Aggregates(group.title, tuple((about, s) for s in sentences), tuple(tables), tuple(drawings))
 
 
 def _difference_sentence(found: pd.DataFrame, leader: str, n_tasks: int) -> str:
@@ -198,8 +220,8 @@ def _difference_table(found: pd.DataFrame, leader: str, group: lb.Group) -> Tabl
     counted = "tasks with a significant difference from the leader, Holm over the table"
     columns = [
         Column("method", numeric=False),
-        Column("worse / open / better", counted, numeric=False),
-        *[Column(t, "mean paired difference [95%]; bold: significant") for t in group.tasks],
+        Column("worse / open / better", counted, numeric=False, group=ALL_GROUPS),
+        *[Column(t, "mean paired difference [95%]; bold: significant", group=lb.task_group(t)) for t in group.tasks],
     ]
     body = []
     for label in found["label"].unique():

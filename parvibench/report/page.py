@@ -22,7 +22,8 @@ from . import overview, page_leaderboard, provenance
 from .figures.figure import Drawing, label_styles
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
-from .published import Comparison, comparisons, published_sentence, published_table, shown_papers
+from .page_tables import Table
+from .published import Comparison, comparisons, published_sentence, published_table
 from .task_sections import TaskSection, task_sections
 from .text_tables import marks_used, to_markdown
 from .winners import Findings
@@ -35,6 +36,7 @@ class Report:
     """All parts of a report, before they are rendered."""
 
     findings: Findings  #: outcomes of the tests
+    kinds: dict[str, Findings]  #: kind -> the same tests among the methods of that kind alone
     aggregates: tuple[Aggregates, ...]  #: over tasks
     tasks: tuple[TaskSection, ...]  #: one section per task
     methods: tuple[MethodSection, ...]  #: one section per method
@@ -45,10 +47,12 @@ class Report:
         """Run the tests, make the tables, draw the figures; ``board``: of ``leaderboard.table``, if already made."""
         findings = Findings.of(results, board)
         styles = label_styles(results.cells)
+        kinds = findings.by_kind()
         return cls(
             findings,
+            kinds,
             tuple(overview.aggregated(findings, styles)),
-            tuple(task_sections(findings, styles)),
+            tuple(task_sections(findings, kinds, styles)),
             tuple(method_sections(findings)),
             tuple(comparisons(results)),
         )
@@ -137,19 +141,17 @@ def render(report: Report) -> str:
         style=Markup((folder / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        profile=f", profile {results.run.profile}" if results.run.profile else "",
         counts=_counts(results),
-        headline=overview.headline(board),
-        winners=overview.winners_table(findings, {t.name: t.anchor for t in report.tasks}),
+        views=_views(report),
         matrix=table,
         numbers=page_leaderboard.numbers(results, board, table),
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],
-        aggregates=report.aggregates,
         tasks=report.tasks,
         methods=report.methods,
         published=published_table(list(report.published)) if report.published else None,
         published_sentence=published_sentence(list(report.published)),
-        papers=shown_papers(list(report.published)),
         steps=provenance.step_sizes(results),
         failures=provenance.failures(results),
         glossary=[(row, detected_alterations(row.name)) for row in provenance.glossary(results)],
@@ -158,6 +160,23 @@ def render(report: Report) -> str:
         command=lambda drawing, task: _command(results, drawing, task),
         svg=Markup,
     )
+
+
+@dataclass(frozen=True)
+class View:
+    """What the page says over tasks when it shows all methods, or those of one kind."""
+
+    kind: str  #: the kind, or empty
+    headlines: dict[str, str]  #: group of tasks, or empty for all -> sentence
+    winners: Table  #: the best method by target
+    aggregates: tuple[Aggregates, ...]  #: over tasks; figures only in the view of all methods
+
+
+def _views(report: Report) -> list[View]:
+    anchors = {t.name: t.anchor for t in report.tasks}
+    found = [(("", report.findings), report.aggregates)]
+    found += [((k, f), tuple(overview.aggregated(f, None))) for k, f in report.kinds.items()]
+    return [View(k, overview.headlines(f), overview.winners_table(f, anchors), parts) for (k, f), parts in found]
 
 
 def _counts(results: Results) -> str:

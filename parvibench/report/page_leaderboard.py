@@ -38,7 +38,7 @@ def leaderboard(results: Results, board: pd.DataFrame) -> Table:
     for task, row in first.items():
         help = f"{row['metric']}: click to sort"
         columns.append(Column(task, help, group=lb.task_group(task), sub=_sub(row)))
-    kinds = {c.label: _kind(c) for c in sorted(results.cells, key=lambda c: c.kind != "")}
+    kinds = lb.method_kinds(results)
     body = []
     for label, rank in lb.average_ranks(board).iterrows():
         mine = [rows.get((task, str(label))) for task in tasks]
@@ -49,14 +49,6 @@ def leaderboard(results: Results, board: pd.DataFrame) -> Table:
         head = (method(str(label), anchor=bool(rank["anchor"])), Entry(kinds[str(label)]), average, cost)
         body.append(Row((*head, *map(_matrix_entry, mine)), kind=kinds[str(label)]))
     return Table("leaderboard", tuple(columns), tuple(body))
-
-
-def _kind(cell: CellRecord) -> str:
-    """Kind of the method: as it ran, else as registered."""
-    if lb.is_anchor(cell):
-        return "anchor"
-    row = registry.algorithms().get(cell.algorithm)
-    return cell.kind or (row.kind if row is not None else "") or "not run"
 
 
 def _sub(row: pd.Series) -> str:

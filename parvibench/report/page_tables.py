@@ -11,6 +11,9 @@ import pandas as pd
 from .formatting import number
 from .winners import Winner
 
+#: Group of what summarises tasks of several groups: hidden when one group is chosen.
+ALL_GROUPS = "*"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -19,7 +22,7 @@ class Column:
     title: str  #: heading
     help: str = ""  #: explanation shown on hovering
     numeric: bool = True  #: whether its entries are numbers
-    group: str = ""  #: group of the task it shows, for filtering
+    group: str = ""  #: group of the task it shows, for filtering; ``ALL_GROUPS`` where it shows several
     sub: str = ""  #: small print below the title
 
 
@@ -33,6 +36,7 @@ class Entry:
     help: str = ""  #: shown on hovering
     link: str = ""  #: fragment it links to
     note: str = ""  #: small print after the text
+    own: Entry | None = None  #: what stands here among methods of the row's kind alone, where that is something else
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,14 @@ def setting(value: float | None) -> Entry:
     return Entry("") if value is None or math.isnan(value) else Entry(f"{value:.3g}", sortable(value))
 
 
-def rank_entry(row: pd.Series) -> Entry:
-    """Entry with the rank of a row of the leaderboard; empty where it is not ranked."""
-    return Entry("") if math.isnan(row["rank"]) else Entry(f"{row['rank']:.0f}", sortable(row["rank"]))
+def rank_entry(row: pd.Series, own: pd.Series | None = None) -> Entry:
+    """Entry with the rank of a row of the leaderboard, and of its row ``own`` in that of its kind; empty where not ranked."""
+    among = None if own is None else rank_entry(own)
+    return (
+        Entry("", own=among)
+        if math.isnan(row["rank"])
+        else Entry(f"{row['rank']:.0f}", sortable(row["rank"]), own=among)
+    )
 
 
 def may_be_best(row: pd.Series, winner: Winner) -> Entry:

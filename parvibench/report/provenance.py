@@ -23,6 +23,7 @@ class StepSizes:
     summary: str
     at_edge: tuple[str, ...]
     table: Table
+    warning: str  #: which step sizes nobody tuned, in a sentence; empty where all are tuned
 
 
 _STEP_COLUMNS = (
@@ -59,7 +60,16 @@ def step_sizes(results: Results) -> StepSizes | None:
         summary=counts + (f"; tuning cost {total:,.0f} score evaluations in all" if total else ""),
         at_edge=tuple(f"{c.label} on {c.task}" for c in cells if c.tuned and f"{c.task}/{c.label}" in edges),
         table=Table("Step sizes", _STEP_COLUMNS, tuple(body)),
+        warning=_untuned(origins),
     )
+
+
+def _untuned(origins: list[str]) -> str:
+    n = sum(o != "tuned" for o in origins)
+    if not n:
+        return ""
+    which = "No step size was tuned" if n == len(origins) else f"{n} of {len(origins)} step sizes were not tuned"
+    return f"{which}: a method may rank low here because its step is wrong for the target."
 
 
 def _origin(cell: CellRecord) -> str:

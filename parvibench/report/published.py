@@ -1,14 +1,14 @@
-"""Our numbers beside published ones, with both spreads and the differences between the protocols.
+"""Our numbers beside published ones, where a cell ran the paper's protocol.
 
 ``published/<paper>.csv`` holds every number of the papers' tables, as printed. Columns: ``table``, ``task`` and ``dataset``
 as the paper calls them, ``algorithm``, ``metric``, ``value``, ``std``, ``repeats``, ``suspicious`` (the paper contradicts itself
-there), ``note``.
+there), ``note``. A number is compared with a cell of the task that follows the paper, run with a preset of that task
+unchanged: settings, iterations, points and the states judged. Other cells answer another question and are not shown.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -17,43 +17,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from parvibench.core import registry
+from parvibench.core.algorithm import Method
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import Results, metric_values
+from parvibench.harness.suite.cells import task_of_preset
 from parvibench.statistics import holm
 
 from .formatting import number
 from .page_tables import Column, Entry, Row, Table, numeric, p_value, sortable
 
-
-@dataclass(frozen=True)
-class Paper:
-    """The protocol of a paper's network regressions."""
-
-    title: str  #: its short name with arXiv id
-    one_split: bool  #: whether the spread is over seeds on one split of the data
-    protocol: str  #: differences from the standard protocol
-
-
-PAPERS = {
-    "sifg": Paper(
-        "SIFG, arXiv:2410.17935",
-        True,
-        "one fixed split, spread over seeds; 100 particles, 2000 iterations; a development set inside the training rows; steps "
-        "normalised by their size",
-    ),
-    "srld": Paper(
-        "SRLD, arXiv:2002.09070",
-        False,
-        "20 splits, spread is the mean's; one chain of 50,000 iterations, 100 samples kept; tanh units; responses not "
-        "standardised, noise variance by Gibbs steps",
-    ),
-    "ksivi": Paper(
-        "KSIVI, arXiv:2405.18997",
-        True,
-        "one split, spread over seeds; precisions of noise and weights fixed beforehand, likelihood tempered by the response's "
-        "variance",
-    ),
-}
+#: Key -> short title.
+PAPERS = {"sifg": "SIFG, arXiv:2410.17935", "srld": "SRLD, arXiv:2002.09070", "ksivi": "KSIVI, arXiv:2405.18997"}
 _DATASETS = {
     "Boston": "boston", "Concrete": "concrete", "Energy": "energy", "Naval": "naval", "Power": "power", "Protein": "protein",
     "Wine": "wine-red", "WineRed": "wine-red", "WineWhite": "wine-white", "Yacht": "yacht", "Diabetes": "diabetes",
@@ -62,7 +37,7 @@ _DATASETS = {
 _ALGORITHMS = {
     "SGLD": "sgld", "LD": "sgld", "SVGD": "svgd", "SRLD": "srld", "L2-GF": "l2-gf", "Ada-GWG": "ada-gwg", "Ada-SIFG": "ada-sifg",
     "SIVI": "sivi", "SIVI-SM": "sivi-sm", "KSIVI": "ksivi", "KSIVI-ustat": "ksivi-ustat", "KSIVI-vanilla": "ksivi",
-    "UIVI": "uivi", "KSIVI@20k": "ksivi", "SIVI-SM@20k": "sivi-sm", "MIED": "mied", "KSDD": "ksdd", "KSIVI-riesz": "ksivi", "KSIVI-gaussian": "ksivi",
+    "UIVI": "uivi", "MIED": "mied", "KSDD": "ksdd", "KSIVI-riesz": "ksivi", "KSIVI-gaussian": "ksivi",
 }  # fmt: skip
 #: Published metric -> ours, and the sign between them.
 _METRICS = {
@@ -81,8 +56,7 @@ _COLUMNS = (
     Column("difference", "ours less published"),
     Column(
         "p-value",
-        "two-sided Student test that both come from one method under one protocol, by our spread; a mean over seeds on one split "
-        "counts as one draw; Holm over the table",
+        "two-sided Student test that both come from one law, by our spread over replicates; Holm over the table",
     ),
     Column("remarks", numeric=False),
 )
@@ -104,7 +78,7 @@ class Comparison(NamedTuple):
     replicates: int  #: how many
     p_value: float  #: see ``consistency``; not adjusted
     suspicious: bool  #: whether the paper contradicts itself there
-    remarks: str  #: on the entry and the protocols
+    remarks: str  #: on the entry and our replicates
 
 
 @cache
@@ -116,12 +90,10 @@ def published(paper: str) -> pd.DataFrame:
 
 
 def consistency(published: float, draws: float, mean: float, sd: float, n: int) -> float:
-    """Two-sided p-value that a published mean and ours, of n replicates, come from one law; NaN if unknown.
+    """Two-sided p-value that a published mean of ``draws`` repeats and ours, of n replicates, come from one law; NaN if unknown.
 
-    The published spread is not used: over seeds on one split it does not include the variance between splits, which is
-    most of it. Ours is used for both, ``t = (mean - published) / (sd sqrt(1/n + 1/draws))`` with n - 1 degrees of
-    freedom, where ``draws`` is how many independent draws (splits, or seeds where all share the problem) the published
-    number is the mean of.
+    Our spread is used for both, since what the printed one is of differs from paper to paper:
+    ``t = (mean - published) / (sd sqrt(1/n + 1/draws))`` with n - 1 degrees of freedom.
     """
     if n < 2 or not sd > 0 or not math.isfinite(published):
         return math.nan
@@ -130,7 +102,7 @@ def consistency(published: float, draws: float, mean: float, sd: float, n: int) 
 
 
 def comparisons(results: Results) -> list[Comparison]:
-    """Every published number with a matching cell of the run, in the papers' order."""
+    """Every published number whose protocol a cell of the run followed, in the papers' order."""
     cells: dict[tuple[str, str], list[CellRecord]] = {}
     for c in results.cells:
         if c.status is Status.OK:
@@ -139,48 +111,55 @@ def comparisons(results: Results) -> list[Comparison]:
     for paper in PAPERS:
         for row in published(paper).to_dict("records"):
             if (paper, row["table"], row["algorithm"]) not in _REPEATED:
-                for task in _tasks(paper, row["task"], row["dataset"]):
-                    for cell in cells.get((task, _ALGORITHMS.get(row["algorithm"], "")), []):
-                        found += _compare(paper, row, cell)
+                task = task_of(paper, row["task"], row["dataset"])
+                for cell in cells.get((task, _ALGORITHMS.get(row["algorithm"].partition("@")[0], "")), []):
+                    found += _compare(paper, row, cell) if follows(cell, row) else []
     return found
 
 
-def _tasks(paper: str, task: str, dataset: str) -> list[str]:
-    """Our tasks that match a published row: by the standard protocol, and as in the paper's code."""
+def task_of(paper: str, task: str, dataset: str) -> str:
+    """Our task that follows the program behind a published row; empty without one."""
     if task == "bnn_regression" and dataset in _DATASETS:
-        plain = f"bnn-{_DATASETS[dataset]}"
-        return [plain, f"{plain}-{paper}"]
+        return f"bnn-{_DATASETS[dataset]}-{paper}"
     if task == "conditioned_diffusion":
         dim = dataset.removeprefix("d=")
-        return [f"diffusion-{dim}", f"diffusion-{dim}-ksivi-code"]
-    if task == "blr_waveform":
-        return ["blr-waveform"]
-    if task == "student_t_2d":
-        return ["student-t"]
-    return [f"bandit-{dataset.lower()}"] if task == "contextual_bandit" else []
+        return f"diffusion-{dim}-ksivi-code" if dim == "100" else f"diffusion-{dim}"
+    if task == "contextual_bandit":
+        return f"bandit-{dataset.lower()}"
+    return {"blr_waveform": "blr-waveform", "student_t_2d": "student-t"}.get(task, "")
+
+
+def follows(cell: CellRecord, row: dict[Any, Any]) -> bool:
+    """Whether a cell ran the protocol of a published row: a preset of its task, with the row's own iterations and step."""
+    method = registry.load_method(cell.algorithm)
+    return any(_ran(cell, method, p, row) for p in method.presets if task_of_preset(p) == cell.task)
+
+
+def _ran(cell: CellRecord, method: Method, preset: str, row: dict[Any, Any]) -> bool:
+    protocol = method.protocol(preset)
+    settings = method.make_settings({"preset": preset}).model_dump(mode="json")
+    theirs, _, thousands = row["algorithm"].partition("@")
+    if thousands:
+        protocol["iterations"] = 1000 * int(thousands.removesuffix("k"))
+    if "step=" in row["dataset"]:
+        settings["step_size"] = float(row["dataset"].removeprefix("step="))
+    variant = theirs.rpartition("-")[2]
+    if variant in ("riesz", "gaussian") and settings.get("kernel") != variant:
+        return False
+    ran = {"iterations": cell.spec.budget.iterations}
+    return cell.settings == settings and all(ran.get(k, getattr(cell.spec, k, None)) == v for k, v in protocol.items())
 
 
 def _compare(paper: str, row: dict[Any, Any], cell: CellRecord) -> list[Comparison]:
     metric, sign = _metric(row)
-    if metric not in cell.values:
-        return []
-    values = np.array(metric_values(metric, cell.values[metric]))
+    values = np.array(metric_values(metric, cell.values.get(metric, [])))
     finite = values[np.isfinite(values)]
     if not len(finite):
         return []
     mean, sd = float(finite.mean()), float(finite.std(ddof=1)) if len(finite) > 1 else math.nan
-    variant = cell.task.endswith(f"-{paper}")
-    network = row["task"] == "bnn_regression"
-    alone = network and PAPERS[paper].one_split and not variant
-    repeats = 1.0 if alone or math.isnan(row["repeats"]) else float(row["repeats"])
-    remarks = [
-        row["note"],
-        *([f"{len(values) - len(finite)} replicates diverged"] if len(finite) < len(values) else []),
-    ]
-    if network:
-        remarks.append("as in the paper's code" if variant else "standard protocol, the paper's below")
-    elif "step=" in row["dataset"]:
-        remarks.append(f"learning rate {row['dataset'].removeprefix('step=')}; ours {cell.settings.get('step_size')}")
+    repeats = 1.0 if math.isnan(row["repeats"]) else float(row["repeats"])
+    lost = len(values) - len(finite)
+    remarks = [row["note"], f"{lost} replicates diverged" if lost else ""]
     value = sign * row["value"]
     return [
         Comparison(
@@ -208,7 +187,7 @@ def _row(c: Comparison, p: float) -> Row:
     spread = "" if math.isnan(c.spread) else f"± {c.spread:g}"
     flag = "suspicious: " if c.suspicious else ""
     entries = (
-        Entry(f"{PAPERS[c.paper].title.split(',')[0]} {c.table}"),
+        Entry(f"{PAPERS[c.paper].split(',')[0]} {c.table}"),
         Entry(c.task),
         Entry(c.label, note=c.theirs if c.theirs.lower() != c.label else ""),
         Entry(c.metric),
@@ -235,8 +214,3 @@ def published_sentence(found: list[Comparison]) -> str:
         f"Of {len(tested)} published numbers {len(different)} differ significantly from ours: in {better} of these ours is lower "
         f"(better), in {len(different) - better} higher.{flagged}"
     )
-
-
-def shown_papers(found: list[Comparison]) -> list[Paper]:
-    """The papers with a comparison."""
-    return [PAPERS[p] for p in dict.fromkeys(c.paper for c in found)]

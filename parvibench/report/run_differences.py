@@ -1,20 +1,22 @@
-"""Comparison of two runs, cell by cell: differences of the primary metric, paired where replicates are shared."""
+"""Comparison of two runs, cell by cell: what was done differently, then differences of the primary metric."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.store.results import Results, metric_values
-from parvibench.statistics import holm, paired_difference
+from parvibench.statistics import contest, holm, median_interval, paired_difference
 
 from . import leaderboard as lb
 from .figures.figure import GREY, Drawing, LabelStyle, slug
@@ -23,33 +25,104 @@ from .formatting import name
 from .winners import overlap
 
 _COLUMNS = (
-    "task", "label", "metric", "unit", "paired", "n", "a", "b", "difference", "low", "high", "p_value", "verdict", "note",
+    "task", "label", "metric", "unit", "paired", "n", "a", "b", "change", "low", "high", "scale", "p_value", "verdict", "note",
 )  # fmt: skip
 _ALPHA = 0.05
+#: Fields of a cell's record that may differ between two runs beside its specification.
+_OUTCOMES = ("iterations", "score_evaluations", "effective_step", "tuned", "hardware", "metrics_key")
+#: Fields of a specification that are compared elsewhere or say the same as others.
+_UNSAID = frozenset({"key", "task", "settings", "budget", "replicates"})
+
+
+def conditions(a: Results, b: Results) -> pd.DataFrame:
+    """What the two runs did differently, in the cells that both have.
+
+    Columns ``what`` (a field of the cell, ``settings.NAME``, ``budget.NAME``, or of the run's provenance), ``first``,
+    ``second`` (values of the first cell that differs), ``cells`` (how many differ, of ``shared``; 0 for the run as a
+    whole) and ``example`` (that cell).
+    """
+    runs = [{"profile": r.run.profile, **_flat(r.run.provenance)} for r in (a, b)]
+    rows = [(what, *pair, 0, 0, "") for what, *pair in _unequal(*runs) if not what.startswith("command")]
+    shared = _shared(a, b)
+    found: dict[str, list[tuple[Any, Any, str]]] = {}
+    for x, y in shared:
+        for what, first, second in _unequal(_conditions(x), _conditions(y)):
+            found.setdefault(what, []).append((first, second, f"{x.label} on {x.task}"))
+    rows += [(what, *all_[0][:2], len(all_), len(shared), all_[0][2]) for what, all_ in found.items()]
+    return pd.DataFrame(rows, columns=["what", "first", "second", "cells", "shared", "example"])
+
+
+def _conditions(cell: CellRecord) -> dict[str, Any]:
+    spec = cell.spec.model_dump(mode="json")
+    plain = {k: v for k, v in spec.items() if k not in _UNSAID}
+    return plain | {
+        **{f"settings.{k}": v for k, v in spec["settings"].items()},
+        **{f"budget.{k}": v for k, v in spec["budget"].items()},
+        "replicates": len(cell.spec.replicates),
+        **{k: getattr(cell, k) for k in _OUTCOMES},
+    }
+
+
+def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings with dotted keys."""
+    if not isinstance(values, dict):
+        return {prefix: values}
+    return {
+        k: v
+        for key, value in values.items()
+        for k, v in _flat(value, f"{prefix}.{key}" if prefix else str(key)).items()
+    }
+
+
+def _unequal(x: dict[str, Any], y: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Keys whose values differ, with both as text."""
+    for key in dict.fromkeys([*x, *y]):
+        if x.get(key) != y.get(key):
+            yield key, _text(x.get(key)), _text(y.get(key))
+
+
+def _text(value: Any) -> str:
+    return "–" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _shared(a: Results, b: Results) -> list[tuple[CellRecord, CellRecord]]:
+    others = {(c.task, c.label): c for c in b.cells}
+    return [(c, others[c.task, c.label]) for c in a.cells if (c.task, c.label) in others]
 
 
 def compare(a: Results, b: Results, metric: str | None = None) -> pd.DataFrame:
-    """Differences b - a of every cell that both runs have, in each task's primary metric or in ``metric``.
+    """The second run against the first, cell by cell, by the leaderboard's statistic and test.
 
-    Replicates of one task share their streams within a seed: with equal seeds the difference is paired by replicate
-    (Student's t, splits corrected for their overlap), else the means are compared (Welch). Values are ratios to the
-    floor where there is one (``unit`` is then ``floors``).
+    Replicates of one task share their streams within a seed: with equal seeds and particles the test is paired by replicate
+    (as ``statistics.contest``), else Welch's or, where a replicate failed, the rank-sum test. Positive values are compared by
+    their logarithms. A replicate that failed counts as the worst value.
+
+    Args:
+        a: the first run.
+        b: the second.
+        metric: default each task's primary one, as a ratio to the floor where there is one (``unit`` is then ``floors``).
 
     Returns:
-        One row per cell of both runs: means ``a`` and ``b`` over finite replicates, ``difference`` with its 95%
-            interval ``low``, ``high``, ``p_value`` (Holm over the table), ``verdict`` (``better``, ``worse``, ``open``:
-            b against a, by the metric's direction; ``changed`` where neither direction is better; ``not comparable``
-            with a note).
+        One row per cell of either run: medians ``a`` and ``b`` over all replicates; ``change`` of the mean with its 95% interval ``low``,
+        ``high``, in per cent of the geometric mean (``scale`` is ``%``) or, where values are not all positive, in the metric's
+        unit; NaN with a failed replicate; ``p_value`` (Holm over the table); ``verdict``: ``significantly better``,
+        ``significantly worse``, ``not significantly different`` (b against a, by the metric's direction), ``significantly
+        different`` where neither direction is better, ``not comparable`` with a note, ``only in the first``, ``only in the
+        second``.
 
     Raises:
         InputError: the runs share no cell.
     """
-    others = {(c.task, c.label): c for c in b.cells}
-    shared = [(c, others[c.task, c.label]) for c in a.cells if (c.task, c.label) in others]
+    shared = _shared(a, b)
     if not shared:
         raise InputError(f"runs {a.run.id} and {b.run.id} share no task and method: nothing to compare")
     primary = {task: metric or lb.primary_metric(a, task) for task in lb.task_names(a)}
-    frame = pd.DataFrame([_row(x, y, primary[x.task]) for x, y in shared], columns=list(_COLUMNS))
+    rows = [_row(x, y, primary[x.task]) for x, y in shared]
+    both = {(x.task, x.label) for x, _ in shared}
+    for run, where in ((a, "first"), (b, "second")):
+        alone = [c for c in run.cells if (c.task, c.label) not in both]
+        rows += [_empty(c, "", f"only in the {where}", "" if c.status is Status.OK else str(c.status)) for c in alone]
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     known = frame["p_value"].notna()
     frame.loc[known, "p_value"] = holm(frame.loc[known, "p_value"].tolist())
     for i in frame.index[known]:
@@ -57,24 +130,51 @@ def compare(a: Results, b: Results, metric: str | None = None) -> pd.DataFrame:
     return frame
 
 
+def _empty(cell: CellRecord, metric: str, verdict: str, note: str) -> tuple[Any, ...]:
+    return (cell.task, cell.label, metric, "", False, 0, *[math.nan] * 5, "", math.nan, verdict, note)
+
+
 def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
+    obstacle = _obstacle(x, y, metric)
+    if obstacle:
+        return _empty(x, metric, "not comparable", obstacle)
     known = lb.floor(x.task, metric, x.samples) if x.samples == y.samples else None
-    unit = "floors" if known else metric
-    scale = known.median if known else 1.0
-    paired = x.spec.seed == y.spec.seed and x.particles == y.particles
-    note = _obstacle(x, y, metric)
-    if note:
-        return (x.task, x.label, metric, unit, paired, 0, *[math.nan] * 6, "not comparable", note)
+    unit, scale = ("floors", known.median) if known else (metric, 1.0)
     u, v = (np.array(metric_values(metric, c.values[metric])) / scale for c in (x, y))
     lost = [int((~np.isfinite(w)).sum()) for w in (u, v)]
     note = f"replicates without a value: {lost[0]} and {lost[1]}" if any(lost) else ""
-    if paired:
-        n = min(len(u), len(v))
-        count, *numbers = paired_difference(v[:n], u[:n], overlap=overlap(x.task))
-    else:
-        count, *numbers = _unpaired(u[np.isfinite(u)], v[np.isfinite(v)])
-    means = [float(w[np.isfinite(w)].mean()) if np.isfinite(w).any() else math.nan for w in (u, v)]
-    return (x.task, x.label, metric, unit, paired, count, *means, *numbers, "open", note)
+    medians = [median_interval(list(w))[0] for w in (u, v)]
+    paired = x.spec.seed == y.spec.seed and x.particles == y.particles
+    sign = -1 if lb.higher_is_better(metric) else 1
+    positive = bool((u > 0).all() and (v > 0).all())
+    if positive:
+        u, v = np.log(u), np.log(v)
+    n, change, p = _test(u, v, sign, overlap(x.task) if paired else None)
+    if any(lost):
+        change = [math.nan] * 3
+    elif positive:
+        change = [100 * math.expm1(c) for c in change]
+    return (x.task, x.label, metric, unit, paired, n, *medians, *change, "%" if positive else unit, p, "", note)
+
+
+def _test(
+    u: NDArray[np.float64], v: NDArray[np.float64], sign: int, share: float | None
+) -> tuple[int, list[float], float]:
+    """Replicates compared, mean of v - u with its 95% interval, and the two-sided p-value; unpaired if ``share`` is None."""
+    n = min(len(u), len(v))
+    if share is not None:
+        u, v = u[:n], v[:n]
+        change = paired_difference(v, u, overlap=share)[1:4]
+        pair = sign * np.array([u, v])
+        p = min(contest(pair, 0, overlap=share).p_values[1], contest(pair, 1, overlap=share).p_values[0])
+        return n, list(change), p if n > 1 else math.nan
+    if not (np.isfinite(u).all() and np.isfinite(v).all()):
+        return n, [math.nan] * 3, float(stats.mannwhitneyu(u, v).pvalue)
+    difference = float(v.mean() - u.mean())
+    if n < 2 or not (u.std() or v.std()):
+        return n, [difference, math.nan, math.nan], math.nan
+    test = stats.ttest_ind(v, u, equal_var=False)
+    return n, [difference, *map(float, test.confidence_interval(0.95))], float(test.pvalue)
 
 
 def _obstacle(x: CellRecord, y: CellRecord, metric: str) -> str:
@@ -89,42 +189,34 @@ def _obstacle(x: CellRecord, y: CellRecord, metric: str) -> str:
     return ""
 
 
-def _unpaired(u: np.ndarray, v: np.ndarray) -> tuple[int, float, float, float, float]:
-    """Welch's test of v - u: replicates (of the fewer), difference, 95% interval, p-value."""
-    n, difference = min(len(u), len(v)), float(v.mean() - u.mean()) if len(u) and len(v) else math.nan
-    if n < 2 or not (u.std() or v.std()):
-        return n, difference, math.nan, math.nan, math.nan
-    test = stats.ttest_ind(v, u, equal_var=False)
-    low, high = test.confidence_interval(0.95)
-    return n, difference, float(low), float(high), float(test.pvalue)
-
-
 def _verdict(row: pd.Series) -> str:
     if row["p_value"] > _ALPHA:
-        return "open"
+        return "not significantly different"
     if lb.direction(str(row["metric"])) == "neutral":
-        return "changed"
-    return "better" if (row["difference"] < 0) != lb.higher_is_better(str(row["metric"])) else "worse"
+        return "significantly different"
+    up = row["change"] > 0 if math.isfinite(row["change"]) else row["b"] > row["a"]
+    return f"significantly {'better' if up == lb.higher_is_better(str(row['metric'])) else 'worse'}"
 
 
 def drawings(frame: pd.DataFrame) -> list[Drawing]:
-    """Differences with their intervals, one figure per unit; the 24 with the smallest p-values."""
+    """Changes with their intervals, one figure per scale; the 24 with the smallest p-values."""
     found = []
-    for unit, rows in frame[frame["low"].notna()].groupby("unit", sort=False):
-        rows = rows.sort_values("p_value", kind="stable")
+    note = "Changes of the mean over replicates (per cent: of the geometric mean), 95% intervals; blue: significant after Holm."
+    for scale in frame.loc[frame["low"].notna(), "scale"].unique():
+        rows = frame[frame["low"].notna() & (frame["scale"] == scale)].sort_values("p_value", kind="stable")
         cells = [f"{name(t)}: {name(m)}" for t, m in zip(rows["task"], rows["label"], strict=True)]
-        table = rows[["difference", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
+        table = rows[["change", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
         table.index = pd.Index(cells, name="cell")
         colours = ["#0173b2" if p <= _ALPHA else GREY for p in rows["p_value"]]
         styles = {cell: LabelStyle(colour) for cell, colour in zip(cells, colours, strict=True)}
-        title = f"second run less first, {unit}"
-        note = "Mean differences over replicates, 95% intervals; blue: significant after Holm's correction."
-        found += forest(slug("difference", str(unit)), title, table, title, note, styles, zero=True)
+        title = f"second run against the first, change in {scale}"
+        figure = slug("difference", "percent" if scale == "%" else str(scale))
+        found += forest(figure, title, table, title, note, styles, zero=True)
     return found
 
 
 def write(frame: pd.DataFrame, out: Path) -> list[Path]:
-    """Write the table and the figures: ``differences.csv``, ``difference-UNIT.svg``."""
+    """Write the table and the figures: ``differences.csv``, ``difference-SCALE.svg``."""
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / "differences.csv"]
     frame.to_csv(paths[0], index=False)
@@ -135,9 +227,10 @@ def write(frame: pd.DataFrame, out: Path) -> list[Path]:
 
 
 def document(a: Results, b: Results, frame: pd.DataFrame, files: Sequence[Path]) -> dict[str, Any]:
-    """The table as a JSON document; null where a number is missing."""
+    """The tables as a JSON document; null where a number is missing."""
     rows = [
         {k: to_json_number(v) if isinstance(v, float) else v for k, v in row.items()}
         for row in frame.to_dict("records")
     ]
-    return {"run_a": a.run.id, "run_b": b.run.id, "files": [str(p) for p in files], "cells": rows}
+    differs = conditions(a, b).to_dict("records")
+    return {"run_a": a.run.id, "run_b": b.run.id, "differs": differs, "files": [str(p) for p in files], "cells": rows}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -63,7 +64,7 @@ class TaskSection:
     anchor: str  #: fragment of its section
     group: str  #: see ``leaderboard.task_group``
     facts: str  #: summary, dimension and tags
-    sentence: str  #: which method leads
+    sentences: dict[str, str]  #: which method leads, of all (key ``""``) and of each kind
     certificate: tuple[tuple[str, str], ...]  #: names and texts about its reference
     table: Table  #: the ranking, by samples of equal number
     paths: Table | None = None  #: Markov chains by their whole path, or None without any
@@ -72,32 +73,43 @@ class TaskSection:
     absent: tuple[tuple[str, str, str], ...] = ()  #: metrics that do not apply: metric, methods, reason
 
 
-def task_sections(findings: Findings, styles: Styles) -> list[TaskSection]:
-    """One section per task, in the order of the run."""
+def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Styles) -> list[TaskSection]:
+    """One section per task, in the order of the run; ``kinds`` from ``Findings.by_kind``."""
     results, board = findings.results, findings.board
-    leaders = {w.where: w for w in findings.tasks}
-    found = []
+    leaders = {kind: {w.where: w for w in f.tasks} for kind, f in {"": findings, **kinds}.items()}
+    own = {
+        (r["task"], r["label"]): (kind, r)
+        for kind, f in kinds.items()
+        for _, r in f.board.iterrows()
+        if not r["anchor"]
+    }
+    sections = []
     hint = f"This report draws {MAX_DRAWN} tasks; parvibench report --task draws this one."
     for i, task in enumerate(lb.task_names(results)):
         cells = [c for c in results.cells if c.task == task]
         rows = board[board["task"] == task]
         drawn = i < MAX_DRAWN
-        found.append(
+        sections.append(
             TaskSection(
                 name=task,
                 anchor=fragment("task", task),
                 group=lb.task_group(task),
                 facts=_facts(task),
-                sentence=leaders[task].sentence,
+                sentences={kind: found[task].sentence for kind, found in leaders.items() if task in found},
                 certificate=_certificate(task),
-                table=_ranking_table(cells, rows, leaders[task]),
+                table=_ranking_table(
+                    cells,
+                    rows,
+                    leaders[""][task],
+                    {k: (r, leaders[kind][t]) for (t, k), (kind, r) in own.items() if t == task},
+                ),
                 paths=path_table(cells),
                 drawings=tuple(_drawings(results, rows, task, styles)) if drawn else (),
                 note="" if drawn else hint,
                 absent=_absent(cells),
             )
         )
-    return found
+    return sections
 
 
 def _drawings(results: Results, rows: pd.DataFrame, task: str, styles: Styles) -> list[Drawing]:
@@ -115,7 +127,10 @@ def _drawings(results: Results, rows: pd.DataFrame, task: str, styles: Styles) -
     return [*found, *particles(shown), *marginals(shown), *autocorrelations(shown), *predictions(shown)]
 
 
-def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) -> Table:
+def _ranking_table(
+    cells: list[CellRecord], rows: pd.DataFrame, winner: Winner, own: Mapping[str, tuple[pd.Series, Winner]]
+) -> Table:
+    """The ranking; ``own``: label -> its row among methods of its kind, and their leader."""
     metric = str(rows["metric"].iloc[0])
     by_label = {c.label: c for c in cells}
     measured = dict.fromkeys(m for c in cells for m in c.values)
@@ -143,11 +158,11 @@ def _ranking_table(cells: list[CellRecord], rows: pd.DataFrame, winner: Winner) 
             median = Entry(f"{median.text} [{interval(row['low'], row['high'])}]", median.sort, median.look)
         entries = (
             method(cell.label, anchor=bool(row["anchor"])),
-            rank_entry(row),
+            rank_entry(row, own[cell.label][0] if cell.label in own else None),
             _status(cell),
             median,
             *([numeric(row["floor_ratio"])] if with_ratio else []),
-            may_be_best(row, winner),
+            replace(may_be_best(row, winner), own=may_be_best(*own[cell.label]) if cell.label in own else None),
             *([_verdict(row)] if with_verdict else []),
             *([_equivalent(row)] if with_equivalent else []),
             whole(cell.score_evaluations),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -90,6 +90,15 @@ class Findings:
         scores = lb.scores(results, board)
         tasks = [_task_winner(str(t), rows, scores) for t, rows in board.groupby("task", sort=False)]
         return cls(results, board, scores, tuple(tasks), tuple(_group_winners(board, scores)))
+
+    def by_kind(self) -> dict[str, Findings]:
+        """The same tests among the methods of each kind alone, by kind."""
+        kinds = lb.method_kinds(self.results)
+        found = {}
+        for kind in dict.fromkeys(k for k in kinds.values() if k != "anchor"):
+            cells = tuple(c for c in self.results.cells if kinds[c.label] in (kind, "anchor"))
+            found[kind] = Findings.of(replace(self.results, cells=cells))
+        return found
 
 
 def join(words: Sequence[str]) -> str:

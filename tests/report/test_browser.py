@@ -98,17 +98,19 @@ def test_nothing_sticks_out(browser, out, width, scheme):
 
 
 def test_tables_sort_by_keyboard(opened):
-    header = opened.locator("#leaderboard-table thead button").nth(2)
-    header.focus()
-    opened.keyboard.press("Enter")
+    """Best average rank first from the start, the other way round at the first key."""
     third = "#leaderboard-table tbody tr td:nth-child(3)"
     ranks = texts(opened, third)
     shown = [float(r) for r in ranks if r]
     assert shown == sorted(shown)
     assert ranks[len(shown) :] == [""] * (len(ranks) - len(shown))  # nothing comes last
-    opened.keyboard.press("Space")
+    header = opened.locator("#leaderboard-table thead button").nth(2)
+    header.focus()
+    opened.keyboard.press("Enter")
     assert [float(r) for r in texts(opened, third) if r] == shown[::-1]
     assert opened.locator("#leaderboard-table th[aria-sort=descending]").count() == 1
+    opened.keyboard.press("Space")
+    assert [float(r) for r in texts(opened, third) if r] == shown
 
 
 def test_the_script_ranks_as_pandas_does(opened, out):
@@ -137,8 +139,65 @@ def test_groups_kinds_and_words_filter(opened):
     opened.select_option("#kind", "")
     opened.fill("#filter", "half")
     assert set(column(opened, "banana")) == {"half"}
-    shown = opened.locator("main tbody tr:not([hidden])").count()
+    shown = opened.evaluate(
+        "Array.from(document.querySelectorAll('main tbody tr:not([hidden])')).filter(r => !r.closest('[data-view][hidden]')).length"
+    )
     assert opened.locator("#filtered").inner_text().split(" of ")[0] == str(shown)
+
+
+def test_what_is_said_follows_the_filters(opened, out):
+    """Headline, best methods, ranks and sentences among one kind, recomputed by hand from the table."""
+    assert len(texts(opened, ".headline:visible")) == 1
+    board = pd.read_csv(out / "leaderboard.csv")
+    opened.select_option("#kind", "chains")
+    chains = board[(board["kind"] == "chains") & board["rank"].notna() & (board["status"] == "ok")]
+    for task, rows in chains.groupby("task"):
+        best = rows.sort_values("rank")["label"].iloc[0]
+        row = opened.locator("#winners tbody tr:visible", has=opened.get_by_text(task, exact=True)).first
+        assert row.locator("td").first.inner_text().strip() == best
+        section = opened.locator("section.task", has=opened.locator("h2", has_text=task)).first
+        leads = section.locator("table").first.locator("tbody tr:not([hidden])", has_text="leads")
+        assert leads.locator("th").text_content().strip() == best
+        assert leads.locator("td").first.text_content().strip() == "1"
+        assert section.locator("p.lead:not([hidden])").text_content().startswith("Among chains: ")
+    (headline,) = texts(opened, ".headline:visible")
+    assert headline.startswith("Among chains: ")
+    opened.select_option("#group", "curved, 2-D")
+    (headline,) = texts(opened, ".headline:visible")
+    assert headline.startswith("Among chains: On curved, 2-D targets: ")
+
+
+def test_the_board_is_sorted_again_when_it_changes(opened):
+    opened.select_option("#kind", "chains")
+    ranks = [float(v) for v in column(opened, "average rank").values() if v]
+    assert ranks == sorted(ranks)
+    opened.locator("#leaderboard-table thead button", has_text="banana").click()
+    choice = next(o for o in texts(opened, "#metric option") if o.startswith("ksd"))
+    opened.select_option("#metric", label=choice)
+    values = [float(v) for v in column(opened, "banana").values() if v.replace(".", "").isdigit()]
+    assert values == sorted(values)
+
+
+def test_choices_stay_in_the_address(browser, out):
+    page, seen = open_page(browser, out / "index.html")
+    page.select_option("#kind", "chains")
+    page.fill("#filter", "mala")
+    page.locator("#leaderboard-table thead button").first.click()
+    page.locator("nav a", has_text="Metrics").click()
+    address = page.evaluate("location.hash")
+    assert address.startswith("#metrics?")
+    again = browser.new_page()
+    again.goto(f"{(out / 'index.html').as_uri()}{address}")
+    assert again.input_value("#kind") == "chains"
+    assert again.input_value("#filter") == "mala"
+    assert again.locator("#leaderboard-table th[aria-sort]").inner_text().startswith("method")
+    assert set(column(again, "banana")) == {"mala"}
+    other = browser.new_page()
+    other.goto(f"{(out / 'index.html').as_uri()}#?kind=nonsense&sort=99&metric=%3Cb%3E")
+    assert other.input_value("#kind") == ""
+    assert seen.trouble == []
+    for p in (page, again, other):
+        p.close()
 
 
 def test_metrics_and_budget_axes_switch(opened, out):

@@ -13,13 +13,18 @@ from parvibench.report import published as pub
 BOSTON = np.array([2.9, 3.4, 2.6, 3.1, 3.8, 2.7, 3.0])
 
 
-def boston(tmp_path, task="bnn-boston", **changes):
-    values = {"rmse": BOSTON.tolist(), "nll": (BOSTON - 0.5).tolist()} | changes
-    cells = [
-        (make_record(f"{i}", task, name, values=values), None, None)
-        for i, name in enumerate(("sgld", "svgd", "srld", "ksivi"))
-    ]
-    return pub.comparisons(write_store(tmp_path, cells))
+def follower(key, task, algorithm, preset=None, **changes):
+    """The record of a cell that ran a preset of its task, whole."""
+    method, preset = registry.load_method(algorithm), preset or task
+    protocol = method.protocol(preset)
+    budget = {"iterations": protocol.pop("iterations", 400)}
+    own = {"settings": method.make_settings({"preset": preset}).model_dump(mode="json"), "budget": budget} | protocol
+    values = {"rmse": BOSTON.tolist(), "nll": (BOSTON - 0.5).tolist()}
+    return make_record(key, task, algorithm, **{**own, "values": values, **changes})
+
+
+def compared(tmp_path, *records):
+    return pub.comparisons(write_store(tmp_path, [(r, None, None) for r in records]))
 
 
 def test_every_published_number_is_there_and_the_contradictions_are_flagged():
@@ -42,60 +47,63 @@ def test_every_published_number_is_there_and_the_contradictions_are_flagged():
 def test_tasks_and_methods_of_the_papers_exist():
     for paper in pub.PAPERS:
         for row in pub.published(paper).to_dict("records"):
-            tasks = pub._tasks(paper, row["task"], row["dataset"])
-            assert any(t in registry.tasks() for t in tasks), row
+            if task := pub.task_of(paper, row["task"], row["dataset"]):
+                assert task in registry.tasks(), row
             if row["algorithm"] in pub._ALGORITHMS:
                 assert pub._ALGORITHMS[row["algorithm"]] in registry.algorithms()
 
 
 def test_numbers_stand_beside_ours_in_our_sign(tmp_path):
-    found = boston(tmp_path)
+    found = compared(tmp_path, follower("a", "bnn-boston-srld", "srld"), follower("b", "bnn-boston-sifg", "svgd"))
     ours = {(c.paper, c.table, c.theirs, c.metric): c for c in found}
-    srld = ours["srld", "Table 1", "SRLD", "nll"]
+    srld = next(c for c in found if c.paper == "srld" and c.metric == "nll" and c.table == "Table 1")
     assert (srld.published, srld.spread) == (2.5, 0.054)  # printed as a log-likelihood of -2.500
     assert srld.mean == pytest.approx(BOSTON.mean() - 0.5)
     assert srld.sd == pytest.approx(BOSTON.std(ddof=1))
-    assert ours["sifg", "Table 1", "SVGD", "rmse"].published == 2.944
-    assert ours["ksivi", "Table 1", "KSIVI", "rmse"].published == 2.555
-    assert "standard protocol" in ours["sifg", "Table 1", "SVGD", "rmse"].remarks
+    svgd = ours["sifg", "Table 1", "SVGD", "rmse"]
+    assert svgd.published == 2.944
+    n, sd = len(BOSTON), BOSTON.std(ddof=1)
+    t = abs(BOSTON.mean() - 2.944) / (sd * math.sqrt(1 / n + 1 / 10))
+    assert svgd.p_value == pytest.approx(2 * stats.t.sf(t, n - 1))
 
 
-def test_a_mean_over_seeds_on_one_split_counts_as_one_draw(tmp_path):
-    """Equal to a prediction interval of our splits for one-split papers, to a two-sample test for papers with splits."""
-    found = {(c.paper, c.theirs): c for c in boston(tmp_path) if c.metric == "rmse" and c.table == "Table 1"}
-    n, mean, sd = len(BOSTON), BOSTON.mean(), BOSTON.std(ddof=1)
-    for (paper, theirs), draws in {("sifg", "SGLD"): 1, ("srld", "LD"): 20}.items():
-        c = found[paper, theirs]
-        t = abs(mean - c.published) / (sd * math.sqrt(1 / n + 1 / draws))
-        assert c.p_value == pytest.approx(2 * stats.t.sf(t, n - 1))
+@pytest.mark.parametrize(
+    "changes",
+    [{"budget": {"iterations": 100}}, {"particles": 20}, {"settings": {"step_size": 0.05}}],
+    ids=["iterations", "particles", "settings"],
+)
+def test_another_protocol_is_not_compared(tmp_path, changes):
+    assert compared(tmp_path, follower("b", "bnn-boston-sifg", "svgd", **changes)) == []
+
+
+def test_the_standard_protocol_is_no_papers(tmp_path):
+    assert compared(tmp_path, follower("b", "bnn-boston", "svgd", "bnn-boston-sifg")) == []
+
+
+def test_a_published_row_has_one_protocol(tmp_path):
+    """Rows of 10,000 and of 20,000 iterations, of one step size; the Riesz kernel has its own row."""
+    values = {"sliced_w2": BOSTON.tolist(), "w2sq_window_5": BOSTON.tolist()}
+    long = follower("a", "blr-waveform", "ksivi", budget={"iterations": 20_000}, values=values)
+    short = follower("b", "blr-waveform", "ksivi", label="short", budget={"iterations": 10_000}, values=values)
+    found = {(c.theirs, c.label) for c in compared(tmp_path / "blr", long, short)}
+    assert found == {("KSIVI@20k", long.label), ("KSIVI@10k", "short")}
+    riesz = follower("c", "student-t", "ksivi", values=values)
+    (theirs,) = {c.theirs for c in compared(tmp_path / "t", riesz)}
+    assert theirs == "KSIVI-riesz"
 
 
 def test_the_test_keeps_its_level():
-    """A published mean over ten seeds on one split of our own protocol differs in 5% of 1,500 cases, not in most."""
+    """A published mean over ten repeats of our own protocol differs in 5% of 1,500 cases."""
     generator = np.random.default_rng(0)
-    alarms, naive = 0, 0
+    alarms = 0
     for _ in range(1500):
-        ours = generator.normal(3, 0.7, 5) + generator.normal(0, 0.05, 5)
-        seeds = generator.normal(3, 0.7) + generator.normal(0, 0.05, 10)  # one split, ten seeds
-        alarms += pub.consistency(seeds.mean(), 1, ours.mean(), ours.std(ddof=1), 5) <= 0.05
-        naive += stats.ttest_ind(ours, seeds, equal_var=False).pvalue <= 0.05
+        ours, theirs = generator.normal(3, 0.7, 5), generator.normal(3, 0.7, 10)
+        alarms += pub.consistency(theirs.mean(), 10, ours.mean(), ours.std(ddof=1), 5) <= 0.05
     assert 0.022 < alarms / 1500 < 0.078  # five standard errors
-    assert naive / 1500 > 0.12
 
 
 def test_suspicious_numbers_are_shown_but_not_tested(tmp_path):
-    table = pub.published_table(boston(tmp_path, task="bnn-power"))
-    rows = [[e.text for e in row.entries] for row in table.rows]
-    svgd = [r for r in rows if r[0] == "SIFG Table 1" and r[2] == "svgd"]
-    assert len(svgd) == 2
-    assert all(r[7] == "not tested" and r[8].startswith("suspicious: ") for r in svgd)
-    sentence = pub.published_sentence(boston(tmp_path, task="bnn-power"))
-    assert "2 more contradict" in sentence
-
-
-def test_variants_compare_seed_by_seed(tmp_path):
-    (c,) = (c for c in boston(tmp_path, task="bnn-boston-sifg") if c.theirs == "SVGD" and c.metric == "rmse")
-    n, sd = len(BOSTON), BOSTON.std(ddof=1)
-    t = abs(BOSTON.mean() - 2.944) / (sd * math.sqrt(1 / n + 1 / 10))
-    assert c.p_value == pytest.approx(2 * stats.t.sf(t, n - 1))
-    assert c.remarks == "as in the paper's code"
+    found = compared(tmp_path, follower("a", "bnn-power-sifg", "svgd"))
+    rows = [[e.text for e in row.entries] for row in pub.published_table(found).rows]
+    assert len(rows) == 2
+    assert all(r[7] == "not tested" and r[8].startswith("suspicious: ") for r in rows)

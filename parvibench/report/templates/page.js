@@ -1,4 +1,5 @@
-// Sorts and filters tables, and fills the leaderboard with other metrics; without this script the page shows everything.
+// Sorts and filters tables, fills the leaderboard with other metrics, and keeps all choices in the address after "#";
+// without this script the page shows all methods and targets.
 "use strict";
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const board = document.getElementById("leaderboard-table");
@@ -6,6 +7,8 @@ const control = (id) => document.getElementById(id);
 const RANKED = 0, FAILED = 1;  // how a cell is ranked; 2: not ranked
 const HEAD = 4;                // columns before the tasks: method, kind, average rank, cost
 const boardRows = Array.from(board.tBodies[0].rows);
+const CHOICES = ["group", "kind", "metric", "axis", "filter"];
+let order = [2, false];        // of the leaderboard: column, whether downwards
 
 function number(value) {
   // Three significant digits, as the page's other numbers.
@@ -36,10 +39,11 @@ function sortTable(header, down) {
     return down ? -order : order;
   });
   table.tBodies[0].append(...rows.map(([, row]) => row));
+  if (table === board) order = [header.cellIndex, down];
 }
 for (const button of document.querySelectorAll("table.sortable thead button")) {
   const header = button.closest("th");
-  button.addEventListener("click", () => sortTable(header, header.getAttribute("aria-sort") === "ascending"));
+  button.addEventListener("click", () => { sortTable(header, header.getAttribute("aria-sort") === "ascending"); save(); });
 }
 
 function put(cell, text, value) {
@@ -103,26 +107,71 @@ function fillBoard() {
     if (sign !== 0) for (const r of ok) boardRows[r].cells[HEAD + c].classList.toggle("best", sign * metric.cells[r][c][1] === best);
   }
   headers[3].querySelector("bdi").textContent = numbers.axes[control("axis").value];
+  sortTable(headers[order[0]], order[1]);
+}
+function amongKind(kind) {
+  // Ranks and outcomes of tests in a task's table: among all methods, or among those of the kind shown.
+  for (const cell of document.querySelectorAll("td[data-own]")) {
+    const text = cell.querySelector("bdi"), own = cell.dataset;
+    if (own.all === undefined) Object.assign(own, {all: text.textContent, allLook: cell.className, allV: own.v || ""});
+    text.textContent = kind ? own.own : own.all;
+    cell.className = kind ? own.look : own.allLook;
+    const value = kind ? own.own : own.allV;
+    if (own.allV !== "") own.v = value;
+  }
 }
 function filter() {
   const group = control("group").value, kind = control("kind").value, axis = control("axis").value;
   const wanted = control("filter").value.trim().toLowerCase();
+  for (const part of document.querySelectorAll("[data-view]")) part.hidden = part.dataset.view !== kind || (part.dataset.of !== undefined && part.dataset.of !== group);
   for (const element of document.querySelectorAll("[data-group]:not(tr)")) element.hidden = group !== "" && element.dataset.group !== group;
   for (const figure of document.querySelectorAll("figure[data-axis]")) figure.hidden = figure.dataset.axis !== axis;
-  let shown = 0;
-  const rows = document.querySelectorAll("main tbody tr");
-  for (const row of rows) {
+  for (const method of document.querySelectorAll("details[data-kind]")) method.hidden = kind !== "" && method.dataset.kind !== kind;
+  let shown = 0, all = 0;
+  for (const row of document.querySelectorAll("main tbody tr")) {
     const own = row.dataset;
     const out = (kind && own.kind && own.kind !== kind && own.kind !== "anchor") || (group && own.group && own.group !== group);
     if (out) own.out = "1";
     else delete own.out;
     row.hidden = Boolean(out) || (wanted !== "" && !row.textContent.toLowerCase().includes(wanted));
+    if (row.closest("[data-view][hidden]")) continue;
+    all += 1;
     shown += row.hidden ? 0 : 1;
   }
-  control("filtered").textContent = wanted || kind || group ? `${shown} of ${rows.length} rows` : "";
+  const others = numbers.metrics[control("metric").value].name ? " Sentences and best methods are by each task's own metric." : "";
+  control("filtered").textContent = (wanted || kind || group ? `${shown} of ${all} rows.` : "") + others;
+  amongKind(kind);
   fillBoard();
 }
-for (const id of ["group", "kind", "metric", "axis"]) control(id).addEventListener("change", filter);
-control("filter").addEventListener("input", filter);
+function save() {
+  const state = new URLSearchParams();
+  for (const id of CHOICES) if (control(id).value !== first[id]) state.set(id, id === "metric" ? numbers.metrics[control(id).value].name : control(id).value);
+  if (order[0] !== 2 || order[1]) state.set("sort", (order[1] ? "-" : "") + order[0]);
+  const section = location.hash.slice(1).split("?")[0];
+  const found = state.toString();
+  if (section || found || location.hash) history.replaceState(null, "", `#${section}${found ? "?" + found : ""}`);
+}
+function restore() {
+  const [section, found] = location.hash.slice(1).split("?");
+  if (found === undefined) return;
+  const state = new URLSearchParams(found);
+  for (const id of CHOICES) {
+    let value = state.has(id) ? state.get(id) : first[id];
+    if (id === "metric" && state.has(id)) value = String(Math.max(0, numbers.metrics.findIndex((m) => m.name === value)));
+    control(id).value = value;
+    if (control(id).value !== value) control(id).value = first[id];  // the page has no such choice
+  }
+  const at = parseInt(state.get("sort") || "2", 10);
+  if (board.tHead.rows[0].cells[Math.abs(at)]) order = [Math.abs(at), (state.get("sort") || "").startsWith("-")];
+  if (section && control(section)) control(section).scrollIntoView();
+}
+const first = Object.fromEntries(CHOICES.map((id) => [id, control(id).value]));
+for (const id of CHOICES) control(id).addEventListener(id === "filter" ? "input" : "change", () => { filter(); save(); });
 control("controls").addEventListener("submit", (event) => event.preventDefault());
+window.addEventListener("hashchange", () => {
+  if (!location.hash.includes("?")) return save();
+  restore();
+  filter();
+});
+restore();
 filter();
