@@ -72,7 +72,8 @@ class UIVI(SemiImplicit[Settings, State]):
     citation = "Titsias & Ruiz (2019), arXiv:1808.02078"
     summary = "unbiased implicit variational inference"
     example = Example(
-        quick={"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2}, steps=150, points=200, brief_steps=3,
+        quick={"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2}, steps=150, points=200,
+        brief_steps=3,
         settings={
             "step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99, "warmup": 2, "kept": 2, "leapfrog_steps": 3,
         },

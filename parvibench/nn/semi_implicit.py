@@ -161,9 +161,9 @@ class SemiImplicitSettings(SteppedSettings):
     ) -> Tensor:
         """Gradient of an objective in the parameters, (R, P + D), from those in what ``draw`` returned.
 
-        ``grad_x`` is that in the samples, (R, n, D); where the objective holds them explicitly, ``grad_noise`` is that in
-        xi / sigma, (R, n, D), ``grad_mu`` that in the values of mu beyond that through x, (R, m, D), ``grad_log_var`` that
-        in log sigma^2 beyond those, (R, D).
+        ``grad_x`` is that in the samples, (R, n, D); where the objective holds them explicitly, ``grad_noise`` is that
+        in xi / sigma, (R, n, D), ``grad_mu`` that in the values of mu beyond that through x, (R, m, D),
+        ``grad_log_var`` that in log sigma^2 beyond those, (R, D).
         """
         n, dim = grad_x.shape[1:]
         terms = grad_x * (made.sigma * made.xi)
