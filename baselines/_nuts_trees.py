@@ -125,7 +125,13 @@ def _leaf_tables(max_depth: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def grow(
-    trees: Trees, evaluate: Evaluate, scale: Tensor, steps: Tensor, random: Randomness, max_depth: int, takes_turns: bool
+    trees: Trees,
+    evaluate: Evaluate,
+    scale: Tensor,
+    steps: Tensor,
+    random: Randomness,
+    max_depth: int,
+    takes_turns: bool,
 ) -> tuple[Trees, Tensor]:
     """Every row takes K leapfrog steps; trees that end on the way are followed by new ones.
 
@@ -158,6 +164,7 @@ def grow(
     slot_0 = row * slots.shape[2]
     slot_1 = slot_0 + 1
     ones, trailing = _leaf_tables(max_depth, y.device)
+    sizes = torch.pow(2, count[: max_depth + 1])
     leaf, depth, fresh, begun = leaf_number.long(), depth_number.long(), fresh_number > 0, torch.zeros_like(row)
     begin, steps = fresh.nonzero().squeeze(1), steps.repeat_interleave(n)
     signed = direction * step
@@ -202,7 +209,7 @@ def grow(
         # One line for each subtree that this leaf ends, the smallest first, the whole tree (slot 0) last.
         ends_at = trailing.index_select(0, leaf)
         leaf += 1
-        last = leaf == (1 << depth)
+        last = leaf == sizes.index_select(0, depth)
         ends_at += last
         owner = torch.repeat_interleave(row, ends_at)
         place = slot.add_(ends_at.cumsum(0)).sub_(ends_at).index_select(0, owner).sub_(count[: len(owner)])

@@ -173,7 +173,9 @@ def fixed(target: Any, step: float, factor: Tensor, replicates: list[int], parti
     run = Run("nuts", problem, warmup_steps=0, **settings)
     dense = settings.get("mass") == "dense"
     scale = (factor if dense else factor.diagonal()).expand(len(replicates), *(factor if dense else factor[0]).shape)
-    warmup = run.state.warmup._replace(step=torch.full((len(replicates),), step).double(), scale=scale.contiguous())
+    warmup = run.state.warmup._replace(
+        step=torch.full((len(replicates),), step, dtype=torch.float64), scale=scale.contiguous()
+    )
     run.state = run.state._replace(warmup=warmup)
     return run
 
@@ -215,6 +217,6 @@ def test_it_is_the_plain_recursion(mass: str, target: Any, step: float, max_dept
                     arrived, *facts_after = plain.transition(moving)
                     moving, done = waiting, (arrived, tuple(facts_after))
                     transitions += 1
-                np.testing.assert_allclose(shown[after][r, row], waiting, rtol=1e-6, atol=1e-7)
+                np.testing.assert_allclose(shown[after][r, row], waiting, rtol=1e-8, atol=1e-9)
                 np.testing.assert_allclose((depths[after][r, row], acceptances[after][r, row]), facts, rtol=1e-6)
     assert transitions > 4 * 100 / 2**max_depth
