@@ -154,8 +154,8 @@ def grow(
     table = trees.table.flatten(0, 1).t().clone(memory_format=torch.contiguous_format)
     (direction, step, leaf_number, depth_number, best, branch, weight, accepted, leaves, energy, drawn_density,
      density, waiting_density, fresh_number, acceptance, doublings, diverged) = table.unbind(0)  # fmt: skip
-    y, s, p, _, _, far_p = ends.unbind(0)
-    here, drawn, chosen, waiting = ends[:2], draws[:2], draws[2:4], draws[4:]
+    y, s, p = ends[:3].unbind(0)
+    here, drawn, chosen = ends[:2], draws[:2], draws[2:4]
 
     rows = slots.view(-1, 3 * dim)
     windows = rows.as_strided((len(rows) - 1, 6 * dim), (3 * dim, 1))  # a slot and the next

@@ -191,6 +191,7 @@ def _started(settings: Settings, state: State, begins: Tensor, momentum: Tensor)
 def _arrived(settings: Settings, state: State, ends: Tensor, density: Tensor, uniform: Tensor, warming: bool) -> State:
     """With the trajectories that end, (R,) bool, accepted or not, and learnt from while ``warming``."""
     change = state.energy + density - 0.5 * state.p.square().sum(-1)
+    change = change + 0 * state.x.sum(-1)  # a chain that is not finite stays so, and the harness sees it
     probability = change.clamp(max=0).exp().nan_to_num(nan=0.0)
     if warming:
         state = _learnt(settings, state, ends, probability)

@@ -94,7 +94,7 @@ class NUTS(Algorithm[Settings, State]):
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434"
     summary = "the No-U-Turn sampler, many chains, adapts itself"
     example = Example(
-        quick={"leapfrogs": 2, "max_tree_depth": 3}, first_scores=1, settings={}, steps=80, both_modes=False
+        quick={"leapfrogs": 2, "max_tree_depth": 3}, scores=2, first_scores=1, settings={}, steps=80, both_modes=False
     )
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
