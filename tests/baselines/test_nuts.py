@@ -220,3 +220,72 @@ def test_it_is_the_plain_recursion(mass: str, target: Any, step: float, max_dept
                 np.testing.assert_allclose(shown[after][r, row], waiting, rtol=1e-8, atol=1e-9)
                 np.testing.assert_allclose((depths[after][r, row], acceptances[after][r, row]), facts, rtol=1e-6)
     assert transitions > 4 * 100 / 2**max_depth
+
+
+def p_values(run: Run, steps: int, functions: Any, expected: Any) -> list[float]:
+    """Of expectations over the path, one mean per replicate: Student's t."""
+    sums = 0.0
+    for _ in range(steps):
+        run.steps(1)
+        sums = sums + torch.stack([f(run.state.x).mean(1) for f in functions])
+    means = (sums / steps).numpy()
+    return [stats.ttest_1samp(m, e).pvalue for m, e in zip(means, expected, strict=True)]
+
+
+FUNNEL = (
+    [lambda x: x[..., 0], lambda x: x[..., 0].square(), lambda x: (x[..., 0] > 1).double()],
+    [0.0, 1.0, stats.norm.sf(1)],
+)
+
+
+def test_the_law_of_the_chains_that_wait_is_exact() -> None:
+    """Neal's funnel, 2 rows in 60 replicates, 300 steps: three p > 1e-6, false alarm 3e-6.
+
+    Trees are longer in the mouth: a row that showed the start of the tree that it grows would favour it.
+    """
+    run = fixed(Funnel(), 0.25, torch.eye(3, dtype=torch.float64), list(range(60)), 2).steps(100)
+    assert min(p_values(run, 300, *FUNNEL)) > 1e-6
+
+
+@pytest.mark.parametrize("mass", ["diagonal", "dense"])
+def test_warm_up_finds_step_and_scales(mass: str) -> None:
+    """Acceptance 0.8 and standard deviations 1, 0.05 and 5, of 3 replicates of 20 chains, from starts too wide or narrow."""
+    target = Gaussian([1.0, 400.0, 0.04], mean=1.0)
+    problem = make_problem(target, particles=20)
+    run = Run("nuts", problem, 4 * 150, mass=mass, leapfrogs=8, max_tree_depth=10).steps(150)
+    adapted = run.state.warmup
+    accepted = []
+    for _ in range(60):
+        run.steps(1)
+        accepted.append(run.info.acceptance)
+    assert torch.stack(accepted).mean().item() == pytest.approx(0.8, abs=0.07)
+    assert torch.equal(run.state.warmup.step, adapted.step)
+    scale = adapted.scale if mass == "diagonal" else adapted.scale.square().sum(2).sqrt()
+    assert (scale / torch.tensor([1.0, 0.05, 5.0])).log().abs().max() < math.log(1.4)
+
+
+@pytest.mark.parametrize("limit", [400.0, 3000.0])
+def test_the_warm_up_ends_when_a_quarter_of_the_budget_is_charged(limit: float) -> None:
+    """Catches a warm-up that reaches into the judged half, and one that ends long before."""
+    problem = make_problem(Gaussian([1.0, 400.0]), particles=2, limit=limit)
+    run = Run("nuts", problem, 10**6, leapfrogs=4)
+    charged, lengths = [2.0], []
+    with contextlib.suppress(BudgetExhausted):
+        while True:
+            run.steps(1)
+            charged.append(problem.meter.charged)
+            lengths.append(run.state.warmup.step.tolist())
+    ended = max(i for i in range(1, len(lengths)) if lengths[i] != lengths[i - 1]) + 1
+    assert limit / 4 - 2 * 2 * 4 < charged[ended] <= limit / 4
+    assert charged[-1] > limit - 2 * 4
+
+
+def test_a_transition_tells_what_it_did() -> None:
+    """A step of ten thousand standard deviations diverges at the first doubling."""
+    one = torch.eye(2, dtype=torch.float64)
+    run = fixed(Gaussian([1.0, 4.0]), 0.3, one, [0, 1], 3).steps(20)
+    assert ((run.info.acceptance > 0.5) & (run.info.acceptance <= 1)).all()
+    assert (run.info.divergences == 0).all()
+    assert ((run.info.tree_depth >= 1) & (run.info.tree_depth <= 10)).all()
+    wild = fixed(Gaussian([1.0, 4.0]), 1e4, one, [0, 1], 3).steps(3)
+    assert [field.tolist() for field in wild.info] == [[0.0] * 2, [1.0] * 2, [1.0] * 2]
