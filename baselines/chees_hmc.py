@@ -17,7 +17,8 @@ are weighted means of both logarithms.
 A step is a block of ``leapfrogs`` leapfrog steps of all chains, so that it costs every replicate the same; a trajectory
 that does not end within it goes on in the next. Its number of steps does not depend on where the chains are, so the
 states shown have the exact law. Warm-up ends when a quarter of the evaluations is charged (without a limit of them:
-after a quarter of the steps foreseen). The first eps is ``_adaptation.reasonable_step``, the first T eight times that.
+after a quarter of the steps foreseen). Departs from the paper: the first eps is ``_adaptation.reasonable_step``, and in
+the first eighth of warm-up T is 2 eps.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ from ._adaptation import KAPPA, DualAveraging, reasonable_step
 
 #: Energy errors beyond this many nats are divergences, as in Stan.
 MAX_ENERGY_ERROR = 1000.0
-#: First T, in leapfrog lengths, and length of the sequence before it begins again.
-FIRST_LEAPFROGS, PERIOD = 8, 4096
+#: T in leapfrog lengths for a first share of warm-up.
+FIRST_LEAPFROGS, FIRST_SHARE = 2, 1 / 8
+#: Length of Halton's sequence before it begins again.
+PERIOD = 4096
 #: Adam's decay of the squared gradients.
 BETA_2 = 0.95
 
@@ -123,7 +126,7 @@ class ChEES(Algorithm[Settings, State]):
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """A block of leapfrog steps of every chain."""
         spent = streams.step + 1
-        warming = spent <= state.warmup_steps
+        share = spent / max(state.warmup_steps, 1) if spent <= state.warmup_steps else None
         uniform = streams.uniform("algorithm", (settings.leapfrogs, state.x.shape[1]))
         begun = torch.zeros_like(state.left)
         for k in range(settings.leapfrogs):
@@ -139,7 +142,7 @@ class ChEES(Algorithm[Settings, State]):
             state = state._replace(y=y, p=p + 0.5 * eps * score, s=score, left=state.left - 1)
             ends = state.left == 0
             if ends.any():
-                state = _arrived(settings, state, ends, density, uniform[:, k], warming)
+                state = _arrived(settings, state, ends, density, uniform[:, k], share)
         if spent == state.warmup_steps:
             dual, length = state.dual, state.length
             state = state._replace(
@@ -188,13 +191,15 @@ def _started(settings: Settings, state: State, begins: Tensor, momentum: Tensor)
     )
 
 
-def _arrived(settings: Settings, state: State, ends: Tensor, density: Tensor, uniform: Tensor, warming: bool) -> State:
-    """With the trajectories that end, (R,) bool, accepted or not, and learnt from while ``warming``."""
+def _arrived(
+    settings: Settings, state: State, ends: Tensor, density: Tensor, uniform: Tensor, share: float | None
+) -> State:
+    """With the trajectories that end, (R,) bool, accepted or not, and learnt from at a ``share`` of warm-up."""
     change = state.energy + density - 0.5 * state.p.square().sum(-1)
     change = change + 0 * state.x.sum(-1)  # a chain that is not finite stays so, and the harness sees it
     probability = change.clamp(max=0).exp().nan_to_num(nan=0.0)
-    if warming:
-        state = _learnt(settings, state, ends, probability)
+    if share is not None:
+        state = _learnt(settings, state, ends, probability, share < FIRST_SHARE)
     accept = (uniform < probability) & ends[:, None]
     move = accept.unsqueeze(-1)
     diverged = (~(change > -MAX_ENERGY_ERROR)).to(change).mean(1)
@@ -207,7 +212,7 @@ def _arrived(settings: Settings, state: State, ends: Tensor, density: Tensor, un
     )
 
 
-def _learnt(settings: Settings, state: State, ends: Tensor, probability: Tensor) -> State:
+def _learnt(settings: Settings, state: State, ends: Tensor, probability: Tensor, first: bool) -> State:
     """With eps and T adapted in the replicates whose trajectory ends, before it is accepted or not."""
     harmonic = 1 / (1 / probability.clamp(min=1e-10)).mean(1)
     dual = state.dual.update(harmonic, settings.target_acceptance, ends)
@@ -215,6 +220,9 @@ def _learnt(settings: Settings, state: State, ends: Tensor, probability: Tensor)
     low = dual.log_step
     high = low + torch.log(low.new_tensor(float(settings.max_leapfrogs)))
     length = state.length.update(gradient, settings.learning_rate, dual.updates.clamp(min=1), low, high)
+    if first:
+        log = low + torch.log(low.new_tensor(float(FIRST_LEAPFROGS)))
+        length = length._replace(log=log, mean_log=log)
     pairs = zip(length, state.length, strict=True)
     return state._replace(dual=dual, length=Length(*(torch.where(ends, new, old) for new, old in pairs)))
 
