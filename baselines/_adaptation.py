@@ -46,7 +46,7 @@ class DualAveraging(NamedTuple):
 class Moments(NamedTuple):
     """Sums over positions of a window of warm-up."""
 
-    count: Tensor  # (R,)
+    number: Tensor  # (R,) of positions
     shift: Tensor  # (R, D) about which the sums are taken
     sums: Tensor  # (R, D)
     squares: Tensor  # (R, D), or products (R, D, D)
@@ -62,11 +62,11 @@ class Moments(NamedTuple):
         """With the positions x, (R, N, D)."""
         z = x - self.shift.unsqueeze(1)
         squares = z.mT @ z if self.squares.dim() == 3 else z.square().sum(1)
-        return self._replace(count=self.count + x.shape[1], sums=self.sums + z.sum(1), squares=self.squares + squares)
+        return self._replace(number=self.number + x.shape[1], sums=self.sums + z.sum(1), squares=self.squares + squares)
 
     def scale(self) -> Tensor:
         """Standard deviations (R, D), or the Cholesky factor (R, D, D) of the covariance; regularised as in Stan."""
-        n = self.count[:, None]
+        n = self.number[:, None]
         mean, weight = self.sums / n, n / (n + PRIOR_POSITIONS)
         floor = PRIOR_VARIANCE * (1 - weight)
         if self.squares.dim() == 2:

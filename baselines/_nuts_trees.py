@@ -262,9 +262,8 @@ def grow(
     leaf_number.copy_(leaf)
     depth_number.copy_(depth)
     fresh_number.copy_(fresh)
-    ends, draws = (a.transpose(0, 1).unflatten(0, (replicates, n)) for a in (ends, draws))
-    table = table.t().unflatten(0, (replicates, n))
-    moved = Trees(ends, draws, total.unflatten(0, (replicates, n)), slots, table)
+    ends, draws = (a.transpose(0, 1).view(trees.ends.shape) for a in (ends, draws))
+    moved = Trees(ends, draws, total.view(trees.total.shape), slots, table.t().view(trees.table.shape))
     return moved, gained.view(replicates, n).mean(1) / len(random.gumbel)
 
 
@@ -295,7 +294,7 @@ def _turned(window: Tensor, end: Tensor, total: Tensor) -> Tensor:
         end: (P, D) momenta at the last leaves.
         total: (P, D) sums of all momenta up to them.
     """
-    first, _, sum_first, middle, before_middle, sum_middle = window.split(end.shape[1], 1)
+    first, _, sum_first, middle, before_middle, sum_middle = window.view(len(window), 6, end.shape[1]).unbind(1)
     whole = total - sum_first
     front = sum_middle - sum_first + middle
     back = total - sum_middle + before_middle

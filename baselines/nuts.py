@@ -153,7 +153,7 @@ def _learn(
         moments = moments.add(trees.x)
     if 0 in ended:
         moments = Moments.start(trees.x, dense)
-    elif ended and moments.count[0] >= LEAST_POSITIONS and steps - spent >= SETTLING * size:
+    elif ended and moments.number[0] >= LEAST_POSITIONS and steps - spent >= SETTLING * size:
         scale, moments = moments.scale(), Moments.start(trees.x, dense)
         dual = DualAveraging.start(reasonable_step(trees.score, scale))
     step = dual.mean_log_step if spent == steps else dual.log_step
