@@ -1,72 +1,84 @@
-"""The No-U-Turn sampler (NUTS), as Pyro implements it.
+"""The No-U-Turn sampler (NUTS) for many chains at once.
 
-Hoffman & Gelman (2014), arXiv:1111.4246, with multinomial weights and Stan's windowed warm-up (Betancourt
-2017, arXiv:1701.02434, Appendix A): the trajectory doubles until it turns back on itself, the step length
-comes from dual averaging towards a mean acceptance, a diagonal mass matrix from the warm-up's variances.
+Hoffman & Gelman (2014), arXiv:1111.4246, with multinomial weights, the U-turn criterion on summed momenta and the
+windows of warm-up of Stan (Betancourt 2017, arXiv:1701.02434, Appendix A; Stan Reference Manual, "MCMC sampling").
+Trajectories: ``_nuts_trees``.
 
-One step here is one transition of one chain, of any number of evaluations: a transition that the budget
-cannot pay for to its end is dropped. The warm-up counts as steps and is charged. It ends when a quarter of the
-evaluations is charged (without a limit of them: after a quarter of the transitions foreseen), or after
-``warmup_steps``, whichever comes first, so that the judged half of a path is one kernel's.
+A step is a block of ``leapfrogs`` leapfrog steps of N rows, so that it costs every replicate the same and makes no
+evaluation that no chain needs: trees have different sizes; one that does not end within a step goes on in the next, and
+one that ends is followed by another. States after a fixed effort favour positions from which trees are long. So a row
+has two chains, which take turns, tree by tree, and shows the one that waits: its law is exact (Murray, Singh, Jacob &
+Lee 2016, Anytime Monte Carlo, arXiv:1612.03319, Section 2.2). Both start where warm-up ends.
 
-The warm-up is divided by share, as Stan divides a short one: 15% for the step length alone, then windows of 25,
-50, 100, ... transitions whose variances make the mass matrix, the last 10% for the step length alone. Departs
-from Pyro and Stan: the matrix changes only where 20 further transitions of warm-up are foreseen at the pace so
-far, and after fewer than 20 the step length is at most the reasonable one that they started from. Each change
-starts dual averaging anew at ten times that, and a mean over two transitions has left chains that never moved.
-
-Pyro draws from the global generator: every transition runs under a fork of it, seeded by its address, so a
-run depends on its own streams only. The kernel holds its adaptation in itself, and cannot be resumed; it
-takes one replicate at a time.
+Warm-up ends when a quarter of the evaluations is charged (without a limit of them: after a quarter of the steps
+foreseen), or after ``warmup_steps``, so that the judged half of a path is one kernel's. It is pooled over the chains of
+a replicate: with a hundred of them, fifty transitions tell what takes one chain thousands. Rows have one chain each
+meanwhile. Dual averaging learns after every round, from all leapfrog steps of the round; trees end with it, so that none
+is grown with a length that is given up already. A round is one step, or more where there would be over ``ROUNDS``. The
+mass matrix is learnt as in Stan, in windows each twice as long as the one before, between a first and a last part for
+the length alone. Departs from Stan: the shares of these parts; a window ends only where 10 further rounds are foreseen;
+dual averaging starts from an estimate by the scores (``_adaptation.reasonable_step``) instead of a search.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
-import pyro.infer
 import torch
 from pydantic import Field
-from pyro.infer.mcmc.adaptation import WarmupAdapter
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.errors import ShapeError
-from parvibench.core.streams import Streams, derive_seed
+from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-#: Shares of the warm-up between which the mass matrix is adapted.
-WINDOWS = (0.15, 0.9)
-FIRST_WINDOW = 25
-#: Transitions of warm-up that must be foreseen for the mass matrix to change.
-SETTLING = 20
+from ._adaptation import DualAveraging, Moments, reasonable_step
+from ._nuts_trees import Randomness, Trees, grow
+
+#: Shares of warm-up at which the windows of the mass matrix begin and end.
+WINDOWS = (0.1, 0.15, 0.25, 0.45, 0.8)
+#: Positions that a window needs, and rounds that must be foreseen after it.
+LEAST_POSITIONS, SETTLING = 25, 10
+#: Rounds of a warm-up that has as many steps or more.
+ROUNDS = 64
 
 
 class Settings(AlgorithmSettings):
     """Settings of NUTS."""
 
-    warmup_steps: int = Field(500, ge=0, description="most transitions of adaptation; ours (Stan: 1000)")
+    mass: Literal["diagonal", "dense"] = Field("diagonal", description="form of the mass matrix; diagonal: Stan")
     target_acceptance: float = Field(
-        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Pyro, Stan"
+        0.8, gt=0, lt=1, description="mean acceptance that the leapfrog length is adapted to; Stan"
     )
-    max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; Pyro, Stan")
+    max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; Stan")
+    leapfrogs: int = Field(8, ge=1, description="leapfrog steps of each row in one step; ours")
+    warmup_steps: int = Field(10_000, ge=0, description="most steps of adaptation; ours")
+
+
+class Warmup(NamedTuple):
+    """What is being learnt, and its outcome."""
+
+    dual: DualAveraging
+    moments: Moments
+    earned: Tensor  # (R,) acceptance of the steps of this round, summed
+    step: Tensor  # (R,) leapfrog length of trees that begin
+    scale: Tensor  # (R, D) standard deviations or (R, D, D) Cholesky factor of the inverse mass matrix
 
 
 class State(NamedTuple):
-    """The chain and the kernel that moves it."""
+    """Chains, their trees, and warm-up."""
 
-    x: Tensor  # (1, 1, D)
-    kernel: _Kernel  # changes in place
+    x: Tensor  # (R, N, D) the chains that wait; during warm-up those that move
+    trees: Trees
+    warmup: Warmup
+    warmup_steps: int
 
 
 class Info(NamedTuple):
-    """What a transition tells of itself, (1,) each."""
+    """What the last complete transitions tell, means over the chains, (R,) each."""
 
     acceptance: Tensor  # mean over the points of the trajectory
-    divergences: Tensor  # 1 where the energy error exceeds 1000 or is not a number
+    divergences: Tensor  # share with an energy error beyond 1000, or not a number
     tree_depth: Tensor  # doublings begun
 
 
@@ -74,147 +86,76 @@ class NUTS(Algorithm[Settings, State]):
     """The No-U-Turn sampler."""
 
     name = "nuts"
-    version = 2
+    version = 3
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
-    differentiates = True
-    resumable = False
     host_bound = True
-    n_particles = 1
-    max_chunk = 1
-    citation = "Hoffman & Gelman (2014), arXiv:1111.4246"
-    summary = "the No-U-Turn sampler of Pyro, one chain"
-    example = Example(settings={"max_tree_depth": 4}, steps=30, both_modes=False, brief_steps=3)
+    citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434"
+    summary = "the No-U-Turn sampler, many chains, adapts itself"
+    example = Example(
+        quick={"leapfrogs": 2, "max_tree_depth": 3}, scores=2, first_scores=1, settings={}, steps=80, both_modes=False
+    )
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """One chain at the task's initial point; the first step length is searched for here.
-
-        Raises:
-            ShapeError: more than one replicate.
-        """
-        if problem.replicates != 1:
-            raise ShapeError(f"nuts takes one replicate at a time, got {problem.replicates}")
-        x = problem.init(1)
-        kernel = _Kernel(problem, settings, horizon)
-        kernel.initial_params = {"x": x.flatten().clone()}
-        with _seeded(streams, "init"):
-            kernel.setup(math.inf)  # type: ignore[no-untyped-call]
-        return State(x, kernel)
+        """Chains at the task's initial points."""
+        x = problem.init()
+        density, score = problem.log_density_and_score(x)
+        limit, n = problem.meter.limit, x.shape[1]
+        steps = horizon // 4 if limit is None else max(0, int((limit / 4 - n) / (n * settings.leapfrogs)))
+        scale, dense = x.new_ones(len(x), problem.dim), settings.mass == "dense"
+        scale = torch.diag_embed(scale) if dense else scale
+        dual = DualAveraging.start(reasonable_step(score, scale))
+        warmup = Warmup(dual, Moments.start(x, dense), x.new_zeros(len(x)), dual.log_step.exp(), scale)
+        trees = Trees.start(x, density, score, settings.max_tree_depth)
+        return State(x, trees, warmup, min(settings.warmup_steps, steps))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
-        """One transition."""
-        kernel = state.kernel
-        with _seeded(streams, "algorithm"):
-            z = kernel.sample({"x": state.x.flatten()})
-        x = z["x"].detach().clone().view_as(state.x)
-        told = (kernel.warmup.acceptance, float(kernel.diverged), float(kernel.depth))
-        return State(x, kernel), Info(*(x.new_tensor([value]) for value in told))
+        """A block of leapfrog steps."""
+        spent, steps, warmup, shape = streams.step + 1, state.warmup_steps, state.warmup, state.x.shape
+
+        def evaluate(y: Tensor) -> tuple[Tensor, Tensor]:
+            density, score = problem.log_density_and_score(y.view(shape))
+            return density.reshape(-1), score.reshape(y.shape)
+
+        randomness = _randomness(settings, streams, *shape[1:])
+        depth, turns = settings.max_tree_depth, spent > steps
+        trees, acceptance = grow(state.trees, evaluate, warmup.scale, warmup.step, randomness, depth, turns)
+        if not turns:
+            trees, warmup = _learn(settings, warmup, trees, acceptance, spent, steps)
+        x = trees.waiting if turns else trees.x
+        x = x + 0 * state.x  # a chain that is not finite stays so, and the harness sees it
+        numbers = trees.numbers
+        info = Info(*(a.mean(1) for a in (numbers.acceptance, numbers.diverged, numbers.doublings)))
+        return State(x, trees, warmup, steps), info
 
 
-class _Kernel(pyro.infer.NUTS):
-    """Pyro's kernel with the warm-up below, watching its trajectories.
-
-    Attributes:
-        depth: doublings begun in the last transition.
-        diverged: whether one of them diverged.
-    """
-
-    def __init__(self, problem: Problem, settings: Settings, horizon: int) -> None:
-        super().__init__(  # type: ignore[no-untyped-call]
-            potential_fn=lambda z: -_LogDensity.apply(z["x"], problem),  # type: ignore[no-untyped-call]
-            max_tree_depth=settings.max_tree_depth,
-        )
-        self.warmup = self._adapter = _Warmup(problem, settings, horizon)
-        self.depth, self.diverged = 0, False
-
-    def sample(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
-        """One transition."""
-        self.depth, self.diverged = 0, False
-        z: dict[str, Tensor] = super().sample(params)  # type: ignore[no-untyped-call]
-        return z
-
-    def _build_tree(self, *given: Any) -> Any:
-        tree = super()._build_tree(*given)  # type: ignore[no-untyped-call]
-        *_, depth, _ = given
-        self.depth = max(self.depth, depth + 1)
-        self.diverged = self.diverged or bool(tree.diverging)
-        return tree
+def _randomness(settings: Settings, streams: Streams, width: int, dim: int) -> Randomness:
+    uniform = streams.uniform("algorithm", (3, settings.leapfrogs, width)).permute(1, 2, 0, 3).flatten(2)
+    gumbel = -(-uniform[0].clamp(min=torch.finfo(uniform.dtype).tiny).log()).log()
+    direction = torch.where(uniform[2] < 0.5, -1.0, 1.0).to(uniform)
+    return Randomness(
+        gumbel, uniform[1].log(), direction, lambda j: streams.normal("noise", (width, dim), index=j).flatten(0, 1)
+    )
 
 
-class _Warmup(WarmupAdapter):
-    """Adaptation by shares of the effort that the warm-up may take.
-
-    Attributes:
-        acceptance: mean acceptance of the last transition.
-        share: of the warm-up that is spent.
-    """
-
-    def __init__(self, problem: Problem, settings: Settings, horizon: int) -> None:
-        super().__init__(  # type: ignore[no-untyped-call]
-            adapt_step_size=True, adapt_mass_matrix=True, target_accept_prob=settings.target_acceptance
-        )
-        limit = problem.meter.limit
-        self._meter, self._charge = problem.meter, math.inf if limit is None else limit / 4
-        self._steps = settings.warmup_steps if limit is not None else min(settings.warmup_steps, horizon // 4)
-        self._window, self._held, self._since = FIRST_WINDOW, 0, 0
-        self.acceptance, self.share = 1.0, 0.0 if self._steps else 1.0
-
-    def step(self, t: int, z: dict[str, Tensor], accept_prob: Tensor, z_grad: Any = None) -> None:
-        """Learn from transition number ``t``, counted from 1."""
-        self.acceptance = float(accept_prob)
-        if self.share >= 1:
-            return
-        self._update_step_size(accept_prob)  # type: ignore[no-untyped-call]
-        self._since += 1
-        first, last = WINDOWS
-        before, self.share = self.share, max(t / self._steps, self._meter.charged / self._charge)
-        if first <= self.share and before < last:
-            self._learn_masses(z, z_grad, foreseen=(1 - self.share) * t / self.share, last=self.share >= last)
-        if self.share >= 1:
-            self._end_adaptation()
-
-    def _build_adaptation_schedule(self) -> list[Any]:
-        return []  # windows come as the effort goes
-
-    def _learn_masses(self, z: dict[str, Tensor], z_grad: Any, foreseen: float, last: bool) -> None:
-        self.mass_matrix_adapter.update(z, z_grad)
-        self._held += 1
-        if (self._held == self._window or last) and self._held >= FIRST_WINDOW and foreseen >= SETTLING:
-            self.mass_matrix_adapter.end_adaptation()
-            self.reset_step_size_adaptation(z)
-            self._window, self._held = 2 * self._window, 0
-
-    def reset_step_size_adaptation(self, z: dict[str, Tensor]) -> None:
-        """Search for a reasonable step length, and start dual averaging from it."""
-        super().reset_step_size_adaptation(z)  # type: ignore[no-untyped-call]
-        self._reasonable, self._since = self.step_size, 0
-
-    def _end_adaptation(self) -> None:
-        super()._end_adaptation()  # type: ignore[no-untyped-call]
-        if self._since < SETTLING:
-            self.step_size = min(self.step_size, self._reasonable)
-
-
-class _LogDensity(torch.autograd.Function):
-    """Log density of a flat (D,) position whose gradient is the problem's score, at the price of one score."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, problem: Problem) -> Tensor:
-        log_density, score = problem.log_density_and_score(x.detach().view(1, 1, -1))
-        ctx.save_for_backward(score.flatten())
-        return log_density.flatten()[0]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (score,) = ctx.saved_tensors
-        return grads[0] * score, None
-
-
-@contextmanager
-def _seeded(streams: Streams, stream: str) -> Iterator[None]:
-    """A fork of the global generators, seeded by the address of the current step."""
-    devices = [streams.device] if streams.device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(derive_seed(streams.seed, stream, "nuts", streams.replicates[0], streams.step))
-        yield
+def _learn(
+    settings: Settings, warmup: Warmup, trees: Trees, acceptance: Tensor, spent: int, steps: int
+) -> tuple[Trees, Warmup]:
+    """Adapt to the ``acceptance`` (R,) of step ``spent`` of ``steps`` where it ends a round; trees start anew then."""
+    size, earned = max(1, steps // ROUNDS), warmup.earned + acceptance
+    if spent % size and spent < steps:
+        return trees, warmup._replace(earned=earned)
+    dual = warmup.dual.update(earned / ((spent - 1) % size + 1), settings.target_acceptance)
+    moments, scale, dense = warmup.moments, warmup.scale, settings.mass == "dense"
+    ended = [i for i, share in enumerate(WINDOWS) if spent - size < share * steps <= spent]
+    if WINDOWS[0] * steps < spent:
+        moments = moments.add(trees.x)
+    if 0 in ended:
+        moments = Moments.start(trees.x, dense)
+    elif ended and moments.number[0] >= LEAST_POSITIONS and steps - spent >= SETTLING * size:
+        scale, moments = moments.scale(), Moments.start(trees.x, dense)
+        dual = DualAveraging.start(reasonable_step(trees.score, scale))
+    step = dual.mean_log_step if spent == steps else dual.log_step
+    trees = trees.anew(both=spent == steps)
+    return trees, Warmup(dual, moments, torch.zeros_like(earned), step.exp(), scale)

@@ -1,156 +1,291 @@
-"""NUTS: exact laws, costs as charged, and Pyro's global state kept out of sight."""
+"""NUTS for many chains: equal to a plain recursive program, exact laws, honest warm-up, resumable."""
 
 import contextlib
 import math
-import random
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from sampler_toys import Gaussian, Run, Skewed, make_problem
+from sampler_toys import Bent, Gaussian, Run, Skewed, make_problem, points
 from scipy import stats
+from torch import Tensor
 
-from parvibench.core.errors import BudgetExhausted, ShapeError
-
-WARMUP, DRAWS, BATCHES = 200, 1600, 40
-
-
-def nuts(target: Any, **problem: Any) -> Run:
-    return Run("nuts", make_problem(target, [0], particles=1, **problem), 4 * WARMUP, warmup_steps=WARMUP)
+from parvibench.core.errors import BudgetExhausted
+from parvibench.core.streams import Streams
+from parvibench.core.target import Target
 
 
-def chain(run: Run, draws: int) -> NDArray[np.float64]:
-    return np.array([run.steps(1).state.x.flatten().tolist() for _ in range(draws)])
+class Tilted(Target):
+    """A correlated Gaussian with a quartic wall."""
+
+    dim = 5
+
+    def __init__(self, seed: int) -> None:
+        root = points(5, 5, seed=seed)
+        self.precision = root @ root.T / 2 + 0.3 * torch.eye(5, dtype=torch.float64)
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        P = self.precision.to(x)
+        return -0.5 * ((x @ P) * x).sum(-1) - 0.02 * x.pow(4).sum(-1)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return -x @ self.precision.to(x) - 0.08 * x.pow(3)
 
 
-def law(target: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A one-dimensional law on a grid: points and probabilities."""
-    grid = torch.linspace(-60, 40, 20_001, dtype=torch.float64)
-    return grid.numpy(), target.log_density(grid.unsqueeze(-1)).softmax(0).numpy()
+class Funnel(Target):
+    """Neal's funnel in three dimensions, with a neck of sd 1 instead of 3."""
+
+    dim = 3
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        v, rest = x[..., 0], x[..., 1:]
+        return -0.5 * v.square() - 0.5 * rest.square().sum(-1) * (-v).exp() - v
 
 
-@pytest.mark.parametrize("target", [Gaussian([0.25], mean=1.0), Skewed()], ids=["gaussian", "skewed"])
-def test_nuts_has_the_exact_law(target: Any) -> None:
-    """Four expectations, Student t of 40 batch means, p > 1e-6 each: false alarm 8e-6 for both targets.
+@dataclass
+class Node:
+    """A subtree, its ends in the order of time."""
 
-    Catches a potential of the wrong scale and transitions that share their draws; not a wrong gradient, with
-    which trajectories stay reversible.
+    first: tuple[Any, Any]  # position, momentum
+    last: tuple[Any, Any]
+    rho: Any
+    log_weight: float
+    key: float
+    draw: Any
+
+
+class Plain:
+    """One row of the sampler as its papers state it: recursion, one leapfrog step at a time, numpy, mass matrix in full.
+
+    Args:
+        target: float64.
+        step: leapfrog length.
+        covariance: the inverse mass.
+        factor: of it: a momentum is its inverse transpose times standard normal numbers.
+        tape: leaf number -> (gumbel, join, direction); (leaf number, how many trees began in its block) -> normals.
     """
-    run = nuts(target).steps(WARMUP)
-    x = chain(run, DRAWS)[:, 0]
-    grid, weight = law(target)
-    quartile = grid[np.searchsorted(weight.cumsum(), 0.25)]
-    for f in (lambda x: x, lambda x: x**2, lambda x: x < quartile, lambda x: np.cos(3 * x)):
-        batches = f(x).reshape(BATCHES, -1).mean(1)
-        p = stats.ttest_1samp(batches, f(grid) @ weight).pvalue
-        assert p > 1e-6, f"{batches.mean():.4f}, expected {f(grid) @ weight:.4f}"
+
+    def __init__(self, target: Any, step: float, factor: Any, tape: Any, max_depth: int) -> None:
+        self.target, self.step, self.factor, self.tape, self.max_depth = target, step, factor, tape, max_depth
+        self.covariance = factor @ factor.T
+        self.leaf, self.accepted, self.known = 0, [], {}
+
+    def density(self, q: Any) -> tuple[float, Any]:
+        if q.tobytes() not in self.known:
+            density, score = self.target.log_density_and_score(torch.from_numpy(q)[None, None])
+            self.known[q.tobytes()] = float(density), score[0, 0].numpy()
+        return self.known[q.tobytes()]
+
+    def hamiltonian(self, q: Any, p: Any) -> float:
+        return -self.density(q)[0] + 0.5 * p @ self.covariance @ p
+
+    def goes_on(self, a: Any, b: Any, rho: Any) -> bool:
+        return bool(a @ self.covariance @ rho > 0 and b @ self.covariance @ rho > 0)
+
+    def joined(self, a: Node, b: Node) -> bool:
+        """Whether two neighbouring subtrees, a before b in time, make one that does not turn."""
+        return (
+            self.goes_on(a.first[1], b.last[1], a.rho + b.rho)
+            and self.goes_on(a.first[1], b.first[1], a.rho + b.first[1])
+            and self.goes_on(a.last[1], b.last[1], b.rho + a.last[1])
+        )
+
+    def build(self, end: tuple[Any, Any], depth: int, sign: int) -> Node | None:
+        """A subtree that begins next to ``end``; None where it turns or diverges."""
+        if depth == 0:
+            q, p = end
+            p = p + sign * self.step / 2 * self.density(q)[1]
+            q = q + sign * self.step * self.covariance @ p
+            p = p + sign * self.step / 2 * self.density(q)[1]
+            weight = self.start - self.hamiltonian(q, p)
+            self.accepted.append(min(1.0, math.exp(min(weight, 0.0))))
+            gumbel = self.tape.gumbel(self.leaf)
+            self.leaf += 1
+            return None if weight < -1000 else Node((q, p), (q, p), p, weight, weight + gumbel, q)
+        near = self.build(end, depth - 1, sign)
+        if near is None:
+            return None
+        far = self.build(near.last if sign > 0 else near.first, depth - 1, sign)
+        if far is None:
+            return None
+        a, b = (near, far) if sign > 0 else (far, near)
+        return self.merge(a, b) if self.joined(a, b) else None
+
+    @staticmethod
+    def merge(a: Node, b: Node) -> Node:
+        best = a if a.key > b.key else b
+        return Node(a.first, b.last, a.rho + b.rho, np.logaddexp(a.log_weight, b.log_weight), best.key, best.draw)
+
+    def transition(self, q: Any) -> tuple[Any, int, float]:
+        """The next position, the doublings begun, and the mean acceptance."""
+        p = np.linalg.solve(self.factor.T, self.tape.normals(self.leaf))
+        self.start, self.accepted, depth, sign = self.hamiltonian(q, p), [], 0, 1
+        tree = Node((q, p), (q, p), p, 0.0, 0.0, q)
+        while depth < self.max_depth:
+            branch = self.build(tree.last if sign > 0 else tree.first, depth, sign)
+            depth += 1
+            if branch is None:
+                break
+            ended = self.leaf - 1
+            draw = branch.draw if self.tape.join(ended) < branch.log_weight - tree.log_weight else tree.draw
+            a, b = (tree, branch) if sign > 0 else (branch, tree)
+            goes_on, tree = self.joined(a, b), self.merge(a, b)
+            tree.draw = draw
+            if not goes_on:
+                break
+            sign = self.tape.direction(ended)
+        return tree.draw, depth, float(np.mean(self.accepted))
 
 
-def test_the_potential_s_gradient_is_the_score() -> None:
-    target = Gaussian([1.0, 4.0], mean=1.0)
-    run = nuts(target)
-    x = torch.tensor([0.3, -2.0], dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(run.state.kernel.potential_fn({"x": x}), x)
-    torch.testing.assert_close(-gradient, target.score(x.detach()))
+class Tape:
+    """The random numbers of one row, by the number of its leaf; K leaves come in a step of the algorithm."""
+
+    def __init__(self, streams: Streams, replicate: int, row: int, shape: tuple[int, int], leapfrogs: int) -> None:
+        self.streams, self.at, self.shape, self.K = streams, (replicate, row), shape, leapfrogs
+        self.begun: dict[int, int] = {}
+
+    def _uniform(self, which: int, leaf: int) -> float:
+        self.streams.step, k = divmod(leaf, self.K)
+        drawn = self.streams.uniform("algorithm", (3, self.K, self.shape[0]))
+        return float(drawn[self.at[0], which, k, self.at[1]])
+
+    def gumbel(self, leaf: int) -> float:
+        return -math.log(-math.log(self._uniform(0, leaf)))
+
+    def join(self, leaf: int) -> float:
+        return math.log(self._uniform(1, leaf))
+
+    def direction(self, leaf: int) -> int:
+        return -1 if self._uniform(2, leaf) < 0.5 else 1
+
+    def normals(self, leaf: int) -> Any:
+        self.streams.step = leaf // self.K
+        number = self.begun.get(self.streams.step, 0)
+        self.begun[self.streams.step] = number + 1
+        return self.streams.normal("noise", self.shape, index=number)[self.at].numpy()
 
 
-def test_nuts_adapts_while_warming_up_and_never_after() -> None:
-    run = nuts(Gaussian([1.0, 400.0]))
-    first = run.state.kernel.step_size
-    run.steps(WARMUP)
-    adapted, mass = run.state.kernel.step_size, run.state.kernel.inverse_mass_matrix
-    run.steps(20)
-    assert run.state.kernel.step_size == adapted != first
-    (variances,) = run.state.kernel.inverse_mass_matrix.values()
-    (before,) = mass.values()
-    assert torch.equal(variances, before)
-    # the warm-up's variances, in the right order and within a factor of four
-    assert abs(math.log(variances[0].item() / variances[1].item() / 400)) < math.log(4)
+def fixed(target: Any, step: float, factor: Tensor, replicates: list[int], particles: int, **settings: Any) -> Run:
+    """Without warm-up, at this leapfrog length and factor (D, D) of the inverse mass."""
+    problem = make_problem(target, replicates, particles=particles)
+    run = Run("nuts", problem, warmup_steps=0, **settings)
+    dense = settings.get("mass") == "dense"
+    scale = (factor if dense else factor.diagonal()).expand(len(replicates), *(factor if dense else factor[0]).shape)
+    warmup = run.state.warmup._replace(
+        step=torch.full((len(replicates),), step, dtype=torch.float64), scale=scale.contiguous()
+    )
+    run.state = run.state._replace(warmup=warmup)
+    return run
 
 
-@pytest.mark.parametrize("limit", [400.0, 1500.0])
+@pytest.mark.parametrize("mass", ["diagonal", "dense"])
+@pytest.mark.parametrize(
+    ("target", "step", "max_depth", "leapfrogs"),
+    [(Tilted(1), 0.2, 6, 5), (Tilted(2), 0.7, 10, 8), (Bent(), 0.12, 7, 3), (Skewed(2), 0.9, 10, 1), (Bent(), 1.6, 5, 8),
+     (Gaussian([1.0, 9.0, 0.2], mean=0.4), 0.05, 3, 16)],
+    ids=["tilted", "tilted, long steps", "bent", "skewed", "divergent", "deepest trees"],
+)  # fmt: skip
+def test_it_is_the_plain_recursion(mass: str, target: Any, step: float, max_depth: int, leapfrogs: int) -> None:
+    """Positions of 2 x 2 rows, float64, over 100 leaves each; both chains of a row from one start."""
+    dim, steps = target.dim, -(-100 // leapfrogs)
+    root = points(dim, dim, seed=dim) / 4 + torch.eye(dim, dtype=torch.float64)
+    factor = torch.linalg.cholesky(root @ root.T) if mass == "dense" else root.diagonal().abs().diag()
+    run = fixed(target, step, factor, [0, 4], 2, mass=mass, max_tree_depth=max_depth, leapfrogs=leapfrogs)
+    start = run.state.x.numpy().copy()
+    shown, depths, acceptances = [], [], []
+    for _ in range(steps):
+        run.steps(1)
+        numbers = run.state.trees.numbers
+        shown.append(run.state.x.numpy().copy())
+        depths.append(numbers.doublings.numpy().copy())
+        acceptances.append(numbers.acceptance.numpy().copy())
+    transitions = 0
+    for r in range(2):
+        for row in range(2):
+            tape = Tape(Streams(7, [0, 4], dtype=torch.float64), r, row, (2, dim), leapfrogs)
+            plain = Plain(target, step, factor.numpy(), tape, max_depth)
+            moving, waiting, facts = start[r, row], start[r, row], (0, 0.0)
+            done = (waiting, facts)
+            for after in range(steps):
+                while plain.leaf <= (after + 1) * leapfrogs:
+                    # ``done`` is shown from its last leaf on.
+                    waiting, facts = done
+                    if plain.leaf == (after + 1) * leapfrogs:
+                        break
+                    arrived, *facts_after = plain.transition(moving)
+                    moving, done = waiting, (arrived, tuple(facts_after))
+                    transitions += 1
+                np.testing.assert_allclose(shown[after][r, row], waiting, rtol=1e-8, atol=1e-9)
+                np.testing.assert_allclose((depths[after][r, row], acceptances[after][r, row]), facts, rtol=1e-6)
+    assert transitions > 4 * 100 / 2**max_depth
+
+
+def p_values(run: Run, steps: int, functions: Any, expected: Any) -> list[float]:
+    """Of expectations over the path, one mean per replicate: Student's t."""
+    sums = 0.0
+    for _ in range(steps):
+        run.steps(1)
+        sums = sums + torch.stack([f(run.state.x).mean(1) for f in functions])
+    means = (sums / steps).numpy()
+    return [stats.ttest_1samp(m, e).pvalue for m, e in zip(means, expected, strict=True)]
+
+
+FUNNEL = (
+    [lambda x: x[..., 0], lambda x: x[..., 0].square(), lambda x: (x[..., 0] > 1).double()],
+    [0.0, 1.0, stats.norm.sf(1)],
+)
+
+
+def test_the_law_of_the_chains_that_wait_is_exact() -> None:
+    """Neal's funnel, 2 rows in 60 replicates, 300 steps: three p > 1e-6, false alarm 3e-6.
+
+    Trees are longer in the mouth: a row that showed the start of the tree that it grows would favour it.
+    """
+    run = fixed(Funnel(), 0.25, torch.eye(3, dtype=torch.float64), list(range(60)), 2).steps(100)
+    assert min(p_values(run, 300, *FUNNEL)) > 1e-6
+
+
+@pytest.mark.parametrize("mass", ["diagonal", "dense"])
+def test_warm_up_finds_step_and_scales(mass: str) -> None:
+    """Acceptance 0.8 and standard deviations 1, 0.05 and 5, of 3 replicates of 20 chains, from starts too wide or narrow."""
+    target = Gaussian([1.0, 400.0, 0.04], mean=1.0)
+    problem = make_problem(target, particles=20)
+    run = Run("nuts", problem, 4 * 150, mass=mass, leapfrogs=8, max_tree_depth=10).steps(150)
+    adapted = run.state.warmup
+    accepted = []
+    for _ in range(60):
+        run.steps(1)
+        accepted.append(run.info.acceptance)
+    assert torch.stack(accepted).mean().item() == pytest.approx(0.8, abs=0.07)
+    assert torch.equal(run.state.warmup.step, adapted.step)
+    scale = adapted.scale if mass == "diagonal" else adapted.scale.square().sum(2).sqrt()
+    assert (scale / torch.tensor([1.0, 0.05, 5.0])).log().abs().max() < math.log(1.4)
+
+
+@pytest.mark.parametrize("limit", [400.0, 3000.0])
 def test_the_warm_up_ends_when_a_quarter_of_the_budget_is_charged(limit: float) -> None:
-    """However many transitions were foreseen. Catches a warm-up that reaches into the judged half."""
-    run = Run("nuts", make_problem(Gaussian([1.0, 400.0]), [0], particles=1, limit=limit), 10**6)
-    charged, steps = [0.0], []
+    """Catches a warm-up that reaches into the judged half, and one that ends long before."""
+    problem = make_problem(Gaussian([1.0, 400.0]), particles=2, limit=limit)
+    run = Run("nuts", problem, 10**6, leapfrogs=4)
+    charged, lengths = [2.0], []
     with contextlib.suppress(BudgetExhausted):
         while True:
             run.steps(1)
-            charged.append(run.problem.meter.charged)
-            steps.append(run.state.kernel.step_size)
-    last = next(i for i, spent in enumerate(charged) if spent >= limit / 4)
-    assert len(set(steps[last - 1 :])) == 1
-    assert len(set(steps[:last])) > 1
-
-
-@pytest.mark.parametrize("warmup", [1, 2, 5, 20, 60])
-def test_a_short_warm_up_leaves_no_chain_where_it_stood(warmup: int) -> None:
-    """Pyro's own schedule ended with a mean over two steps of dual averaging: chains that never moved."""
-    for replicate in range(4):
-        target = Gaussian([1.0, 25.0, 0.04])
-        problem = make_problem(target, [replicate], particles=1, dtype=torch.float32)
-        run = Run("nuts", problem, 10**6, warmup_steps=warmup, max_tree_depth=4).steps(warmup)
-        x = chain(run, 25)
-        assert (x[1:] != x[:-1]).any(1).mean() > 0.3
+            charged.append(problem.meter.charged)
+            lengths.append(run.state.warmup.step.tolist())
+    ended = max(i for i in range(1, len(lengths)) if lengths[i] != lengths[i - 1]) + 1
+    assert limit / 4 - 2 * 2 * 4 < charged[ended] <= limit / 4
+    assert charged[-1] > limit - 2 * 4
 
 
 def test_a_transition_tells_what_it_did() -> None:
     """A step of ten thousand standard deviations diverges at the first doubling."""
-    run = nuts(Gaussian([1.0, 4.0])).steps(30)
-    assert 0 < run.info.acceptance.item() <= 1
-    assert run.info.divergences.item() == 0
-    assert 1 <= run.info.tree_depth.item() <= 10
-    run.state.kernel._adapter.step_size = 1e4
-    run.steps(1)
-    assert (run.info.divergences.item(), run.info.tree_depth.item()) == (1, 1)
-    assert run.info.acceptance.item() == 0
-
-
-def test_every_gradient_is_charged_as_one_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, calls = Skewed(), []
-    plain = target.log_density_and_score
-    monkeypatch.setattr(target, "log_density_and_score", lambda *args: calls.append(1) or plain(*args))
-    run = nuts(target).steps(20)
-    assert run.problem.meter.charged == len(calls) > 20
-
-
-def test_a_transition_beyond_the_budget_is_dropped() -> None:
-    """All steps that fit are the same as without a limit, which only warm-up looks at; the last state stands."""
-    problems = [make_problem(Skewed(), [0], particles=1, limit=limit) for limit in (60, None)]
-    limited, free = (Run("nuts", problem, warmup_steps=0) for problem in problems)
-    with pytest.raises(BudgetExhausted):
-        limited.steps(60)
-    assert limited.problem.meter.charged <= 60
-    assert limited.iteration > 3
-    assert torch.equal(limited.state.x, free.steps(limited.iteration).state.x)
-
-
-def test_runs_depend_on_their_streams_only() -> None:
-    a = nuts(Skewed())
-    torch.rand(5)
-    states = torch.get_rng_state(), random.getstate()
-    b, other = nuts(Skewed()), nuts(Skewed(), seed=8)
-    paths = [chain(run, 10) for run in (a, b, other)]
-    assert np.array_equal(paths[0], paths[1])
-    assert not np.array_equal(paths[0], paths[2])
-    assert torch.equal(torch.get_rng_state(), states[0])
-    assert random.getstate() == states[1]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_positions_keep_shape_dtype_and_their_own_memory(dtype: torch.dtype) -> None:
-    run = nuts(Gaussian([1.0, 4.0]), dtype=dtype)
-    held = run.state.x
-    before = held.clone()
-    run.steps(5)
-    assert torch.equal(held, before)
-    assert run.output(1).shape == (1, 1, 2)
-    assert run.state.x.dtype == dtype
-    assert not run.state.x.requires_grad
-
-
-def test_several_replicates_are_refused() -> None:
-    with pytest.raises(ShapeError, match="one replicate at a time, got 3"):
-        Run("nuts", make_problem(Skewed()))
+    one = torch.eye(2, dtype=torch.float64)
+    run = fixed(Gaussian([1.0, 4.0]), 0.3, one, [0, 1], 3).steps(20)
+    assert ((run.info.acceptance > 0.5) & (run.info.acceptance <= 1)).all()
+    assert (run.info.divergences == 0).all()
+    assert ((run.info.tree_depth >= 1) & (run.info.tree_depth <= 10)).all()
+    wild = fixed(Gaussian([1.0, 4.0]), 1e4, one, [0, 1], 3).steps(3)
+    assert [field.tolist() for field in wild.info] == [[0.0] * 2, [1.0] * 2, [1.0] * 2]

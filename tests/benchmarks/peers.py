@@ -42,6 +42,16 @@ def logistic(task: Any) -> LogDensity:
     return log_density
 
 
+def funnel(task: Any) -> LogDensity:
+    """Neal's funnel: v ~ N(0, 9), the other coordinates N(0, e^v)."""
+    rest = task.dim - 1
+
+    def log_density(x: Any) -> Any:
+        return -(x[0] ** 2) / 18 - 0.5 * (x[1:] ** 2).sum() * jnp.exp(-x[0]) - 0.5 * rest * x[0]
+
+    return log_density
+
+
 def network_regression(task: Any, hidden: int = 50) -> LogDensity:
     """A ReLU network of one hidden layer on a mini-batch of rows."""
     split = regression_split(load(task.table), 0)
@@ -132,14 +142,8 @@ def sgld(stepper: Stepper) -> Run:
 
 
 def nuts(stepper: Stepper) -> Run:
-    """BlackJAX's NUTS at the step length and masses that Pyro's warm-up has found; work is leapfrog steps."""
-    kernel = stepper.state.kernel
-    mass = next(iter(kernel.inverse_mass_matrix.values())).numpy()
-    sampler = blackjax.nuts(logistic(stepper.task), float(kernel.step_size), jnp.asarray(mass))
-    x = jnp.asarray(stepper.state.x[0, 0].numpy())
-
-    def step(key: Any, state: Any) -> Any:
-        state, info = sampler.step(key, state)
-        return state, info.num_integration_steps
-
-    return scanned(step, sampler.init(x), lambda extras: float(extras.sum()))
+    """BlackJAX's NUTS at the step length and masses of our warm-up; work is the leapfrog steps that its chains needed."""
+    warmup, task = stepper.state.warmup, stepper.task
+    density = funnel(task) if task.name.startswith("funnel") else logistic(task)
+    sampler = blackjax.nuts(density, float(warmup.step[0]), jnp.asarray(warmup.scale[0].square().numpy()))
+    return chains(sampler, stepper, lambda info: info.num_integration_steps)

@@ -9,7 +9,7 @@ from jobs import JOBS, Job
 
 pytest.importorskip("blackjax", reason="needs BlackJAX: pip install 'parvibench[jax]'")
 
-PEERED = [job for job in JOBS if "blackjax" in job.rivals and job.algorithm != "nuts"]
+PEERED = [job for job in JOBS if "blackjax" in job.rivals]
 
 
 @pytest.mark.parametrize("job", PEERED, ids=lambda job: job.name)
@@ -27,7 +27,8 @@ def test_the_peer_has_our_score(job: Job) -> None:
         density, batch = peers.network_regression(task), torch.from_numpy(rows).unsqueeze(0)
         score = jax.vmap(jax.grad(lambda p: density(p, rows)))
     else:
-        density, batch = (peers.logistic if task.name.startswith("blr") else peers.mixture)(task), None
+        density = {"blr": peers.logistic, "funnel": peers.funnel}.get(task.name.split("-")[0], peers.mixture)(task)
+        batch = None
         score = jax.vmap(jax.grad(density))
     ours = target.score(x, batch)[0].numpy()
     theirs = np.asarray(score(x[0].numpy()))

@@ -16,7 +16,7 @@ from parvibench.harness.suite.cells import chunk_width
         ("lapd-mixture-2048", "sgld", 100, 1),
         ("bnn-diabetes-sklearn", "svgd", 20, 1),  # particles times data rows
         ("bnn-diabetes-sklearn", "srld", 1, 30),
-        ("banana", "nuts", 100, 1),
+        ("banana", "pyro-nuts", 100, 1),
     ],
 )
 def test_a_chunk_fits_the_cache_and_on_a_gpu_is_the_cell(task: str, method: str, particles: int, cpu: int) -> None:
