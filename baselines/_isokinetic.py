@@ -70,7 +70,7 @@ def turned(direction: Tensor, force: Tensor, eps: Tensor) -> tuple[Tensor, Tenso
     d = direction.shape[-1]
     size = force.norm(dim=-1, keepdim=True)
     e = force / size.clamp_min(torch.finfo(force.dtype).tiny)
-    c = (e * direction).sum(-1, keepdim=True)
+    c = (e * direction).sum(-1, keepdim=True).clamp(-1, 1)
     turn = eps * size / (d - 1)
     z = (-turn).exp()
     energy = (d - 1) * (turn - math.log(2) + (1 + c + (1 - c) * z.square()).log())

@@ -24,7 +24,7 @@ from parvibench.core.task import Problem
 #: Of MALA where the dimension is large (Roberts & Rosenthal 1998, J. R. Stat. Soc. B 60:255-268).
 TARGET_ACCEPTANCE = 0.574
 #: s where nothing else is known.
-DEFAULT_SD = 5.0
+DEFAULT_SD = 3.0
 
 
 class Points(NamedTuple):

@@ -111,7 +111,7 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Robnik, Cohn-Gordon & Seljak (2025), arXiv:2503.01707"
     summary = "Metropolis-adjusted microcanonical Monte Carlo with its tuning"
-    example: ClassVar[Example] = Example(quick={"warmup_steps": 10}, first_scores=1, settings={}, steps=300)
+    example: ClassVar[Example] = Example(quick={"warmup_steps": 5}, first_scores=1, settings={}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points.
@@ -187,7 +187,9 @@ def _tuned(settings: Settings, state: State, ends: Tensor) -> State:
             eps = state.averaging.average.exp()
             length = state.length * eps / state.eps if part == 0 else state.length
             state = state._replace(eps=eps, length=length, spread=Spread.none(state.x))
-        elif (parts[part] - parts[part - 1]) * state.x.shape[1] > 10:  # else too few to tell a variance
+        elif (parts[part] - parts[part - 1]) * state.x.shape[1] >= 2 * state.x.shape[
+            2
+        ]:  # else too few to tell a variance
             state = _with_scales(settings, state)
     return state
 

@@ -9,19 +9,19 @@ not drawn: a particle of unit speed is turned by the force (``_isokinetic``), an
 after the length L the direction is forgotten. There is no Metropolis step: the samples are biased by the integrator's
 energy error, which the tuning holds at a variance of 5e-4 per dimension.
 
-The tuning (Section 6 and the authors' program), over the first quarter of the charged budget, per replicate:
+The tuning (Section 6 and the authors' program), over the first quarter of the charged budget, per replicate, has four
+equal parts:
 
-1. eps, throughout: an energy error of eps predicts, by Var[E] ~ eps^6, the length that would have the wanted variance;
+1. eps, in the first three: an energy error of eps predicts, by Var[E] ~ eps^6, the length that would have the wanted variance;
    predictions are averaged with a memory of 150 and less weight for those far off.
-2. From 40% on, variances of the coordinates: they become the scales (``precondition``), and L = sqrt(D), else
+2. In the second, variances of the coordinates: they become the scales (``precondition``), and L = sqrt(D), else
    L = sqrt(sum of variances): the size of the posterior.
-3. In the last 20%, the autocorrelation time tau, in steps: L = 0.4 eps tau (``length_rule``).
+3. In the last, the autocorrelation time tau, in steps: L = 0.4 eps tau (``length_rule``).
 
 Departs from the paper: the N chains of a replicate pool their energy errors, variances and correlations, where one
 chain averages over time; the correlation of the chains with their positions at the beginning of the last part is
 summed while it is positive, where an effective sample size comes from the stored path, and where the warm-up ends
-before the sum does, L stays at the posterior's size; shares of 40, 30, 10 and 20% of
-the warm-up. A chain whose step ends in NaN stays and turns round; the bound on eps then falls by a fifth, as in the
+before the sum does, L stays at the posterior's size. A chain whose step ends in NaN stays and turns round; the bound on eps then falls by a fifth, as in the
 program. Traps: eps is a length in units of the scales, not the eta of other methods; nu has the D of the target, the
 force D - 1; and tau must be counted in steps of the last eps.
 """
@@ -41,8 +41,8 @@ from parvibench.core.task import Problem
 
 from ._isokinetic import MAX_ENERGY_ERROR, Integrator, Point, Spread, moved, start, unit, warmup_steps
 
-#: Shares of the warm-up: eps alone; variances as well; eps again; then the correlations.
-PARTS = (0.4, 0.7, 0.8)
+#: Ends of the parts of the warm-up, as shares: eps alone; variances as well; eps again; then the correlations.
+PARTS = (0.25, 0.5, 0.75)
 #: Effective number of energy errors that a length is predicted from.
 MEMORY = 150
 #: Standard deviation of the trust in a prediction, in log eps (1.5 in the program, whose logarithm is of eps^6).
@@ -117,9 +117,7 @@ class MCLMC(Algorithm[Settings, State]):
     settings_type = Settings
     citation = "Robnik, De Luca, Silverstein & Seljak (2023), arXiv:2212.08549"
     summary = "microcanonical Langevin Monte Carlo, unadjusted, with its tuning"
-    example: ClassVar[Example] = Example(
-        quick={"warmup_steps": 10}, scores=2, first_scores=1, settings={"integrator": "minimal-norm"}, steps=200
-    )
+    example: ClassVar[Example] = Example(quick={"warmup_steps": 4}, scores=2, first_scores=1, settings={}, steps=200)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points.
@@ -173,7 +171,9 @@ def _tuned(settings: Settings, state: State, error: Tensor, finite: Tensor) -> S
         state = _with_length(settings, state, error, finite)
     if first < state.t <= second:
         state = state._replace(tuning=state.tuning._replace(spread=state.tuning.spread.add(state.x)))
-    if state.t == second and (second - first) * state.x.shape[1] > 10:  # else too few to tell a variance
+    if (
+        state.t == second and (second - first) * state.x.shape[1] >= 2 * state.x.shape[2]
+    ):  # else too few to tell a variance
         state = _with_scales(settings, state)
     if correlated:
         if state.t == third:

@@ -11,7 +11,7 @@ along the path of ``_tempering``. A step is
 In a quarter of the charged budget the ladder is tuned in rounds that double in length: with the rejection rates r_k of
 the pairs, means over the round and the chains, the communication barrier is Lambda(b_k) = r_0 + ... + r_{k-1},
 linear in between, and the new b_k divide it equally. MALA's eta at every temperature follows its mean acceptance over
-the chains, log eta growing by (1 + t)^(-0.6) (acceptance - 0.574). Ladders and etas are each replicate's own.
+the chains, log eta growing by 2 t^(-1/2) (acceptance - 0.574). Ladders and etas are each replicate's own.
 
 A step of a chain costs T scores: all temperatures are charged. What is judged are the positions at b = 1, of N chains
 with ladders of their own. At b = 1 a chain starts at the task's initial point, at all other temperatures at a draw
@@ -39,7 +39,6 @@ from ._tempering import TARGET_ACCEPTANCE, Points, base_sd, first_step, log_rati
 
 #: Ends of the rounds, as shares of the warm-up.
 ROUNDS = (1 / 8, 1 / 4, 1 / 2, 1.0)
-DECAY = 0.6
 #: Least rejection rate of a pair, so that every b is between its neighbours.
 LEAST_RATE = 1e-3
 
@@ -47,10 +46,10 @@ LEAST_RATE = 1e-3
 class Settings(AlgorithmSettings):
     """Settings of parallel tempering."""
 
-    temperatures: int = Field(8, ge=2, description="T, the base and the target included; ours")
+    temperatures: int = Field(6, ge=2, description="T, the base and the target included; ours")
     hottest: float = Field(0.01, gt=0, lt=1, description="b_1 of the first, geometric ladder; ours")
     base_sd: float | None = Field(
-        None, gt=0, description="s of the base N(0, s^2 I), in x; None: that of a declared prior, else 5; ours"
+        None, gt=0, description="s of the base N(0, s^2 I), in x; None: that of a declared prior, else 3; ours"
     )
     warmup_steps: int | None = Field(
         None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
@@ -139,7 +138,7 @@ class ParallelTempering(Algorithm[Settings, State]):
             state.b, state.log_eta, rejections, tries, state.t + 1, state.warmup,
         )  # fmt: skip
         if state.t <= state.warmup:
-            gain = state.t**-DECAY
+            gain = 2 * state.t**-0.5
             state = state._replace(log_eta=state.log_eta + gain * (mean - TARGET_ACCEPTANCE))
             if state.t in [round(share * state.warmup) for share in ROUNDS]:
                 state = _with_ladder(state)
