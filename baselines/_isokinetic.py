@@ -95,7 +95,7 @@ def moved(problem: Problem, point: Point, eps: Tensor, scale: Tensor, integrator
 class Spread(NamedTuple):
     """Sums over chains and steps, from which the scales of the coordinates come."""
 
-    count: Tensor  # (R,)
+    n: Tensor  # (R,) how many
     total: Tensor  # (R, D)
     squares: Tensor  # (R, D)
     origin: Tensor  # (R, D): sums are of distances from here, which loses no digits far out
@@ -108,18 +108,16 @@ class Spread(NamedTuple):
     def add(self, x: Tensor) -> Spread:
         """With the points (R, N, D)."""
         apart = x - self.origin.unsqueeze(1)
-        return Spread(
-            self.count + x.shape[1], self.total + apart.sum(1), self.squares + apart.square().sum(1), self.origin
-        )
+        return Spread(self.n + x.shape[1], self.total + apart.sum(1), self.squares + apart.square().sum(1), self.origin)
 
     def variance(self) -> Tensor:
         """Of every coordinate, (R, D), at least a millionth of their mean."""
-        variance = self.squares / self.count.unsqueeze(-1) - (self.total / self.count.unsqueeze(-1)).square()
+        variance = self.squares / self.n.unsqueeze(-1) - (self.total / self.n.unsqueeze(-1)).square()
         return variance.clamp_min(1e-6 * variance.mean(-1, keepdim=True))
 
     def mean(self) -> Tensor:
         """(R, D)."""
-        return self.origin + self.total / self.count.unsqueeze(-1)
+        return self.origin + self.total / self.n.unsqueeze(-1)
 
 
 def warmup_steps(problem: Problem, given: int | None, horizon: int, scores: int) -> int:

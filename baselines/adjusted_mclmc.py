@@ -14,11 +14,12 @@ equal parts: eps by dual averaging (Hoffman & Gelman 2014, arXiv:1111.4246, Eq. 
 L = 5 eps; variances of the coordinates, which become the scales (``precondition``), and L = 1.3 sqrt(D), without scales
 L = 1.3 sqrt(sum of variances); eps with that L; variances and L again; eps again, of which the average stays.
 
-Departs from the paper: acceptance and variances are pooled over the N chains of a replicate; n is pseudo-random where
-the program takes Halton numbers; the paper's last part, L from the autocorrelation time, is off in the program and not
-here; no Langevin noise within trajectories. Traps: the error of the kinetic energy, (D - 1) log(cosh d + c sinh d),
-belongs into W (without it almost everything is rejected), and an n that depended on where the chain is would need a
-correction.
+Departs from the paper: acceptance and variances are pooled over the N chains of a replicate; dual averaging is centred
+at the eps it begins with, not at ten times that, which a warm-up of a few trajectories does not forget; n is
+pseudo-random where the program takes Halton numbers; the paper's last part, L from the autocorrelation time, is off in
+the program and not here; no Langevin noise within trajectories. Traps: the error of the kinetic energy,
+(D - 1) log(cosh d + c sinh d), belongs into W (without it almost everything is rejected), and an n that depended on
+where the chain is would need a correction.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Averaging(NamedTuple):
     @classmethod
     def at(cls, eps: Tensor) -> Averaging:
         """Beginning at eps."""
-        return cls(math.log(10) + eps.log(), torch.zeros_like(eps), eps.log(), torch.zeros_like(eps))
+        return cls(eps.log(), torch.zeros_like(eps), eps.log(), torch.zeros_like(eps))
 
 
 class State(NamedTuple):

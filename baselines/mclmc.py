@@ -12,8 +12,8 @@ energy error, which the tuning holds at a variance of 5e-4 per dimension.
 The tuning (Section 6 and the authors' program), over the first quarter of the charged budget, per replicate, has four
 equal parts:
 
-1. eps, in the first three: an energy error of eps predicts, by Var[E] ~ eps^6, the length that would have the wanted variance;
-   predictions are averaged with a memory of 150 and less weight for those far off.
+1. eps, in the first three: an energy error predicts, by Var[E] ~ eps^6, the length that would have the wanted
+   variance; predictions are averaged with a memory of 150 and less weight for those far off.
 2. In the second, variances of the coordinates: they become the scales (``precondition``), and L = sqrt(D), else
    L = sqrt(sum of variances): the size of the posterior.
 3. In the last, the autocorrelation time tau, in steps: L = 0.4 eps tau (``length_rule``).
@@ -21,9 +21,9 @@ equal parts:
 Departs from the paper: the N chains of a replicate pool their energy errors, variances and correlations, where one
 chain averages over time; the correlation of the chains with their positions at the beginning of the last part is
 summed while it is positive, where an effective sample size comes from the stored path, and where the warm-up ends
-before the sum does, L stays at the posterior's size. A chain whose step ends in NaN stays and turns round; the bound on eps then falls by a fifth, as in the
-program. Traps: eps is a length in units of the scales, not the eta of other methods; nu has the D of the target, the
-force D - 1; and tau must be counted in steps of the last eps.
+before the sum does, L stays at the posterior's size. A chain whose step ends in NaN stays and turns round; the bound
+on eps then falls by a fifth, as in the program. Traps: eps is a length in units of the scales, not the eta of other
+methods; nu has the D of the target, the force D - 1; and tau must be counted in steps of the last eps.
 """
 
 from __future__ import annotations

@@ -117,10 +117,10 @@ class ParallelTempering(Algorithm[Settings, State]):
         b, log_eta = (v.repeat_interleave(n, dim=1) for v in (state.b, state.log_eta))
         noise, uniform = streams.normal("noise", points.x.shape[1:]), streams.uniform("algorithm", points.x.shape[1:2])
         points, acceptance = moved(problem, points, b, log_eta, sd, noise, uniform, drawn=n)
-        mean = acceptance.unflatten(1, (count, n)).mean(2)
+        mean = acceptance.view(-1, count, n).mean(2)
 
         uniform = streams.uniform("algorithm", (count - 1, n), index=1)
-        ratio = log_ratio(points, sd).unflatten(1, (count, n))
+        ratio = log_ratio(points, sd).view(-1, count, n)
         partner, probability = swapped(ratio, state.b, uniform, state.t % 2)
         rows = partner * n + torch.arange(n, device=partner.device)
         points = points.take(rows.flatten(1))

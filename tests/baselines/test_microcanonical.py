@@ -372,7 +372,7 @@ class PlainAdjusted(Plain):
         self.seen: list[Tensor] = []
 
     def begin_averaging(self) -> None:
-        self.m, self.h, self.mu, self.log_mean = 0, 0.0, math.log(10 * self.eps), math.log(self.eps)
+        self.m, self.h, self.mu, self.log_mean = 0, 0.0, math.log(self.eps), math.log(self.eps)
 
     def trajectories(self, steps: int, draw: Any) -> None:
         left = self.number(self.first)

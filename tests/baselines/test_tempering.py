@@ -337,7 +337,7 @@ def test_smc_samples_a_skewed_law_by_tempering() -> None:
 
 
 def test_temperatures_are_spread_over_the_annealing() -> None:
-    """b is a power of the first b, to b = 1 when the share of the budget is spent; without a pace, as soon as may be."""
+    """b is a power of the first b, to b = 1 when the share of the budget is spent; without a pace, soon."""
 
     def after(share: float, steps: int) -> Tensor:
         problem = make_problem(Gaussian([1.0, 4.0]), particles=200, limit=200 * 101)
@@ -383,7 +383,7 @@ def test_particles_without_density_die(beyond: float) -> None:
 
 
 def test_the_base_is_the_declared_prior() -> None:
-    """Unit precision: s = 1, so draws at the start are the noise itself; a setting goes before, a default comes last."""
+    """Unit precision: s = 1, so the start is the noise itself; a setting goes before, a default comes last."""
     declared, undeclared = Run("smc", make_problem(Regression())), Run("smc", make_problem(Bent()))
     assert torch.equal(declared.state.x, declared.problem.streams.normal("init", (8, 3)))
     sd = _tempering.DEFAULT_SD
