@@ -63,9 +63,8 @@ def log_base(x: Tensor, sd: float) -> Tensor:
 
 
 def log_ratio(points: Points, sd: float) -> Tensor:
-    """l = log pi - log base, (R, M); where it is not a number, minus infinity: no mass."""
-    ratio = points.log_density - log_base(points.x, sd)
-    return torch.where(ratio.isnan(), -math.inf, ratio)
+    """l = log pi - log base, (R, M)."""
+    return points.log_density - log_base(points.x, sd)
 
 
 def moved(

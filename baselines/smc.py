@@ -133,6 +133,7 @@ def _annealed(settings: Settings, state: State, sd: float, uniform: Tensor) -> S
     """The next temperature of every replicate that is not at the last: weights, log Z, resampling where it is due."""
     points, n = Points(*state[:3]), state.x.shape[1]
     ratio, most = log_ratio(points, sd), 1 - state.b
+    ratio = torch.where(ratio.isnan(), -math.inf, ratio)  # no mass
     changes_left = max(1, (state.end - state.t) // settings.moves)
     pace = torch.where(state.b > 0, state.b ** (1 - 1 / changes_left) - state.b, most)
     pace = torch.minimum(pace, most) if changes_left > 1 else most
