@@ -21,7 +21,7 @@ from parvibench.check.questions import Bound, Law, Question
 from parvibench.check.truth import truth_questions
 from parvibench.check.truth.at_rest import AtRest
 from parvibench.check.truth.contract import Contract, Effort, Tolerance, sampler_questions
-from parvibench.check.truth.easy_targets import effort_of
+from parvibench.check.truth.easy_targets import NormalisingConstant, effort_of
 from parvibench.check.truth.estimators import Floors, Mixing, Scores, Unbiased, scores_by_quadrature
 from parvibench.check.truth.invariance import Invariance, Ranks, uniform_ranks
 from parvibench.check.truth.langevin_laws import LangevinLaw
@@ -79,12 +79,16 @@ EXACT = [
 ]  # fmt: skip
 SAMPLE = [
     *((kind, name, "banana") for kind in (Invariance, Ranks) for name in ("mala", "hmc")),
+    *((Invariance, "adjusted-mclmc", task) for task in ("banana", "linear-regression")),
+    *((NormalisingConstant, "smc", task) for task in ("multimodal", "banana", "gmm2-20d")),
     (PosteriorStein, "density", "linear-regression"),
     (PosteriorStein, "density", "blr-breast-cancer"),
     (PosteriorStein, "density", "bnn-diabetes-sklearn"),
     (PosteriorRanks, "mala", "linear-regression"),
     *((Tolerance, name, "biased-start-gaussian") for name in ("svgd", "psgld", "mean-field", "lapd-decay")),
-    *((Contract, name, None) for name in ("svgd", "hmc", "srld", "mied", "full-rank")),
+    *((Tolerance, name, "multimodal") for name in ("mclmc", "adjusted-mclmc", "parallel-tempering", "smc")),
+    *((Tolerance, name, "banana") for name in ("parallel-tempering", "smc")),
+    *((Contract, name, None) for name in ("svgd", "hmc", "srld", "mied", "full-rank", "mclmc", "smc")),
     *((DensityTruth, "density", name) for name in EXACT),
     (Scores, "metrics", None),
     (Mixing, "metrics", None),
@@ -185,8 +189,21 @@ def by_sigma(mixture_score: Any) -> Any:
     return score
 
 
+def without_kinetic(turned: Any) -> Any:
+    """Energy errors of the density alone."""
+
+    def wrong(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        direction, energy = turned(*given)
+        return direction, 0 * energy
+
+    return wrong
+
+
 #: One of each kind of question; `tests/studies/planted_bugs.py` plants many more and runs the whole check.
 PLANTED = [
+    ("baselines._isokinetic", "turned", without_kinetic, Invariance, "adjusted-mclmc", "banana", "kept.log_sd[0]"),
+    ("baselines._tempering", "log_base", lambda f: lambda x, sd: 0 * f(x, sd), NormalisingConstant, "smc", "banana",
+     "normaliser"),
     ("core.streams", "Streams.normal", quieter, LangevinLaw, "ula", None, "law.log_sd[0]"),
     ("core.streams", "Streams.normal", quieter, Invariance, "mala", None, "kept.log_sd[0]"),
     ("core.streams", "Streams.uniform", certain, Ranks, "hmc", "linear-regression", "rank[0]"),

@@ -150,4 +150,10 @@ def kernel_questions() -> list[TruthQuestion]:
         ("linear-regression", "hmc", settings_of(step_size=0.003, leapfrog_steps=4, jitter=0.3)),
         ("banana", "hmc", settings_of(step_size=0.04, leapfrog_steps=4, jitter=0.3)),
     ]
-    return [question(*kernel) for kernel in kernels for question in (Invariance, Ranks)]
+    reversible: list[TruthQuestion] = [question(*kernel) for kernel in kernels for question in (Invariance, Ranks)]
+    # Several integrator steps to a trajectory, which is not seen backwards between its ends.
+    fixed = [("linear-regression", 0.1), ("banana", 0.4)]
+    return reversible + [
+        Invariance(task, "adjusted-mclmc", settings_of(warmup_steps=0, first_length=length), steps=40)
+        for task, length in fixed
+    ]

@@ -1,0 +1,191 @@
+"""Annealed sequential Monte Carlo (SMC) with adaptive temperatures.
+
+Del Moral, Doucet & Jasra (2006), Sequential Monte Carlo samplers, J. R. Stat. Soc. B 68:411-436, Section 3.3.2.3 (the
+annealed path with the backward kernel of Eq. 30, so that weights precede moves). N particles start as draws from the
+base (``_tempering``), with equal weights W. Then, until b = 1,
+
+    w_i = exp((b' - b) l(x_i)),   log Z <- log Z + log sum_i W_i w_i,   W_i <- W_i w_i / sum_j W_j w_j,   b <- b';
+    where 1 / sum W^2 < N / 2, and at b = 1, systematic resampling and equal weights;   m moves of MALA for pi_b.
+
+b' is adaptive: the conditional effective sample size N (sum W w)^2 / sum W w^2 is at least a N (Zhou, Johansen & Aston
+2016, J. Comput. Graph. Stat. 25:701-726, Section 3.3), by bisection. Where a smaller step suffices to arrive in time,
+that is taken: b' = b^(1 - 1/r), the geometric ladder to 1 in the r changes left until ``annealing`` of the budget is
+spent. Small steps cost accuracy nothing, since weights are resampled only when they must be.
+
+One step here is one move: every particle costs one score. Temperatures are each replicate's own. At b = 1 log Z
+stands, and what is left of the budget goes into further moves of MALA. Where the budget ends before, the samples are
+those of pi_b, resampled (``inverse_temperature`` of the Info says so), and log Z is that of pi_b.
+
+MALA's eta follows the particles' mean acceptance, per replicate: log eta grows by acceptance - 0.574 after every move,
+at b = 1 by (1 + k)^(-0.6) of it after k moves there. A particle without density, or whose density is not a number, has
+weight zero from then on.
+
+Departs from the papers: the pace; eta is adapted with the particles that it moves, an error of order 1/N; the particles
+start at the base, not at the task's initial points. Traps: log Z is relative to a normalised base; resampling at every
+small step would add noise of its own at each; and with moves that do not mix, the mean of Z is right but log Z is far
+too low in most runs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+from ._tempering import TARGET_ACCEPTANCE, Points, base_sd, first_step, log_ratio, moved
+
+#: Halvings of the interval of the next temperature.
+HALVINGS = 40
+DECAY = 0.6
+
+
+class Settings(AlgorithmSettings):
+    """Settings of annealed SMC."""
+
+    ess_share: float = Field(
+        0.9, gt=0, lt=1, description="a, least effective share of the particles after a change of temperature; ours"
+    )
+    moves: int = Field(1, ge=1, description="m, moves at a temperature; ours")
+    annealing: float = Field(
+        0.8, ge=0, le=1, description="share of the budget over which temperatures are spread; 0: by a alone; ours"
+    )
+    base_sd: float | None = Field(
+        None, gt=0, description="s of the base N(0, s^2 I), in x; None: that of a declared prior, else 3; ours"
+    )
+
+
+class State(NamedTuple):
+    """Particles, and how far they have come."""
+
+    x: Tensor  # (R, N, D)
+    log_density: Tensor  # (R, N)
+    score: Tensor  # (R, N, D)
+    log_w: Tensor  # (R, N) log W, normalised
+    log_eta: Tensor  # (R,)
+    b: Tensor  # (R,) inverse temperature
+    log_z: Tensor  # (R,) log normalising constant of pi_b
+    at_end: Tensor  # (R,) moves at b = 1
+    t: int  # moves
+    end: int  # moves after which b = 1 is wanted
+
+
+class Info(NamedTuple):
+    """What a move tells of itself, (R,) each."""
+
+    acceptance: Tensor  # mean probability over the particles
+    inverse_temperature: Tensor
+    log_normaliser: Tensor  # log Z of pi_b, nats
+
+
+class SMC(Algorithm[Settings, State]):
+    """Annealed sequential Monte Carlo."""
+
+    name = "smc"
+    kind = "particles"
+    needs = frozenset({"full-batch", "score"})
+    settings_type = Settings
+    host_bound = True  # whether there is a temperature left is a number of the device
+    citation = "Del Moral, Doucet & Jasra (2006)"
+    summary = "annealed sequential Monte Carlo, adaptive temperatures, MALA moves"
+    example: ClassVar[Example] = Example(quick={"ess_share": 0.5}, first_scores=1, settings={}, steps=150)
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Draws from the base."""
+        sd, n, d, limit = base_sd(problem, settings.base_sd), problem.particles, problem.dim, problem.meter.limit
+        x = sd * streams.normal("init", (n, d))
+        zero = x.new_zeros(x.shape[0])
+        log_eta = zero + math.log(first_step(sd, d))
+        moves = horizon if limit is None else limit / n - 1
+        log_density, score = problem.log_density_and_score(x)
+        log_w = torch.full_like(log_density, -math.log(n))
+        return State(x, log_density, score, log_w, log_eta, zero, zero, zero, 0, int(settings.annealing * moves))
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
+        """A change of temperature where it is due, then one move."""
+        sd = base_sd(problem, settings.base_sd)
+        if state.t % settings.moves == 0 and bool((state.b < 1).any()):
+            state = _annealed(settings, state, sd, streams.uniform("algorithm", (1,), index=1))
+        n, d = state.x.shape[1:]
+        points, acceptance = moved(
+            problem, Points(*state[:3]), state.b.unsqueeze(1), state.log_eta.unsqueeze(1), sd,
+            streams.normal("noise", (n, d)), streams.uniform("algorithm", (n,)),
+        )  # fmt: skip
+        mean = acceptance.mean(1)
+        log_eta = state.log_eta + (1 + state.at_end) ** -DECAY * (mean - TARGET_ACCEPTANCE)
+        at_end = state.at_end + (state.b == 1)
+        state = state._replace(**points._asdict(), log_eta=log_eta, at_end=at_end, t=state.t + 1)
+        return state, Info(mean, state.b, state.log_z)
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """The particles, resampled to equal weights, (R, n, D); at b = 1 their weights are equal."""
+        uniform = streams.uniform("output", (1,))
+        return Points(*state[:3]).take(systematic(state.log_w, uniform, n)).x
+
+
+def _annealed(settings: Settings, state: State, sd: float, uniform: Tensor) -> State:
+    """The next temperature of every replicate that is not at the last: weights, log Z, resampling where it is due."""
+    points, n = Points(*state[:3]), state.x.shape[1]
+    ratio, most = log_ratio(points, sd), 1 - state.b
+    ratio = torch.where(ratio.isnan(), -math.inf, ratio)  # no mass
+    changes_left = max(1, (state.end - state.t) // settings.moves)
+    pace = torch.where(state.b > 0, state.b ** (1 - 1 / changes_left) - state.b, most)
+    pace = torch.minimum(pace, most) if changes_left > 1 else most
+    change = next_change(ratio, state.log_w, pace, settings.ess_share)
+    b = torch.where(change >= most, 1.0, state.b + change)
+
+    log_w = state.log_w + weights(ratio, change)
+    total = log_w.logsumexp(1)
+    log_w = log_w - total.unsqueeze(1)
+    due = ((b == 1) | ((2 * log_w).logsumexp(1) > math.log(2 / n))).unsqueeze(1)
+    resampled = points.take(systematic(log_w, uniform, n)).where(due, points)
+    log_w = torch.where(due, -math.log(n), log_w)
+
+    going = state.b < 1
+    points = resampled.where(going.unsqueeze(1), points)
+    return state._replace(
+        **points._asdict(),
+        log_w=torch.where(going.unsqueeze(1), log_w, state.log_w),
+        b=torch.where(going, b, state.b),
+        log_z=torch.where(going, state.log_z + total, state.log_z),
+    )
+
+
+def weights(ratio: Tensor, change: Tensor) -> Tensor:
+    """Log weights (b' - b) l, (R, N); minus infinity where l is, for any change."""
+    return torch.where(ratio == -math.inf, ratio, change.unsqueeze(1) * ratio)
+
+
+def next_change(ratio: Tensor, log_w: Tensor, most: Tensor, share: float) -> Tensor:
+    """The largest b' - b up to ``most``, (R,), with a conditional effective sample size of the share, by bisection.
+
+    The share is of the weight of the particles with density.
+    """
+    wanted = torch.where(ratio > -math.inf, log_w, -math.inf).logsumexp(1) + math.log(share)
+
+    def enough(change: Tensor) -> Tensor:
+        log = weights(ratio, change)
+        return 2 * (log_w + log).logsumexp(1) - (log_w + 2 * log).logsumexp(1) >= wanted
+
+    if bool(enough(most).all()):
+        return most
+    low, high = torch.zeros_like(most), most
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        mask = enough(middle)
+        low, high = torch.where(mask, middle, low), torch.where(mask, high, middle)
+    return torch.where(enough(most), most, low)
+
+
+def systematic(log_w: Tensor, uniform: Tensor, n: int) -> Tensor:
+    """Indices (R, n) of systematic resampling: one uniform number (R, 1), n points 1/n apart."""
+    cumulative = log_w.double().softmax(1).cumsum(1)
+    cumulative = cumulative / cumulative[:, -1:]
+    places = (torch.arange(n, device=log_w.device, dtype=torch.float64) + uniform) / n
+    return torch.searchsorted(cumulative, places.contiguous(), right=True).clamp_max_(log_w.shape[1] - 1)
