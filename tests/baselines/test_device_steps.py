@@ -26,6 +26,8 @@ FREE = [
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("svgd", {"rule": "adagrad"}),
     ("svgd", {"bandwidth": 0.5}),
+    ("svgd", {"rule": "adam", "kernel": "imq", "acceleration": "wag"}),
+    ("gfsf", {"bandwidth": "he", "acceleration": "wnes"}),
     ("sifg", {"score": "exact"}),
     ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),
     ("ada-sifg", {"sigma_rule": "dsm-code"}),
