@@ -17,8 +17,7 @@ is not resampled (``resampling="none"``): any number of fresh draws of its norma
 A step evaluates one point a path searches at, and K draws: K + 1 log densities, one of them with its score. Once a
 path has ended, all K + 1 are draws for its M, and after these the oldest are replaced; a longer run gains nothing more.
 
-Departures: L-BFGS is our own, and its direction is H of the same diagonal; the authors run R's L-BFGS-B, whose diagonal
-is a multiple of the identity, and restart where it fails. A rejected point of a line search costs K + 1 like the
+Departures: L-BFGS is our own, with another line search than R's L-BFGS-B, and paths that fail are not begun anew. A rejected point of a line search costs K + 1 like the
 others. Paths end after a change of 100 units of rounding, of single precision where that is the run's.
 Traps: draws are repeated, more so where normals fit badly; a bound of K = 5 draws is noisy, and the highest is taken.
 The ratios are of each draw's own normal: where paths end in modes of one density, each gets weight by its mass, and
@@ -145,14 +144,15 @@ class Pathfinder(Algorithm[Settings, State]):
 
 def normal_at(paths: lbfgs.Paths) -> Normals:
     """The normal at every path's last point, its bound zero, or minus infinity where rounding leaves no normal."""
-    alpha, b, g = lbfgs.inverse_hessian(paths.alpha, paths.s, paths.z)
+    estimate = lbfgs.inverse_hessian(paths.alpha, paths.s, paths.z)
+    alpha, b, g = estimate
     q, r = torch.linalg.qr(b / alpha.sqrt().unsqueeze(-1))
     inner = r @ g @ r.mT
     eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
     factor, failed = torch.linalg.cholesky_ex(eye + (inner + inner.mT) / 2)
     sound = failed == 0
     elbo = torch.where(sound, 0.0, torch.full_like(paths.t, -math.inf))
-    return Normals(paths.x + paths.direction, alpha, q, where(sound, factor, eye.expand_as(factor)), elbo)
+    return Normals(paths.x + estimate.times(paths.score), alpha, q, where(sound, factor, eye.expand_as(factor)), elbo)
 
 
 def normal_draws(normals: Normals, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,7 +179,8 @@ def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64]) -> T
         return None
     ratios = log_ratios.flatten().double().cpu()[rows].numpy()
     ratios -= ratios.max()
-    smoothed = array_stats.psislw(ratios)[0] if len(rows) >= FEWEST else ratios
+    # its argument is minus the log ratios, the log likelihoods of leave-one-out cross-validation
+    smoothed = array_stats.psislw(-ratios)[0] if len(rows) >= FEWEST else ratios
     total = np.cumsum(np.exp(smoothed - smoothed.max()))
     return rows[np.searchsorted(total / total[-1], place, side="right").clip(max=len(rows) - 1)]
 

@@ -6,9 +6,9 @@ s = change of x, z = change of -score as columns of S and Z,
     H = diag(alpha) + [diag(alpha) Z, S] G [diag(alpha) Z, S]^T
     G = [[0, -R^-1], [-R^-T, R^-T (E + Z^T diag(alpha) Z) R^-1]],   R = triu(S^T Z),   E = diag(R)
 
-estimates the inverse of the negative Hessian; H score is the direction. The initial diagonal is that of Gilbert &
-Lemarechal (1989), Eq. 4.9, as Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306), Algorithm 3 has it.
-The step length is bracketed and bisected until it meets the weak Wolfe conditions (Lewis & Overton 2013).
+estimates the inverse of the negative Hessian; H score is the direction, alpha there s.z / z.z of the newest pair. Another
+alpha is kept beside it, the diagonal of Gilbert & Lemarechal (1989), Eq. 4.9, in the form of Zhang, Carpenter, Gelman &
+Vehtari (2022), JMLR 23(306), Algorithm 3, whose normal approximations are made of it. The step length is bracketed and bisected until it meets the weak Wolfe conditions (Lewis & Overton 2013).
 
 Every path has a point to be evaluated next; ``advance`` takes its log density and score, and accepts it or proposes
 another. So paths search at their own pace, nothing waits for the slowest, and the cost of a step is known in advance.
@@ -41,14 +41,14 @@ class Paths(NamedTuple):
     x: Tensor  # (R, P, D) last accepted point
     log_density: Tensor  # (R, P) there
     score: Tensor  # (R, P, D) there
-    direction: Tensor  # (R, P, D) H score
+    direction: Tensor  # (R, P, D)
     t: Tensor  # (R, P) step length to be tried; 0 before the first evaluation and after the end
     low: Tensor  # (R, P) longest step known to be too short, or 0
     high: Tensor  # (R, P) shortest step known to be too long, or 0
     trials: Tensor  # (R, P) of this search
     accepted: Tensor  # (R, P) points accepted, the first included
     stage: Tensor  # (R, P) 0 before the first evaluation, 1 searching, 2 ended
-    alpha: Tensor  # (R, P, D)
+    alpha: Tensor  # (R, P, D) of Gilbert & Lemarechal
     s: Tensor  # (R, P, J, D) pairs, the newest last, scaled to s.z = 1; zero where there is none
     z: Tensor  # (R, P, J, D)
 
@@ -110,7 +110,7 @@ def advance(paths: Paths, log_density: Tensor, score: Tensor, longest: int) -> t
     ended = (accept & (at_rest | (accepted > longest))) | (failed & ~forgotten) | (first & ~usable)
 
     fresh = moved | forgotten
-    direction = where(fresh, inverse_hessian(alpha, s, z).times(at), paths.direction)
+    direction = where(fresh, inverse_hessian(_scalar(z), s, z).times(at), paths.direction)
     # rounding may cost the estimate its sign: then along the score
     uphill = torch.linalg.vecdot(at, direction) > 0
     direction = where(uphill, direction, at)
@@ -173,6 +173,12 @@ def _with_pair(paths: Paths, s: Tensor, z: Tensor, accept: Tensor) -> tuple[Tens
         for old, new in ((paths.s, s), (paths.z, z))
     )
     return s, z, where(sound, now, alpha)
+
+
+def _scalar(z: Tensor) -> Tensor:
+    """s.z / z.z of the newest pair, or 1, as a diagonal (R, P, D)."""
+    square = z[..., -1, :].square().sum(-1, keepdim=True)
+    return torch.where(square > 0, 1 / square, 1.0).expand(*square.shape[:2], z.shape[-1])
 
 
 def where(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:

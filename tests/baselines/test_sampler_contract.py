@@ -28,6 +28,7 @@ VARIANTS = [
     ("spos", {"beta": 3.0, "bandwidth": "median-sampled"}),
     ("pathfinder", {"resampling": "none", "history": 1}),
     ("pathfinder", {"draws": 2, "longest": 2}),
+    ("realnvp", {"flows": 1, "final_rate": 1.0}),
     ("laplace", {"starts": 2, "longest": 1}),
     ("sifg", {"score": "exact"}),
     ("sifg", {"particle_rule": "rms", "net_optimiser": "adam", "net_decay": 0.9}),

@@ -373,6 +373,7 @@ SETTLE: dict[str, dict[str, Any]] = {
     "mean-field": {"step_size": 0.05},
     "full-rank": {"step_size": 0.05},
     "iaf": {"step_size": 0.02},
+    "realnvp": {"step_size": 0.02, "hidden": 8},
 }  # fmt: skip
 
 
