@@ -30,7 +30,7 @@ class GFSD(SmoothedFlow[SmoothedSettings]):
     name = "gfsd"
     settings_type = SmoothedSettings
     summary = "Wasserstein gradient flow of the divergence, density smoothed by a kernel"
-    example = Example(settings={"step_size": 0.1})
+    example = Example(settings={"step_size": 0.1}, both_modes=False)
     presets: ClassVar[Presets] = {}
 
     def repulsion(self, settings: SmoothedSettings, x: Tensor, k: Tensor) -> Tensor:

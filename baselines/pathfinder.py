@@ -179,10 +179,20 @@ def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64]) -> T
         return None
     ratios = log_ratios.flatten().double().cpu()[rows].numpy()
     ratios -= ratios.max()
-    # its argument is minus the log ratios, the log likelihoods of leave-one-out cross-validation
-    smoothed = array_stats.psislw(-ratios)[0] if len(rows) >= FEWEST else ratios
+    smoothed = pareto_smoothed(ratios) if len(rows) >= FEWEST else ratios
     total = np.cumsum(np.exp(smoothed - smoothed.max()))
     return rows[np.searchsorted(total / total[-1], place, side="right").clip(max=len(rows) - 1)]
+
+
+def pareto_smoothed(log_ratios: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Smoothed log weights, (n,); the log ratios themselves where those of the tail are all alike."""
+    try:
+        with np.errstate(all="ignore"):  # alike but for rounding: the fit is not finite
+            # minus the ratios, which are log likelihoods in leave-one-out cross-validation
+            found = np.asarray(array_stats.psislw(-log_ratios)[0])
+    except ValueError:
+        return log_ratios
+    return found if np.isfinite(found).all() else log_ratios
 
 
 def _with_ratio(x: Tensor, log_p: Tensor, log_q: Tensor) -> Tensor:

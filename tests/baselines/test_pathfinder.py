@@ -186,6 +186,9 @@ def test_rows_are_drawn_by_their_weights() -> None:
     assert rows is not None
     assert rows.bincount(minlength=6).tolist() == [125, 375, 0, 0, 500, 0]
     assert pathfinder.resampled(log_ratios, torch.zeros(2), place) is None
+    rows = pathfinder.resampled(torch.zeros(2, 50).double(), torch.tensor([50.0, 50.0]), place)
+    assert rows is not None
+    assert (rows.bincount(minlength=100) == 10).all()  # equal ratios: no tail to smooth
     x = 0.3 + 1.3 * points(10, 500)
     log_ratios = -x.square() / 2 + ((x - 0.3) / 1.3).square() / 2 + 700
     rows = pathfinder.resampled(log_ratios, torch.full((10,), 500.0), place)
