@@ -26,12 +26,12 @@ a mode that several paths have found gets it several times.
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
-from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
@@ -186,10 +186,11 @@ def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64]) -> T
 
 def pareto_smoothed(log_ratios: NDArray[np.float64]) -> NDArray[np.float64]:
     """Smoothed log weights, (n,); the log ratios themselves where those of the tail are all alike."""
+    psis = importlib.import_module("arviz_stats.base").array_stats.psislw  # untyped
     try:
         with np.errstate(all="ignore"):  # alike but for rounding: the fit is not finite
             # minus the ratios, which are log likelihoods in leave-one-out cross-validation
-            found = np.asarray(array_stats.psislw(-log_ratios)[0])
+            found = np.asarray(psis(-log_ratios)[0])
     except ValueError:
         return log_ratios
     return found if np.isfinite(found).all() else log_ratios

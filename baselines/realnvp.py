@@ -126,9 +126,8 @@ def flow_through(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple
     dim = noise.shape[2]
     nets = networks(settings, dim)
     y, couplings = noise, []
-    for t, (net, network) in enumerate(
-        zip(nets, parameters[:, : -2 * dim].split([net.n_parameters for net in nets], 1), strict=True)
-    ):
+    rows = torch.split(parameters[:, : -2 * dim], [net.n_parameters for net in nets], 1)
+    for t, (net, network) in enumerate(zip(nets, rows, strict=True)):
         u, v = _split(y, t % 2 == 0)
         values = net.forward(network, u)
         b, raw = values[-1].chunk(2, 2)
@@ -141,7 +140,7 @@ def flow_through(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple
 
 def _split(y: Tensor, first: bool) -> tuple[Tensor, Tensor]:
     """The half that stays and the half that is moved; the first half has D // 2 coordinates."""
-    head, tail = y.split([y.shape[2] // 2, y.shape[2] - y.shape[2] // 2], 2)
+    head, tail = torch.split(y, [y.shape[2] // 2, y.shape[2] - y.shape[2] // 2], 2)
     return (head, tail) if first else (tail, head)
 
 
