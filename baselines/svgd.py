@@ -13,7 +13,14 @@ in the gradient; the median runs over all n^2 pairs as in the authors' code. Sin
 
 Departs from the code: the plain rule is the default; ``rule="adagrad"`` divides phi by its running root
 mean square as the authors do. Trap: the rule then caps every coordinate's move at about eps per step,
-whatever the scale of the target.
+whatever the scale of the target. ``rule="adam"`` does alike and keeps moving: its steps do not shrink with phi.
+
+With ``kernel="imq"``, k(x, y) = (1 + ||x - y||^2 / h)^(-1/2) of the same h (Gorham & Mackey 2017, arXiv:1703.01717),
+
+    n phi = K s + 2 (K' x - diag(K' 1) x),   K' = dk/d||x - y||^2
+
+whose repulsion falls like 1/r^2 where the Gaussian kernel's vanishes. Bandwidth by the heat equation and accelerated
+steps: Liu et al. (2019), ``_particle_flows``.
 
 The SIFG paper's scripts take the plain rule and h with the lower of the two middle distances (here their mean, a
 difference of rounding at 100 particles); the one on ICA would stop where ||phi||_F < 1e-5, this does not.
@@ -21,49 +28,41 @@ difference of rounding at 100 particles); the one on ICA would stop where ||phi|
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, code, paper
 from parvibench.kernels.gram import exp_, median_bandwidth, sampled_pairs, self_distances
-from parvibench.nn.optim import rms_normalised
+from parvibench.kernels.heat import heat_bandwidth
+from parvibench.kernels.radial import inverse_multiquadric
 
+from ._particle_flows import FlowSettings, ParticleFlow
 from ._sifg_runs import POINTS, TOY_POINTS, on_networks
 
 
-class Settings(SteppedSettings):
+class Settings(FlowSettings):
     """Settings of SVGD."""
 
     step_size: float = Field(
         0.1, gt=0, description="eps, in x^2 (plain) or x (adagrad); 0.1 from the SIFG paper's toys, code 1e-3"
     )
-    rule: Literal["plain", "adagrad"] = Field(
-        "plain", description="plain: x + eps phi (paper); adagrad: phi over its running rms (code)"
-    )
-    bandwidth: Literal["median", "median-sampled"] | PositiveFloat = Field(
+    bandwidth: Literal["median", "median-sampled", "he"] | PositiveFloat = Field(
         "median",
-        description="h in x^2 of exp(-||x-y||^2 / h): median heuristic (code), the same over 10,000 fixed "
-        "pairs (ours; much cheaper for n >> 100, changes h by about 1%), or a number",
+        description="h in x^2 of k: median heuristic (code), the same over 10,000 fixed pairs (ours; much cheaper for "
+        "n >> 100, changes h by about 1%), heat equation (Liu et al. 2019), or a number",
     )
-
-
-class State(NamedTuple):
-    """Particles and the memory of the adagrad rule."""
-
-    x: Tensor  # (R, n, d)
-    mean_square: Tensor  # H: (R, n, d); (R, 0) with the plain rule
-    t: int
+    kernel: Literal["gaussian", "imq"] = Field(
+        "gaussian", description="k: exp(-||x-y||^2 / h) (paper) or (1 + ||x-y||^2 / h)^(-1/2)"
+    )
 
 
 _PLAIN = {"rule": code("plain"), "bandwidth": paper("median")}
 
 
-class SVGD(Algorithm[Settings, State]):
+class SVGD(ParticleFlow[Settings]):
     """Stein variational gradient descent."""
 
     name = "svgd"
@@ -82,33 +81,29 @@ class SVGD(Algorithm[Settings, State]):
         "bnn-liu-wang": {"step_size": code(1e-3), "rule": code("adagrad")},
     }
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Particles at the task's initial points."""
-        x = problem.init()
-        return State(x, x.new_zeros(len(x), 0), 0)
-
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
-        """Move all particles along phi."""
-        phi = stein_direction(state.x, problem.score(state.x), settings.bandwidth)
-        mean_square = state.mean_square
-        if settings.rule == "adagrad":
-            phi, mean_square = rms_normalised(phi, mean_square, first=state.t == 0)
-        return State(state.x.add(phi, alpha=settings.step_size), mean_square, state.t + 1)
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """Eps; None with the adagrad rule, which has no common factor."""
-        return settings.step_size if settings.rule == "plain" else None
+    def velocity(self, settings: Settings, x: Tensor, score: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Phi."""
+        if settings.bandwidth != "he":
+            return stein_direction(x, score, settings.bandwidth, settings.kernel), h
+        d = self_distances(x)
+        h = heat_bandwidth(x, d, h if h.dim() == 3 else median_bandwidth(d))
+        return stein_direction(x, score, h, settings.kernel), h
 
 
-def stein_direction(x: Tensor, score: Tensor, bandwidth: str | float) -> Tensor:
-    """Phi at every particle, (R, n, d)."""
+def stein_direction(x: Tensor, score: Tensor, bandwidth: str | float | Tensor, kernel: str = "gaussian") -> Tensor:
+    """Phi at every particle, (R, n, d); bandwidth: as in the settings, or (R, 1, 1)."""
     n = x.shape[1]
     d = self_distances(x)
     if isinstance(bandwidth, str):
         index = sampled_pairs(n, x.device) if bandwidth == "median-sampled" else None
         h = median_bandwidth(d, index)
     else:
-        h = x.new_full((1, 1, 1), bandwidth)
+        h = bandwidth if isinstance(bandwidth, Tensor) else x.new_full((1, 1, 1), bandwidth)
+    if kernel == "imq":
+        k, slope = inverse_multiquadric(d, h)
+        centred = x - x.mean(1, keepdim=True)
+        repel = 2 * (slope @ centred - slope.sum(-1, keepdim=True) * centred)
+        return (k @ score + repel).div_(n)
     k = exp_(d.div_(-h))
     spread = (2 / h) * x
     # K is symmetric. The last row of ones gives its sums; few rows times K is much faster than K times few columns.

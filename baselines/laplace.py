@@ -1,0 +1,122 @@
+"""Laplace approximation: a normal with the mode as mean and the inverse negative Hessian there as covariance.
+
+Tierney & Kadane (1986), JASA 81:82-86; Bishop (2006), Section 4.4. L-BFGS (``parvibench.nn.lbfgs``) climbs from S of
+the task's initial points; the highest end is the mode m. Columns of the precision are central differences of the
+score,
+
+    P e_i = - [ s(m + d_i e_i) - s(m - d_i e_i) ] / (2 d_i),   x = m + P^(-1/2) xi,   xi ~ N(0, I)
+
+with d_i the share (100 eps)^(1/3) of the standard deviation of x_i given the others, eps that of the arithmetic.
+
+A step scores S points: one of each search, then two of each of S / 2 columns; ceil(2 D / S) steps make a Hessian. Until
+it is there, columns not yet measured are those of L-BFGS's diagonal; further steps measure anew, at the d_i that
+follow from the last.
+
+Departure: the negative Hessian is not always positive definite (a search cut short, a density without a maximum).
+Its eigenvalues are then raised to 1e-6 of the largest. Traps: one of several modes is all there is; where the density is
+not normal about the mode, as beside a boundary or in a funnel's neck, the covariance says little of its mass.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Presets
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.nn import lbfgs
+
+#: Least eigenvalue of a precision matrix, in units of its largest.
+FLOOR = 1e-6
+
+
+class Settings(AlgorithmSettings):
+    """Settings of the Laplace approximation."""
+
+    starts: int = Field(4, ge=2, multiple_of=2, description="S, searches; ours")
+    history: int = Field(6, ge=1, description="pairs that L-BFGS remembers; ours")
+    longest: int = Field(1000, ge=1, description="iterations of L-BFGS after which a search ends; ours")
+
+
+class State(NamedTuple):
+    """Searches, and the precision at the end of the highest."""
+
+    paths: lbfgs.Paths
+    precision: Tensor  # (R, D, D), column by column
+    columns: Tensor  # how many have been measured, (R,), floating
+
+
+class Laplace(Algorithm[Settings, State]):
+    """Laplace approximation."""
+
+    name = "laplace"
+    kind = "generator"
+    needs = frozenset({"full-batch", "score"})
+    settings_type = Settings
+    citation = "Tierney & Kadane (1986), JASA 81:82-86"
+    summary = "normal approximation at a mode found by L-BFGS"
+    example = Example(quick={"starts": 8}, settings={}, steps=40, points=200, both_modes=False)
+    presets: ClassVar[Presets] = {}
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Searches at the task's initial points."""
+        x = problem.init(settings.starts)
+        precision = torch.ones_like(x[:, 0]).diag_embed()
+        return State(lbfgs.start(x, settings.history), precision, torch.zeros_like(x[:, 0, 0]))
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """An evaluation of every search, or some columns of the precision."""
+        paths, precision, columns = state
+        mode, _ = highest(paths)
+        settled = paths.done.all(1)
+        half = settings.starts // 2
+        index = (
+            (columns.unsqueeze(1) + torch.arange(half, device=mode.device)).remainder(problem.dim).nan_to_num(0).long()
+        )
+        # of the diagonal, before anything is measured that of L-BFGS
+        diagonal = precision.diagonal(dim1=1, dim2=2)
+        sd = diagonal.gather(1, index).abs().clamp(min=torch.finfo(mode.dtype).tiny).rsqrt()
+        d = (100 * torch.finfo(mode.dtype).eps) ** (1 / 3) * sd
+        shift = torch.zeros_like(mode).unsqueeze(1).repeat(1, half, 1).scatter_(2, index.unsqueeze(2), d.unsqueeze(2))
+        around = mode.unsqueeze(1) + torch.cat((shift, -shift), 1)
+        at = torch.where(settled.view(-1, 1, 1), around, paths.trial)
+        log_p, score = problem.log_density_and_score(at)
+
+        moved, _ = lbfgs.advance(paths, log_p, score, settings.longest)
+        ahead, behind = score.chunk(2, 1)
+        found = ((behind - ahead) / (2 * d).unsqueeze(2)).mT  # (R, D, S / 2)
+        measured = precision.scatter(2, index.unsqueeze(1).expand_as(found), found)
+        arrived = moved.done.all(1) & ~settled
+        fresh = (1 / highest(moved)[1]).diag_embed()
+        precision = torch.where(settled.view(-1, 1, 1), measured, torch.where(arrived.view(-1, 1, 1), fresh, precision))
+        return State(moved, precision, torch.where(settled, columns + half, columns))
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """Fresh draws, (R, n, D)."""
+        mode, _ = highest(state.paths)
+        precision = (state.precision + state.precision.mT) / 2
+        factor, failed = torch.linalg.cholesky_ex(precision)
+        for r in failed.nonzero().flatten().tolist():
+            factor[r] = raised(precision[r])
+        noise = streams.normal("output", (n, problem.dim))
+        return mode.unsqueeze(1) + torch.linalg.solve_triangular(factor.mT, noise.mT, upper=True).mT
+
+
+def highest(paths: lbfgs.Paths) -> tuple[Tensor, Tensor]:
+    """The last point of each replicate's highest search and its alpha, (R, D) each."""
+    best = torch.where(paths.accepted > 0, paths.log_density, -torch.inf).argmax(1)
+    row = best.view(-1, 1, 1).expand(-1, 1, paths.x.shape[2])
+    return paths.x.gather(1, row).squeeze(1), paths.alpha.gather(1, row).squeeze(1)
+
+
+def raised(precision: Tensor) -> Tensor:
+    """Cholesky factor of a symmetric matrix (D, D) whose small eigenvalues are raised; NaN of one that is not finite."""
+    if not precision.isfinite().all():
+        return torch.full_like(precision, torch.nan)
+    values, vectors = torch.linalg.eigh(precision.double())
+    values = values.clamp(min=FLOOR * values.abs().max())
+    return torch.linalg.qr((vectors * values.sqrt()).mT).R.mT.to(precision)

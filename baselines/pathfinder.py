@@ -1,0 +1,207 @@
+"""Pathfinder: normal approximations along a quasi-Newton path, resampled by importance.
+
+Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306), Algorithms 1 to 4. From each of P initial points L-BFGS
+climbs the log density. At every point x_l of the path its estimate of the inverse negative Hessian gives a normal
+
+    q_l = N(x_l + H_l s(x_l), H_l),   H = diag(alpha) + B G B^T       (``parvibench.nn.lbfgs``)
+
+and K draws estimate its evidence bound, mean of log p - log q_l. With the thin decomposition
+Q R of diag(alpha)^(-1/2) B and L L^T = I + R G R^T, draws are
+
+    x = mu + diag(alpha)^(1/2) (Q (L - I) Q^T u + u),   u ~ N(0, I),   log det H = sum log alpha + 2 sum log L_kk
+
+The best normal of each path gives M draws, the first K of them those of its bound, as in the authors' code. All
+P M draws together are resampled by Pareto-smoothed ratios p / q (Vehtari et al. 2024), with replacement. A single path
+is not resampled (``resampling="none"``): any number of fresh draws of its normal, and of all paths' in turn.
+
+A step evaluates one point a path searches at, and K draws: K + 1 log densities, one of them with its score. Once a
+path has ended, all K + 1 are draws for its M, and after these the oldest are replaced; a longer run gains nothing more.
+
+Departures: L-BFGS is our own, with another line search than R's L-BFGS-B, and paths that fail are not begun anew. A rejected point of a line search costs K + 1 like the
+others. Paths end after a change of 100 units of rounding, of single precision where that is the run's.
+Traps: draws are repeated, more so where normals fit badly; a bound of K = 5 draws is noisy, and the highest is taken.
+The ratios are of each draw's own normal: where paths end in modes of one density, each gets weight by its mass, and
+a mode that several paths have found gets it several times.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Presets
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+from parvibench.nn import lbfgs
+from parvibench.nn.lbfgs import where
+
+#: Draws from which weights are smoothed: fewer have no tail to fit.
+FEWEST = 25
+
+
+class Settings(AlgorithmSettings):
+    """Settings of Pathfinder."""
+
+    paths: int = Field(20, ge=1, description="P, paths; paper's I")
+    elbo_draws: int = Field(5, ge=1, description="K, draws that estimate a bound; paper")
+    draws: int = Field(100, ge=1, description="M, draws kept of each path's best normal; paper")
+    history: int = Field(6, ge=1, description="J, pairs that L-BFGS remembers; paper")
+    longest: int = Field(1000, ge=1, description="iterations of L-BFGS after which a path ends; paper")
+    resampling: Literal["psis", "none"] = Field(
+        "psis",
+        description="psis: Pareto-smoothed importance resampling of all paths' draws; none: fresh draws (single path)",
+    )
+
+
+class Normals(NamedTuple):
+    """A normal for each path, and its bound."""
+
+    mean: Tensor  # (R, P, D)
+    alpha: Tensor  # (R, P, D)
+    q: Tensor  # (R, P, D, k), k = min(D, 2 J)
+    factor: Tensor  # L, (R, P, k, k)
+    elbo: Tensor  # (R, P)
+
+
+class State(NamedTuple):
+    """Paths, the best normal of each, and its draws, the newest first, with log p - log q in the last column."""
+
+    paths: lbfgs.Paths
+    best: Normals
+    draws: Tensor  # (R, P, M, D + 1)
+    kept: Tensor  # number of draws, (R, P), floating
+
+
+class Pathfinder(Algorithm[Settings, State]):
+    """Pathfinder."""
+
+    name = "pathfinder"
+    kind = "generator"
+    needs = frozenset({"full-batch", "score"})
+    settings_type = Settings
+    citation = "Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306)"
+    summary = "normal approximations along quasi-Newton paths, resampled by importance"
+    example = Example(
+        quick={"paths": 8, "elbo_draws": 2, "draws": 6}, scores=3, settings={"paths": 5}, steps=60, points=200
+    )
+    presets: ClassVar[Presets] = {}
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Paths at the task's initial points; a unit normal about each until there is a better one."""
+        x = problem.init(settings.paths)
+        k = min(problem.dim, 2 * settings.history)
+        q, factor = (torch.eye(rows, k, dtype=x.dtype, device=x.device) for rows in (problem.dim, k))
+        worst = torch.full_like(x[..., 0], torch.finfo(x.dtype).min)
+        batch = x.shape[:2]
+        unit = Normals(x, torch.ones_like(x), q.repeat(*batch, 1, 1), factor.repeat(*batch, 1, 1), worst)
+        draws = x.new_zeros(*batch, settings.draws, problem.dim + 1)
+        return State(lbfgs.start(x, settings.history), unit, draws, torch.zeros_like(worst))
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+        """One evaluation of every path and K draws of its newest normal, or K + 1 draws of its best."""
+        paths, best, draws, kept = state
+        done, (r, p, dim), k = paths.done, paths.x.shape, settings.elbo_draws
+        u = streams.normal("noise", (p, k + 1, dim))
+        one, log_q = normal_draws(best, u[:, :, :1])
+        log_p, score = problem.log_density_and_score(where(done, one.squeeze(2), paths.trial))
+        one = _with_ratio(one, log_p.unsqueeze(2), log_q)
+        paths, accepted = lbfgs.advance(paths, log_p, score, settings.longest)
+
+        now = normal_at(paths)
+        x, log_q = normal_draws(_each_where(done, best, now), u[:, :, 1:])
+        many = _with_ratio(x, problem.log_density(x.reshape(r, -1, dim)).view(r, p, k), log_q)
+        now = now._replace(elbo=now.elbo + many[..., -1].mean(-1))
+
+        better = accepted & (now.elbo > best.elbo)
+        filled = torch.cat((many, one, draws), 2)[:, :, : settings.draws]
+        draws = where(done | better, filled, draws)
+        kept = torch.where(done, kept + k + 1, torch.where(better, torch.full_like(kept, k), kept))
+        return State(paths, _each_where(better, now, best), draws, kept.clamp(max=settings.draws))
+
+    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+        """Resampled draws, or fresh ones of all paths' normals in turn, (R, n, D)."""
+        r, p, dim = state.best.mean.shape
+        rows = -(-n // p)
+        u = streams.normal("output", (rows * p, dim)).view(r, rows, p, dim).transpose(1, 2)
+        fresh = normal_draws(state.best, u)[0].transpose(1, 2).reshape(r, -1, dim)[:, :n]
+        if settings.resampling == "none":
+            return fresh
+        place = streams.uniform("output", (n,)).double().cpu().numpy()
+        found = []
+        for i in range(r):
+            chosen = resampled(state.draws[i, ..., -1], state.kept[i], place[i])
+            drawn = state.draws[i, ..., :-1].reshape(-1, dim)
+            found.append(fresh[i] if chosen is None else drawn[chosen.to(fresh.device)])
+        return torch.stack(found)
+
+
+def normal_at(paths: lbfgs.Paths) -> Normals:
+    """The normal at every path's last point, its bound zero, or minus infinity where rounding leaves no normal."""
+    estimate = lbfgs.inverse_hessian(paths.alpha, paths.s, paths.z)
+    alpha, b, g = estimate
+    q, r = torch.linalg.qr(b / alpha.sqrt().unsqueeze(-1))
+    inner = r @ g @ r.mT
+    eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
+    factor, failed = torch.linalg.cholesky_ex(eye + (inner + inner.mT) / 2)
+    sound = failed == 0
+    elbo = torch.where(sound, 0.0, torch.full_like(paths.t, -math.inf))
+    return Normals(paths.x + estimate.times(paths.score), alpha, q, where(sound, factor, eye.expand_as(factor)), elbo)
+
+
+def normal_draws(normals: Normals, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Draws (R, P, n, D) and their log densities (R, P, n) from standard normal noise of the former's shape."""
+    mean, alpha, q, factor, _ = normals
+    inner = u @ q
+    x = mean.unsqueeze(2) + alpha.sqrt().unsqueeze(2) * (u + (inner @ factor.mT - inner) @ q.mT)
+    half_log_det = alpha.log().sum(-1) / 2 + factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    constant = u.shape[-1] / 2 * math.log(2 * math.pi)
+    return x, -u.square().sum(-1) / 2 - half_log_det.unsqueeze(-1) - constant
+
+
+def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64]) -> Tensor | None:
+    """Rows of the draws of one replicate, (n,) into (P M), by Pareto-smoothed weights; None where there are no draws.
+
+    Args:
+        log_ratios: (P, M).
+        kept: how many of each path's are there, (P,).
+        place: uniforms, (n,).
+    """
+    there = torch.arange(log_ratios.shape[1], device=kept.device) < kept.unsqueeze(-1)
+    rows = there.flatten().nonzero().flatten().cpu()
+    if len(rows) == 0:
+        return None
+    ratios = log_ratios.flatten().double().cpu()[rows].numpy()
+    ratios -= ratios.max()
+    smoothed = pareto_smoothed(ratios) if len(rows) >= FEWEST else ratios
+    total = np.cumsum(np.exp(smoothed - smoothed.max()))
+    return rows[np.searchsorted(total / total[-1], place, side="right").clip(max=len(rows) - 1)]
+
+
+def pareto_smoothed(log_ratios: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Smoothed log weights, (n,); the log ratios themselves where those of the tail are all alike."""
+    psis = importlib.import_module("arviz_stats.base").array_stats.psislw  # untyped
+    try:
+        with np.errstate(all="ignore"):  # alike but for rounding: the fit is not finite
+            # minus the ratios, which are log likelihoods in leave-one-out cross-validation
+            found = np.asarray(psis(-log_ratios)[0])
+    except ValueError:
+        return log_ratios
+    return found if np.isfinite(found).all() else log_ratios
+
+
+def _with_ratio(x: Tensor, log_p: Tensor, log_q: Tensor) -> Tensor:
+    """Draws with log p - log q in a last column, a very small number where it is not finite."""
+    ratio = log_p - log_q
+    ratio = torch.where(ratio.isfinite(), ratio, torch.finfo(ratio.dtype).min / 1e6)
+    return torch.cat((x, ratio.unsqueeze(-1)), -1)
+
+
+def _each_where(mask: Tensor, a: Normals, b: Normals) -> Normals:
+    return Normals(*(where(mask, u, v) for u, v in zip(a, b, strict=True)))
