@@ -144,6 +144,7 @@ class CellRecord(BaseModel, Specified):
         kind: of the algorithm.
         tuned: whether the step size was chosen by tuning.
         values: metric -> value per replicate at the last checkpoint, ``None`` where it is not finite.
+        judged: the same of evenly thinned samples of the next smaller size with floors, where n has none.
         absent: metric -> why it does not apply.
         diverged: replicate id -> iteration at which it stopped being finite.
         seconds: steady compute time of all replicates together, s.
@@ -174,6 +175,7 @@ class CellRecord(BaseModel, Specified):
     seconds: float = 0.0
     overheads: dict[str, float] = Field(default_factory=dict)
     values: dict[str, list[float | None]] = Field(default_factory=dict)
+    judged: dict[str, list[float | None]] = Field(default_factory=dict)
     absent: dict[str, str] = Field(default_factory=dict)
     flags: list[str] = Field(default_factory=list)
     drift: float = 0.0

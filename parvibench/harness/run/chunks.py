@@ -26,6 +26,7 @@ class ChunkResult:
         curve: rows of the long curve table (see ``store.CURVE_COLUMNS``).
         samples: of the last checkpoint, (r, n, D).
         values: metric -> value per replicate at the last checkpoint.
+        judged: the same of evenly thinned samples, where their number has no floors.
         absent: metric -> why it does not apply.
         diverged: replicate id -> iteration.
         seconds: steady compute time of the chunk.
@@ -38,6 +39,7 @@ class ChunkResult:
     curve: list[tuple[Any, ...]] = field(default_factory=list)
     samples: NDArray[np.float32] | None = None
     values: dict[str, list[float]] = field(default_factory=dict)
+    judged: dict[str, list[float]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     diverged: dict[int, int] = field(default_factory=dict)
     iterations: int = 0

@@ -21,12 +21,12 @@ from parvibench.core.task import Task
 from parvibench.harness.store.environment import process_facts
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
-from parvibench.metrics.compute import compute
+from parvibench.metrics.compute import compute_guarded
 
 from .chunks import ChunkResult, stamp
 from .clock import MAX_DRIFT, Clock, drift, peak_memory, reference_seconds
 from .compiling import CompiledStep
-from .measuring import Moved, context_maker, is_reported
+from .measuring import Moved, context_maker, is_reported, thinned_values
 from .recorder import PathRecorder
 from .snapshot import NotWritableError, pack, rebuilt, unpack
 from .stepping import BLOCK, Advance, Stepper
@@ -372,7 +372,8 @@ class _Chunk:
         reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
         context = self._context(cost, excluded, path, moved, decisions, reported)
         with torch.inference_mode(False), torch.no_grad():
-            values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
+            values, absent = compute_guarded(self.cell.metrics, samples.clone(), context, "last" if last else "every")
+            self.result.judged = thinned_values(list(values), samples, context) if last else {}
         values |= reported
         self._add_rows(values, cost)
         self.result.values = {m: v.tolist() for m, v in values.items()} if last else self.result.values
