@@ -214,6 +214,13 @@ def _never_rejected(values: Mapping[str, ArrayLike], floors: Mapping[str, Floor]
     return ""
 
 
+def rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Values as floors store them: 17 binary digits, four in a million, in float32, whose zeros compress."""
+    mantissa, exponent = np.frexp(values)
+    with np.errstate(over="ignore"):
+        return np.ldexp(np.round(mantissa * 2**17) / 2**17, exponent).astype(np.float32)
+
+
 def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     """One-sided p-value that samples are worse than exact draws by this metric.
 
@@ -228,9 +235,9 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
         floor: at the replicates' sample size.
     """
     sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
-    found = sign * np.atleast_1d(np.asarray(values, dtype=float))
+    found = sign * rounded(np.atleast_1d(np.asarray(values, dtype=float)))
     found = np.where(np.isnan(found), np.inf, found)
-    known = sign * floor.values
+    known = sign * rounded(floor.values)  # ties of shares and counts stay ties
     if len(found) == 1:
         worse = int(np.sum(known >= found[0]))
         return min(1.0, (1 + worse + math.sqrt(worse)) / (1 + len(known)))

@@ -49,7 +49,7 @@ def tail_error(samples: Tensor, context: Context) -> Tensor:
         outward = _outward(x, densities[r], centre, spread)
         # The share of the reference that is as far out, counting the sample itself.
         beyond = ordered.shape[1] - torch.searchsorted(ordered, outward)
-        values.append(_largest_gap((1 + beyond) / (ordered.shape[1] + 1)))
+        values.append(_largest_gap((1 + beyond).double() / (ordered.shape[1] + 1)))
     return torch.stack(values).to(samples)
 
 

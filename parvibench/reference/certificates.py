@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from parvibench.core.task import Task
+from parvibench.metrics.floors import rounded
 
 FORMAT = 2
 
@@ -56,15 +57,9 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     arrays_file, certificate_file = folder / f"{name}.npz", folder / f"{name}.json"
     stored: dict[str, Any] = dict(arrays)
-    stored |= {f"{m}/{n}": _rounded(v) for m, table in floors.items() for n, v in table.items()}
+    stored |= {f"{m}/{n}": rounded(v) for m, table in floors.items() for n, v in table.items()}
     np.savez_compressed(arrays_file, **stored)
     signed = {**certificate, "sha256": hashlib.sha256(arrays_file.read_bytes()).hexdigest()}
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in signed.items()]  # one per key
     certificate_file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     return certificate_file
-
-
-def _rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Values to 17 binary digits, four in a million, in float32, whose zeros compress."""
-    mantissa, exponent = np.frexp(values)
-    return np.ldexp(np.round(mantissa * 2**17) / 2**17, exponent).astype(np.float32)
