@@ -57,7 +57,10 @@ def test_alterations_are_what_their_names_say() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {
-        floors: {"SETS": 30, "COSTLY_SETS": 20, "SIZES": (20, 50), "CURVE_SIZES": (5, 20, 50)},
+        floors: {
+            "SETS": 30, "OTHER_SETS": 20, "SETS_A_METRIC": 2, "SIZES": (20, 50), "CURVE_SIZES": (5, 20, 50),
+            "_FULL_SIZES": (20, 50),
+        },
         build: {"POOLS": 5, "POOL_SIZE": 500},
         calibration_trials: {
             "ROWS": 500, "LARGE": 100, "LARGE_SETS": 10, "N": 50, "EQUIVALENT_SETS": 40, "BATCH": 10,
