@@ -8,7 +8,7 @@ tails are missing, whose modes are merged or weighted 55:45, or one of whose coo
 import argparse
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -186,8 +186,7 @@ def main() -> None:
     table = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=COLUMNS)
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         parts = [(case, first) for case in CASES for first in range(_tried(table, case), case.trials, PART)]
-        for done in as_completed(pool.submit(run_part, *part) for part in parts):
-            rows = done.result()
+        for rows in pool.map(run_part, *zip(*parts, strict=True)) if parts else ():
             table = pd.concat([table, rows], ignore_index=True) if len(table) else rows
             table = table.groupby(COLUMNS[:4], sort=False, as_index=False)[COLUMNS[4:]].sum()
             table.to_csv(file, index=False)
