@@ -247,7 +247,8 @@ def _screen(path: Tensor) -> Tensor:
     # Bounded as ranks are, so that heavy tails hide nothing.
     x = ((x - centre) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).atan()
     found = [*_unequal(x, 2), *_unequal(x.abs(), 2)[:1], _unequal(x, min(_BATCHES, kept // 2))[0]]
-    return torch.cat([v.topk(min(_BY_EACH, v.numel())).indices for v in found]).unique()[:MOST_COORDINATES]
+    worst = {int(i) for v in found for i in v.topk(min(_BY_EACH, v.numel())).indices}
+    return torch.tensor(sorted(worst))
 
 
 def _unequal(x: Tensor, parts: int) -> tuple[Tensor, Tensor]:
@@ -261,7 +262,7 @@ def _unequal(x: Tensor, parts: int) -> tuple[Tensor, Tensor]:
         (D,) each; infinite where nothing varies within.
     """
     length = len(x) // parts
-    x = x[: length * parts].unflatten(0, (parts, length))  # (parts, length, N, D)
+    x = x[: length * parts].reshape(parts, length, *x.shape[1:])
     means, within = x.mean(1).flatten(0, 1), x.var(1).flatten(0, 1)
     ratio = means.var(0) / within.mean(0)
     return torch.where(within.mean(0) > 0, ratio, torch.inf), -within.amin(0)

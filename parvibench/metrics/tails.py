@@ -84,5 +84,5 @@ def _reference_tails(rows: Tensor, target: Target) -> tuple[Tensor, Tensor, Tens
     """Median and spread of every coordinate, (D,) each, and the functions at the reference, (2, m) ascending."""
     low, centre, high = rows.quantile(torch.tensor([0.16, 0.5, 0.84], dtype=rows.dtype), dim=0)
     spread = (high - low).clamp(min=torch.finfo(rows.dtype).tiny)
-    densities = torch.cat([target.log_density(block[None])[0] for block in rows.split(_BLOCK)])
+    densities = torch.cat([target.log_density(block[None])[0] for block in torch.split(rows, _BLOCK)])
     return centre, spread, _outward(rows, densities.to(rows), centre, spread).sort(1).values
