@@ -208,8 +208,8 @@ def holm(p_values: Sequence[float], weights: Sequence[float] | None = None) -> l
 
     >>> holm([0.01, 0.04, 0.5])
     [0.03, 0.08, 0.5]
-    >>> holm([0.01, 0.02], weights=[1, 3])
-    [0.02..., 0.02...]
+    >>> holm([0.02, 0.04], weights=[1, 3])
+    [0.05333333333333334, 0.05333333333333334]
     """
     p = np.asarray(p_values, dtype=float)
     weight = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=float)

@@ -102,7 +102,7 @@ class Case:
 
 
 CASES = (
-    Case("student-t", N, "cut at |x| < 5", without_far_points, POWER_TRIALS),
+    Case("student-t", N, "cut beyond 5", without_far_points, POWER_TRIALS),
     Case("banana", N, "without the least probable 1%", without_improbable_points, POWER_TRIALS),
     Case("multimodal", N, "two modes merged", merged, POWER_TRIALS),
     Case("multimodal", N, "weights 55:45", weighted, 2 * POWER_TRIALS),
