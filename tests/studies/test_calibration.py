@@ -8,6 +8,7 @@ import calibration_trials
 import pandas as pd
 import pytest
 import torch
+import verdicts
 from calibration import REPORT, page, read, write
 from calibration_trials import ALTERATIONS, LARGE, VERDICT, N, Study, draw, limit, make_task
 from interval_coverage import coverage_table
@@ -15,6 +16,7 @@ from scipy import stats
 from torch import Generator
 
 from parvibench.core import registry
+from parvibench.core.registry import load_task
 from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
 from parvibench.metrics.floors import judged_metrics
@@ -154,3 +156,33 @@ def test_the_study_again_in_the_plane(tmp_path: Path) -> None:
     assert ((table["size"] - table["truth"]).abs() <= 3 * table["error"]).all()
     missing = study.power.query("alteration == 'one mode missing' and metric == @VERDICT")
     assert (missing["found"] == missing["trials"]).all()
+
+
+def test_verdicts_of_shipped_tasks_hold_their_level_and_see_what_they_should() -> None:
+    """The table of `verdicts.py`: false alarms of the verdict within chance, and missing tails, merged modes, weights of 55:45
+    and a stuck coordinate found. Weights: at least four fifths of what the metric that sees them finds alone."""
+    table = pd.read_csv(REPORT / "verdicts.csv")
+    whole = table[table["metric"] == verdicts.VERDICT]
+    false = whole[whole["alteration"] == verdicts.EXACT]
+    assert set(zip(false["task"], false["n"], strict=True)) <= set(product(verdicts.TASKS, verdicts.SIZES))
+    assert (false["found"] <= false["trials"].map(limit)).all()
+    altered = whole[whole["alteration"] != verdicts.EXACT].set_index("alteration")
+    shares = altered["found"] / altered["trials"]
+    for name in ("cut beyond 5", "without the least probable 1%", "two modes merged"):
+        assert shares[name] > 0.8
+    weights = table[(table["alteration"] == "weights 55:45") & (table["task"] == "multimodal")].set_index("metric")
+    assert weights.loc[verdicts.VERDICT, "found"] >= 0.8 * weights.loc["mode_weight_tv", "found"]
+    assert verdicts.page(table) == (REPORT / "verdicts.md").read_text()
+
+
+def test_the_studys_alterations_of_shipped_tasks() -> None:
+    """No far point, 55% in the first mode, one coordinate constant, and no draw where the modes were narrow."""
+    g, n = Generator().manual_seed(6), 4000
+    assert verdicts.without_far_points(load_task("student-t"), n, g).abs().max() < 5
+    pair = load_task("multimodal")
+    share = (verdicts.weighted(pair, n, g)[:, 0] < 0).double().mean()
+    assert share == pytest.approx(0.55, abs=4 * 0.5 / math.sqrt(n))
+    one = verdicts.merged(pair, n, g)
+    assert one.std(0) == pytest.approx(pair.facts.sd, rel=0.05)
+    assert (one[:, 0].abs() < 1).double().mean() == pytest.approx(2 * stats.norm.cdf(1 / math.sqrt(5)) - 1, abs=0.03)
+    assert verdicts.stuck(load_task("gmm2-20d"), n, g).std(0).lt(1e-12).nonzero().flatten().tolist() == [7]

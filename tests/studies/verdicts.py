@@ -144,6 +144,8 @@ def page(table: pd.DataFrame) -> str:
     wide = false.assign(case=[f"{t}, {n:,}" for t, n in zip(false["task"], false["n"], strict=True)])
     altered = shares[shares["alteration"] != EXACT]
     cases = [f"{t}: {a}" for t, a in zip(altered["task"], altered["alteration"], strict=True)]
+    above = false[false["found"] > false["trials"].map(limit)]
+    named = ", ".join(f"{r['metric']} ({r['task']}, n = {r['n']:,}: {r['found']})" for _, r in above.iterrows())
     worst = false[false["metric"] == VERDICT].sort_values("found").iloc[-1]
     lines = [
         "# Verdicts of shipped tasks",
@@ -155,7 +157,7 @@ def page(table: pd.DataFrame) -> str:
         "",
         f"Percent of {false['trials'].min()} sets or more of exact draws called distinguishable at {100 * ALPHA:g}%, by task and n. Chance",
         f"explains up to {limit(FALSE_ALARM_TRIALS)} of {FALSE_ALARM_TRIALS} sets (99.9%). The verdict's most: {worst['found']} of {worst['trials']}, {worst['task']} at "
-        f"n = {worst['n']:,}.",
+        f"n = {worst['n']:,}. Single metrics above the limit: {named or 'none'}.",
         "",
         *_markdown(wide, "case"),
         "",
