@@ -177,17 +177,25 @@ def _p_no_better(x: NDArray[np.float64], y: NDArray[np.float64], overlap: float)
     return float(stats.t.cdf(d.mean() / error, len(d) - 1)) if error > 0 else float(d.mean() >= 0)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Holm's adjusted p-values, in the order given: reject those at most alpha (Holm 1979, Scand. J. Stat. 6).
+
+    Args:
+        p_values: of the hypotheses.
+        weights: share of the level that each is given, up to a factor (Holm's Section 3); default equal ones.
 
     >>> holm([0.01, 0.04, 0.5])
     [0.03, 0.08, 0.5]
+    >>> holm([0.02, 0.04], weights=[1, 3])
+    [0.05333333333333334, 0.05333333333333334]
     """
     p = np.asarray(p_values, dtype=float)
-    order = np.argsort(p)
-    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    weight = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=float)
+    order = np.argsort(p / weight)
+    p, weight = p[order], weight[order]
+    remaining = weight[::-1].cumsum()[::-1]
     adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(steps, 1.0)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p / weight * remaining), 1.0)
     return [float(v) for v in adjusted]
 
 

@@ -1,5 +1,6 @@
 """Intervals, paired tests and ranks."""
 
+import itertools
 import math
 
 import numpy as np
@@ -62,6 +63,19 @@ def test_holm_against_the_textbook() -> None:
     assert holm(p) == pytest.approx([0.04, 0.06, 0.06, 0.09])
     assert holm(p[::-1]) == pytest.approx(holm(p)[::-1])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_weighted_holm_is_the_closed_test_of_weighted_bonferroni() -> None:
+    """By its definition: a hypothesis is rejected when every set that holds it is, by the smallest p / w times the set's
+    weight. And in its own words: equal weights are none."""
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        p, w = rng.uniform(size=4) ** 3, rng.uniform(0.5, 10, size=4)
+        sets = [s for size in range(1, 5) for s in itertools.combinations(range(4), size)]
+        local = {s: min(p[i] / w[i] for i in s) * sum(w[i] for i in s) for s in sets}
+        expected = [min(1.0, max(local[s] for s in sets if i in s)) for i in range(4)]
+        assert holm(p, w) == pytest.approx(expected)
+        assert holm(p, [2.0] * 4) == pytest.approx(holm(p))
 
 
 def test_average_ranks_put_failures_last_and_share_ties() -> None:

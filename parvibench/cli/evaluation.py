@@ -19,8 +19,7 @@ def evaluate(
     samples: Annotated[Path, typer.Argument(help=".npy, .npz with array 'samples', .csv or .parquet; shape (n, d).")],
     task: Annotated[str, typer.Option(help="The task whose target the samples should follow.")],
     cost: Annotated[
-        list[str] | None,
-        typer.Option(metavar="score_evaluations=N", help="Cost of the samples (repeatable)."),
+        list[str] | None, typer.Option(metavar="score_evaluations=N", help="Cost of the samples (repeatable).")
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="Judge by this metric (repeatable); default: the task's.")
@@ -45,15 +44,26 @@ def evaluate(
     for row in document["metrics"]:
         if row["value"] is None:
             answer(f"not applicable: {row['metric']} ({row['reason']})")
-    legend = "floor: median of exact draws; equivalent n: how many exact draws do as well [95% interval]"
+    legend = (
+        "floor: median of exact draws; equivalent n, a global measure: how many exact draws do as well [95% interval]"
+    )
     out_console.print(legend, style="dim")
-    verdict = f"[bold]{document['verdict']}[/] from exact draws (Holm, 5%)"
-    out_console.print(f"{document['n']} samples of {document['task']}: {verdict}")
+    out_console.print(f"{document['n']} samples of {document['task']}: {_verdict(document)}")
     spent = costs.get("score_evaluations")
     sizes = (row["equivalent_sample_size"] for row in document["metrics"])
     best = next(filter(None, sizes), None)
     if spent and best:
         out_console.print(f"{1e3 * best / spent:.3g} equivalent exact draws per 1000 score evaluations")
+
+
+def _verdict(document: dict[str, Any]) -> str:
+    """The verdict with the number of samples and the metrics it rests on."""
+    if not document["judged_by"]:
+        return f"[bold]no verdict[/] ({document['reason']})"
+    rests = f"{document['n_judged']} of them by {', '.join(document['judged_by'])}"
+    if document["reason"]:
+        return f"[bold]no verdict[/] ({document['reason']}; {rests})"
+    return f"[bold]{document['verdict']}[/] from exact draws (Holm, 5%; {rests})"
 
 
 def _evaluation_cells(row: dict[str, Any]) -> list[str]:
@@ -63,8 +73,10 @@ def _evaluation_cells(row: dict[str, Any]) -> list[str]:
     floor = row["floor"] or {}
     equivalent = ""
     if row["equivalent_sample_size"] is not None:
-        low, high = (f"{v:,.0f}" for v in row["equivalent_sample_size_interval"])
         capped = "≥ " if row["reason"].startswith("at least") else ""
-        equivalent = f"{capped}{row['equivalent_sample_size']:,.0f} [{low}, {high}]"
+        equivalent = f"{capped}{row['equivalent_sample_size']:,.0f}"
+        if row["equivalent_sample_size_interval"] is not None:
+            low, high = (f"{v:,.0f}" for v in row["equivalent_sample_size_interval"])
+            equivalent += f" [{low}, {high}]"
     numbers = map(text, (row["value"], floor.get("median"), row["ratio"], row["p_value"]))
     return [row["metric"], *numbers, equivalent, row["verdict"] if row["floor"] else "no floor"]

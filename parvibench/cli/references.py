@@ -52,3 +52,18 @@ def reference_build(
 
     for name in tasks:
         note(f"{name}: {build(registry.load_task(name), folder)}")
+
+
+@app.command("floors", epilog="Example: `parvibench reference floors banana`")
+def reference_floors(
+    tasks: Annotated[list[str] | None, Argument(help="Tasks; all with reference draws when none is named.")] = None,
+    metric: Annotated[list[str] | None, Option(help="Metric; default: all. Repeatable.")] = None,
+    folder: Annotated[Path | None, Option(help="Where the references lie; default: the installed package.")] = None,
+) -> None:
+    """Simulate what the noise floors of references lack, for a new metric or sample size; the draws stay."""
+    from parvibench.reference.build import complete_floors
+
+    for name in tasks or [name for name in registry.tasks() if registry.has_reference(name)]:
+        task = registry.load_task(name)
+        if tasks or task.reference() is not None:
+            note(f"{name}: {complete_floors(task, folder, metric) or 'complete'}")

@@ -137,6 +137,17 @@ def load_task(name: str) -> Task:
     return _resolve(_target("task", name, tasks(), hint))
 
 
+def require_own_name(task: Task) -> None:
+    """Refuse a task object that bears another task's name, whose reference and stored cells it would be given.
+
+    Raises:
+        InputError: the name is of a registered task, which is another object.
+    """
+    if task.name in tasks() and load_task(task.name) is not task:
+        owner = "a built-in task" if tasks()[task.name].built_in else "a task of another package"
+        raise InputError(f"{task.name!r} is the name of {owner}, and this object is another: give it a name of its own")
+
+
 def load_algorithm(name: str) -> Algorithm:
     """The algorithm of that name, or of a path, as ``load_method``; ``InputError`` for an anchor."""
     from .algorithm import Algorithm

@@ -129,6 +129,8 @@ class CellRecord(BaseModel, Specified):
     overheads: dict[str, float] = Field(default_factory=dict)
     #: metric -> value per replicate at the last checkpoint, ``None`` where it is not finite
     values: dict[str, list[float | None]] = Field(default_factory=dict)
+    #: the same of evenly thinned samples of the next smaller size with floors, where n has none
+    judged: dict[str, list[float | None]] = Field(default_factory=dict)
     absent: dict[str, str] = Field(default_factory=dict)  #: metric -> why it does not apply
     #: what a reader of the numbers should know: a clock in doubt, a budget ignored
     flags: list[str] = Field(default_factory=list)

@@ -21,7 +21,7 @@ from .target import Target
 TUNING_REPLICATES = 1_000_000
 
 DENSITY_METRICS = (
-    "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal",
+    "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal", "tail_error",
     "ess_bulk", "ess_per_evaluation", "rhat", "path_primary", "path_equivalent_n", "seconds", "score_evaluations",
     "peak_memory",
 )  # fmt: skip

@@ -256,6 +256,9 @@ def _merged(results: Sequence[ChunkResult]) -> dict[str, Any]:
         "score_evaluations": max(r.score_evaluations for r in results),
         "overheads": dict(overheads),
         "values": {m: [to_json_number(v) for r in results for v in r.values[m]] for m in names},
+        "judged": {
+            m: [to_json_number(v) for r in results for v in r.judged[m]] for m in names if m in results[0].judged
+        },
         "absent": absent,
     }
 

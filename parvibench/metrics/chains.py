@@ -1,9 +1,11 @@
 """Diagnostics of recorded chains: effective sample size, R-hat and autocorrelation.
 
 Vehtari et al. (2021), Bayesian Analysis 16:667-718, as implemented by ArviZ. They measure how well chains mix, not
-whether they converge to the right distribution. At most 50 evenly spaced coordinates are used; effective sample sizes
-and R-hat report the worst. These two use at most 25,000 draws, evenly spaced over the recorded times, so that their
-cost stays small beside the run; larger effective sample sizes cannot be resolved.
+whether they converge to the right distribution. Effective sample sizes and R-hat report the worst coordinate. Above 50
+coordinates a screen of all of them finds those that are ranked: the worst by R-hat of halves, of the bounded
+``atan((x - median) / spread)`` and of its distance from zero, and by the variance of batch means. At most 25,000 draws
+are used, so that the cost stays small beside the run: evenly spaced ones, and for the effective sample size of chains
+that mix faster than these are apart, as many neighbouring ones in the middle. Sizes are of all states recorded.
 """
 
 from __future__ import annotations
@@ -19,8 +21,17 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable, metric
 
 from .cost import recorded_cost
+from .pairwise import thin
 
+#: Coordinates that are ranked, and found by every statistic of the screen.
 MOST_COORDINATES = 50
+_BY_EACH = 12
+#: States at which the screen looks, of these the ones that give location and spread, and batches of a chain.
+_SCREENED = 5000
+_LOCATED = 400
+_BATCHES = 5
+#: Chains of which more than this share of the spaced draws is effective may mix faster than these are apart.
+_MIXED = 0.5
 MOST_DRAWS = 25_000
 FEWEST_DRAWS = 4
 TAILS = (0.05, 0.95)
@@ -35,7 +46,7 @@ def ess_bulk(samples: Tensor, context: Context) -> Tensor:
         context: needs a path, (R, T, N, D) with T >= 4.
 
     Returns:
-        (R,) in draws, out of T N; higher is better; not cut at T N (antithetic chains exceed it). Zero
+        (R,) in draws, out of the T N recorded; higher is better; not cut at T N (antithetic chains exceed it). Zero
         when a coordinate never moved. O(T N log(T N)) a coordinate.
 
     >>> ess_bulk(x, chains)
@@ -44,13 +55,7 @@ def ess_bulk(samples: Tensor, context: Context) -> Tensor:
     return _smallest_ess(_recorded(context), method="bulk").to(samples)
 
 
-@metric(
-    "higher",
-    "draws",
-    "path",
-    "effective sample size of the 5% and 95% quantiles, worst coordinate",
-    when="last",
-)
+@metric("higher", "draws", "path", "effective sample size of the 5% and 95% quantiles, worst coordinate", when="last")
 def ess_tail(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the 5% and 95% quantiles, the smaller one, worst coordinate.
 
@@ -59,7 +64,7 @@ def ess_tail(samples: Tensor, context: Context) -> Tensor:
         context: needs a path, (R, T, N, D) with T >= 4.
 
     Returns:
-        (R,) in draws, out of T N; higher is better. Zero when a coordinate never moved.
+        (R,) in draws, out of the T N recorded; higher is better. Zero when a coordinate never moved.
         O(T N log(T N)) a coordinate.
 
     >>> ess_tail(x, chains)
@@ -123,7 +128,7 @@ def autocorrelation(samples: Tensor, context: Context) -> Tensor:
     tensor([-0.6548], dtype=torch.float64)
     """
     values = []
-    for path in _paths(_recorded(context)):
+    for path in _paths(_spaced_coordinates(_recorded(context))):
         centred = path - path.mean((0, 1))
         variance = np.square(centred).mean((0, 1))
         with np.errstate(invalid="ignore"):
@@ -149,7 +154,7 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
     tensor([0.9920], dtype=torch.float64)
     """
     values = []
-    for path in _paths(_thinned(_recorded(context))):
+    for path in _worst(_thinned(_recorded(context))):
         chains = path if len(path) > 1 else _halves(path)
         with np.errstate(divide="ignore", invalid="ignore"):
             each = array_stats().rhat(chains, chain_axis=0, draw_axis=1, method="rank")
@@ -170,13 +175,23 @@ def _ess_over(spent: float, context: Context) -> Tensor:
 
 
 def _smallest_ess(path: Tensor, **method: Any) -> Tensor:
-    """(R,) float64, worst coordinate; ``method`` is ArviZ's."""
+    """(R,) float64, worst coordinate, out of all T N states of the path; ``method`` is ArviZ's."""
+    states = path.shape[1] * path.shape[2]
+    spaced, middle = _thinned(path), _middle(path)
+    used = spaced.shape[1] * spaced.shape[2]
     values = []
-    for chains in _paths(_thinned(path)):
-        each = array_stats().ess(chains, chain_axis=0, draw_axis=1, **method)
-        # ArviZ gives constant chains the full T N.
-        values.append(float(np.where(np.ptp(chains, axis=(0, 1)) > 0, each, 0.0).min()))
+    for chains, neighbours in zip(_worst(spaced), _worst(middle), strict=True):
+        size = _ess(chains, **method)
+        if used < states and size > _MIXED * used:
+            size = _ess(neighbours, **method) * states / used
+        values.append(size)
     return torch.tensor(values, dtype=torch.float64)
+
+
+def _ess(chains: NDArray[np.float64], **method: Any) -> float:
+    each = array_stats().ess(chains, chain_axis=0, draw_axis=1, **method)
+    # ArviZ gives constant chains the full T N.
+    return float(np.where(np.ptp(chains, axis=(0, 1)) > 0, each, 0.0).min())
 
 
 def _recorded(context: Context) -> Tensor:
@@ -196,11 +211,60 @@ def _thinned(path: Tensor) -> Tensor:
     return path[:, torch.arange(kept) * draws // kept]
 
 
-def _paths(path: Tensor) -> list[NDArray[np.float64]]:
-    """Every replicate's path as (N chains, T draws, at most 50 coordinates); zeros where not finite."""
+def _spaced_coordinates(path: Tensor) -> Tensor:
+    """At most MOST_COORDINATES evenly spaced coordinates of (R, T, N, D)."""
     dim = path.shape[3]
-    kept = torch.arange(min(dim, MOST_COORDINATES)) * dim // min(dim, MOST_COORDINATES)
-    chains = path[..., kept].transpose(1, 2).to(torch.float64).cpu()
+    kept = min(dim, MOST_COORDINATES)
+    return path[..., torch.arange(kept) * dim // kept]
+
+
+def _middle(path: Tensor) -> Tensor:
+    """As many neighbouring times, in the middle of (R, T, N, D), as ``_thinned`` has."""
+    draws, kept = path.shape[1], _thinned(path).shape[1]
+    first = (draws - kept) // 2
+    return path[:, first : first + kept]
+
+
+def _worst(path: Tensor) -> list[NDArray[np.float64]]:
+    """As ``_paths``, with at most MOST_COORDINATES: those that the screen finds the worst."""
+    if path.shape[3] <= MOST_COORDINATES:
+        return _paths(path)
+    return [_paths(x[None, ..., _screen(x)])[0] for x in path]
+
+
+def _screen(path: Tensor) -> Tensor:
+    """The worst coordinates of a replicate's path, (T, N, D), by cheap statistics of all of them: indices."""
+    draws, chains = path.shape[:2]
+    x = path[torch.arange(kept := min(draws, max(FEWEST_DRAWS, _SCREENED // chains))) * draws // kept].double()
+    x = torch.where(x.isfinite(), x, 0.0)
+    low, centre, high = thin(x.flatten(0, 1), _LOCATED).quantile(torch.tensor([0.16, 0.5, 0.84], dtype=x.dtype), dim=0)
+    # Bounded as ranks are, so that heavy tails hide nothing.
+    x = ((x - centre) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).atan()
+    found = [*_unequal(x, 2), *_unequal(x.abs(), 2)[:1], _unequal(x, min(_BATCHES, kept // 2))[0]]
+    worst = {int(i) for v in found for i in v.topk(min(_BY_EACH, v.numel())).indices}
+    return torch.tensor(sorted(worst))
+
+
+def _unequal(x: Tensor, parts: int) -> tuple[Tensor, Tensor]:
+    """Variance of the means of parts of chains over the mean variance within them, and the smallest of these, negated.
+
+    Args:
+        x: (T, N, D).
+        parts: into which every chain is cut.
+
+    Returns:
+        (D,) each; infinite where nothing varies within.
+    """
+    length = len(x) // parts
+    x = x[: length * parts].reshape(parts, length, *x.shape[1:])
+    means, within = x.mean(1).flatten(0, 1), x.var(1).flatten(0, 1)
+    ratio = means.var(0) / within.mean(0)
+    return torch.where(within.mean(0) > 0, ratio, torch.inf), -within.amin(0)
+
+
+def _paths(path: Tensor) -> list[NDArray[np.float64]]:
+    """Every replicate's path as (N chains, T draws, D); zeros where not finite."""
+    chains = path.transpose(1, 2).to(torch.float64).cpu()
     return list(torch.where(chains.isfinite(), chains, 0.0).numpy())
 
 

@@ -1,6 +1,8 @@
 """Equivalent n: the number of exact draws that come as close to the reference.
 
-It puts chains, particles and generators on one scale. For V-statistics there is a closed form: with a kernel k,
+It puts chains, particles and generators on one scale. It is a global measure: of the whole distance, to which a missing
+tail or a wrong coordinate of many adds little. Its interval is that of independent draws: of samples that depend on
+each other, such as a chain's, it would hold the number too rarely, and none is shown. For V-statistics there is a closed form: with a kernel k,
 n independent draws have
 
     E value = gap / n + bias,   gap = E k(x, x) - E k(x, x')

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +25,13 @@ from parvibench.statistics import holm
 
 from .compute import compute
 
-#: Simulated values per floor: for cheap metrics up to the largest of SIZES, and for all others.
+#: Simulated values per floor of cheap metrics up to a thousand draws, and of metrics outside a task's verdict.
 SETS = 1000
-COSTLY_SETS = 300
+OTHER_SETS = 200
+#: Simulated values per metric of a verdict: each can be rejected alone, by Holm, with the weights below.
+SETS_A_METRIC = 40
 CHEAP = (
-    "sliced_w2", "mmd2", "mmd2_linear", "mean_error", "sd_error", "correlation_error", "ks_marginal",
+    "sliced_w2", "mmd2", "mmd2_linear", "mean_error", "sd_error", "correlation_error", "ks_marginal", "tail_error",
     "modes_found", "mode_weight_tv", "amari",
 )  # fmt: skip
 ALPHA = 0.05
@@ -43,9 +46,22 @@ NO_FLOOR = {
     "motion": "describes the run",
     "diagnostics": "describes the run",
 }
-SIZES = (100, 500, 1000)
+#: Sample sizes that verdicts are given at; the last where the reference has enough rows.
+SIZES = (50, 100, 200, 500, 1000, 2000)
+ROWS_FOR_LARGEST = 5000
+#: Metrics that use at most a thousand rows.
+UP_TO_THOUSAND = ("w1", "w2", "c2st", "w2sq_window_5", "w2sq_window_8", "w2sq_window_10")
 #: More sizes for the sliced distance, whose curve the equivalent n inverts.
 CURVE_SIZES = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2000, 4000)
+#: Sizes that had the floors of cheap metrics first, with more values.
+_FULL_SIZES = (100, 500, 1000)
+#: Reference rows that tell which metrics apply.
+_PROBE = 50
+#: Weights in the verdict, one for all others. Wrong weights of modes, and missing tails, show in one metric only.
+WEIGHTS = {"mode_weight_tv": 10.0, "tail_error": 3.0}
+#: Without these of a task's metrics, and one of the second group, nothing is called indistinguishable.
+NEEDED = ("mmd2", "sliced_w2")
+NEEDED_ONE = ("kl_knn", "ks_marginal")
 
 #: Number of rows n -> independent sets of n exact draws, each (n, D), at most SETS of them.
 Sets = Callable[[int], Iterable[Tensor]]
@@ -56,14 +72,24 @@ def judged_metrics() -> list[str]:
     return [row.name for row in registry.metrics().values() if row.need in JUDGED]
 
 
-def floor_sizes(metric: str) -> tuple[int, ...]:
-    """Sample sizes at which a metric's floor is simulated."""
-    return CURVE_SIZES if metric == "sliced_w2" else SIZES
+def verdict_metrics(task: Task) -> list[str]:
+    """The metrics of a task that its verdict rests on by default."""
+    return [name for name in task.metrics if registry.metrics()[name].need in JUDGED]
 
 
-def floor_sets(metric: str, n: int) -> int:
-    """Most simulated values of a metric's floor at a sample size."""
-    return SETS if metric in CHEAP and n <= SIZES[-1] else COSTLY_SETS
+def floor_sizes(metric: str, task: Task, rows: int) -> tuple[int, ...]:
+    """Sample sizes at which a metric's floor against a reference of so many rows is simulated."""
+    large = rows >= ROWS_FOR_LARGEST and metric not in UP_TO_THOUSAND and metric in verdict_metrics(task)
+    sizes = {n for n in SIZES if large or n <= 1000}
+    return tuple(sorted(sizes.union(CURVE_SIZES) if metric == "sliced_w2" else sizes))
+
+
+def floor_sets(metric: str, n: int, task: Task) -> int:
+    """Fewest simulated values of a metric's floor at a sample size."""
+    if metric in CHEAP and n in _FULL_SIZES:
+        return SETS
+    judging = verdict_metrics(task)
+    return max(OTHER_SETS, SETS_A_METRIC * len(judging) if metric in judging and n in SIZES else 0)
 
 
 def simulate_floors(
@@ -73,7 +99,8 @@ def simulate_floors(
 
     Args:
         task: the target.
-        reference: the shipped draws, with moments and bandwidth.
+        reference: the shipped draws, with moments and bandwidth. Values of its own floors are kept: they are those of
+            the first sets of their size, and only what is missing is simulated.
         sets: independent exact draws, none of them in the reference.
         metrics: names; default all that have floors.
 
@@ -81,20 +108,32 @@ def simulate_floors(
         metric -> size -> sorted values.
     """
     context = Context(task, reference, task.target([0], "cpu", torch.float64))
-    names = judged_metrics() if metrics is None else metrics
-    floors: dict[str, dict[int, NDArray[np.float64]]] = {}
-    for n in sorted({n for name in names for n in floor_sizes(name)}):
-        found: dict[str, list[float]] = {name: [] for name in names if n in floor_sizes(name)}
-        for i, x in enumerate(sets(n)):
-            due = [name for name in found if i < floor_sets(name, n)]
-            if not due:
-                break
-            for name, value in compute(due, x[None], context)[0].items():
+    floors = {metric: dict(table) for metric, table in reference.floors.items()}
+    due = missing_floors(task, reference, judged_metrics() if metrics is None else metrics)
+    for n, missing in sorted(due.items()):
+        found: dict[str, list[float]] = {name: [] for name in missing}
+        last = max(r.stop for r in missing.values())
+        for i, x in enumerate(islice(sets(n), last)):
+            names = [name for name, numbers in missing.items() if i in numbers]
+            for name, value in compute(names, x[None], context)[0].items() if names else ():
                 found[name].append(float(value[0]))
         for name, values in found.items():
             if values:
-                floors.setdefault(name, {})[n] = np.sort(values)
+                table = floors.setdefault(name, {})
+                table[n] = np.sort([*table.get(n, ()), *values])
     return floors
+
+
+def missing_floors(task: Task, reference: Reference, metrics: Sequence[str]) -> dict[int, dict[str, range]]:
+    """Size -> metric -> numbers of the sets whose values the reference's floors lack; metrics that apply only."""
+    context = Context(task, reference, task.target([0], "cpu", torch.float64))
+    due: dict[int, dict[str, range]] = {}
+    for name in compute(metrics, reference.draws[None, :_PROBE], context)[0]:
+        for n in floor_sizes(name, task, len(reference.draws)):
+            known, wanted = len(reference.floors.get(name, {}).get(n, ())), floor_sets(name, n, task)
+            if known < wanted:
+                due.setdefault(n, {})[name] = range(known, wanted)
+    return due
 
 
 class FloorTests(NamedTuple):
@@ -103,29 +142,83 @@ class FloorTests(NamedTuple):
     Attributes:
         floors: of every metric that has one at the samples' size.
         p_values: of the same metrics.
-        adjusted: the p-values adjusted by Holm.
-        verdict: of all of them, see ``verdict``.
+        adjusted: the p-values adjusted by Holm with the weights of ``WEIGHTS``.
+        verdict: ``distinguishable`` when any is at most 5%; else ``not applicable`` where metrics are missing,
+            ``too few replicates`` where one could not be rejected alone by the worst of values, or
+            ``indistinguishable``. One set of samples is always judged.
+        reason: of the verdicts that are neither; else empty.
     """
 
     floors: dict[str, Floor]
     p_values: dict[str, float]
     adjusted: dict[str, float]
     verdict: str
+    reason: str = ""
 
 
-def floor_tests(values: Mapping[str, ArrayLike], n: int, reference: Floored | None) -> FloorTests:
-    """Test every metric that has a floor at this sample size.
+def judged_size(n: int, reference: Floored | None) -> int | None:
+    """The largest size, at most n, of ``SIZES`` that the reference has floors for; None without one."""
+    tables = {} if reference is None else reference.floors
+    known = {size for metric, table in tables.items() if metric != "sliced_w2" for size in table}
+    return max((size for size in SIZES if size in known and size <= n), default=None)
+
+
+def floor_tests(
+    values: Mapping[str, ArrayLike], n: int, reference: Floored | None, metrics: Sequence[str]
+) -> FloorTests:
+    """Test every metric that has a floor at this sample size, and combine them.
 
     Args:
         values: metric -> values of the replicates, as for ``p_value``.
-        n: samples of a replicate.
+        n: samples of a replicate; without floors of this very size nothing is tested, see ``judged_size``.
         reference: with its floors; None has none.
+        metrics: all that the task names, of which some must be among the values.
     """
-    known = {} if reference is None else {metric: reference.floor(metric, n) for metric in values}
-    floors = {metric: floor for metric, floor in known.items() if floor is not None}
+    floors: dict[str, Floor] = {}
+    if reference is not None and judged_size(n, reference) == n:
+        known = {metric: reference.floors.get(metric, {}).get(n) for metric in values}
+        floors = {metric: Floor(n, found) for metric, found in known.items() if found is not None}
     p_values = {metric: p_value(metric, values[metric], floor) for metric, floor in floors.items()}
-    adjusted = dict(zip(floors, holm(list(p_values.values())), strict=True))
-    return FloorTests(floors, p_values, adjusted, verdict(list(p_values.values())))
+    weights = [WEIGHTS.get(metric, 1.0) for metric in floors]
+    adjusted = dict(zip(floors, holm(list(p_values.values()), weights), strict=True))
+    verdict, reason = "indistinguishable", ""
+    if not floors:
+        verdict, reason = "not applicable", _why_no_floors(n, reference)
+    elif min(adjusted.values()) <= ALPHA:
+        verdict = "distinguishable"
+    elif lacking := _lacking(floors, metrics) if isinstance(reference, Reference) else "":
+        verdict, reason = "not applicable", f"not judged by {lacking}"
+    elif hopeless := _never_rejected(values, floors, weights):
+        verdict, reason = "too few replicates", f"{hopeless} could not be rejected, however bad its values"
+    return FloorTests(floors, p_values, adjusted, verdict, reason)
+
+
+def _why_no_floors(n: int, reference: Floored | None) -> str:
+    sizes = [s for s in SIZES if judged_size(s, reference) == s]
+    return f"floors are known at n = {', '.join(map(str, sizes))}, not at {n}" if sizes else "no floors"
+
+
+def _lacking(floors: Mapping[str, Floor], metrics: Sequence[str]) -> str:
+    """Metrics without which samples are not called indistinguishable, as far as the task names them."""
+    lacking = [metric for metric in NEEDED if metric in metrics and metric not in floors]
+    one = [metric for metric in NEEDED_ONE if metric in metrics]
+    return " and ".join([*lacking, *([" or ".join(one)] if one and not set(one) & set(floors) else [])])
+
+
+def _never_rejected(values: Mapping[str, ArrayLike], floors: Mapping[str, Floor], weights: Sequence[float]) -> str:
+    """A metric that several replicates worse than all exact draws would not reject alone; empty without one."""
+    for (metric, floor), weight in zip(floors.items(), weights, strict=True):
+        worst = np.full(np.size(values[metric]), math.nan)
+        if len(worst) > 1 and p_value(metric, worst, floor) * sum(weights) / weight > ALPHA:
+            return metric
+    return ""
+
+
+def rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Values as floors store them: 17 binary digits, four in a million, in float32, whose zeros compress."""
+    mantissa, exponent = np.frexp(values)
+    with np.errstate(over="ignore"):
+        return np.ldexp(np.round(mantissa * 2**17) / 2**17, exponent).astype(np.float32)
 
 
 def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
@@ -133,8 +226,8 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
 
     One value is ranked among the m of the floor: with k values at least as bad, ``(1 + k + sqrt(k)) / (1 + m)``.
     The root is the standard error of k: floors are of finite size and used many times, and without it the level
-    of a test against a single floor would exceed its nominal value about half the time. The values of several replicates are compared
-    with the floor's by the Mann-Whitney test, where failures rank worst.
+    of a test against a single floor would exceed its nominal value about half the time. The values of several
+    replicates are compared with the floor's by the Mann-Whitney test, where failures rank worst.
 
     Args:
         metric: gives the direction.
@@ -142,20 +235,10 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
         floor: at the replicates' sample size.
     """
     sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
-    found = sign * np.atleast_1d(np.asarray(values, dtype=float))
+    found = sign * rounded(np.atleast_1d(np.asarray(values, dtype=float)))
     found = np.where(np.isnan(found), np.inf, found)
-    known = sign * floor.values
+    known = sign * rounded(floor.values)  # ties of shares and counts stay ties
     if len(found) == 1:
         worse = int(np.sum(known >= found[0]))
         return min(1.0, (1 + worse + math.sqrt(worse)) / (1 + len(known)))
     return float(stats.mannwhitneyu(found, known, alternative="greater", method="asymptotic").pvalue)
-
-
-def verdict(p_values: Sequence[float]) -> str:
-    """``distinguishable`` when Holm rejects any of the p-values at 5%, else ``indistinguishable``.
-
-    Three hundred simulated values give p-values down to 1/301, enough for fifteen metrics at once.
-    """
-    if not p_values:
-        return "not applicable"
-    return "distinguishable" if min(holm(p_values)) <= ALPHA else "indistinguishable"

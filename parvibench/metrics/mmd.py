@@ -34,13 +34,7 @@ def inverse_multiquadric(q: Tensor) -> Tensor:
     return q.add_(1).rsqrt_()
 
 
-@metric(
-    "lower",
-    "1",
-    "reference",
-    "squared MMD, V-statistic, RBF at the reference's median distance",
-    floor_ratio=True,
-)
+@metric("lower", "1", "reference", "squared MMD, V-statistic, RBF at the reference's median distance", floor_ratio=True)
 def mmd2(samples: Tensor, context: Context) -> Tensor:
     """Squared maximum mean discrepancy, V-statistic, Gaussian kernel.
 
@@ -116,11 +110,7 @@ def mmd2_imq(samples: Tensor, context: Context) -> Tensor:
 
 
 @metric(
-    "lower",
-    "x^2",
-    "reference",
-    "squared MMD of the linear kernel: squared distance of the means",
-    floor_ratio=True,
+    "lower", "x^2", "reference", "squared MMD of the linear kernel: squared distance of the means", floor_ratio=True
 )
 def mmd2_linear(samples: Tensor, context: Context) -> Tensor:
     """Squared maximum mean discrepancy with the kernel ``k(x, y) = x . y``: the squared distance of the means.

@@ -165,10 +165,7 @@ def predictive_sd_error(samples: Tensor, context: Context) -> Tensor:
 
 def relative_errors(mean: Tensor, sd: Tensor, true_mean: Tensor, true_sd: Tensor) -> tuple[Tensor, Tensor]:
     """Root mean square over points of the errors of means, in true sds, and of sds, relative; (..., T) each."""
-    return (
-        ((mean - true_mean) / true_sd).square().mean(-1).sqrt(),
-        (sd / true_sd - 1).square().mean(-1).sqrt(),
-    )
+    return (((mean - true_mean) / true_sd).square().mean(-1).sqrt(), (sd / true_sd - 1).square().mean(-1).sqrt())
 
 
 def _errors(samples: Tensor, context: Context) -> tuple[Tensor, Tensor]:

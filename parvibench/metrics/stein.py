@@ -78,13 +78,7 @@ def ksd_rbf(samples: Tensor, context: Context) -> Tensor:
     return _v_statistic(samples, context, gaussian)
 
 
-@metric(
-    "lower",
-    "1",
-    "target",
-    "kernel Stein discrepancy, signed root of the U-statistic, IMQ kernel",
-    when="last",
-)
+@metric("lower", "1", "target", "kernel Stein discrepancy, signed root of the U-statistic, IMQ kernel", when="last")
 def ksd_u(samples: Tensor, context: Context) -> Tensor:
     """Kernel Stein discrepancy: signed root of the U-statistic, inverse multiquadric kernel.
 

@@ -8,7 +8,7 @@ evidence of convergence. Takes about ten minutes per task.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import islice
@@ -18,20 +18,20 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.errors import ParVIBenchError
+from parvibench.core.errors import InputError, ParVIBenchError
 from parvibench.core.exact import ExactTask
 from parvibench.core.metric import Context
-from parvibench.core.reference import Reference, fingerprint_rows
+from parvibench.core.reference import Reference, fingerprint_rows, load_reference, read_certified
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import POOL_SIZE, POOLS, v_constants
-from parvibench.metrics.floors import SETS, Sets, p_value, simulate_floors
+from parvibench.metrics.floors import SETS, Sets, judged_metrics, missing_floors, p_value, simulate_floors
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
 
 from .certificates import floor_summaries, identity, origin, write
-from .long_run import ALPHA, LongRun, confirming_run, correlations, long_run
+from .long_run import ALPHA, LongRun, confirming_run, correlations, long_run, main_draws
 from .predictive_run import build_predictions
 
 #: Most draws shipped, and most bytes (float32): fewer draws in high dimension.
@@ -102,6 +102,34 @@ def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
     return replace(reference, certificate=reference.certificate | constants | summary, floors=floors)
 
 
+def complete_floors(task: Task, folder: Path | None = None, metrics: Sequence[str] | None = None) -> Path | None:
+    """Simulate what the floors of a task's reference lack, and write them beside its draws, which stay.
+
+    Args:
+        task: one with a reference.
+        folder: of its files; default the package's own references.
+        metrics: names; default all that have floors.
+
+    Returns:
+        The certificate's path; None where nothing was missing.
+
+    Raises:
+        InputError: the task has no reference of draws.
+    """
+    folder = folder or default_folder()
+    found = read_certified(task.name, "draws", folder)
+    reference = load_reference(task.name, folder)
+    if found is None or reference is None:
+        raise InputError(f"{task.name} has no reference draws whose floors could be completed")
+    metrics = metrics or judged_metrics()
+    if not missing_floors(task, reference, metrics):
+        return None
+    sets = exact_sets(task) if "exact" in task.provides else run_sets(task)
+    floors = simulate_floors(task, reference, sets, metrics)
+    certificate, arrays, _ = found
+    return write(folder, task.name, certificate | {"floors": floor_summaries(floors)}, arrays, floors)
+
+
 def between_methods(task: Task, reference: Reference, others: dict[str, Tensor]) -> dict[str, Any]:
     """Distances of other methods' draws to the reference; ``ParVIBenchError`` where the check run leaves the floor."""
     context = Context(task, reference)
@@ -125,32 +153,39 @@ def exact_source(task: Task) -> Source:
 
     Draws that rest on numerical integration are confirmed by chains.
     """
-
-    def generator(purpose: str) -> Generator:
-        return Generator().manual_seed(derive_seed(SEED, task.name, purpose))
-
-    def fresh(n: int) -> Iterator[Tensor]:
-        g = generator(f"floor-{n}")
-        return (task.exact(n, g) for _ in range(SETS))
-
-    sets: Sets = fresh
     numerical = isinstance(task, ExactTask) and task.numerical
-    if numerical:  # one draw takes as long as all its metrics
-        g = generator("floor")
-        sets = slices(torch.cat([task.exact(POOL_SIZE, g) for _ in range(NUMERICAL_DRAWS // POOL_SIZE)]))
+    sets = exact_sets(task)
     mean, sd = task.facts.mean, task.facts.sd
     if mean is not None and task.facts.infinite_moments:
         sd = torch.full_like(mean, math.inf)
     method = "exact sampler; exact moments"
     if mean is None or sd is None:
-        x = task.exact(MOMENT_DRAWS, generator("moments"))
+        x = task.exact(MOMENT_DRAWS, generator(task, "moments"))
         mean, sd, method = x.mean(0), x.std(0), f"exact sampler; moments of {MOMENT_DRAWS} draws"
     record: dict[str, Any] = {"method": method}
     others: dict[str, Tensor] = {}
     if numerical:
         run = confirming_run(task, SEED)
         record, others = record | {"run": run.record}, compared(run)
-    return Source(True, task.exact(shipped_rows(task.dim), generator("rows")), sets, mean, sd, record, others)
+    return Source(True, task.exact(shipped_rows(task.dim), generator(task, "rows")), sets, mean, sd, record, others)
+
+
+def generator(task: Task, purpose: str) -> Generator:
+    """The generator of a task's draws for one purpose."""
+    return Generator().manual_seed(derive_seed(SEED, task.name, purpose))
+
+
+def exact_sets(task: Task) -> Sets:
+    """Sets of exact draws for the floors of a task with an exact sampler."""
+    if isinstance(task, ExactTask) and task.numerical:  # one draw takes as long as all its metrics
+        g = generator(task, "floor")
+        return slices(torch.cat([task.exact(POOL_SIZE, g) for _ in range(NUMERICAL_DRAWS // POOL_SIZE)]))
+
+    def fresh(n: int) -> Iterator[Tensor]:
+        g = generator(task, f"floor-{n}")
+        return (task.exact(n, g) for _ in range(SETS))
+
+    return fresh
 
 
 def compared(run: LongRun) -> dict[str, Tensor]:
@@ -167,16 +202,27 @@ def run_source(task: Task) -> Source:
     """Draws of the long run: the last ones of every chain are shipped, the earlier ones give the floors."""
     run = long_run(task, SEED)
     draws, chains, dim = run.draws.shape
-    shipped = shipped_rows(dim) // chains
-    # Time-major: neighbouring rows are of different chains, hence independent.
-    pool = run.draws[: draws - shipped].reshape(-1, dim)
-    rows = run.draws[draws - shipped :].reshape(-1, dim)
+    rows = run.draws[draws - shipped_rows(dim) // chains :].reshape(-1, dim)
     every = run.draws.reshape(-1, dim)
     record = {
         "method": "long run of parallel chains; moments of all draws",
         "run": run.record | {"correlations": correlations(run.draws)},
     }
-    return Source(False, rows, slices(pool), every.mean(0), every.std(0), record, compared(run))
+    return Source(False, rows, _earlier(run.draws), every.mean(0), every.std(0), record, compared(run))
+
+
+def run_sets(task: Task) -> Sets:
+    """Sets for the floors of a task without an exact sampler: its main run, once more."""
+    return _earlier(main_draws(task, SEED))
+
+
+def _earlier(draws: Tensor) -> Sets:
+    """Sets of those draws of a main run that are not shipped.
+
+    Time-major: neighbouring rows are of different chains, hence independent.
+    """
+    times, chains, dim = draws.shape
+    return slices(draws[: times - shipped_rows(dim) // chains].reshape(-1, dim))
 
 
 def slices(pool: Tensor) -> Sets:

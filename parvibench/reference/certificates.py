@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from parvibench.core.task import Task
+from parvibench.metrics.floors import rounded
 
 FORMAT = 2
 
@@ -48,11 +49,11 @@ def write(
     arrays: Mapping[str, NDArray[Any]],
     floors: Mapping[str, Mapping[int, NDArray[np.float64]]],
 ) -> Path:
-    """Write ``<name>.npz``, floors in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash: its path."""
+    """Write ``<name>.npz``, floors rounded in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash: its path."""
     folder.mkdir(parents=True, exist_ok=True)
     arrays_file, certificate_file = folder / f"{name}.npz", folder / f"{name}.json"
     stored: dict[str, Any] = dict(arrays)
-    stored |= {f"{m}/{n}": v.astype(np.float32) for m, table in floors.items() for n, v in table.items()}
+    stored |= {f"{m}/{n}": rounded(v) for m, table in floors.items() for n, v in table.items()}
     np.savez_compressed(arrays_file, **stored)
     signed = {**certificate, "sha256": hashlib.sha256(arrays_file.read_bytes()).hexdigest()}
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in signed.items()]  # one per key

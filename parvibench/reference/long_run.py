@@ -80,18 +80,11 @@ class LongRun:
 
 def long_run(task: Task, seed: int) -> LongRun:
     """The main run, certified by its diagnostics and by the check run; else ``ParVIBenchError``."""
-    base = task.target([0], "cpu", torch.float64)
-    laplace = Whitened.at_mode(base, best_start(task, base, seed))
-    noise = torch.randn(PILOT.chains, base.dim, generator=Generator().manual_seed(seed), dtype=torch.float64)
-    pilot, _ = run_chains(laplace, PILOT, seed, noise, laplace.to_base)
-    target = Whitened.from_draws(base, pilot.flatten(0, 1))
-
-    # Chains that start far out get stuck: steps suited to the bulk are too long for the curvature of the tails.
-    def start(chains: int) -> Tensor:
-        return target.from_base(thin(pilot, chains // PILOT.chains).flatten(0, 1))
-
+    target, start = prepared(task, seed)
     plans = {"main": MAIN, "check": CHECK, "biased": BIASED}
-    draws, found, record = {}, {}, {"pilot": asdict(PILOT)}
+    draws: dict[str, Tensor] = {}
+    found: dict[str, Diagnostics] = {}
+    record: dict[str, Any] = {"pilot": asdict(PILOT)}
     for number, (name, plan) in enumerate(plans.items(), 1):
         clock = time.perf_counter()
         draws[name], accepted = run_chains(target, plan, seed + number, start(plan.chains), target.to_base)
@@ -105,6 +98,27 @@ def long_run(task: Task, seed: int) -> LongRun:
     require_convergence(task.name, record)
     main = draws.pop("main")
     return LongRun(main, draws, record)
+
+
+def main_draws(task: Task, seed: int) -> Tensor:
+    """The draws of the main run alone, (draws, chains, D) float64, without its evidence."""
+    target, start = prepared(task, seed)
+    return task.canonical(run_chains(target, MAIN, seed + 1, start(MAIN.chains), target.to_base)[0])
+
+
+def prepared(task: Task, seed: int) -> tuple[Whitened, Callable[[int], Tensor]]:
+    """The target in coordinates where a pilot run is white, and starting points there for so many chains."""
+    base = task.target([0], "cpu", torch.float64)
+    laplace = Whitened.at_mode(base, best_start(task, base, seed))
+    noise = torch.randn(PILOT.chains, base.dim, generator=Generator().manual_seed(seed), dtype=torch.float64)
+    pilot, _ = run_chains(laplace, PILOT, seed, noise, laplace.to_base)
+    target = Whitened.from_draws(base, pilot.flatten(0, 1))
+
+    # Chains that start far out get stuck: steps suited to the bulk are too long for the curvature of the tails.
+    def start(chains: int) -> Tensor:
+        return target.from_base(thin(pilot, chains // PILOT.chains).flatten(0, 1))
+
+    return target, start
 
 
 def confirming_run(task: Task, seed: int) -> LongRun:

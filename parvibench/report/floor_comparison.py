@@ -7,11 +7,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, TypeVar
 
+from parvibench.core import registry
 from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
-from parvibench.metrics.floors import floor_tests
+from parvibench.metrics.floors import floor_tests, judged_size
 
 T = TypeVar("T")
 
@@ -19,12 +20,13 @@ T = TypeVar("T")
 class FloorComparison(NamedTuple):
     """A cell's samples compared with exact draws of the same size."""
 
-    #: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm; empty without such
-    #: a metric
+    #: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm, or ``too few
+    #: replicates``; empty without a verdict
     verdict: str = ""
     p_value: float = math.nan  #: the smallest adjusted p-value; NaN without such a metric
+    basis: str = ""  #: number of samples and metrics that the verdict rests on, or why there is none
     equivalent: float = math.nan  #: equivalent n by the primary metric, replicates pooled; NaN where it is not defined
-    low: float = math.nan  #: lower end of its 95% interval
+    low: float = math.nan  #: lower end of its 95% interval; NaN also where the samples are states of one chain
     high: float = math.nan  #: upper end
 
 
@@ -36,14 +38,20 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     reference = floored_of(cell.task)
     if reference is None or cell.status is not Status.OK or not cell.values:
         return FloorComparison()
-    values = {m: metric_values(m, v) for m, v in cell.values.items() if m in reference.floors}
-    tests = floor_tests(values, cell.samples, reference)
+    n = judged_size(cell.samples, reference) or cell.samples
+    stored = cell.values if n == cell.samples else cell.judged
+    values = {m: metric_values(m, v) for m, v in stored.items() if m in reference.floors}
+    tests = floor_tests(values, n, reference, _task_metrics(cell.task))
     size, interval = None, None
     if judged := metric_values(primary, cell.values.get(primary, [])):
         size, interval, _ = equivalent_sample_size(primary, judged, cell.samples, reference)
+    if cell.kind == "chains" and cell.particles < cell.samples:
+        interval = None  # that of independent draws would hold the number too rarely
+    basis = "; ".join(filter(None, [tests.reason, f"n = {n}, by {', '.join(tests.floors)}" if tests.floors else ""]))
     return FloorComparison(
-        tests.verdict if tests.floors else "",
+        "" if tests.verdict == "not applicable" else tests.verdict,
         min(tests.adjusted.values(), default=math.nan),
+        basis,
         math.nan if size is None else size,
         *((math.nan, math.nan) if interval is None else interval),
     )
@@ -53,6 +61,14 @@ def floor_of(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n; None without one."""
     reference = floored_of(task)
     return None if reference is None else reference.floor(metric, n)
+
+
+@cache
+def _task_metrics(task: str) -> tuple[str, ...]:
+    try:
+        return registry.load_task(task).metrics
+    except Exception:  # a plug-in's module may fail in any way
+        return ()
 
 
 @cache

@@ -36,7 +36,7 @@ _ANY_DIMENSION = GROUPS[:5]
 #: Columns of ``table`` before the medians of all metrics.
 COLUMNS = (
     "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
-    "high", "floor_ratio", "verdict", "p_value", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "iteration", "seconds",
+    "high", "floor_ratio", "verdict", "p_value", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "iteration", "seconds",
 )  # fmt: skip
 
 
@@ -159,6 +159,7 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
         "floor_ratio": median / found.median if found else math.nan,
         "verdict": compared.verdict,
         "p_value": compared.p_value,
+        "verdict_basis": compared.basis,
         "equivalent": compared.equivalent,
         "equivalent_low": compared.low,
         "equivalent_high": compared.high,

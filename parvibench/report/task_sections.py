@@ -45,8 +45,8 @@ from .winners import Findings, Winner
 #: Most tasks with figures in one report; ``parvibench report --task NAME`` draws the others.
 MAX_DRAWN = 12
 _RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
-_VERDICT_HELP = "test against exact draws at 5%, all metrics with a floor combined by Holm"
-_EQUIVALENT_HELP = "how many exact draws do as well [95% interval], replicates pooled"
+_VERDICT_HELP = "test against exact draws at 5%, all metrics with a floor combined by weighted Holm"
+_EQUIVALENT_HELP = "a global measure: how many exact draws do as well [95% interval, of independent samples], pooled"
 _RIVAL_HELP = "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
 #: Tag of a paper's tasks -> metric of its own figure, and that figure.
 _PAPER_CURVES = {
@@ -175,10 +175,10 @@ def _ranking_table(
 
 def _verdict(row: pd.Series) -> Entry:
     if not row["verdict"]:
-        return Entry("")
+        return Entry("", help=row["verdict_basis"])
     mark = "≈ " if row["verdict"] == "indistinguishable" else ""
     p = p_value(float(row["p_value"]))
-    return Entry(f"{mark}{row['verdict']}", help=f"adjusted p {p.text or 'unknown'}")
+    return Entry(f"{mark}{row['verdict']}", help=f"adjusted p {p.text or 'unknown'}; {row['verdict_basis']}")
 
 
 def _equivalent(row: pd.Series) -> Entry:
@@ -187,8 +187,9 @@ def _equivalent(row: pd.Series) -> Entry:
         return Entry("")
     cap = 4 * row["samples"]
     text = f"≥ {cap:,.0f}" if row["equivalent"] >= cap else number(row["equivalent"])
-    ends = interval(row["equivalent_low"], row["equivalent_high"])
-    return Entry(f"{text} [{ends}]", sortable(row["equivalent"]))
+    if not math.isnan(row["equivalent_low"]):
+        text += f" [{interval(row['equivalent_low'], row['equivalent_high'])}]"
+    return Entry(text, sortable(row["equivalent"]))
 
 
 def _metric_entry(cell: CellRecord, metric: str) -> Entry:

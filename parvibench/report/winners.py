@@ -47,12 +47,19 @@ class Winner:
     score_evaluations: float = math.nan  #: charged per replicate, mean over tasks
     seconds: float = math.nan  #: per replicate, mean over tasks
     indistinguishable: bool = False  #: from exact draws, on every one of the tasks
+    n_diverged: int = 0  #: its diverged replicates, over all tasks
+    n_replicates: int = 0  #: all of its replicates there
 
     @property
     def confidence(self) -> str:
-        """The outcome of the tests, in words."""
+        """The outcome of the tests, in words, and whether replicates diverged."""
         if not self.label:
             return "no method has a finite result"
+        failed = f"; {self.n_diverged} of its {self.n_replicates} replicates diverged" if self.n_diverged else ""
+        return self._contest + failed
+
+    @property
+    def _contest(self) -> str:
         if not self.next:
             return "the only method with a result"
         if not self.rivals:
@@ -145,6 +152,7 @@ def _winner(
         where, tasks, labels[0], quantity, value, next="".join(labels[1:2]), margin=margin, rivals=rivals,
         beaten=len(labels) - 1 - len(rivals), score_evaluations=float(rows["score_evaluations"].mean()),
         seconds=float(rows["seconds"].mean()), indistinguishable=bool((rows["verdict"] == "indistinguishable").all()),
+        n_diverged=int(rows["n_diverged"].sum()), n_replicates=int(rows["replicates"].sum()),
     )  # fmt: skip
 
 

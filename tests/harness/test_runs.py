@@ -9,7 +9,8 @@ import torch
 from ascent import Ascent
 
 import parvibench as pb
-from parvibench.core.algorithm import Algorithm, ParticleState
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.metric import Context
 from parvibench.core.result import Status
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
@@ -19,6 +20,7 @@ from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.executors import InProcess
 from parvibench.harness.workers.processes import Workers
+from parvibench.metrics.compute import compute
 
 QUICK = {"replicates": 2, "budget": {"scores_per_particle": 20}, "tracking": False, "workers": 0}
 
@@ -217,3 +219,35 @@ def test_stored_samples_are_measured_by_new_metrics(tmp_path: Path, monkeypatch:
     assert after.created == before.created
     curve = results.curves.query("label == 'sgld' and metric == 'mean_error'")
     assert sorted(curve["replicate"]) == [0, 1, 2]
+
+
+class Copier(Algorithm):
+    """Rows of the reference, passed off as samples."""
+
+    name = "copier"
+    kind = "particles"
+    settings_type = SteppedSettings
+
+    def init(self, problem, settings, streams, horizon):
+        rows = pb.load_task("banana").reference().draws[: problem.particles].to(problem.dtype)
+        return ParticleState(problem.init() * 0 + rows)
+
+    def step(self, problem, settings, state, streams):
+        return state
+
+
+def test_copied_reference_rows_are_found_in_runs(tmp_path: Path) -> None:
+    """What compares with these rows has no value, as in `evaluate`; exact moments and the score judge on."""
+    options = QUICK | {"budget": {"iterations": 2}, "particles": 150, "out": tmp_path}
+    copied, exact = pb.run(tasks=["banana"], algorithms=[Copier(), "exact"], **options).cells
+    flattered = {"sliced_w2", "w2", "mmd2", "kl_knn", "correlation_error", "ks_marginal", "tail_error"}
+    assert {"mean_error", "sd_error", "ksd"} == set(copied.values) - {"seconds", "score_evaluations", "peak_memory"}
+    assert flattered <= set(copied.absent)
+    assert copied.absent["mmd2"] == "150 of 150 samples are rows of the reference itself"
+    assert flattered <= set(exact.values)
+    # 150 samples are judged by 100 of them, evenly thinned, whose values stand apart.
+    assert set(exact.judged) == flattered | {"mean_error", "sd_error", "ksd"}
+    samples = torch.from_numpy(Store(tmp_path).samples(exact.key)).double()[:, torch.arange(100) * 150 // 100]
+    task = pb.load_task("banana")
+    again = compute(["mean_error"], samples, Context(task, task.reference()))[0]["mean_error"]
+    assert exact.judged["mean_error"] == pytest.approx(again.tolist(), rel=1e-4)

@@ -31,10 +31,17 @@ def test_ess_of_an_autoregression_is_not_cut_at_its_length(make_context, generat
     assert found == pytest.approx(t * n * (1 - rho) / (1 + rho), rel=0.15)
 
 
-def test_long_paths_are_thinned(make_context, generator: Generator) -> None:
-    """1000 times of 100 chains: every fourth is used, with the correlation rho^4."""
-    found = ess_bulk(NOTHING, make_context(path=ar1(0.6, 1000, 100, generator))).item()
-    assert found == pytest.approx(25_000 * (1 - 0.6**4) / (1 + 0.6**4), rel=0.1)
+@pytest.mark.parametrize("rho", [0.6, 0.95])
+def test_sizes_of_long_paths_are_of_all_states(rho: float, make_context, generator: Generator) -> None:
+    """1000 times of 100 chains, of which 25,000 states are used. Chains of 0.6 mix faster than these are apart, and cutting
+    their size at 25,000 would say 19,279 for 25,000; those of 0.95 mix more slowly."""
+    found = ess_bulk(NOTHING, make_context(path=ar1(rho, 1000, 100, generator))).item()
+    assert found == pytest.approx(100_000 * (1 - rho) / (1 + rho), rel=0.15)
+
+
+def test_the_size_of_independent_draws_is_their_number(make_context, generator: Generator) -> None:
+    found = ess_bulk(NOTHING, make_context(path=ar1(0.0, 1000, 100, generator))).item()
+    assert found == pytest.approx(100_000, rel=0.05)
 
 
 def test_the_worst_coordinate_counts(make_context, generator: Generator) -> None:
@@ -59,14 +66,42 @@ def test_chains_that_never_moved(make_context) -> None:
     assert rhat(NOTHING, context).item() == float("inf")
 
 
-def test_at_most_fifty_coordinates_are_used(make_context, generator: Generator) -> None:
+@pytest.mark.parametrize("wrong", ["stuck", "apart", "slow", "switching"])
+@pytest.mark.parametrize("coordinate", [1, 98])
+def test_one_wrong_coordinate_of_a_hundred_is_found(wrong: str, coordinate: int, make_context, randn) -> None:
+    """Coordinates that lie between any fifty evenly spaced ones. All others are independent draws: R-hat 1.00."""
+    path = randn(1, 500, 4, 100)
+    if wrong == "stuck":
+        path[:, :, 2, coordinate] = 0.3
+    elif wrong == "apart":
+        path[..., coordinate] += torch.tensor([0.0, 0.0, 0.0, 1.5])
+    elif wrong == "slow":
+        path[..., coordinate] = ar1(0.97, 500, 4, Generator().manual_seed(5))[..., 0]
+    else:  # one chain is wider: only the folded ranks see it
+        path[:, :, 1, coordinate] *= 4
+    context = make_context(100, path=path)
+    assert rhat(NOTHING, context).item() > 1.02
+    if wrong == "slow":
+        assert ess_bulk(NOTHING, context).item() < 200
+    if wrong in ("apart", "slow"):
+        assert ess_bulk(NOTHING, make_context(100, path=randn(1, 500, 4, 100))).item() > 1000
+
+
+def test_the_screen_is_for_speed_only(make_context, generator: Generator) -> None:
+    """Sixty coordinates of different mixing: the same as ranking every one of them, in parts of at most fifty."""
+    path = torch.cat([ar1(0.015 * i, 300, 4, generator) for i in range(60)], -1)
+    whole = make_context(60, path=path)
+    parts = [make_context(30, path=path[..., half]) for half in (slice(30), slice(30, 60))]
+    for metric, worst in ((ess_bulk, min), (ess_tail, min), (rhat, max)):
+        assert metric(NOTHING, whole).item() == worst(metric(NOTHING, part).item() for part in parts)
+
+
+def test_a_coordinate_that_never_moved_is_found(make_context, generator: Generator) -> None:
     path = torch.randn(1, 10, 2, 250, generator=generator)
-    path[..., 1] = 0.0  # stuck, but between the chosen coordinates 0 and 5
+    path[..., 1] = 0.0
     context = make_context(250, path=path)
-    assert ess_bulk(NOTHING, context).item() > 0
-    path = path.clone()
-    path[..., 5] = 0.0
-    assert ess_bulk(NOTHING, make_context(250, path=path)).item() == 0
+    assert ess_bulk(NOTHING, context).item() == 0
+    assert rhat(NOTHING, context).item() == math.inf
 
 
 @pytest.mark.parametrize(("shape", "reason"), [(None, "no chain path"), ((1, 3, 2, 2), "3 draws")])

@@ -1,15 +1,20 @@
 """The document behind ``parvibench evaluate``, on the shipped banana."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Generator
 
-from parvibench.core.errors import ShapeError
+from parvibench import run
+from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.metric import Cost
 from parvibench.core.registry import load_task
-from parvibench.metrics.evaluate import evaluate_samples
+from parvibench.metrics.compute import copied_rows
+from parvibench.metrics.evaluate import evaluate_samples, serially_correlated
+from parvibench.metrics.floors import verdict_metrics
 
 BANANA = load_task("banana")
 SD = BANANA.facts.sd
@@ -56,21 +61,113 @@ def test_spoilt_draws_are_found(spoil, witness: str, exact: torch.Tensor) -> Non
     assert rows(document)["mmd2"]["equivalent_sample_size"] < 500
 
 
-def test_rows_of_the_reference_are_reported_not_scored() -> None:
-    reference = BANANA.reference()
-    document = evaluate_samples(BANANA, reference.draws[:100].numpy().astype("float32"))
+BIASED = {"sliced_w2", "w2", "mmd2", "kl_knn", "correlation_error", "ks_marginal", "tail_error"}
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+@pytest.mark.parametrize("copies", [1, 1000])
+def test_copied_rows_void_the_metrics_that_they_flatter(noise: float, copies: int, exact: torch.Tensor) -> None:
+    """Also with noise far below every spread. The errors of exact moments, and the density's score, know no rows."""
+    g = Generator().manual_seed(3)
+    copied = BANANA.reference().draws[:copies] + noise * torch.randn(copies, 2, generator=g, dtype=torch.float64)
+    document = evaluate_samples(BANANA, torch.cat([copied, exact[copies:]]).numpy().astype("float32"))
+    voided = {m for m, row in rows(document).items() if "rows of the reference" in row["reason"]}
+    assert voided == BIASED
+    assert rows(document)["mmd2"]["reason"] == f"{copies} of 1000 samples are rows of the reference itself"
+    for metric in ("mean_error", "sd_error", "ksd"):
+        assert rows(document)[metric]["p_value"] is not None
     assert document["verdict"] == "not applicable"
-    assert all(row["value"] is None for row in document["metrics"])
-    assert "100 of 100 samples are rows of the reference" in document["metrics"][0]["reason"]
+    assert document["reason"] == "not judged by mmd2 and sliced_w2 and kl_knn or ks_marginal"
+
+
+def test_exact_draws_are_no_copies() -> None:
+    """Two in ten thousand sets of a thousand would be: none of 100."""
+    g = Generator().manual_seed(4)
+    assert copied_rows(BANANA.exact(100_000, g), BANANA.reference()) <= 3
 
 
 def test_no_floor_at_this_size_and_a_cost() -> None:
-    document = evaluate_samples(BANANA, BANANA.exact(50, Generator().manual_seed(2)), Cost(1, 5000.0, 2.0))
+    document = evaluate_samples(BANANA, BANANA.exact(49, Generator().manual_seed(2)), Cost(1, 5000.0, 2.0))
     mmd2 = rows(document)["mmd2"]
     assert mmd2["value"] > 0
-    assert mmd2["verdict"] == "not applicable"
-    assert "n = 100 to 1000, not for 50" in mmd2["reason"]
+    assert mmd2["verdict"] == document["verdict"] == "not applicable"
+    assert mmd2["reason"] == "floors are known at n = 50, 100, 200, 500, 1000, 2000 only"
+    assert (document["n_judged"], document["judged_by"]) == (None, [])
+    assert document["reason"] == "floors are known at n = 50, 100, 200, 500, 1000, 2000, not at 49"
     assert rows(document)["score_evaluations"]["value"] == 5000
+
+
+@pytest.mark.parametrize(("n", "judged"), [(1500, 1000), (2500, 2000), (199, 100)])
+def test_other_sizes_are_thinned_to_the_next_below(n: int, judged: int) -> None:
+    """Every metric of the verdict is tested on the thinned samples; values are of all."""
+    x = BANANA.exact(n, Generator().manual_seed(6))
+    document = evaluate_samples(BANANA, x)
+    stopped = {"w2"} if judged > 1000 else set()
+    assert document["n_judged"] == judged
+    assert set(document["judged_by"]) == {*BIASED, "mean_error", "sd_error", "ksd"} - stopped
+    thinned = evaluate_samples(BANANA, x[torch.arange(judged) * n // judged])
+    for metric in document["judged_by"]:
+        assert rows(document)[metric]["p_value"] == rows(thinned)[metric]["p_value"]
+    assert rows(document)["sd_error"]["value"] == pytest.approx(
+        float((x.std(0) / SD - 1).square().mean().sqrt())
+    )  # fmt: skip
+
+
+def test_two_thin_bands_are_no_banana() -> None:
+    """Fifteen hundred points: between the sizes of floors, where the sliced distance alone sees little."""
+    x = BANANA.exact(1500, Generator().manual_seed(7))
+    ridge = x[:, 0].square() + 1
+    off = x[:, 1] - ridge
+    bands = torch.stack([x[:, 0], ridge + off.sign() * off.abs().mean()], 1)
+    document = evaluate_samples(BANANA, bands)
+    assert document["verdict"] == "distinguishable"
+    assert rows(document)["kl_knn"]["value"] > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("student-t", lambda x, density: x.abs().amax(1) < 5),
+        ("banana", lambda x, density: density > density.quantile(0.01)),
+    ],
+)
+def test_missing_tails_are_distinguishable(name: str, kept) -> None:
+    """In most sets of a thousand: 95% and more here, and 13 of 16 the bar."""
+    task, g = load_task(name), Generator().manual_seed(8)
+    x = task.exact(20_000, g)
+    x = x[kept(x, task.target([0], "cpu", torch.float64).log_density(x[None])[0])][:16_000]
+    metrics = [m for m in verdict_metrics(task) if not m.startswith("w2")]
+    found = [evaluate_samples(task, part, metrics=metrics)["verdict"] for part in x.split(1000)]
+    assert found.count("distinguishable") >= 13
+
+
+def test_a_chain_has_an_equivalent_n_without_an_interval(exact: torch.Tensor) -> None:
+    """An AR(0.9) chain's interval, made for independent draws, held its n over the autocorrelation time in 33-87%."""
+    chain = torch.cat([exact[:100].repeat_interleave(10, 0)])  # a chain that moves every tenth time
+    for x, independent in ((exact, True), (chain, False)):
+        row = rows(evaluate_samples(BANANA, x))["mmd2"]
+        assert row["equivalent_sample_size"] is not None
+        assert (row["equivalent_sample_size_interval"] is not None) == independent
+    assert "correlated" in row["reason"]
+
+
+def test_serial_correlation_is_rarely_seen_in_independent_draws(exact: torch.Tensor) -> None:
+    """A level of 0.1%, over all coordinates: at most 3 of 300 sets (p = 3e-4), in 100 dimensions too."""
+    g = Generator().manual_seed(9)
+    for dim in (1, 100):
+        assert sum(serially_correlated(torch.randn(100, dim, generator=g) ** 3) for _ in range(300)) <= 3
+    walk = torch.randn(300, 100, generator=g)
+    walk[:, 40] = walk[:, 40].cumsum(0)
+    assert serially_correlated(walk)
+
+
+def test_a_task_object_with_a_built_in_name_is_refused(exact: torch.Tensor, tmp_path: Path) -> None:
+    """Another density would be judged by the built-in's reference."""
+    other = replace(load_task("x-shaped"), name="banana")
+    with pytest.raises(InputError, match="'banana' is the name of a built-in task"):
+        evaluate_samples(other, exact)
+    with pytest.raises(InputError, match="give it a name of its own"):
+        run(tasks=[other], algorithms=["ula"], replicates=1, tracking=False, out=tmp_path)
 
 
 def test_wrong_input() -> None:

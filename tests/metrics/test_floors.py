@@ -1,6 +1,9 @@
 """Floors and verdicts: on synthetic floors, then on the shipped banana."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +18,15 @@ from parvibench.core.registry import load_task
 from parvibench.metrics import floors
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import equivalent_sample_size
-from parvibench.metrics.floors import floor_sets, p_value, simulate_floors, verdict
+from parvibench.metrics.floors import (
+    SIZES,
+    floor_sets,
+    floor_tests,
+    judged_size,
+    p_value,
+    simulate_floors,
+    verdict_metrics,
+)
 
 FLOOR = Floor(100, np.arange(1.0, 301.0))
 
@@ -43,9 +54,94 @@ def test_replicates_are_compared_with_the_floor_by_ranks() -> None:
     assert failed < p_value("w2", values, FLOOR)
 
 
+NAMES = ("sliced_w2", "mmd2", "kl_knn", "ks_marginal")
+
+
+def flat_reference(metrics: Sequence[str] = NAMES, sets: int = 400, sizes: Sequence[int] = (100,)) -> Reference:
+    """Floors 1, 2, ... of every metric."""
+    table = {metric: {n: np.arange(1.0, sets + 1) for n in sizes} for metric in metrics}
+    return Reference(torch.zeros(2, 1), True, {}, table)
+
+
+def judge(worst: int, metrics: Sequence[str] = NAMES, task: Sequence[str] = NAMES, **reference: Any) -> str:
+    """The verdict on one value per metric, of which the first is worse than all but ``worst`` of the floor's."""
+    known = flat_reference(**reference)
+    values = {metric: 1.5 for metric in metrics} | {metrics[0]: 400.5 - worst}
+    return floor_tests(values, 100, known, task).verdict
+
+
 def test_the_verdict_is_holms() -> None:
-    found = [verdict(v) for v in ([], [0.03, 0.5], [0.02, 0.5])]
-    assert found == ["not applicable", "indistinguishable", "distinguishable"]
+    """Four metrics: (1 + k + sqrt(k)) / 401 is within 5% / 4 for k = 2, not for 3."""
+    assert [judge(worst) for worst in (0, 2, 3)] == ["distinguishable"] * 2 + ["indistinguishable"]
+    found = floor_tests(dict.fromkeys(NAMES, 400.5), 100, flat_reference(), NAMES)
+    assert list(found.adjusted.values()) == pytest.approx([4 / 401] * 4)
+
+
+def test_a_metric_of_more_weight_keeps_its_power() -> None:
+    """Beside ten others mode_weight_tv has ten of twenty parts, not one of eleven, of the level: (1 + k + sqrt(k)) / 401 is within 2.5% for k = 6;
+    within 5% / 11 for k = 0 only."""
+    names = ("mode_weight_tv", *NAMES, "w2", "ksd", "mean_error", "sd_error", "correlation_error", "modes_found")
+    reference = flat_reference(names)
+    verdicts = []
+    for worst in (6, 7):
+        values = dict.fromkeys(names, 1.5) | {"mode_weight_tv": 400.5 - worst, "modes_found": 400.0}
+        verdicts.append(floor_tests(values, 100, reference, names).verdict)
+    assert verdicts == ["distinguishable", "indistinguishable"]
+
+
+def test_too_few_metrics_never_make_samples_indistinguishable() -> None:
+    """They may still be found distinguishable. A task that does not name a metric does not need it."""
+    for metrics in (("sliced_w2",), ("sliced_w2", "mmd2"), ("mmd2", "kl_knn"), ("sliced_w2", "ks_marginal")):
+        assert judge(200, metrics) == "not applicable"
+        assert judge(0, metrics) == "distinguishable"
+    for metrics in (("sliced_w2", "mmd2", "kl_knn"), ("sliced_w2", "mmd2", "ks_marginal")):
+        assert judge(200, metrics) == "indistinguishable"
+    assert judge(200, ("mmd2", "kl_knn"), task=("mmd2", "kl_knn")) == "indistinguishable"
+    found = floor_tests({"sliced_w2": 1.5, "mmd2": 1.5}, 100, flat_reference(), NAMES)
+    assert found.reason == "not judged by kl_knn or ks_marginal"
+
+
+def test_verdicts_are_at_stored_sizes_only() -> None:
+    known = flat_reference(sizes=(50, 100, 500))
+    assert [judged_size(n, known) for n in (49, 50, 99, 100, 499, 501, 5000)] == [None, 50, 50, 100, 100, 500, 500]
+    found = floor_tests(dict.fromkeys(NAMES, 400.5), 250, known, NAMES)
+    assert (found.verdict, found.floors) == ("not applicable", {})
+    assert found.reason == "floors are known at n = 50, 100, 500, not at 250"
+    curve_only = Reference(torch.zeros(2, 1), True, {}, {"sliced_w2": {n: np.ones(300) for n in SIZES}})
+    assert judged_size(1000, curve_only) is None
+
+
+@pytest.mark.parametrize("replicates", range(2, 7))
+def test_few_replicates_are_said_to_be_too_few(replicates: int) -> None:
+    """The rank test's smallest p-value is about that of z = sqrt(3 R): below 5% / 9 from three replicates on."""
+    names = (*NAMES, "w2", "ksd", "mean_error", "sd_error", "correlation_error")
+    reference = flat_reference(names)
+    smallest = p_value("w2", [math.inf] * replicates, Floor(100, reference.floors["w2"][100]))
+    assert smallest == pytest.approx(stats.norm.sf(math.sqrt(3 * replicates)), rel=0.3)
+    values = {name: [200.5] * replicates for name in names}
+    verdict = floor_tests(values, 100, reference, names).verdict
+    assert verdict == ("too few replicates" if replicates == 2 else "indistinguishable")
+    worst = {name: [math.inf] * replicates for name in names}
+    assert floor_tests(worst, 100, reference, names).verdict != "indistinguishable"
+
+
+@pytest.mark.parametrize("name", ["banana", "multimodal", "student-t"])
+@pytest.mark.parametrize("replicates", [1, 2, 3, 5, 10])
+def test_starting_points_are_never_indistinguishable(name: str, replicates: int) -> None:
+    task = load_task(name)
+    context = Context(task, task.reference(), task.target([0], "cpu", torch.float64))
+    problem = task.problem(replicates, seed=replicates, dtype=torch.float64)
+    values, _ = compute(verdict_metrics(task), problem.init(100), context)
+    found = floor_tests({m: v.numpy() for m, v in values.items()}, 100, context.reference, task.metrics)
+    assert found.verdict in ("distinguishable", "too few replicates")
+    assert replicates == 2 or found.verdict == "distinguishable"
+
+
+def test_ties_of_shares_survive_storage() -> None:
+    """A third is no float32: a value equal to all of the floor's is no evidence."""
+    stored = np.float32([1 / 3] * 300).astype(float)
+    assert p_value("c2st", 1 / 3, Floor(100, stored)) == 1.0
+    assert p_value("mode_weight_tv", 1e300, Floor(100, stored)) == pytest.approx(1 / 301)
 
 
 def test_between_sizes_power_laws_are_exact_and_signed_floors_are_joined() -> None:
@@ -75,7 +171,8 @@ def test_simulated_floors_have_the_laws_of_theory(make_context, monkeypatch: pyt
     """mean_error^2 of exact draws is chi^2_D / (D n)."""
     monkeypatch.setattr(floors, "SIZES", (50, 100))
     monkeypatch.setattr(floors, "CURVE_SIZES", (50,))
-    monkeypatch.setattr(floors, "COSTLY_SETS", 20)
+    monkeypatch.setattr(floors, "OTHER_SETS", 20)
+    monkeypatch.setattr(floors, "SETS_A_METRIC", 3)
     generator = Generator().manual_seed(8)
     draws = torch.randn(3000, 2, generator=generator, dtype=torch.float64)
     context = make_context(2, draws)
@@ -84,8 +181,17 @@ def test_simulated_floors_have_the_laws_of_theory(make_context, monkeypatch: pyt
     found = simulate_floors(context.task, context.reference, lambda n: iter(sets[n]))
     judged = {m for m, row in registry.metrics().items() if row.need in ("reference", "target", "moments")}
     assert set(found) == {m for m in judged if not m.startswith("w2sq_window")}
-    assert set(found["sliced_w2"]) == {50}
-    assert all(len(table[50]) == min(200, floor_sets(m, 50)) for m, table in found.items())
+    assert set(found["sliced_w2"]) == {50, 100}
+    assert all(len(table[50]) == min(200, floor_sets(m, 50, context.task)) for m, table in found.items())
+    assert len(found["w1"][50]) == 20
+    assert len(found["w2"][50]) == 30
+    longer = simulate_floors(context.task, replace(context.reference, floors=found), lambda n: iter(sets[n]))
+    assert all(np.array_equal(longer[m][n], v) for m, table in found.items() for n, v in table.items())
+    monkeypatch.setattr(floors, "OTHER_SETS", 40)
+    longer = simulate_floors(context.task, replace(context.reference, floors=found), lambda n: iter(sets[n]), ["w1"])
+    fresh = simulate_floors(context.task, context.reference, lambda n: iter(sets[n]), ["w1"])
+    assert np.array_equal(longer["w1"][50], fresh["w1"][50])
+    assert len(fresh["w1"][50]) == 40
     assert stats.kstest(200 * np.square(found["mean_error"][100]), stats.chi2(2).cdf).pvalue > 1e-3
 
 
@@ -104,6 +210,22 @@ def exact_values(banana: Context) -> dict[str, np.ndarray]:
     generator = Generator().manual_seed(77)
     samples = torch.stack([banana.task.exact(100, generator) for _ in range(100)])
     return {name: v.numpy() for name, v in compute(POOLED, samples, banana)[0].items()}
+
+
+def test_exact_draws_are_called_distinguishable_at_most_at_alpha(banana: Context, exact_values) -> None:
+    """Every metric and the Holm verdict; binomial 99.99% limit, so 0.2% false alarms over all."""
+    limit = stats.binom.ppf(0.9999, 100, floors.ALPHA)
+    p = {}
+    for name, values in exact_values.items():
+        p[name] = [p_value(name, v, banana.reference.floor(name, 100)) for v in values]
+        assert sum(v <= floors.ALPHA for v in p[name]) <= limit, name
+    names = verdict_metrics(banana.task)
+    called = [
+        floor_tests({m: exact_values[m][i] for m in names}, 100, banana.reference, banana.task.metrics).verdict
+        for i in range(100)
+    ]
+    assert called.count("distinguishable") <= limit
+    assert set(called) <= {"distinguishable", "indistinguishable"}
 
 
 @pytest.mark.parametrize("metric", POOLED)

@@ -17,7 +17,7 @@ REFERENCE_METRICS = (
     "ks_marginal", "correlation_error", "mean_error", "sd_error", "c2st",
 )  # fmt: skip
 #: Tied to where the target lies.
-FIXED_METRICS = ("ksd", "ksd_u", "ksd_rbf", "modes_found", "mode_weight_tv", "amari", "w2sq_window_5")
+FIXED_METRICS = ("ksd", "ksd_u", "ksd_rbf", "modes_found", "mode_weight_tv", "amari", "w2sq_window_5", "tail_error")
 METRICS = REFERENCE_METRICS + FIXED_METRICS
 #: Folds are cut in the order of the samples.
 ORDERED = ("c2st",)

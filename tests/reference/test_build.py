@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from parvibench.core import registry
-from parvibench.core.errors import ParVIBenchError
+from parvibench.core.errors import InputError, ParVIBenchError
 from parvibench.core.exact import ExactTask
 from parvibench.core.reference import load_reference
 from parvibench.core.registry import load_task
@@ -65,8 +65,22 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = ["sliced_w2", "mmd2", "mean_error", "w2sq_window_5"]
     hmc = {"step_size": 0.1, "leapfrog_steps": 3}
     changes = {
-        floors: {"SIZES": (10, 20), "CURVE_SIZES": (5, 20), "judged_metrics": lambda: judged},
-        builder: {"POOLS": 5, "NUMERICAL_DRAWS": 15_000, "POOL_SIZE": 500, "SETS": 30, "ROWS": 400},
+        floors: {
+            "SIZES": (10, 20),
+            "CURVE_SIZES": (5, 20),
+            "_FULL_SIZES": (),
+            "OTHER_SETS": 20,
+            "SETS_A_METRIC": 10,
+            "judged_metrics": lambda: judged,
+        },
+        builder: {
+            "POOLS": 5,
+            "NUMERICAL_DRAWS": 15_000,
+            "POOL_SIZE": 500,
+            "SETS": 30,
+            "ROWS": 400,
+            "judged_metrics": lambda: judged,
+        },
         long_run: {
             "PILOT": Plan("hmc", hmc, 50, 20, 20, 1),
             "MAIN": Plan("hmc", hmc, 200, 20, 160, 1),
@@ -99,6 +113,33 @@ def test_exact_reference_reads_back(tmp_path: Path) -> None:
     again = json.loads(builder.build(task, tmp_path).read_text())
     assert again["sha256"] == certificate["sha256"]
     assert again["floors"] == certificate["floors"]
+
+
+def test_missing_floors_are_completed_as_if_built_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new metric, a new size and more sets; draws and known values stay, and nothing is left to do."""
+    task = make_task(provides=frozenset({"score", "exact"}), facts=Facts(mean=MEAN, sd=SD))
+    builder.build(task, tmp_path / "whole")
+    with monkeypatch.context() as before:
+        before.setattr(floors, "judged_metrics", lambda: ["sliced_w2", "mmd2"])
+        before.setattr(floors, "SIZES", (10,))
+        before.setattr(floors, "SETS_A_METRIC", 5)
+        builder.build(task, tmp_path / "part")
+    early = load_reference("ellipse", tmp_path / "part")
+    assert set(early.floors) == {"sliced_w2", "mmd2"}
+    assert len(early.floors["mmd2"][10]) == 20
+    assert builder.complete_floors(task, tmp_path / "part") is not None
+    found, whole = (load_reference("ellipse", tmp_path / name) for name in ("part", "whole"))
+    assert torch.equal(found.draws, whole.draws)
+    assert found.certificate["floors"] == whole.certificate["floors"]
+    assert {m: set(t) for m, t in found.floors.items()} == {m: set(t) for m, t in whole.floors.items()}
+    assert all(np.array_equal(v, found.floors[m][n]) for m, t in whole.floors.items() for n, v in t.items())
+    assert builder.complete_floors(task, tmp_path / "part") is None
+    assert all(check.passed is not False for check in verify(task, tmp_path / "part") if check.name != "floors")
+
+
+def test_only_references_of_draws_have_floors_to_complete(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no reference draws"):
+        builder.complete_floors(make_task(), tmp_path)
 
 
 def test_moments_come_from_further_draws_where_they_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from parvibench.report.page import write_report
 
 @pytest.fixture(scope="module", autouse=True)
 def floors():
-    """A floor of 0.05 for banana at 100 samples, and no other reference, whatever ships with the package."""
+    """A floor of 0.05 for banana at 100 samples, one of ksd that nothing reaches, and no other reference, whatever ships with the package."""
     table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
+    table["ksd"] = {100: np.linspace(50, 60, 201)}
     reference = Reference(torch.zeros(9, 2), True, {}, table)
     with only_reference("banana", reference):
         yield

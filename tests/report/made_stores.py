@@ -107,6 +107,7 @@ def only_reference(task, reference):
     with pytest.MonkeyPatch.context() as patch:
         for load in ("load_reference", "load_floored"):
             patch.setattr(floor_comparison, load, lambda name: reference if name == task else None)
+        patch.setattr(floor_comparison, "_task_metrics", lambda name: ("sliced_w2", "ksd"))
         for found in caches:
             found.cache_clear()
         yield

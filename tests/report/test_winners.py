@@ -9,7 +9,7 @@ from made_stores import make_curve, make_record, only_reference, stored_curves, 
 from scipy import stats
 
 from parvibench.core.reference import Reference
-from parvibench.report import overview, winners
+from parvibench.report import floor_comparison, overview, winners
 from parvibench.report.winners import Findings
 
 TASKS = ("banana", "correlated-2d", "gmm5-2d")
@@ -117,3 +117,53 @@ def test_overlapping_splits_are_corrected():
     assert winners.overlap("bnn-boston-srld") == pytest.approx(1 / 9)
     assert winners.overlap("bnn-boston-sifg") == 0  # all replicates on one split
     assert winners.overlap("banana") == winners.overlap("unknown") == 0
+
+
+def test_the_best_method_says_that_replicates_diverged(tmp_path):
+    """Its median is the best, and one of seven replicates has no value."""
+    generator = np.random.default_rng(4)
+    cells = []
+    for label, scale, lost in (("svgd", 0.1, (0,)), ("ula", 2.0, ())):
+        curve = make_curve(generator, ["sliced_w2"], scale, lost=lost)
+        record = make_record(label, "banana", label, n_diverged=len(lost), diverged=dict.fromkeys(lost, 3))
+        cells.append((with_values(record, curve), curve, None))
+    with only_reference(None, None):
+        (winner,) = Findings.of(write_store(tmp_path, cells)).tasks
+    assert winner.label == "svgd"
+    assert "1 of its 7 replicates diverged" in winner.sentence
+    assert "1 of its 7 replicates diverged" in winner.confidence
+
+
+def test_states_of_one_chain_have_no_interval_and_few_replicates_no_verdict():
+    """Chains of fewer states than samples repeat themselves; two replicates cannot be found worse."""
+    values = np.linspace(0.4, 0.6, 400)
+    metrics = ("sliced_w2", "mmd2", "kl_knn")
+    table = {m: {n: values / n**0.5 for n in (50, 100)} for m in metrics}
+    with only_reference("banana", Reference(np.zeros((9, 2)), True, {}, table)), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(floor_comparison, "_task_metrics", lambda name: metrics)
+        for particles, interval in ((1, False), (100, True)):
+            record = make_record("x", "banana", "ula", particles=particles)
+            record = record.model_copy(update={"values": {m: [0.05] * 7 for m in metrics}})
+            found = floor_comparison.compare_with_floor(record, "sliced_w2")
+            assert found.equivalent == pytest.approx(100, rel=0.05)
+            assert np.isfinite(found.low) == np.isfinite(found.high) == interval
+            assert (found.verdict, found.basis) == ("indistinguishable", "n = 100, by sliced_w2, mmd2, kl_knn")
+        few = record.model_copy(update={"values": {m: [0.05] * 2 for m in metrics}})
+        wide = dict.fromkeys(("w2", "ksd", "mean_error", "sd_error", "correlation_error"), table["mmd2"])
+        reference = Reference(np.zeros((9, 2)), True, {}, table | wide)
+        with only_reference("banana", reference):
+            few = record.model_copy(update={"values": {m: [0.05] * 2 for m in table | wide}})
+            assert floor_comparison.compare_with_floor(few, "sliced_w2").verdict == "too few replicates"
+
+
+def test_cells_of_another_size_are_judged_by_their_thinned_values():
+    """Those of 150 samples by the values of 100, which the record holds beside its own."""
+    table = {m: {100: np.linspace(1, 2, 400)} for m in ("sliced_w2", "ksd")}
+    record = make_record("x", "banana", "ula", samples=150)
+    values = {m: [5.0] * 7 for m in table}
+    with only_reference("banana", Reference(np.zeros((9, 2)), True, {}, table)):
+        for judged, verdict in ((1.5, "indistinguishable"), (5.0, "distinguishable")):
+            thinned = {m: [judged] * 7 for m in table}
+            cell = record.model_copy(update={"values": values, "judged": thinned})
+            found = floor_comparison.compare_with_floor(cell, "sliced_w2")
+            assert (found.verdict, found.basis) == (verdict, "n = 100, by sliced_w2, ksd")

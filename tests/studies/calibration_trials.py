@@ -30,8 +30,16 @@ from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import POOL_SIZE, POOLS, V_STATISTICS, equivalent_sample_size, v_constants
-from parvibench.metrics.floors import ALPHA, judged_metrics, p_value, simulate_floors, verdict
-from parvibench.metrics.pairwise import median_distance
+from parvibench.metrics.floors import (
+    ALPHA,
+    floor_tests,
+    judged_metrics,
+    judged_size,
+    p_value,
+    simulate_floors,
+    verdict_metrics,
+)
+from parvibench.metrics.pairwise import median_distance, thin
 from parvibench.reference.build import ROWS, calibrated
 from parvibench.tasks.mixtures import FullMixture, MixtureTask
 
@@ -46,7 +54,7 @@ LARGE_METRICS = ("sliced_w2", "mmd2_linear", "mean_error", "sd_error", "correlat
 LARGE_SETS, LARGE_TRIALS = 200, 100
 FALSE_ALARM_TRIALS = 400
 COVERAGE_TRIALS = 600
-#: Between the stored sizes, where floors are interpolated.
+#: Between the stored sizes: floors of single metrics are interpolated, the verdict is that of 200 evenly thinned draws.
 BETWEEN = 250
 #: Sets of exact draws behind a pooled equivalent sample size, and how many make one batch.
 EQUIVALENT_SETS, BATCH = 4800, 400
@@ -170,13 +178,18 @@ def power_of(dim: int, file: Path, alteration: str, n: int, metrics: Sequence[st
     context = Context(task, reference, task.target([0], "cpu", torch.float64))
     g = Generator().manual_seed(derive_seed("calibration", task.name, alteration, n, "trials"))
     floors_at_n = {metric: floor for metric in metrics if (floor := reference.floor(metric, n)) is not None}
+    judged, judging = judged_size(n, reference), verdict_metrics(task)  # what a user gets by default
     found: Counter[str] = Counter()
     for _ in range(trials):
-        values, _absent = compute(metrics, ALTERATIONS[alteration](dim, n, g)[None], context)
+        x = ALTERATIONS[alteration](dim, n, g)
+        values, _absent = compute(metrics, x[None], context)
         p = {m: p_value(m, v.numpy(), floors_at_n[m]) for m, v in values.items() if m in floors_at_n}
-        combined = [v for m, v in p.items() if m in task.metrics]  # what a user gets by default
         found.update({m: int(v <= ALPHA) for m, v in p.items()})
-        found[VERDICT] += verdict(combined) == "distinguishable"
+        if judged is not None:
+            if judged < n or not set(judging) <= set(metrics):
+                values, _absent = compute(judging, thin(x, judged)[None], context)
+            tested = {m: v.numpy() for m, v in values.items() if m in judging}
+            found[VERDICT] += floor_tests(tested, judged, reference, task.metrics).verdict == "distinguishable"
     rows = [(dim, n, alteration, metric, trials, count) for metric, count in found.items()]
     return pd.DataFrame(rows, columns=["dim", "n", "alteration", "metric", "trials", "found"])
 

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from parvibench.core.reference import Floor
-from parvibench.metrics.floors import ALPHA, COSTLY_SETS, p_value
+from parvibench.metrics.floors import ALPHA, p_value
 from parvibench.statistics import average_ranks, interquartile_mean, median_interval, paired_difference, runtime_profile
 
 REPLICATES = (5, 10, 30)
 TASKS = 5
+FLOOR_SETS = 300
 Draw = Callable[[np.random.Generator, int], NDArray[Any]]
 
 #: Laws of a replicate's value: name -> (draw, median, mean).
@@ -97,7 +98,7 @@ def _profile_trial(n: int) -> Callable[[np.random.Generator], float]:
 
 
 def _floor_trial(n: int, rng: np.random.Generator) -> float:
-    floor = Floor(100, np.sort(rng.lognormal(size=COSTLY_SETS)))
+    floor = Floor(100, np.sort(rng.lognormal(size=FLOOR_SETS)))
     return float(p_value("sliced_w2", rng.lognormal(size=n), floor) <= ALPHA)
 
 

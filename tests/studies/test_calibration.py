@@ -8,6 +8,7 @@ import calibration_trials
 import pandas as pd
 import pytest
 import torch
+import verdicts
 from calibration import REPORT, page, read, write
 from calibration_trials import ALTERATIONS, LARGE, VERDICT, N, Study, draw, limit, make_task
 from interval_coverage import coverage_table
@@ -15,6 +16,7 @@ from scipy import stats
 from torch import Generator
 
 from parvibench.core import registry
+from parvibench.core.registry import load_task
 from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
 from parvibench.metrics.floors import judged_metrics
@@ -57,7 +59,10 @@ def test_alterations_are_what_their_names_say() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {
-        floors: {"SETS": 30, "COSTLY_SETS": 20, "SIZES": (20, 50), "CURVE_SIZES": (5, 20, 50)},
+        floors: {
+            "SETS": 30, "OTHER_SETS": 20, "SETS_A_METRIC": 2, "SIZES": (20, 50), "CURVE_SIZES": (5, 20, 50),
+            "_FULL_SIZES": (20, 50),
+        },
         build: {"POOLS": 5, "POOL_SIZE": 500},
         calibration_trials: {
             "ROWS": 500, "LARGE": 100, "LARGE_SETS": 10, "N": 50, "EQUIVALENT_SETS": 40, "BATCH": 10,
@@ -139,3 +144,45 @@ def test_the_gaussian_kernels_time_of_a_chain() -> None:
     assert calibration_trials.gaussian_kernel_time(0.5, 100.0) == pytest.approx(3.0, rel=1e-3)
     assert calibration_trials.gaussian_kernel_time(0.5, 1e-3) == pytest.approx(1.0, abs=0.01)
     assert calibration_trials.gaussian_kernel_time(0.0, 1.0) == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_the_study_again_in_the_plane(tmp_path: Path) -> None:
+    """Twenty minutes: the bars of the shipped tables, on fresh floors of the same seeds."""
+    study = calibration_trials.run_study(trials=20, workers=2, cache_folder=tmp_path, dimensions=(2,))
+    false = study.power[study.power["alteration"] == "exact"]
+    assert (false["found"] <= false["trials"].map(limit)).all()
+    table = study.equivalent
+    assert ((table["size"] - table["truth"]).abs() <= 3 * table["error"]).all()
+    missing = study.power.query("alteration == 'one mode missing' and metric == @VERDICT")
+    assert (missing["found"] == missing["trials"]).all()
+
+
+def test_verdicts_of_shipped_tasks_hold_their_level_and_see_what_they_should() -> None:
+    """The table of `verdicts.py`: false alarms of the verdict within chance, and missing tails, merged modes, weights of 55:45
+    and a stuck coordinate found. Weights: at least four fifths of what the metric that sees them finds alone."""
+    table = pd.read_csv(REPORT / "verdicts.csv")
+    whole = table[table["metric"] == verdicts.VERDICT]
+    false = whole[whole["alteration"] == verdicts.EXACT]
+    assert set(zip(false["task"], false["n"], strict=True)) <= set(product(verdicts.TASKS, verdicts.SIZES))
+    assert (false["found"] <= false["trials"].map(limit)).all()
+    altered = whole[whole["alteration"] != verdicts.EXACT].set_index("alteration")
+    shares = altered["found"] / altered["trials"]
+    for name in ("cut beyond 5", "without the least probable 1%", "two modes merged"):
+        assert shares[name] > 0.8
+    weights = table[(table["alteration"] == "weights 55:45") & (table["task"] == "multimodal")].set_index("metric")
+    assert weights.loc[verdicts.VERDICT, "found"] >= 0.8 * weights.loc["mode_weight_tv", "found"]
+    assert verdicts.page(table) == (REPORT / "verdicts.md").read_text()
+
+
+def test_the_studys_alterations_of_shipped_tasks() -> None:
+    """No far point, 55% in the first mode, one coordinate constant, and no draw where the modes were narrow."""
+    g, n = Generator().manual_seed(6), 4000
+    assert verdicts.without_far_points(load_task("student-t"), n, g).abs().max() < 5
+    pair = load_task("multimodal")
+    share = (verdicts.weighted(pair, n, g)[:, 0] < 0).double().mean()
+    assert share == pytest.approx(0.55, abs=4 * 0.5 / math.sqrt(n))
+    one = verdicts.merged(pair, n, g)
+    assert one.std(0) == pytest.approx(pair.facts.sd, rel=0.05)
+    assert (one[:, 0].abs() < 1).double().mean() == pytest.approx(2 * stats.norm.cdf(1 / math.sqrt(5)) - 1, abs=0.03)
+    assert verdicts.stuck(load_task("gmm2-20d"), n, g).std(0).lt(1e-12).nonzero().flatten().tolist() == [7]

@@ -14,11 +14,11 @@ from parvibench.core.metric import Cost
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.task import Problem, Task
 from parvibench.harness.suite.cells import Cell
-from parvibench.metrics.compute import compute
+from parvibench.metrics.compute import compute_guarded
 
 from .chunks import ChunkResult
 from .clock import Clock, peak_memory
-from .measuring import context_maker, is_reported
+from .measuring import context_maker, is_reported, thinned_values
 from .recorder import PathRecorder
 from .stepping import Tally
 from .thompson import DecisionMaker, RecentPositions
@@ -124,7 +124,8 @@ class Checkpoints:
         reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
         context = self._context(cost=cost, decisions=decisions, diagnostics=reported, **known)
         with torch.inference_mode(False), torch.no_grad():
-            values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
+            values, absent = compute_guarded(self.cell.metrics, samples.clone(), context, "last" if last else "every")
+            self.result.judged = thinned_values(list(values), samples, context) if last else {}
         values |= reported
         self._add_rows(values, cost)
         self.result.values = {m: v.tolist() for m, v in values.items()} if last else self.result.values

@@ -27,6 +27,8 @@ class ChunkResult:
     samples: NDArray[np.float32] | None = None  #: of the last checkpoint, (r, n, D)
     #: metric -> value per replicate at the last checkpoint
     values: dict[str, list[float]] = field(default_factory=dict)
+    #: the same of evenly thinned samples, where their number has no floors
+    judged: dict[str, list[float]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)  #: metric -> why it does not apply
     diverged: dict[int, int] = field(default_factory=dict)  #: replicate id -> iteration
     iterations: int = 0

@@ -16,10 +16,11 @@ from parvibench.core.metric import Context, Cost
 from parvibench.core.result import CellRecord, to_json_number
 from parvibench.core.task import Task
 from parvibench.harness.suite.cells import Cell
-from parvibench.metrics.compute import compute
+from parvibench.metrics.compute import compute_guarded
+from parvibench.metrics.floors import judged_size
 
 #: Raised when a metric's values change for the same samples.
-METRICS_VERSION = 3
+METRICS_VERSION = 4
 
 #: What a metric may need besides the samples that is not stored.
 _NOT_STORED = ("path", "cost", "motion", "decisions", "diagnostics")
@@ -40,6 +41,17 @@ def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str])
     target = task.target(replicates, "cpu", torch.float64) if "target" in needs else None
     predictive = task.predictive(replicates, "cpu", torch.float64) if "predictive" in needs else None
     return partial(Context, task, task.reference(), target, predictive)
+
+
+def thinned_values(names: Sequence[str], samples: Tensor, context: Context) -> dict[str, list[float]]:
+    """Metrics of evenly thinned samples (R, n, D), of the next smaller size with floors; none where n has floors."""
+    reference = context.task.floored()
+    n = judged_size(samples.shape[1], reference)
+    if reference is None or n is None or n == samples.shape[1]:
+        return {}
+    rows = torch.arange(n) * samples.shape[1] // n
+    found, _ = compute_guarded([m for m in names if m in reference.floors], samples[:, rows], context)
+    return {metric: value.tolist() for metric, value in found.items()}
 
 
 def is_reported(metric: str) -> bool:
@@ -64,12 +76,15 @@ def remeasure(
     retained = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
     anew = [m for m in cell.metrics if m not in retained]
     values: dict[str, list[float]] = {m: [] for m in anew}
+    judged: dict[str, list[float | None]] = {}
     absent = {m: record.absent.get(m, _LOST) for m in retained if m not in record.values}
     task = cell.load()[0]
     cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.n_replicates, 1))
     for ids, part in zip(cell.chunks, _by_chunk(samples, cell.spec.chunk), strict=True):
         context = context_maker(task, ids, cell.metrics)(cost=cost)
-        found, missing = compute(anew, torch.from_numpy(part).double(), context)
+        found, missing = compute_guarded(anew, torch.from_numpy(part).double(), context)
+        for metric, thinned in thinned_values(list(found), torch.from_numpy(part).double(), context).items():
+            judged.setdefault(metric, []).extend(map(to_json_number, thinned))
         absent |= missing
         for metric, per_replicate in found.items():
             values[metric] += per_replicate.tolist()
@@ -82,6 +97,7 @@ def remeasure(
             if m in stored or m in record.values
         },
         "absent": absent,
+        "judged": judged,
         "metrics_key": metrics_key(cell),
     }
     return record.model_copy(update=update), _replaced(curve, cell, values)

@@ -221,10 +221,7 @@ class Store:
         return inside(self.folder(key) / name, self.root)
 
     def write_cell(
-        self,
-        record: CellRecord,
-        curve: pd.DataFrame | None = None,
-        samples: NDArray[np.floating] | None = None,
+        self, record: CellRecord, curve: pd.DataFrame | None = None, samples: NDArray[np.floating] | None = None
     ) -> None:
         """Put a cell in place as a whole: written aside, flushed, renamed.
 

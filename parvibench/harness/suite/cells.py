@@ -101,7 +101,8 @@ def expand(
     the suite says their names. Anchors and algorithms bound to the host are never compiled.
 
     Raises:
-        InputError: overrides that fit nothing, invalid settings, more samples than particles.
+        InputError: overrides that fit nothing, invalid settings, more samples than particles, a task object that
+            bears another's name.
     """
     overrides = dict(settings or {})
     known = {a.name for a in suite.algorithms} | {a.display for a in suite.algorithms}
@@ -109,6 +110,8 @@ def expand(
         if name not in known:
             raise UnknownNameError("algorithm of this suite", name, known)
     by_name: dict[str, Any] = {o.name: o for o in objects}
+    for task in (o for o in objects if isinstance(o, Task)):
+        registry.require_own_name(task)
     methods = {a.name: by_name.get(a.name) or registry.load_method(a.name) for a in suite.algorithms}
     cells = []
     for task_entry in suite.tasks:
