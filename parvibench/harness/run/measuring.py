@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from parvibench.core import registry
 from parvibench.core.metric import Context, Cost
