@@ -12,7 +12,7 @@ comes knowledge of the target's size that samplers without a base do not have.
 
 Trap: along this path a mode of width w in D dimensions has a mass in proportion to w^(D (1 - b)). Where modes differ in
 width, the narrow ones are empty until b is close to 1, and then no step of the ladder fills them (Woodard, Schmidler &
-Huber 2009, Electron. J. Probab. 14:780-804): ``gmm5-10d`` has two such modes, whatever the number of temperatures.
+Huber 2009, Electron. J. Probab. 14:780-804): ``gmm5-10d`` is such a target, whatever the number of temperatures.
 """
 
 from __future__ import annotations
