@@ -22,7 +22,7 @@ def sync(out: Out = DEFAULT_STORE) -> None:
 
     store = Store(out)
     store.run()
-    warning = mirroring.sync(store)
+    warning = mirroring.sync(store, tell=warn)
     if warning:
         warn(warning)
         raise typer.Exit(EXIT_FAILED)
