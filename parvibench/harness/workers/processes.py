@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing as mp
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Container, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
@@ -77,6 +77,8 @@ class Workers:
     def _over_limit(self, workers: list[_Worker]) -> dict[_Worker, Outcome]:
         """Outcomes of the workers that exceed a limit of time or memory."""
         resident = process_groups.resident_mib(w.pid for w in workers)
+        if sum(resident.values()) > min(self._machine, self._memory or math.inf):
+            resident = process_groups.resident_mib(resident, shared_once=True)
         used = {w: resident[w.pid] for w in workers}
         together = sum(used.values())
         largest = max(used, key=used.__getitem__, default=None)
@@ -126,12 +128,10 @@ class _Worker:
         self.job, self.attempt = job, attempt
         #: By somebody else: worth another try.
         self.killed = False
-        handle, log = tempfile.mkstemp(prefix="parvibench-worker-", suffix=".log")
-        os.close(handle)
-        self._log = Path(log)
+        self._log = process_groups.new_log()
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
-        self._process: BaseProcess = context.Process(target=_serve, args=(job, child, log, timeout), daemon=True)
+        self._process: BaseProcess = context.Process(target=_serve, args=(job, child, self._log, timeout), daemon=True)
         self._news: dict[str, Any] = {}
         self._process.start()
         child.close()
@@ -196,9 +196,9 @@ class _Worker:
         return Outcome(self.job, None, Status.CRASHED, f"the worker process died: {how}", tail)
 
 
-def _serve(job: Work, pipe: Connection, log: str, timeout: float) -> None:
+def _serve(job: Work, pipe: Connection, log: Path, timeout: float) -> None:
     """Body of a worker process."""
-    process_groups.settle(Path(log), timeout)
+    process_groups.settle(log, timeout)
     import torch
 
     torch.set_num_threads(1)
