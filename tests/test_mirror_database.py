@@ -44,7 +44,13 @@ def make_store(root: Path) -> Store:
     """A store with one finished run of one cell."""
     store, record = Store(root), make_record("a", values={"ksd": [1.0, 2.0, 3.0]})
     store.write_cell(record, make_curve([(0, 0, 5, 20.0, 0.1, "ksd", 1.0)]), np.zeros((3, 8, 2)))
-    run = RunRecord(id="r", suite={"name": "x"}, cells=[asked(record)], started="2026-01-01T00:00:00", finished="2026-01-01T00:01:00")
+    run = RunRecord(
+        id="r",
+        suite={"name": "x"},
+        cells=[asked(record)],
+        started="2026-01-01T00:00:00",
+        finished="2026-01-01T00:01:00",
+    )
     store.write_run(run)
     return store
 
