@@ -265,7 +265,7 @@ class _Writer:
         uid: str = run.info.run_id
         self._batched(uid, "params", self._as_params(cell_params(record)))
         file = folder / "curve.parquet"
-        curve = read_table(file, CURVE_COLUMNS, text=("metric",)) if file.is_file() else None
+        curve = read_table(file.read_bytes(), str(file), CURVE_COLUMNS, text=("metric",)) if file.is_file() else None
         measured = [
             Metric(clean_name(name), value, start + int(1000 * seconds), step)
             for name, step, seconds, value in points(record, curve)

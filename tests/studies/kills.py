@@ -1,7 +1,7 @@
 """SIGKILLs at random moments to every command that writes: what it leaves ends equal to that of an undisturbed one.
 
-``python tests/studies/kills.py --kills 200`` deals three fifths of them to runs and their workers, in stores of their
-own with their MLflow mirrors, the rest to ``tune``, ``check --update``, ``merge`` and ``report``. A command is started
+``python tests/studies/kills.py --kills 200`` deals most of them to runs and their workers, in stores of their own with
+their MLflow mirrors, and a tenth each to ``tune``, to ``check --update``, and to ``merge`` and ``report``. A command is started
 again until it comes to its end; then its files, and of runs the mirror after ``sync``, are compared.
 """
 
@@ -176,20 +176,25 @@ def kill_runs(kills: int, folder: Path, chance: Random, tasks: int, iterations: 
         command = [sys.executable, __file__, "--drive", str(store.root), "--tasks", str(tasks)]
         command += ["--iterations", str(iterations)]
         dealt += survive(command, chance, longest, kills - dealt, workers=2)
-        told = sync(store, tell=lambda text: found.append(text))
+        told = sync(store, tell=found.append)
         new = [*([told] if told else []), *differences(store, Store(folder / "right"))]
         found += [f"round {rounds}: {d}" for d in new + mirror_differences(store, Store(folder / "right"))]
         rounds += 1
-        told = f"{dealt} kills in {rounds} rounds, {len(found)} differences"
-        print(f"run: {told}, {time.monotonic() - start:.0f} s", flush=True)
+        told = f"{dealt} kills in {rounds} rounds, {len(found)} differences, {time.monotonic() - start:.0f} s"
+        print(f"run: {told}", *found, sep="\n  ", flush=True)
     return found
+
+
+#: A baseline of fewer replicates: what is written counts here.
+_SHORT = "import parvibench.check.past.baseline as past; past.REPLICATES = 20; "
 
 
 def kill_command(name: str, kills: int, folder: Path, chance: Random, *arguments: str) -> Callable[[], int]:
     """One undisturbed ``parvibench NAME`` writing to ``right``, and a function that deals kills to others."""
 
     def command(place: str) -> list[str]:
-        return [sys.executable, "-c", CODE, name, *(a.replace("{}", str(folder / place)) for a in arguments)]
+        code = _SHORT + CODE if name == "check" else CODE
+        return [sys.executable, "-c", code, name, *(a.replace("{}", str(folder / place)) for a in arguments)]
 
     start = time.monotonic()
     done = subprocess.run(command("right"), capture_output=True, text=True, check=False)
@@ -261,10 +266,10 @@ def kill_merge_and_report(kills: int, folder: Path, chance: Random) -> list[str]
     return found
 
 
-def study(kills: int, tasks: int, iterations: int, longest: float, seed: int) -> list[str]:
-    """Deal the kills; the differences afterwards, a line each."""
+def study(kills: int, tasks: int, iterations: int, longest: float, seed: int, others: int | None = None) -> list[str]:
+    """Deal the kills, ``others`` of them to each other command than a run; the differences, a line each."""
     chance = Random(seed)
-    each = kills // 5
+    each = kills // 10 if others is None else others
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name) / "tmp"
         scratch.mkdir()
@@ -273,8 +278,9 @@ def study(kills: int, tasks: int, iterations: int, longest: float, seed: int) ->
         commands = {"tune": (kill_tune, each), "check": (kill_check, each), "page": (kill_merge_and_report, each)}
         for stage, (deal, count) in commands.items():
             (Path(name) / stage).mkdir()
-            found += deal(count, Path(name) / stage, chance)
-            print(f"{stage}: {count} kills, {len(found)} differences so far", flush=True)
+            new = deal(count, Path(name) / stage, chance)
+            found += new
+            print(f"{stage}: {count} kills, {len(new)} differences", *new, sep="\n  ", flush=True)
         found += kill_runs(kills - 3 * each, Path(name), chance, tasks, iterations, longest)
         time.sleep(2)
         mine = [p.name for p in scratch.iterdir() if p.name.startswith(("parvibench-", "pymp-"))]
@@ -291,11 +297,12 @@ if __name__ == "__main__":
     parser.add_argument("--iterations", type=int, default=150)
     parser.add_argument("--longest", type=float, default=20.0, help="most seconds from start to kill")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--others", type=int, help="kills of each other command; default: a tenth of all")
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.drive:
         drive(given.drive, make_suite(given.tasks, given.iterations))
     else:
-        problems = study(given.kills, given.tasks, given.iterations, given.longest, given.seed)
+        problems = study(given.kills, given.tasks, given.iterations, given.longest, given.seed, given.others)
         print("\n".join(problems))
         raise SystemExit(bool(problems))

@@ -65,19 +65,19 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> bytes:
     return content
 
 
-def read_npz(source: Path | bytes, limit: int | None = None) -> dict[str, NDArray[Any]]:
+def read_npz(content: bytes, name: str = "an npz file", limit: int | None = None) -> dict[str, NDArray[Any]]:
     """All arrays of an ``.npz`` file of numbers.
 
     Args:
-        source: the file, or its bytes.
+        content: of the file.
+        name: of the file, for messages.
         limit: of all arrays together, bytes; default ``MAX_BYTES``.
 
     Raises:
         StoreError: damaged, too large, or with arrays of anything but numbers.
     """
-    name = str(source) if isinstance(source, Path) else "an npz file"
     try:
-        with zipfile.ZipFile(source if isinstance(source, Path) else io.BytesIO(source)) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(member.file_size for member in archive.infolist())
             if size > (limit or MAX_BYTES):
                 raise StoreError(f"{name}: would unpack to {size} bytes, more than {limit or MAX_BYTES}")
@@ -107,11 +107,12 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) ->
     return array
 
 
-def read_table(path: Path, columns: tuple[str, ...], text: tuple[str, ...] = ()) -> pd.DataFrame:
+def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[str, ...] = ()) -> pd.DataFrame:
     """The named columns of a Parquet file.
 
     Args:
-        path: the file.
+        content: of the file.
+        path: of the file, for messages.
         columns: to read; all but ``text`` hold numbers.
         text: columns of short text.
 
@@ -123,8 +124,8 @@ def read_table(path: Path, columns: tuple[str, ...], text: tuple[str, ...] = ())
 
     try:
         # Repeated text stays one entry of a dictionary until its size is known.
-        file = pq.ParquetFile(path, read_dictionary=list(text), thrift_string_size_limit=MAX_TEXT)
-        rows, size = file.metadata.num_rows, path.stat().st_size
+        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=list(text), thrift_string_size_limit=MAX_TEXT)
+        rows, size = file.metadata.num_rows, len(content)
         unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > _MAX_ROWS or unpacked > MAX_BYTES:
             raise StoreError(f"{path}: {rows} rows from {size} bytes are too many")

@@ -114,16 +114,20 @@ class Results:
         """Long table over all cells: task, label, then the columns of a cell's curve."""
         frames = []
         for cell in self.cells:
-            curve = self.store.curve(cell.key)
+            curve = self.curve(cell)
             if len(curve):
                 frames.append(curve.assign(task=cell.task, label=cell.label))
         if not frames:
             return pd.DataFrame(columns=["task", "label"])
         return pd.concat(frames, ignore_index=True)
 
+    def curve(self, cell: CellRecord) -> pd.DataFrame:
+        """A cell's metric values at every checkpoint; empty where there are none or the cell is damaged."""
+        return self.store.curve(cell.key if cell.status is not Status.DAMAGED else "none")
+
     def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:
-        """Samples of a cell's last checkpoint, (R, n, D), or None."""
-        return self.store.samples(cell.key)
+        """Samples of a cell's last checkpoint, (R, n, D), or None; None of a damaged cell."""
+        return None if cell.status is Status.DAMAGED else self.store.samples(cell.key)
 
     def document(self, report: str = "") -> dict[str, Any]:
         """The ``run --json`` document."""

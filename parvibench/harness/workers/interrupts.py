@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
-
 #: Signals that end a run; a process started by ``nohup`` ignores the last.
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
