@@ -109,7 +109,8 @@ def differences(store: Store, right: Store) -> list[str]:
         plain = [{} if r is None else r.model_dump(exclude=set(TIMED)) for r in records]
         if not plain[0] or plain[0] != plain[1]:
             found.append(f"{key}: {[k for k in plain[1] if plain[0].get(k) != plain[1][k]]}")
-        if not np.array_equal(store.samples(key), right.samples(key)):
+        samples = [s.samples(key) for s in (store, right)]
+        if any(x is None for x in samples) or not np.array_equal(*samples, equal_nan=True):  # diverged ones hold NaN
             found.append(f"{key}: samples")
         curves = [s.curve(key).drop(columns="seconds") for s in (store, right)]
         if not curves[0].equals(curves[1]):
