@@ -293,7 +293,7 @@ def test_a_store_is_rebuilt_from_the_mirror(mirrored, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "write_cell", lambda *_: pytest.fail("written again"))
     rebuild(uri, there, run["id"])
     monkeypatch.setitem(archive.CELL_FILES, "samples.npz", 10)
-    with pytest.raises(StoreError, match=r"samples\.npz has \d+ bytes, more than 10"):
+    with pytest.raises(StoreError, match=r"samples\.npz has more than 10 bytes"):
         rebuild(uri, Store(tmp_path / "c"), run["id"])
 
 

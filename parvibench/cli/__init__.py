@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from parvibench.core.errors import DataMissingError, ParVIBenchError
+from parvibench.core.errors import DataMissingError, ParVIBenchError, printable
 from parvibench.harness.workers.interrupts import ended_in_order
 
 from . import checking, compare, data, evaluation, lookup, references, reporting, running, tracking
@@ -60,6 +60,7 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
+        error.message = printable(str(error.message))  # type: ignore[attr-defined]
         error.show()  # type: ignore[attr-defined]
         sys.exit(EXIT_USAGE)
     sys.exit(code if isinstance(code, int) else 0)

@@ -38,14 +38,15 @@ def connect(uri: str) -> Any:
     return MlflowClient(tracking_uri=uri)
 
 
-def ui_command(root: Path, port: int) -> list[str]:
-    """The command that serves MLflow's pages on a store's mirror, to this machine only.
+def ui_command(root: Path, host: str, port: int) -> list[str]:
+    """The command that serves MLflow's pages on a store's mirror.
 
     Args:
         root: the store; ``MLFLOW_TRACKING_URI`` goes before its SQLite file.
-        port: on the loopback interface.
+        host: name or address to listen on.
+        port: to listen on.
     """
     return [
         *(sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", default_uri(root)),
-        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--host", host, "--port", str(port)),
     ]

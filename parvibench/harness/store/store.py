@@ -18,19 +18,19 @@ import contextlib
 import datetime as dt
 import hashlib
 import io
-import json
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import filelock
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
@@ -57,6 +57,22 @@ class RunCell(BaseModel, Specified):
     sha256: str = ""
 
 
+class _Named(BaseModel):
+    name: str = Field(pattern=r"^[^/]{1,200}$")
+
+
+class _SuiteFacts(_Named):
+    """What readers of a run take from its suite."""
+
+    tasks: list[_Named] = Field(default_factory=list)
+    algorithms: list[_Named] = Field(default_factory=list)
+
+
+def _with_facts(suite: dict[str, Any]) -> dict[str, Any]:
+    _SuiteFacts.model_validate(suite)
+    return suite
+
+
 class RunRecord(BaseModel):
     """``runs/<id>.json``.
 
@@ -69,7 +85,7 @@ class RunRecord(BaseModel):
 
     format: int = STORE_FORMAT
     id: str
-    suite: dict[str, Any]
+    suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]
     profile: str | None = None
     cells: list[RunCell]
     provenance: dict[str, Any] = Field(default_factory=dict)
@@ -369,8 +385,8 @@ def _checked_json(path: Path, content: bytes) -> dict[str, Any]:
         StoreError: a whole file of another format.
     """
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        found = from_json(content)  # refuses deep nesting and lone surrogates, which json.loads would pass on
+    except ValueError as error:
         raise DamagedError(f"{path}: damaged ({error})") from None
     if not isinstance(found, dict):
         raise DamagedError(f"{path}: damaged (no JSON object)")

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from parvibench.core.errors import DataMissingError, InputError, UnsupportedError
+from parvibench.core.errors import DataMissingError, InputError, UnsupportedError, printable
 from parvibench.core.result import Status
 from parvibench.harness.run.chunks import ChunkResult
 from parvibench.harness.run.loop import run_chunk
@@ -91,21 +91,16 @@ def attempt(job: W, notify: Callable[[dict[str, Any]], None]) -> Outcome[W]:
     except KeyboardInterrupt:
         raise
     except DataMissingError as error:
-        return Outcome(job, None, Status.SKIPPED, str(error))
+        return Outcome(job, None, Status.SKIPPED, printable(str(error)))
     except UnsupportedError as error:
-        return Outcome(job, None, Status.UNSUPPORTED, str(error))
+        return Outcome(job, None, Status.UNSUPPORTED, printable(str(error)))
     except InputError as error:
-        return Outcome(job, None, Status.CRASHED, str(error), _trace())
+        return Outcome(job, None, Status.CRASHED, printable(str(error)), _trace())
     except BaseException as error:  # whatever a plug-in may raise, SystemExit included
         text = _describe(error)
         memory = isinstance(error, MemoryError) or "out of memory" in text.lower()
         status = Status.OUT_OF_MEMORY if memory else Status.CRASHED
         return Outcome(job, None, status, text.split("\n")[0][:_MAX_REASON], _trace())
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that a terminal would obey or UTF-8 cannot hold."""
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def _describe(error: BaseException) -> str:

@@ -15,11 +15,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from parvibench.core.errors import printable
 from parvibench.core.result import Status
 from parvibench.harness.store.environment import ALLOCATOR
 
 from . import process_groups
-from .executors import MAX_ATTEMPTS, OnProgress, Outcome, Progress, W, Work, attempt, printable
+from .executors import MAX_ATTEMPTS, OnProgress, Outcome, Progress, W, Work, attempt
 
 _PRELOAD = ["parvibench.harness.workers.processes", "parvibench.harness.workers.preload"]
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
