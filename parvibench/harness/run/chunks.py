@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +33,8 @@ class ChunkResult:
         drift: relative change of a reference kernel's time from before the run to after it.
         flags: what a reader of the numbers should know.
         process: threads and allocator of the process that ran it.
+        unmeasured: checkpoints whose metrics another process computes, see ``judging``.
+        sealed: all of that as bytes, in which form alone it goes to the other process.
     """
 
     curve: list[tuple[Any, ...]] = field(default_factory=list)
@@ -48,6 +50,8 @@ class ChunkResult:
     drift: float = 0.0
     flags: list[str] = field(default_factory=list)
     process: dict[str, str] = field(default_factory=dict)
+    unmeasured: list[dict[str, Any]] = field(default_factory=list)
+    sealed: bytes = b""
 
     def flag(self, text: str) -> None:
         """Tell the reader something, once."""
@@ -55,12 +59,12 @@ class ChunkResult:
             self.flags.append(text)
 
     def plain(self) -> dict[str, Any]:
-        """Text and one tensor: what ``snapshot.pack`` takes."""
-        values = asdict(self)
-        samples = values.pop("samples")
+        """Text and tensors: what ``snapshot.pack`` takes."""
+        values = asdict(replace(self, samples=None, unmeasured=[]))
         return {
-            "samples": None if samples is None else torch.from_numpy(samples),
-            "text": json.dumps(values),
+            "samples": None if self.samples is None else torch.from_numpy(self.samples),
+            "unmeasured": self.unmeasured,
+            "text": json.dumps({k: v for k, v in values.items() if k not in ("samples", "unmeasured", "sealed")}),
         }
 
     @classmethod
@@ -70,7 +74,8 @@ class ChunkResult:
         values["curve"] = [tuple(row) for row in values["curve"]]
         values["diverged"] = {int(r): step for r, step in values["diverged"].items()}
         samples = plain["samples"]
-        return cls(samples=None if samples is None else samples.numpy(), **values)
+        unmeasured = plain["unmeasured"]
+        return cls(samples=None if samples is None else samples.numpy(), unmeasured=unmeasured, **values)
 
 
 def stamp(cell: Cell, replicates: tuple[int, ...]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,25 +15,26 @@ from torch.utils._pytree import tree_leaves
 
 from parvibench.core.algorithm import AlgorithmSettings, Anchor, finite_replicates, floating_tensors
 from parvibench.core.budget import MAX_CHECKPOINTS
-from parvibench.core.errors import BudgetIgnored, StoreError
+from parvibench.core.errors import BudgetIgnored, ShapeError, StoreError
 from parvibench.core.metric import Cost
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.task import Task
 from parvibench.harness.store.environment import process_facts
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
-from parvibench.metrics.compute import compute
 
 from .chunks import ChunkResult, stamp
 from .clock import MAX_DRIFT, Clock, drift, peak_memory, reference_seconds
 from .compiling import CompiledStep
-from .measuring import Moved, context_maker, is_reported
+from .judging import Checkpoint, Judge
+from .measuring import Moved, is_reported
 from .recorder import PathRecorder
 from .snapshot import NotWritableError, pack, rebuilt, unpack
 from .stepping import BLOCK, Advance, Stepper
 from .tally import Tally
 from .thompson import DecisionMaker, RecentPositions
 from .trial import Trial, make_problem, step_mode
+from .watching import Watch
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
@@ -62,6 +64,8 @@ def run_chunk(
     replicates: Sequence[int],
     notify: Notify = lambda _: None,
     snapshot: SnapshotFile | None = None,
+    *,
+    deferred: bool = False,
 ) -> ChunkResult:
     """Run a chunk of replicates to the end of its budget and measure it on the way.
 
@@ -71,6 +75,7 @@ def run_chunk(
         notify: called every few seconds with ``iteration`` and ``share`` of the budget, at every checkpoint with
             ``metric`` and ``value`` besides.
         snapshot: where the state is saved once a minute, and found by a run that goes on; None saves nothing.
+        deferred: leave the metrics to another process (``judging.judged``).
 
     Returns:
         Curve, samples and costs. Replicates that stop being finite are recorded as diverged.
@@ -78,10 +83,12 @@ def run_chunk(
     Raises:
         DataMissingError: the task's data are not here.
         UnsupportedError: the task lacks what the algorithm needs.
+        ShapeError: the algorithm's samples are not real numbers of the shape that was asked for.
+        BudgetIgnored: the meter was changed, or a plug-in went past it.
     """
     task, algorithm = cell.load()
     settings = algorithm.make_settings(dict(cell.settings))
-    chunk = _Chunk(cell, replicates, task, algorithm, settings, notify, snapshot)
+    chunk = _Chunk(cell, replicates, task, algorithm, settings, notify, snapshot, deferred)
     return chunk.draw(algorithm) if isinstance(algorithm, Anchor) else chunk.run()
 
 
@@ -97,6 +104,7 @@ class _Chunk:
         settings: AlgorithmSettings,
         notify: Notify,
         snapshot: SnapshotFile | None,
+        deferred: bool,
     ) -> None:
         self.cell, self.replicates, self.task = cell, tuple(replicates), task
         self.algorithm, self.settings, self.notify = algorithm, settings, notify
@@ -118,7 +126,8 @@ class _Chunk:
         self.decider: DecisionMaker | None = None
         self.mark: Tensor | None = None
         self.tally = Tally()
-        self._context = context_maker(task, self.replicates, cell.metrics)
+        self._judge = None if deferred else Judge(task, cell.metrics, self.replicates)
+        self._watch: Watch | None = None
 
     def run(self) -> ChunkResult:
         advance: Advance = self.compiled or self.algorithm.step
@@ -126,7 +135,9 @@ class _Chunk:
         self.result.overheads["warmup"] = trial.seconds - self._compiling
         self._open(self.cell.spec.budget.score_evaluations)
         before = reference_seconds(self.device)
-        with step_mode(self.cell, self.algorithm):
+        if self.cell.is_plugin and self.compiled is None:
+            self._watch = Watch(self.problem)
+        with step_mode(self.cell, self.algorithm), self._watch or nullcontext():
             place = self._resumed(trial.state, trial.horizon) or self._begin(trial.horizon)
             stepper = Stepper(
                 self.problem,
@@ -143,6 +154,8 @@ class _Chunk:
             state, step = self._loop(stepper, place.pending, slow=slow)
             if step != self.result.iterations or not self.result.values:
                 self._measure(state, step, last=True)
+            if self._watch is not None:
+                self._watch.check()
         self.result.seconds = self.clock.seconds
         self.result.overheads["metrics"] = self.metrics_seconds
         if self.compiled:
@@ -198,6 +211,8 @@ class _Chunk:
             step, state = stepper.step, stepper.state
             if not goes_on:
                 break
+            if self._watch is not None:
+                self._watch.check()
             share = self._share(step)
             if marking and share >= _MARK:
                 self.mark = self._positions(state, step)
@@ -323,6 +338,9 @@ class _Chunk:
 
     def _measure(self, state: Any, step: int, *, last: bool) -> None:
         samples = self._samples(state, step)
+        for replicate, finite in zip(self.replicates, samples.isfinite().all(-1).all(-1).tolist(), strict=True):
+            if not finite:
+                self.result.diverged.setdefault(replicate, step)
         path = self.path.path() if last and self.path is not None and step > 0 else None
         moved = self._moved(state, step) if last else None
         self._record(samples.double().cpu(), step, last=last, path=path, moved=moved)
@@ -335,9 +353,20 @@ class _Chunk:
         if isinstance(self.path, RecentPositions) and step > 0:
             return self.path.samples(n)
         samples = self.algorithm.output(self.problem, self.settings, state, n, streams)
+        self._check(samples, 1 if isinstance(self.path, PathRecorder) else n)
         if isinstance(self.path, PathRecorder) and samples.shape[1] < n:
             return self.path.samples(n, samples)
         return _take(samples, n)
+
+    def _check(self, samples: Any, n: int) -> None:
+        """Refuse samples that are not real numbers, (R, at least n, D)."""
+        expected = f"expected real numbers of shape ({len(self.replicates)}, at least {n}, {self.problem.dim})"
+        if not isinstance(samples, Tensor) or not samples.is_floating_point():
+            kind = samples.dtype if isinstance(samples, Tensor) else type(samples).__name__
+            raise ShapeError(f"output of {self.cell.algorithm} gave {kind}, {expected}")
+        found = tuple(samples.shape)
+        if len(found) != 3 or found[::2] != (len(self.replicates), self.problem.dim) or found[1] < n:
+            raise ShapeError(f"output of {self.cell.algorithm} gave {found}, {expected}")
 
     def _positions(self, state: Any, step: int) -> Tensor | None:
         """Where each particle or chain is now, (R, N, D); a generator has none."""
@@ -370,13 +399,16 @@ class _Chunk:
         cost = Cost(step, charged, self.clock.seconds / len(self.replicates), self._memory())
         decisions = None if self.decider is None else self.decider.decisions()
         reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
-        context = self._context(cost, excluded, path, moved, decisions, reported)
-        with torch.inference_mode(False), torch.no_grad():
-            values, absent = compute(self.cell.metrics, samples.clone(), context, "last" if last else "every")
-        values |= reported
-        self._add_rows(values, cost)
-        self.result.values = {m: v.tolist() for m, v in values.items()} if last else self.result.values
-        self.result.absent = absent
+        at = Checkpoint(samples, cost, last, excluded, path, moved, decisions, reported)
+        values: Mapping[str, Tensor] = {}
+        if self._judge is None:
+            self.result.unmeasured.append(at.plain())
+        else:
+            if self._watch is not None:
+                self._watch.paused = True
+            values = self._judge.add(self.result, at)
+            if self._watch is not None:
+                self._watch.paused = False
         self.result.iterations, self.result.score_evaluations = step, charged
         if last:
             self.result.samples = samples.float().numpy()
@@ -395,13 +427,6 @@ class _Chunk:
         """Most memory held, MiB, also by an earlier process of this run."""
         now = peak_memory(self.device)
         return None if now is None else max(now, self.memory_before)
-
-    def _add_rows(self, values: dict[str, Tensor], cost: Cost) -> None:
-        checkpoint = 1 + max((row[1] for row in self.result.curve), default=-1)
-        spent = (checkpoint, cost.iterations, cost.score_evaluations, cost.seconds)
-        for metric, per_replicate in values.items():
-            for replicate, value in zip(self.replicates, per_replicate.tolist(), strict=True):
-                self.result.curve.append((replicate, *spent, metric, value))
 
 
 def _surely_finite(state: Any) -> bool:

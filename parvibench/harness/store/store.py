@@ -58,7 +58,7 @@ class RunCell(BaseModel, Specified):
 
 
 class _Named(BaseModel):
-    name: str = Field(pattern=r"^[^/]{1,200}$")
+    name: str
 
 
 class _SuiteFacts(_Named):

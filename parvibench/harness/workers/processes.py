@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,7 +21,18 @@ from parvibench.core.result import Status
 from parvibench.harness.store.environment import ALLOCATOR
 
 from . import process_groups
-from .executors import MAX_ATTEMPTS, OnProgress, Outcome, Progress, W, Work, attempt
+from .executors import (
+    MAX_ATTEMPTS,
+    Judging,
+    OnProgress,
+    Outcome,
+    Progress,
+    W,
+    Work,
+    attempt,
+    first_half,
+    second_half,
+)
 
 _PRELOAD = ["parvibench.harness.workers.processes", "parvibench.harness.workers.preload"]
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -54,7 +66,7 @@ class Workers:
         try:
             while True:
                 while len(running) < self._count and (job := next(waiting, None)) is not None:
-                    running.append(_Worker(context, job, self._timeout))
+                    running.append(_Worker(context, first_half(job), self._timeout))
                 if not running:
                     return
                 ready = wait([end for w in running for end in w.ends], timeout=_POLL_S)
@@ -69,8 +81,11 @@ class Workers:
                     worker.end()
                     if worker.killed and worker.attempt < MAX_ATTEMPTS:
                         running.append(_Worker(context, worker.job, self._timeout, worker.attempt + 1))
+                    elif (rest := second_half(outcome)) is not None:
+                        running.append(_Worker(context, rest, self._timeout))
                     else:
-                        yield outcome
+                        job = outcome.job.job if isinstance(outcome.job, Judging) else outcome.job
+                        yield replace(outcome, job=job)
         finally:
             for worker in running:
                 worker.end()

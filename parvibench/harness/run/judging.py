@@ -1,0 +1,98 @@
+"""Metrics of a chunk at its checkpoints: computed as it runs, or afterwards where a plug-in's code never ran."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from parvibench.core.metric import Cost, Decisions
+from parvibench.core.task import Task
+from parvibench.harness.suite.cells import Cell
+from parvibench.metrics.compute import compute
+
+from .chunks import ChunkResult
+from .measuring import Moved, context_maker
+from .snapshot import pack, unpack
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the metrics of a checkpoint are computed of; the fields are those of ``Context``.
+
+    Attributes:
+        samples: (R, n, D) float64.
+        last: whether the run ends here.
+    """
+
+    samples: Tensor
+    cost: Cost
+    last: bool
+    excluded: Tensor | None = None
+    path: Tensor | None = None
+    moved: Moved | None = None
+    decisions: Decisions | None = None
+    reported: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """Tensors, numbers and text."""
+        decisions = None if self.decisions is None else asdict(self.decisions)
+        held = vars(self) | {"cost": asdict(self.cost), "decisions": decisions, "reported": dict(self.reported)}
+        return {k: v.detach().cpu() if isinstance(v, Tensor) else v for k, v in held.items()}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Checkpoint:
+        """The inverse of ``plain``."""
+        decisions = None if plain["decisions"] is None else Decisions(**plain["decisions"])
+        return cls(**{**plain, "cost": Cost(**plain["cost"]), "decisions": decisions})
+
+
+class Judge:
+    """Computes the metrics of a chunk.
+
+    Args:
+        task: of the chunk.
+        metrics: their names.
+        replicates: ids.
+    """
+
+    def __init__(self, task: Task, metrics: Sequence[str], replicates: Sequence[int]) -> None:
+        self._metrics, self._replicates = metrics, replicates
+        self._context = context_maker(task, replicates, metrics)
+
+    def add(self, result: ChunkResult, at: Checkpoint) -> Mapping[str, Tensor]:
+        """Compute the metrics of a checkpoint into a result; their values, (R,) each."""
+        context = self._context(at.cost, at.excluded, at.path, at.moved, at.decisions, at.reported)
+        with torch.inference_mode(False), torch.no_grad():
+            values, absent = compute(self._metrics, at.samples.clone(), context, "last" if at.last else "every")
+        values |= at.reported
+        checkpoint = 1 + max((row[1] for row in result.curve), default=-1)
+        spent = (checkpoint, at.cost.iterations, at.cost.score_evaluations, at.cost.seconds)
+        for metric, per_replicate in values.items():
+            for replicate, value in zip(self._replicates, per_replicate.tolist(), strict=True):
+                result.curve.append((replicate, *spent, metric, value))
+        if at.last:
+            result.values = {m: v.tolist() for m, v in values.items()}
+        result.absent = absent
+        return values
+
+
+def sealed(result: ChunkResult) -> ChunkResult:
+    """A result that is not measured yet, as bytes that are read without running any code."""
+    return ChunkResult(sealed=pack(result.plain()))
+
+
+def judged(cell: Cell, replicates: Sequence[int], content: bytes) -> ChunkResult:
+    """The result behind ``sealed`` bytes with its metrics; the algorithm is not loaded."""
+    result = ChunkResult.from_plain(unpack(content))
+    start = time.perf_counter()
+    judge = Judge(cell.load_task(), cell.metrics, replicates)
+    for checkpoint in map(Checkpoint.from_plain, result.unmeasured):
+        judge.add(result, checkpoint)
+    result.unmeasured = []
+    result.overheads["metrics"] = time.perf_counter() - start
+    return result
