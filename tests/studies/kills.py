@@ -277,7 +277,7 @@ def study(kills: int, tasks: int, iterations: int, longest: float, seed: int, ot
         os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
         found = []
         commands = {"tune": (kill_tune, each), "check": (kill_check, each), "page": (kill_merge_and_report, each)}
-        for stage, (deal, count) in commands.items():
+        for stage, (deal, count) in commands.items() if each else ():
             (Path(name) / stage).mkdir()
             new = deal(count, Path(name) / stage, chance)
             found += new
