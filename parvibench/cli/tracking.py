@@ -46,10 +46,13 @@ def ui(
 ) -> None:
     """Serve MLflow's web pages for the store: one run per suite run, a child run per cell, tagged by task and method."""
     from parvibench.harness.store.store import Store
-    from parvibench.tracking import ui_command
+    from parvibench.tracking import database, ui_command
+    from parvibench.tracking.connection import default_uri
 
     Store(out).run()
     _check_free(host, port)
+    if (file := database.file_of(default_uri(out))) is not None:
+        database.prepare(file, own=False)
     note(f"http://{host}:{port} (Ctrl-C stops it)")
     raise typer.Exit(_serve(ui_command(out, host, port)))
 

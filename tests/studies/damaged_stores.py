@@ -94,7 +94,7 @@ def study(states: int, seed: int = 0) -> tuple[list[str], Counter[str]]:
                 told, wrong = read(root, right, root / file)
                 try:
                     merge([Store(root)], Store(folder / "merged"))
-                    wrong += ["merged in silence"] * (how != "removed" or file.name != "cell.json")
+                    wrong.append("merged in silence")
                 except ParVIBenchError:
                     pass
                 wrong += mend(root, right)

@@ -353,7 +353,7 @@ class _Chunk:
         if isinstance(self.path, RecentPositions) and step > 0:
             return self.path.samples(n)
         samples = self.algorithm.output(self.problem, self.settings, state, n, streams)
-        self._check(samples, 1 if isinstance(self.path, PathRecorder) else n)
+        self._check(samples, 1 if self.algorithm.kind == "chains" else n)  # chains are completed by their paths
         if isinstance(self.path, PathRecorder) and samples.shape[1] < n:
             return self.path.samples(n, samples)
         return _take(samples, n)

@@ -17,7 +17,7 @@ from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.statistics import median_interval
 
-from .store import RunCell, RunRecord, Store
+from .store import CURVE_COLUMNS, RunCell, RunRecord, Store
 
 #: Metrics that mean nothing across different hardware.
 TIMED_METRICS = ("seconds", "ess_per_second")
@@ -123,7 +123,9 @@ class Results:
 
     def curve(self, cell: CellRecord) -> pd.DataFrame:
         """A cell's metric values at every checkpoint; empty where there are none or the cell is damaged."""
-        return self.store.curve(cell.key if cell.status is not Status.DAMAGED else "none")
+        if cell.status is Status.DAMAGED:
+            return pd.DataFrame(columns=list(CURVE_COLUMNS))
+        return self.store.curve(cell.key)
 
     def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:
         """Samples of a cell's last checkpoint, (R, n, D), or None; None of a damaged cell."""
