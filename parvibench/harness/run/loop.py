@@ -30,11 +30,10 @@ from .judging import Checkpoint, Judge
 from .measuring import Moved, is_reported
 from .recorder import PathRecorder
 from .snapshot import NotWritableError, pack, rebuilt, unpack
-from .stepping import BLOCK, Advance, Stepper
+from .stepping import BLOCK, Advance, Stepper, Watch
 from .tally import Tally
 from .thompson import DecisionMaker, RecentPositions
 from .trial import Trial, make_problem, step_mode
-from .watching import Watch
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
