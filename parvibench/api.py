@@ -21,8 +21,9 @@ from parvibench.tracking.observer import MirrorObserver
 
 from .core import registry
 from .core.algorithm import Algorithm
-from .core.errors import InputError, validation_text
+from .core.errors import InputError, ShapeError, validation_text
 from .core.task import Task
+from .data.arrays import REAL
 from .harness.session import Observer, make_executor, resolve_device, run_cells
 from .metrics.evaluate import evaluate_samples
 
@@ -156,7 +157,7 @@ def evaluate(samples: Any, task: str | Task, metrics: Sequence[str] | None = Non
         verdict of each (see the README).
 
     Raises:
-        ShapeError: wrong shape, fewer than two rows, or non-finite entries.
+        ShapeError: anything but real numbers, wrong shape, fewer than two rows, or non-finite entries.
         UnsupportedError: the task has no reference.
     """
     found = registry.load_task(task) if isinstance(task, str) else task
@@ -167,11 +168,15 @@ def _as_array(samples: Any) -> np.ndarray:
     """(n, d) float64 from arrays, frames, tensors and InferenceData."""
     posterior = getattr(samples, "posterior", None)
     if posterior is not None:
-        stacked = [
-            np.asarray(v.values, dtype=np.float64).reshape(v.shape[0] * v.shape[1], -1)
-            for v in posterior.data_vars.values()
-        ]
+        stacked = [_real(v.values).reshape(v.shape[0] * v.shape[1], -1) for v in posterior.data_vars.values()]
         return np.concatenate(stacked, axis=1)
     if isinstance(samples, torch.Tensor):
         samples = samples.detach().cpu().numpy()
-    return np.asarray(samples, dtype=np.float64)
+    return _real(samples)
+
+
+def _real(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind not in REAL:
+        raise ShapeError(f"samples hold {array.dtype}, not real numbers")
+    return array.astype(np.float64)

@@ -293,7 +293,7 @@ def test_a_store_is_rebuilt_from_the_mirror(mirrored, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "write_cell", lambda *_: pytest.fail("written again"))
     rebuild(uri, there, run["id"])
     monkeypatch.setitem(archive.CELL_FILES, "samples.npz", 10)
-    with pytest.raises(StoreError, match=r"samples\.npz has \d+ bytes, more than 10"):
+    with pytest.raises(StoreError, match=r"samples\.npz has more than 10 bytes"):
         rebuild(uri, Store(tmp_path / "c"), run["id"])
 
 
@@ -311,7 +311,7 @@ def test_a_path_from_the_server_is_not_followed(mirrored, tmp_path):
     here = make_store(tmp_path / "here", run, (record, None))
     path = here.folder(record.key) / "cell.json"
     evil = record.model_copy(update={"files": {"../../evil": "0" * 64}})
-    path.write_bytes(store._sealed(evil, evil.files))
+    path.write_bytes(store._sealed(evil))
     copy = Mirror(mirrored.root)
     copy.start_run(here.run().model_dump(mode="json"))
     copy.cell(run["id"], record, here.folder(record.key))

@@ -7,7 +7,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from parvibench.core.errors import DataMissingError, ParVIBenchError
+from parvibench.core.errors import DataMissingError, ParVIBenchError, printable
+from parvibench.harness.workers.interrupts import ended_in_order
 
 from . import checking, compare, data, evaluation, lookup, references, reporting, running, tracking
 from .shared import EXIT_FAILED, EXIT_USAGE, note
@@ -47,7 +48,8 @@ def _root(
 def main() -> NoReturn:
     """Entry point: user errors become one message and exit code 2, missing data exit code 1."""
     try:
-        code = app(standalone_mode=False)
+        with ended_in_order():
+            code = app(standalone_mode=False)
     except ParVIBenchError as error:
         note(f"parvibench: {error}", style="red")
         sys.exit(EXIT_FAILED if isinstance(error, DataMissingError) else EXIT_USAGE)
@@ -58,6 +60,7 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
+        error.message = printable(str(error.message))  # type: ignore[attr-defined]
         error.show()  # type: ignore[attr-defined]
         sys.exit(EXIT_USAGE)
     sys.exit(code if isinstance(code, int) else 0)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import RunRecord
@@ -109,7 +110,7 @@ class Display:
         grid = Table.grid()
         grid.add_row(self._bar)
         for state in list(self._running.values())[:_MAX_SHOWN]:
-            grid.add_row(f"  {_shown(state)}")
+            grid.add_row(Text(f"  {_shown(state)}"))
         return grid
 
 

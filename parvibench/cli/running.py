@@ -136,7 +136,7 @@ def tune(
 
 
 def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], execution: Execution, as_json: bool) -> None:
-    from parvibench.harness.run.forecast import predict
+    from parvibench.harness.forecast import predict
     from parvibench.harness.session import resolve_device
     from parvibench.harness.store.store import Store, is_final
     from parvibench.harness.suite.cells import expand

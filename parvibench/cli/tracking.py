@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
 from typing import Annotated
 
 import typer
 
+from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
+from parvibench.harness.workers.interrupts import ENDING
 
 from .shared import EXIT_FAILED, Out, note, warn
 
@@ -22,7 +29,7 @@ def sync(out: Out = DEFAULT_STORE) -> None:
 
     store = Store(out)
     store.run()
-    warning = mirroring.sync(store)
+    warning = mirroring.sync(store, tell=warn)
     if warning:
         warn(warning)
         raise typer.Exit(EXIT_FAILED)
@@ -32,15 +39,55 @@ def sync(out: Out = DEFAULT_STORE) -> None:
 @app.command(epilog="Example: `parvibench ui --port 5001`")
 def ui(
     out: Out = DEFAULT_STORE,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="On this machine only (127.0.0.1).")] = 5000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than this machine's own can then read all.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
 ) -> None:
     """Serve MLflow's web pages for the store: one run per suite run, a child run per cell, tagged by task and method."""
-    import subprocess
-
     from parvibench.harness.store.store import Store
-    from parvibench.tracking import ui_command
+    from parvibench.tracking import database, ui_command
+    from parvibench.tracking.connection import default_uri
 
     Store(out).run()
-    note(f"http://127.0.0.1:{port} (Ctrl-C stops it)")
-    with contextlib.suppress(KeyboardInterrupt):
-        raise typer.Exit(subprocess.call(ui_command(out, port)))
+    _check_free(host, port)
+    if (file := database.file_of(default_uri(out))) is not None:
+        database.prepare(file, own=False)
+    note(f"http://{host}:{port} (Ctrl-C stops it)")
+    raise typer.Exit(_serve(ui_command(out, host, port)))
+
+
+def _check_free(host: str, port: int) -> None:
+    """Raise where nothing can listen there: another program does, or the address is not this machine's."""
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{host}:{port}: cannot listen there ({reason}); choose another with --port or --host"
+        ) from None
+
+
+def _serve(command: list[str]) -> int:
+    """Run a server with all it starts until it ends or a signal does; its exit code, 0 after a signal of ours."""
+    server = subprocess.Popen(command, start_new_session=sys.platform != "win32")
+    asked: list[int] = []
+
+    def forward(number: int, _: object) -> None:
+        asked.append(number)
+        if sys.platform == "win32":
+            server.terminate()
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, *ENDING)}
+    try:
+        code = server.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if sys.platform != "win32":
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)  # what did not follow the server
+    return 0 if asked else code

@@ -102,3 +102,8 @@ def problem_text(error: Any, path: str, known: Iterable[str] | None = None) -> s
     elif error["type"] != "missing" and not isinstance(error["input"], dict | list | tuple):
         message = f"{message} (given {error['input']!r:.80})"
     return f"{path}: {message}"
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal would obey or UTF-8 cannot hold."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)

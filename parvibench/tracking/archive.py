@@ -1,23 +1,28 @@
 """Reading back what a mirror holds, to rebuild a store from a server that a team shares.
 
-What comes from a server is untrusted input: only files of known names and bounded size are fetched; the store's
-readers validate their contents.
+What comes from a server is untrusted input: only files of known names are fetched, from the server itself, and no more
+bytes of each than its limit, whatever the server says of its size; the store's readers validate their contents.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic_core import from_json
 
 from parvibench.core.errors import StoreError
 from parvibench.harness.store.secrets import without_secrets
 
 from .connection import connect
+from .database import file_of
 
 #: The files of a cell, and the most bytes that are fetched of each.
 CELL_FILES = {"cell.json": 2**26, "curve.parquet": 2**30, "samples.npz": 2**31, "traceback.txt": 2**20}
 _RUN_FILES = {"run.json": 2**26, "cells.json": 2**26}
+_PIECE = 2**20
 
 
 class Archive:
@@ -32,6 +37,9 @@ class Archive:
 
     def __init__(self, uri: str) -> None:
         self._uri, self._shown = uri, without_secrets(uri)
+        file = file_of(uri)
+        if file is not None and not file.is_file():
+            raise StoreError(f"{self._shown}: no such file")
         try:
             self._client = connect(uri)
             found = self._client.search_experiments(filter_string="name LIKE 'parvibench/%'")
@@ -62,7 +70,8 @@ class Archive:
             )
         except Exception as error:
             raise self._failed(error) from None
-        by_id = {r.data.tags["parvibench.run_id"]: r.info.run_id for r in reversed(runs)}
+        tagged = ((r.data.tags.get("parvibench.run_id"), r.info.run_id) for r in reversed(runs))
+        by_id = {run_id: uid for run_id, uid in tagged if run_id}
         if not by_id:
             raise StoreError(f"{self._shown}: holds no finished run")
         chosen = next(reversed(by_id)) if run_id is None else run_id
@@ -71,8 +80,8 @@ class Archive:
             raise StoreError(f"{self._shown}: no run {chosen!r}; the latest there: {known}")
         self.fetch(by_id[chosen], _RUN_FILES, folder)
         try:
-            run = json.loads((folder / "run.json").read_bytes())
-            links = json.loads((folder / "cells.json").read_bytes())["cells"]
+            run = from_json((folder / "run.json").read_bytes())
+            links = from_json((folder / "cells.json").read_bytes())["cells"]
             return run, {str(link["key"]): str(link["mlflow_run_id"]) for link in links}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{self._shown}: run {chosen} is damaged there ({error})") from None
@@ -81,20 +90,62 @@ class Archive:
         """Download the named artifacts of an MLflow run, as far as it has them, each up to its number of bytes.
 
         Raises:
-            StoreError: a file is larger, or the server fails.
+            StoreError: a file is larger, lies on another server, or the server fails.
         """
         try:
-            held = self._client.list_artifacts(mlflow_run)
-            sizes = {a.path: a.file_size or 0 for a in held if not a.is_dir and a.path in names}
-            for name, size in sizes.items():
-                if size > names[name]:
-                    raise StoreError(f"{self._shown}: {name} has {size} bytes, more than {names[name]}")
-                self._client.download_artifacts(mlflow_run, name, str(folder))
+            artifacts = self._artifacts(mlflow_run)
+            for name in [a.path for a in artifacts.list_artifacts() if a.path in names]:
+                with (folder / name).open("wb") as file:
+                    for piece in _pieces(artifacts, name, folder):
+                        file.write(piece)
+                        if file.tell() > names[name]:
+                            raise StoreError(f"{self._shown}: {name} has more than {names[name]} bytes")
         except StoreError:
             raise
         except Exception as error:
             raise self._failed(error) from None
 
+    def _artifacts(self, mlflow_run: str) -> Any:
+        """Where the artifacts of an MLflow run lie; what an HTTP server names must be on that server.
+
+        Raises:
+            StoreError: it is elsewhere: on this machine, say.
+        """
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        place = urlsplit(self._client.get_run(mlflow_run).info.artifact_uri)
+        server = urlsplit(self._uri)
+        here = ("", server.netloc.rpartition("@")[2])
+        if server.scheme in ("http", "https") and (place.scheme != "mlflow-artifacts" or place.netloc not in here):
+            where = without_secrets(f"{place.scheme}://{place.netloc}")
+            raise StoreError(
+                f"{self._shown}: its artifacts are not its own but lie at {where:.100}: they are not fetched"
+            )
+        return get_artifact_repository(place.geturl(), tracking_uri=self._uri)
+
     def _failed(self, error: Exception) -> StoreError:
         text = without_secrets(" ".join(str(error).split()).replace(self._uri, self._shown))
         return StoreError(f"{self._shown}: cannot be read ({type(error).__name__}: {text:.200})")
+
+
+def _pieces(artifacts: Any, name: str, folder: Path) -> Iterator[bytes]:
+    """The bytes of an artifact as they arrive; of an object store, which a database of one's own names, afterwards."""
+    from mlflow.store.artifact.http_artifact_repo import HttpArtifactRepository
+    from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import augmented_raise_for_status, http_request  # type: ignore[attr-defined]
+
+    if isinstance(artifacts, HttpArtifactRepository):
+        creds = get_default_host_creds(artifacts.artifact_uri)  # type: ignore[no-untyped-call]
+        with http_request(creds, f"/{name}", "GET", stream=True) as answer:  # type: ignore[no-untyped-call]
+            augmented_raise_for_status(answer)  # type: ignore[no-untyped-call]
+            yield from answer.iter_content(_PIECE)
+        return
+    if isinstance(artifacts, LocalArtifactRepository):
+        path = Path(artifacts.artifact_dir) / name
+    else:
+        (folder / "object").mkdir(exist_ok=True)
+        path = Path(artifacts.download_artifacts(name, str(folder / "object")))
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece

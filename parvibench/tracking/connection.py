@@ -15,33 +15,38 @@ def default_uri(root: Path) -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root.resolve() / 'mlflow.db'}"
 
 
-def connect(uri: str) -> Any:
-    """An MLflow client that notices quickly when a server is away."""
+def configure() -> None:
+    """Make MLflow quiet and quick to give up, without telemetry; to be called before it is imported."""
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    os.environ["MLFLOW_ALLOW_HTTP_REDIRECTS"] = "false"  # a server answers for itself
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # standard output is ours
     # MLflow's own models use it; nothing a user could change.
     warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
-    from mlflow import MlflowClient
-
     for chatty in ("mlflow.store", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    if uri.startswith("sqlite:///"):
-        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+
+
+def connect(uri: str) -> Any:
+    """An MLflow client that notices quickly when a server is away; a SQLite database must be there (``database``)."""
+    configure()
+    from mlflow import MlflowClient
+
     return MlflowClient(tracking_uri=uri)
 
 
-def ui_command(root: Path, port: int) -> list[str]:
-    """The command that serves MLflow's pages on a store's mirror, to this machine only.
+def ui_command(root: Path, host: str, port: int) -> list[str]:
+    """The command that serves MLflow's pages on a store's mirror.
 
     Args:
         root: the store; ``MLFLOW_TRACKING_URI`` goes before its SQLite file.
-        port: on the loopback interface.
+        host: name or address to listen on.
+        port: to listen on.
     """
     return [
         *(sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", default_uri(root)),
-        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--host", host, "--port", str(port)),
     ]

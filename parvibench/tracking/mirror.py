@@ -34,12 +34,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pandas as pd
-
+from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.reading import read_table
+from parvibench.harness.store.results import Results
 from parvibench.harness.store.secrets import without_secrets
+from parvibench.harness.store.store import CURVE_COLUMNS, Store
 
-from . import connection
+from . import connection, database
+from .archive import CELL_FILES
 from .content import (
     cell_params,
     cell_tags,
@@ -66,6 +69,9 @@ class Mirror:
     Args:
         root: the store's folder; holds ``mlflow.db`` and ``artifacts/`` unless a server is named.
         uri: tracking URI; default ``MLFLOW_TRACKING_URI``, else the SQLite file in ``root``.
+
+    Attributes:
+        notice: what a user should know when the store's own database was broken and has been made anew.
     """
 
     def __init__(self, root: Path, uri: str | None = None) -> None:
@@ -73,7 +79,7 @@ class Mirror:
         self.uri = uri or connection.default_uri(self.root)
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._total = self._done = self._lost = 0
-        self._error = ""
+        self._error = self.notice = ""
         self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._work, name="parvibench-mlflow", daemon=True)
         self._thread.start()
@@ -117,11 +123,9 @@ class Mirror:
         lost = self._total - self._done
         if not lost and not self._error:
             return ""
-        damaged = "not a database" in self._error or "malformed" in self._error
-        hint = " (delete that file: it is made anew from the store)" if damaged else ""
         return (
             f"{lost} of {self._total} records did not reach MLflow at {without_secrets(self.uri)}: {self._error}\n"
-            f"The results are safe in the store; mirror them later with: parvibench sync{hint}"
+            "The results are safe in the store; mirror them later with: parvibench sync"
         )
 
     def _put(self, job: _Job) -> None:
@@ -133,7 +137,7 @@ class Mirror:
         writer: _Writer | None = None
         failures = 0
         try:
-            writer = _Writer(connection.connect(self.uri), self._artifact_root())
+            writer = self._connected()
         except Exception as error:  # anything a server, a driver or a full disk can raise
             self._note(error)
         while (job := self._queue.get()) is not None:
@@ -152,6 +156,18 @@ class Mirror:
                 writer.finish()
             except Exception as error:
                 self._note(error)
+
+    def _connected(self) -> _Writer:
+        """A writer; where the store's own database was broken, a new one has the finished runs first."""
+        file = database.file_of(self.uri)
+        own = file is not None and file.absolute() == self.root / "mlflow.db"
+        aside = None if file is None else database.prepare(file, own=own)
+        writer = _Writer(connection.connect(self.uri), self._artifact_root())
+        if aside is not None:
+            self.notice = f"{file} was broken: it is now {aside.name}, and a new one is made of the store's runs"
+            replay(Store(self.root), writer, finished=True)
+            writer.finish()
+        return writer
 
     def _artifact_root(self) -> str | None:
         """Where artifacts go: beside the store for a database, the server's choice for a server."""
@@ -189,8 +205,7 @@ class _Writer:
         uid = parent.info.run_id
         if found:
             self._client.update_run(uid, status="RUNNING")
-        else:
-            self._batched(uid, "params", self._as_params(run_params(run)))
+        self._batched(uid, "params", self._as_params(run_params(run)))  # those of a found run may not have arrived
         self._client.log_dict(uid, plain(suite), "suite.yaml")
         self._client.log_dict(uid, plain(run), "run.json")
         self._parents[run_id], self._experiment_of[run_id], self._cells[run_id] = uid, experiment, []
@@ -249,8 +264,8 @@ class _Writer:
         )
         uid: str = run.info.run_id
         self._batched(uid, "params", self._as_params(cell_params(record)))
-        curve_file = folder / "curve.parquet"
-        curve = pd.read_parquet(curve_file) if curve_file.is_file() else None
+        file = folder / "curve.parquet"
+        curve = read_table(file.read_bytes(), str(file), CURVE_COLUMNS, text=("metric",)) if file.is_file() else None
         measured = [
             Metric(clean_name(name), value, start + int(1000 * seconds), step)
             for name, step, seconds, value in points(record, curve)
@@ -258,7 +273,9 @@ class _Writer:
         ]
         self._batched(uid, "metrics", measured)
         if folder.is_dir():
-            self._client.log_artifacts(uid, str(folder))
+            for path in (folder / name for name in CELL_FILES):
+                if path.is_file():
+                    self._client.log_artifact(uid, str(path))
         else:
             self._client.log_text(uid, record.model_dump_json(indent=1), "cell.json")
         self._client.set_terminated(uid, mlflow_status(record.status), end_time=end)
@@ -287,3 +304,25 @@ class _Writer:
         known = list(self._experiments.values())
         runs = self._client.search_runs(known, f"tags.`{tag}` = '{value}'", max_results=1)
         return runs[0] if runs else None
+
+
+def replay(store: Store, to: Mirror | _Writer, *, finished: bool = False) -> None:
+    """Mirror the runs of a store, oldest first; a run whose record is damaged is left out.
+
+    Args:
+        store: read.
+        to: where to.
+        finished: leave out the runs that have not ended, too.
+    """
+    for run_id in store.runs():
+        try:
+            results = Results.load(store, run_id)
+        except DamagedError:
+            continue
+        if finished and not results.run.finished:
+            continue
+        document = results.run.model_dump(mode="json")
+        to.start_run(document)
+        for record in results.cells:
+            to.cell(run_id, record, store.folder(record.key))
+        to.end_run(document)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import Results
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Progress
 
 from . import CELL_FILES, Archive, Mirror
+from .mirror import replay
 
 
 class MirrorObserver:
@@ -51,24 +53,27 @@ class MirrorObserver:
         self._mirror.report(run_id, folder)
 
     def close(self, timeout: float = 60.0) -> str:
-        """Wait for the mirror; a warning when something was not delivered."""
-        return self._mirror.close(timeout)
+        """Wait for the mirror; a warning when something was not delivered, or a broken database was set aside."""
+        return "\n".join(filter(None, (self._mirror.close(timeout), self._mirror.notice)))
 
 
-def sync(store: Store, timeout: float = 600.0) -> str:
+def sync(store: Store, timeout: float = 600.0, tell: Callable[[str], None] = warnings.warn) -> str:
     """Mirror all runs of a store that MLflow does not hold yet.
+
+    Args:
+        store: its damaged runs are left out.
+        timeout: seconds to wait for MLflow.
+        tell: told when a broken database was set aside.
 
     Returns:
         A warning when something was not delivered, or an empty string.
     """
     mirror = Mirror(store.root)
-    for run_id in store.runs():
-        results = Results.load(store, run_id)
-        mirror.start_run(results.run.model_dump(mode="json"))
-        for record in results.cells:
-            mirror.cell(run_id, record, store.folder(record.key))
-        mirror.end_run(results.run.model_dump(mode="json"))
-    return mirror.close(timeout)
+    replay(store, mirror)
+    warning = mirror.close(timeout)
+    if mirror.notice:
+        tell(mirror.notice)
+    return warning
 
 
 def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:

@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import tempfile
 import threading
 from pathlib import Path
 
@@ -12,13 +13,13 @@ from rich.console import Console
 from parvibench.cli import progress as shown
 from parvibench.cli.progress import Display, duration
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.run.forecast import predict
+from parvibench.harness.forecast import predict
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.executors import InProcess, Job, Progress
-from parvibench.harness.workers.interrupts import Interrupts
+from parvibench.harness.workers.interrupts import Interrupts, ended_in_order
 
 SUITE = Suite(
     name="t", tasks=["multimodal"], algorithms=["svgd", "sgld", "ula"], replicates=2, particles=20,
@@ -26,7 +27,7 @@ SUITE = Suite(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_waits_for_the_end_of_a_write(number: signal.Signals) -> None:
     written = []
     before = signal.getsignal(number)
@@ -37,6 +38,24 @@ def test_the_first_signal_waits_for_the_end_of_a_write(number: signal.Signals) -
         written.append("the next")
     assert written == ["all of it"]
     assert signal.getsignal(number) is before
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_removes_its_temporary_files(number: signal.Signals, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as left, ended_in_order(), tempfile.TemporaryDirectory(dir=tmp_path):
+        os.kill(os.getpid(), number)
+    assert left.value.code == 128 + number
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(number) is signal.SIG_DFL
 
 
 def test_the_second_signal_waits_for_nothing() -> None:

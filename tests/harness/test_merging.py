@@ -94,7 +94,7 @@ def test_a_bomb_is_not_unpacked(parts: list[Path], tmp_path: Path, monkeypatch: 
     with zipfile.ZipFile(samples, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("samples.npy", b"\0" * 100_000)
     digests = {"samples.npz": hashlib.sha256(samples.read_bytes()).hexdigest()}
-    (bomb.folder(key) / "cell.json").write_bytes(_sealed(record, digests))
+    (bomb.folder(key) / "cell.json").write_bytes(_sealed(record, files=digests))
     bomb.write_run(run_.model_copy(update={"cells": run_.cells[:1]}))
     monkeypatch.setattr("parvibench.harness.store.reading.MAX_BYTES", 50_000)
     with pytest.raises(StoreError, match="would unpack to"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Generator
 
+import parvibench as pb
 from parvibench import run
 from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.metric import Cost
@@ -173,3 +174,13 @@ def test_a_task_object_with_a_built_in_name_is_refused(exact: torch.Tensor, tmp_
 def test_wrong_input() -> None:
     with pytest.raises(ShapeError, match="banana wants samples of shape"):
         evaluate_samples(BANANA, [[1.0, 2.0, 3.0]] * 5)
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda x: x + 1j, lambda x: x > 0, lambda x: x.astype("M8[s]"), lambda x: x.astype(str)]
+)
+def test_anything_but_real_numbers_is_refused(convert) -> None:
+    """NumPy would turn dates and text into numbers, and drop imaginary parts with a warning."""
+    x = BANANA.exact(50, Generator().manual_seed(3)).numpy()
+    with pytest.raises(ShapeError, match="not real numbers"):
+        pb.evaluate(convert(x), BANANA)

@@ -115,7 +115,7 @@ def main(names: Sequence[str], timeout: float, memory: float) -> int:
         results = run(folder, names, timeout, memory)
         found = problems(results, folder)
         print(table(results.cells))
-        found += [f"log left: {log}" for log in Path(tempfile.gettempdir()).glob("parvibench-worker-*")]
+        found += [f"log left: {log}" for log in Path(tempfile.gettempdir()).glob("*/worker-*")]
         print(f"{len(results.cells)} cells, {time.monotonic() - start:.0f} s, {len(found)} problems")
         print("\n".join(found))
         return len(found)

@@ -1,29 +1,36 @@
-"""SIGKILLs at random moments to the driver or a worker: the store ends equal to that of an undisturbed run.
+"""SIGKILLs at random moments to every command that writes: what it leaves ends equal to that of an undisturbed one.
 
-``python tests/studies/kills.py --kills 100`` runs 40 cells over and over, in stores of their own, until so many
-kills have been dealt, and compares every finished store with the undisturbed one.
+``python tests/studies/kills.py --kills 200`` deals most of them to runs and their workers, in stores of their own with
+their MLflow mirrors, and a tenth each to ``tune``, to ``check --update``, and to ``merge`` and ``report``. A command is started
+again until it comes to its end; then its files, and of runs the mirror after ``sync``, are compared.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import psutil
-from small_runs import run, suite_of
+from small_runs import CODE, run, suite_of
 
 from parvibench.harness.store.files import SnapshotFile
+from parvibench.harness.store.merging import shard
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.workers.processes import Workers
+from parvibench.tracking.observer import MirrorObserver, sync
 
 TASKS = [
     "banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d", "gmm2-2d", "monomial-gamma", "student-t",
@@ -31,6 +38,13 @@ TASKS = [
 METHODS = ["svgd", "sgld", "srld", "ksivi", "ada-sifg"]
 #: Facts of a record that depend on the moment.
 TIMED = ("seconds", "overheads", "created", "drift", "flags", "process", "files", "sha256")
+TUNED = """name: tuned
+tasks: [banana, multimodal]
+algorithms: [svgd, sgld]
+replicates: 2
+budget: {iterations: 400}
+tune: {step_size: [0.001, 1.0], points: 3}
+"""
 
 
 def make_suite(tasks: int, iterations: int) -> Suite:
@@ -45,33 +59,33 @@ def drive(store: Path, suite: Suite) -> None:
     """The run that gets killed; its chunks save their state five times a second."""
     place = Store.snapshot
     Store.snapshot = lambda self, *chunk: SnapshotFile(place(self, *chunk).path, every=0.2)  # type: ignore[method-assign]
-    run(suite, store, Workers(2, 600))
+    mirror = MirrorObserver(store)
+    run(suite, store, Workers(2, 600), [mirror])
+    mirror.close(120)
 
 
-def kill_until_done(store: Path, arguments: list[str], chance: Random, longest: float, most: int) -> int:
+def survive(command: list[str], chance: Random, longest: float, most: int, workers: int = 0) -> int:
     """Run and kill until a run comes to its end, or ``most`` kills are dealt; how many it took.
 
-    In every life of the driver up to two workers are killed (a job survives two), then the driver.
+    In every life up to ``workers`` workers are killed (a job survives two), then the command.
     """
     kills = 0
     while True:
-        command = [sys.executable, __file__, "--drive", str(store), *arguments]
-        driver = subprocess.Popen(command, start_new_session=True)
-        start = time.monotonic()
-        workers = 2
-        for moment in sorted(chance.uniform(0, longest) for _ in range(3)):
+        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        start, spare = time.monotonic(), workers
+        for moment in sorted(chance.uniform(0, longest) for _ in range(workers + 1)):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(max(0.0, start + moment - time.monotonic()) if kills < most else 1200)
-            if driver.poll() is not None:
-                assert driver.returncode == 0
+                process.wait(max(0.0, start + moment - time.monotonic()) if kills < most else 1200)
+            if process.poll() is not None:
+                assert process.returncode == 0, process.communicate()[1].decode()[-2000:]
                 return kills
-            if workers and kill_a_worker(driver.pid, chance):
-                workers -= 1
+            if spare and kill_a_worker(process.pid, chance):
+                spare -= 1
                 kills += 1
         if kills < most:
-            driver.kill()
+            process.kill()
             kills += 1
-            driver.wait()
+            process.wait()
 
 
 def kill_a_worker(driver: int, chance: Random) -> bool:
@@ -91,11 +105,12 @@ def differences(store: Store, right: Store) -> list[str]:
     if names[0] != names[1]:
         found.append(f"cells: {sorted(set(names[0]) ^ set(names[1]))}")
     for key in set(names[0]) & set(names[1]):
-        records = [json.loads((s.folder(key) / "cell.json").read_text()) for s in (store, right)]
-        plain = [{k: v for k, v in r.items() if k not in TIMED} for r in records]
-        if plain[0] != plain[1]:
-            found.append(f"{key}: {[k for k in plain[0] if plain[0][k] != plain[1].get(k)]}")
-        if not np.array_equal(store.samples(key), right.samples(key)):
+        records = [s.find(key) for s in (store, right)]
+        plain = [{} if r is None else r.model_dump(exclude=set(TIMED)) for r in records]
+        if not plain[0] or plain[0] != plain[1]:
+            found.append(f"{key}: {[k for k in plain[1] if plain[0].get(k) != plain[1][k]]}")
+        samples = [s.samples(key) for s in (store, right)]
+        if any(x is None for x in samples) or not np.array_equal(*samples, equal_nan=True):  # diverged ones hold NaN
             found.append(f"{key}: samples")
         curves = [s.curve(key).drop(columns="seconds") for s in (store, right)]
         if not curves[0].equals(curves[1]):
@@ -103,45 +118,192 @@ def differences(store: Store, right: Store) -> list[str]:
     unfinished = store.root / "unfinished"
     if unfinished.exists() and list(unfinished.iterdir()):
         found.append(f"left: {[p.name for p in unfinished.iterdir()]}")
+    return found + [f"left: {p.name}" for p in store.root.rglob(".new-*")]
+
+
+def mirror_differences(store: Store, right: Store) -> list[str]:
+    """Where the mirrors differ in anything but time, and from their stores; read without MLflow."""
+    mirrors = [mirrored(s.root, "cell_key") for s in (store, right)]
+    found = [f"mirror: {len(v)} runs of cell {k}" for k, v in mirrors[0].items() if len(v) != 1]
+    if mirrors[0].keys() != mirrors[1].keys():
+        found.append(f"mirrored cells: {mirrors[0].keys() ^ mirrors[1].keys()}")
+    for key in mirrors[0].keys() & mirrors[1].keys():
+        facts = [m[key][0] for m in mirrors]
+        found += [f"mirror of {key}: {k}" for k in ("status", "params", "metrics") if facts[0][k] != facts[1][k]]
+        place = Path(facts[0]["artifacts"])
+        for file in store.folder(key).iterdir():
+            if not (place / file.name).is_file() or digest(place / file.name) != digest(file):
+                found.append(f"mirror of {key}: {file.name}")
+    parents = mirrored(store.root, "run_id")
+    for run_id in store.runs():
+        statuses = [p["status"] for p in parents.get(run_id, [])]
+        if statuses != ["FINISHED"] or parents[run_id][0]["cells"] != str(len(store.run(run_id).cells)):
+            found.append(f"mirror of run {run_id}: {statuses}")
     return found
 
 
-def study(kills: int, tasks: int, iterations: int, longest: float, seed: int) -> list[str]:
-    """Deal the kills; the differences afterwards, a line each."""
-    chance = Random(seed)
+def mirrored(root: Path, tag: str) -> dict[str, list[dict[str, Any]]]:
+    """The active MLflow runs that carry a tag of ours, by its value."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    with contextlib.closing(sqlite3.connect(root / "mlflow.db")) as base:
+        ask = base.execute
+        query = "SELECT run_uuid, status, artifact_uri FROM runs WHERE lifecycle_stage = 'active'"
+        for uid, status, artifacts in ask(query).fetchall():
+            tags = dict(ask("SELECT key, value FROM tags WHERE run_uuid = ?", (uid,)).fetchall())
+            params = dict(ask("SELECT key, value FROM params WHERE run_uuid = ?", (uid,)).fetchall())
+            metrics = ask("SELECT key, step, value FROM metrics WHERE run_uuid = ? ORDER BY 1, 2", (uid,)).fetchall()
+            facts = {"status": status, "params": params, "metrics": metrics, "cells": tags.get("parvibench.n_cells")}
+            if f"parvibench.{tag}" in tags:
+                place = artifacts.removeprefix("file://")
+                found.setdefault(tags[f"parvibench.{tag}"], []).append(facts | {"artifacts": place})
+    return found
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def kill_runs(kills: int, folder: Path, chance: Random, tasks: int, iterations: int, longest: float) -> list[str]:
+    """Deal kills to runs and their workers; the differences afterwards, a line each."""
     suite = make_suite(tasks, iterations)
+    start = time.monotonic()
+    drive(folder / "right", suite)
+    chunks = sum(len(c.chunks) for c in expand(suite))
+    print(f"run: {chunks} chunks, undisturbed {time.monotonic() - start:.0f} s", flush=True)
+    dealt, rounds, found = 0, 0, []
+    while dealt < kills:
+        store = Store(folder / f"round-{rounds}")
+        command = [sys.executable, __file__, "--drive", str(store.root), "--tasks", str(tasks)]
+        command += ["--iterations", str(iterations)]
+        dealt += survive(command, chance, longest, kills - dealt, workers=2)
+        told = sync(store, tell=found.append)
+        new = [*([told] if told else []), *differences(store, Store(folder / "right"))]
+        found += [f"round {rounds}: {d}" for d in new + mirror_differences(store, Store(folder / "right"))]
+        rounds += 1
+        told = f"{dealt} kills in {rounds} rounds, {len(found)} differences, {time.monotonic() - start:.0f} s"
+        print(f"run: {told}", *found, sep="\n  ", flush=True)
+    return found
+
+
+#: A baseline of fewer replicates: what is written counts here.
+_SHORT = "import parvibench.check.past.baseline as past; past.REPLICATES = 20; "
+
+
+def kill_command(name: str, kills: int, folder: Path, chance: Random, *arguments: str) -> Callable[[], int]:
+    """One undisturbed ``parvibench NAME`` writing to ``right``, and a function that deals kills to others."""
+
+    def command(place: str) -> list[str]:
+        code = _SHORT + CODE if name == "check" else CODE
+        return [sys.executable, "-c", code, name, *(a.replace("{}", str(folder / place)) for a in arguments)]
+
+    start = time.monotonic()
+    done = subprocess.run(command("right"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    longest = time.monotonic() - start
+    print(f"{name}: undisturbed {longest:.0f} s", flush=True)
+    return lambda: survive(command("killed"), chance, longest, kills)
+
+
+def kill_tune(kills: int, folder: Path, chance: Random) -> list[str]:
+    """``tune``: the suite file is always whole, and gets the same choice."""
+    for place in ("right", "killed"):
+        (folder / f"{place}.yaml").write_text(TUNED)
+    deal = kill_command("tune", kills, folder, chance, "{}.yaml", "--out", "{}", "--workers", "2")
+    dealt = 0
+    while dealt < kills:
+        (folder / "killed.yaml").write_text(TUNED)
+        dealt += max(1, deal())
+    chosen = [load_suite(str(folder / f"{p}.yaml")).tuned for p in ("killed", "right")]
+    found = [] if chosen[0] is not None and chosen[0] == chosen[1] else ["tune: another choice"]
+    return found + [f"tune: {d}" for d in differences(Store(folder / "killed"), Store(folder / "right"))]
+
+
+def kill_check(kills: int, folder: Path, chance: Random) -> list[str]:
+    """``check --update``: the baseline is always whole, and the same."""
+    cells = ("--task", "banana", "--algorithm", "svgd", "--suite", "ci", "--oracle", "past", "--seed", "1")
+    arguments = (*cells, "--workers", "2", "--update", "--yes", "--baseline", "{}.json")
+    deal = kill_command("check", kills, folder, chance, *arguments)
+    dealt = 0
+    while dealt < kills:
+        (folder / "killed.json").unlink(missing_ok=True)
+        dealt += max(1, deal())
+    made = [json.loads((folder / f"{p}.json").read_text()) for p in ("killed", "right")]
+    timed = ("seconds", "evaluations per second")
+    values = [
+        {k: {n: v for n, v in c["statistics"].items() if not any(t in n for t in timed)} for k, c in m["cells"].items()}
+        for m in made
+    ]
+    same = values[0] == values[1] and made[0]["densities"] == made[1]["densities"]
+    return [] if same else ["check: another baseline"]
+
+
+def kill_merge_and_report(kills: int, folder: Path, chance: Random) -> list[str]:
+    """``merge`` of two parts and ``report``: the same cells, the same page."""
+    suite = make_suite(2, 60)
     cells = expand(suite)
+    from parvibench.harness.session import run_cells
+
+    for i in (1, 2):
+        run_cells(shard(cells, i, 2), Store(folder / f"part-{i}"), Workers(2, 600), suite=suite.resolved())
+    parts = [str(folder / f"part-{i}") for i in (1, 2)]
+    deal = kill_command("merge", kills // 2, folder, chance, *parts, "--out", "{}")
+    dealt = 0
+    while dealt < kills // 2:
+        dealt += max(1, deal())
+    found = [f"merge: {d}" for d in differences(Store(folder / "killed"), Store(folder / "right"))]
+    arguments = ("--out", str(folder / "right"), "--to", "{}-page")
+    deal = kill_command("report", kills - kills // 2, folder, chance, *arguments)
+    while dealt < kills:
+        dealt += max(1, deal())
+    pages = [folder / f"{p}-page" for p in ("killed", "right")]
+    names = [sorted(str(p.relative_to(page)) for p in page.rglob("*") if p.is_file()) for page in pages]
+    if names[0] != names[1]:
+        found.append(f"report: {set(names[0]) ^ set(names[1])}")
+    for name in set(names[0]) & set(names[1]):
+        content = [(page / name).read_bytes().replace(str(page).encode(), b"") for page in pages]
+        if content[0] != content[1]:
+            found.append(f"report: {name}")
+    return found
+
+
+def study(kills: int, tasks: int, iterations: int, longest: float, seed: int, others: int | None = None) -> list[str]:
+    """Deal the kills, ``others`` of them to each other command than a run; the differences, a line each."""
+    chance = Random(seed)
+    each = kills // 10 if others is None else others
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        start = time.monotonic()
-        run(suite, folder / "right", Workers(2, 600))
-        chunks = sum(len(c.chunks) for c in cells)
-        print(f"{len(cells)} cells, {chunks} chunks, undisturbed {time.monotonic() - start:.0f} s")
-        dealt, rounds, found = 0, 0, []
-        while dealt < kills:
-            store = folder / f"round-{rounds}"
-            arguments = ["--tasks", str(tasks), "--iterations", str(iterations)]
-            dealt += kill_until_done(store, arguments, chance, longest, kills - dealt)
-            found += [f"round {rounds}: {d}" for d in differences(Store(store), Store(folder / "right"))]
-            rounds += 1
-            told = f"{dealt} kills in {rounds} rounds, {len(found)} differences"
-            print(f"{told}, {time.monotonic() - start:.0f} s", flush=True)
-        return found
+        scratch = Path(name) / "tmp"
+        scratch.mkdir()
+        os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+        found = []
+        commands = {"tune": (kill_tune, each), "check": (kill_check, each), "page": (kill_merge_and_report, each)}
+        for stage, (deal, count) in commands.items() if each else ():
+            (Path(name) / stage).mkdir()
+            new = deal(count, Path(name) / stage, chance)
+            found += new
+            print(f"{stage}: {count} kills, {len(new)} differences", *new, sep="\n  ", flush=True)
+        found += kill_runs(kills - 3 * each, Path(name), chance, tasks, iterations, longest)
+        time.sleep(2)
+        mine = [p.name for p in scratch.iterdir() if p.name.startswith(("parvibench-", "pymp-"))]
+        tempfile.tempdir = None
+        return found + ([f"left in the temporary folder: {len(mine)}, such as {mine[0]}"] if len(mine) > 1 else [])
 
 
 if __name__ == "__main__":
     os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--tasks", type=int, default=8)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--tasks", type=int, default=2)
     parser.add_argument("--iterations", type=int, default=150)
     parser.add_argument("--longest", type=float, default=20.0, help="most seconds from start to kill")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--others", type=int, help="kills of each other command; default: a tenth of all")
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.drive:
         drive(given.drive, make_suite(given.tasks, given.iterations))
     else:
-        problems = study(given.kills, given.tasks, given.iterations, given.longest, given.seed)
+        problems = study(given.kills, given.tasks, given.iterations, given.longest, given.seed, given.others)
         print("\n".join(problems))
         raise SystemExit(bool(problems))

@@ -39,7 +39,8 @@ WRONG = {
     "algorithms": st.sampled_from(
         [[], 5, None, ["svdg"], [{"name": "svgd", "settings": {"stepsize": 1}}], [{"name": "svgd", "settings": 4}],
          [{"name": "svgd", "settings": {"step_size": -1}}], ["svgd", "svgd"], [{"label": "x"}],
-         [{"name": "svgd", "label": "x" * 81}], [{"name": "os:system"}], [{"name": "/etc/passwd:x"}]]
+         [{"name": "svgd", "label": "x" * 81}], [{"name": "svgd", "label": "\x1b[2J"}], [{"name": "svgd", "label": "\ud800"}],
+         [{"name": "svgd", "settings": {"\x9b1m": 1}}], [{"name": "os:system"}], [{"name": "/etc/passwd:x"}]]
     ),
     "replicates": st.one_of(st.integers(max_value=0), st.integers(min_value=100_001), st.floats(), st.text(max_size=5), st.none()),
     "seed": st.one_of(st.integers(max_value=-1), st.integers(min_value=2**63), st.floats(), st.text(max_size=5), st.none()),
@@ -60,7 +61,7 @@ TEXTS = st.sampled_from(
     [
         "\treplicates: 3\n", "replicates: 3\nreplicates: 4\n", "x: !!python/object/apply:os.system ['true']\n",
         "x: !!python/name:os.system\n", "x: !include /etc/passwd\n", "a: &a [*a, *a]\n", "x: *nowhere\n", "? [a, b]\n: c\n",
-        "x: 'unclosed\n", "x: \"\\ud800\"\n", "x: {a: [b\n", "- a\n", "%YAML 9.9\n---\n", "---\nname: b\n---\nname: c\n", "x: |\n  \x00\n",
+        "x: 'unclosed\n", "x: \"\\ud800\"\n", "description: \"\\e]0;t\\a\"\n", "\"\\e[2J\": 1\n", "x: {a: [b\n", "- a\n", "%YAML 9.9\n---\n", "---\nname: b\n---\nname: c\n", "x: |\n  \x00\n",
         "1: 2\n", "null: 3\n", "yes: no\n", "x: 2001-01-01\n", "x: " + "9" * 5000 + "\n", "x: " + "[" * 2000 + "\n", "<<: {name: z}\nqq: 1\n",
         "\n".join(["b0: &b0 [x, x, x, x, x, x, x, x, x]"] + [f"b{i}: &b{i} [{', '.join([f'*b{i - 1}'] * 9)}]" for i in range(1, 9)]) + "\n",
     ]
@@ -115,6 +116,8 @@ def wrong_with(content: bytes, answer: tuple[int, str, float], limit: float = 2.
     code, said, seconds = answer
     if "Traceback" in said:
         return f"traceback: {said[-300:]}"
+    if obeyed := {c for c in said if not c.isprintable() and c not in "\n\t"}:
+        return f"control characters {obeyed}"
     if seconds > limit:
         return f"took {seconds:.1f} s"
     if code == 0:

@@ -13,7 +13,7 @@ from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.executors import InProcess
 
-_CODE = "from parvibench.cli import main; main()"
+CODE = "from parvibench.cli import main; main()"
 
 
 def suite_of(tasks: Sequence[str], algorithms: Sequence[Any], **values: Any) -> Suite:
@@ -28,5 +28,5 @@ def run(suite: Suite, root: Path, executor: Any = None, observers: Sequence[Any]
 
 def command_line(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Exit code and output of ``parvibench`` with these arguments."""
-    command = [sys.executable, "-c", _CODE, *arguments]
+    command = [sys.executable, "-c", CODE, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -6,12 +6,14 @@ from itertools import islice
 from pathlib import Path
 
 import broken_stores
+import damaged_stores
 import hostile
 import kills
 import malformed_suites
 import memory
 import overhead
 import pytest
+import sample_files
 import throughput
 import tracking_outage
 
@@ -52,6 +54,19 @@ def test_malformed_files_exit_2_with_their_place(monkeypatch: pytest.MonkeyPatch
     found, codes, _ = malformed_suites.study(40, limit=10.0)  # other tests may run beside this one
     assert found == []
     assert codes == {2: 40}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_sample_files_are_read_as_meant_or_refused() -> None:
+    found, answers = sample_files.study(12)
+    assert found == []
+    assert answers["good: read"] == answers["odd: refused"] == 4
+
+
+def test_damaged_stores_are_told_and_mended() -> None:
+    found, told = damaged_stores.study(21)
+    assert found == []
+    assert told == {"the cell is damaged": 18, "the run is refused": 3}
 
 
 @pytest.mark.slow

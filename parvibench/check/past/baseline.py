@@ -65,7 +65,7 @@ class Baseline:
             found = json.loads(path.read_text())
         except OSError:
             raise InputError(f"{path}: no baseline there; make one with: parvibench check --update") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not a baseline: {error}") from None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise InputError(f"{path}: not a baseline of format {FORMAT}; make it again: parvibench check --update")

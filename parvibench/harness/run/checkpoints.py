@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from parvibench.core.algorithm import AlgorithmSettings
+from parvibench.core.errors import ShapeError
 from parvibench.core.metric import Cost
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.task import Problem, Task
 from parvibench.harness.suite.cells import Cell
-from parvibench.metrics.compute import compute_guarded
 
 from .chunks import ChunkResult
 from .clock import Clock, peak_memory
-from .measuring import context_maker, is_reported, thinned_values
+from .judging import Checkpoint, Judge
+from .measuring import is_reported
 from .recorder import PathRecorder
-from .stepping import Tally
+from .stepping import Tally, Watch
 from .thompson import DecisionMaker, RecentPositions
 from .trial import make_problem
 
@@ -30,7 +32,8 @@ Notify = Callable[[dict[str, Any]], None]
 class Checkpoints:
     """What a chunk is measured with while it runs; a sequential task's decisions are made here too.
 
-    ``open`` gives it the problem; ``algorithm`` may be an anchor, which takes no steps.
+    ``open`` gives it the problem; ``algorithm`` may be an anchor, which takes no steps. With ``deferred`` the metrics are
+    left to another process (``judging.judged``).
     """
 
     problem: Problem
@@ -43,6 +46,8 @@ class Checkpoints:
         algorithm: Any,
         settings: AlgorithmSettings,
         notify: Notify,
+        *,
+        deferred: bool = False,
     ) -> None:
         self.cell, self.replicates, self.task = cell, tuple(replicates), task
         self.algorithm, self.settings, self.notify = algorithm, settings, notify
@@ -55,7 +60,8 @@ class Checkpoints:
         self.decider: DecisionMaker | None = None
         self.mark: Tensor | None = None  #: positions from which ``displacement`` is measured
         self.tally = Tally()
-        self._context = context_maker(task, self.replicates, cell.metrics)
+        self._judge = None if deferred else Judge(task, cell.metrics, self.replicates)
+        self.watch: Watch | None = None  #: of a plug-in's steps
         if cell.spec.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
 
@@ -87,6 +93,9 @@ class Checkpoints:
     def measure(self, state: Any, step: int, *, last: bool) -> None:
         """Judge the samples that a state gives after ``step`` iterations."""
         samples = self._samples(state, step)
+        for replicate, finite in zip(self.replicates, samples.isfinite().all(-1).all(-1).tolist(), strict=True):
+            if not finite:
+                self.result.diverged.setdefault(replicate, step)
         path = self.path.path() if last and self.path is not None and step > 0 else None
         moved = None
         if last and self.mark is not None and (now := self.positions(state, step)) is not None:
@@ -111,9 +120,20 @@ class Checkpoints:
         if isinstance(self.path, RecentPositions) and step > 0:
             return self.path.samples(n)
         samples = self.algorithm.output(self.problem, self.settings, state, n, streams)
+        self._check(samples, 1 if self.algorithm.kind == "chains" else n)  # chains are completed by their paths
         if isinstance(self.path, PathRecorder) and samples.shape[1] < n:
             return self.path.samples(n, samples)
         return _take(samples, n)
+
+    def _check(self, samples: Any, n: int) -> None:
+        """Refuse samples that are not real numbers, (R, at least n, D)."""
+        expected = f"expected real numbers of shape ({len(self.replicates)}, at least {n}, {self.problem.dim})"
+        if not isinstance(samples, Tensor) or not samples.is_floating_point():
+            kind = samples.dtype if isinstance(samples, Tensor) else type(samples).__name__
+            raise ShapeError(f"output of {self.cell.algorithm} gave {kind}, {expected}")
+        found = tuple(samples.shape)
+        if len(found) != 3 or found[::2] != (len(self.replicates), self.problem.dim) or found[1] < n:
+            raise ShapeError(f"output of {self.cell.algorithm} gave {found}, {expected}")
 
     def record(self, samples: Tensor, step: int, *, last: bool, **known: Any) -> None:
         """Judge samples (R, n, D) of an iteration; ``known`` is what else their ``Context`` holds."""
@@ -122,14 +142,13 @@ class Checkpoints:
         cost = Cost(step, charged, self.clock.seconds / len(self.replicates), self.memory())
         decisions = None if self.decider is None else self.decider.decisions()
         reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
-        context = self._context(cost=cost, decisions=decisions, diagnostics=reported, **known)
-        with torch.inference_mode(False), torch.no_grad():
-            values, absent = compute_guarded(self.cell.metrics, samples.clone(), context, "last" if last else "every")
-            self.result.judged = thinned_values(list(values), samples, context) if last else {}
-        values |= reported
-        self._add_rows(values, cost)
-        self.result.values = {m: v.tolist() for m, v in values.items()} if last else self.result.values
-        self.result.absent = absent
+        at = Checkpoint(samples, cost, last, {"decisions": decisions, "diagnostics": reported, **known})
+        values: Mapping[str, Tensor] = {}
+        if self._judge is None:
+            self.result.unmeasured.append(at.plain())
+        else:
+            with self.watch.pausing() if self.watch else nullcontext():
+                values = self._judge.add(self.result, at)
         self.result.iterations, self.result.score_evaluations = step, charged
         if last:
             self.result.samples = samples.float().numpy()
@@ -143,13 +162,6 @@ class Checkpoints:
         """Most memory held, MiB, also by an earlier process of this run."""
         now = peak_memory(self.device)
         return None if now is None else max(now, self.memory_before)
-
-    def _add_rows(self, values: dict[str, Tensor], cost: Cost) -> None:
-        checkpoint = 1 + max((row[1] for row in self.result.curve), default=-1)
-        spent = (checkpoint, cost.iterations, cost.score_evaluations, cost.seconds)
-        for metric, per_replicate in values.items():
-            for replicate, value in zip(self.replicates, per_replicate.tolist(), strict=True):
-                self.result.curve.append((replicate, *spent, metric, value))
 
 
 def _take(samples: Tensor, n: int) -> Tensor:

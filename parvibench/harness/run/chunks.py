@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -39,6 +39,9 @@ class ChunkResult:
     drift: float = 0.0  #: relative change of a reference kernel's time from before the run to after it
     flags: list[str] = field(default_factory=list)  #: what a reader of the numbers should know
     process: dict[str, str] = field(default_factory=dict)  #: threads and allocator of the process that ran it
+    #: checkpoints whose metrics another process computes, see ``judging``
+    unmeasured: list[dict[str, Any]] = field(default_factory=list)
+    sealed: bytes = b""  #: all of that as bytes, in which form alone it goes to the other process
 
     def flag(self, text: str) -> None:
         """Tell the reader something, once."""
@@ -46,10 +49,13 @@ class ChunkResult:
             self.flags.append(text)
 
     def plain(self) -> dict[str, Any]:
-        """Text and one tensor: what ``snapshot.pack`` takes."""
-        values = asdict(self)
-        samples = values.pop("samples")
-        return {"samples": None if samples is None else torch.from_numpy(samples), "text": json.dumps(values)}
+        """Text and tensors: what ``snapshot.pack`` takes."""
+        values = asdict(replace(self, samples=None, unmeasured=[]))
+        return {
+            "samples": None if self.samples is None else torch.from_numpy(self.samples),
+            "unmeasured": self.unmeasured,
+            "text": json.dumps({k: v for k, v in values.items() if k not in ("samples", "unmeasured", "sealed")}),
+        }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
@@ -58,7 +64,8 @@ class ChunkResult:
         values["curve"] = [tuple(row) for row in values["curve"]]
         values["diverged"] = {int(r): step for r, step in values["diverged"].items()}
         samples = plain["samples"]
-        return cls(samples=None if samples is None else samples.numpy(), **values)
+        unmeasured = plain["unmeasured"]
+        return cls(samples=None if samples is None else samples.numpy(), unmeasured=unmeasured, **values)
 
 
 def stamp(cell: Cell, replicates: tuple[int, ...]) -> str:

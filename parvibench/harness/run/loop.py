@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from .clock import MAX_DRIFT, drift, reference_seconds
 from .compiling import CompiledStep
 from .resuming import Place, packed, resume
 from .snapshot import NotWritableError
-from .stepping import BLOCK, Advance, Stepper
+from .stepping import BLOCK, Advance, Stepper, Watch
 from .trial import Trial, step_mode
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
@@ -39,21 +40,29 @@ _IGNORED = "ignored its budget: went on after BudgetExhausted; stopped, the last
 
 
 def run_chunk(
-    cell: Cell, replicates: Sequence[int], notify: Notify = lambda _: None, snapshot: SnapshotFile | None = None
+    cell: Cell,
+    replicates: Sequence[int],
+    notify: Notify = lambda _: None,
+    snapshot: SnapshotFile | None = None,
+    *,
+    deferred: bool = False,
 ) -> ChunkResult:
     """Run a chunk of replicates to the end of its budget and measure it on the way.
 
     Replicates that stop being finite are recorded as diverged. ``notify`` is called every few seconds with
     ``iteration`` and ``share`` of the budget, at every checkpoint with ``metric`` and ``value`` besides. In
-    ``snapshot`` the state is saved once a minute, and found by a run that goes on; None saves nothing.
+    ``snapshot`` the state is saved once a minute, and found by a run that goes on; None saves nothing. With ``deferred``
+    the metrics are left to another process (``judging.judged``).
 
     Raises:
         DataMissingError: the task's data are not here.
         UnsupportedError: the task lacks what the algorithm needs.
+        ShapeError: the algorithm's samples are not real numbers of the shape that was asked for.
+        BudgetIgnored: the meter was changed, or a plug-in went past it.
     """
     task, algorithm = cell.load()
     settings = algorithm.make_settings(dict(cell.settings))
-    checkpoints = Checkpoints(cell, replicates, task, algorithm, settings, notify)
+    checkpoints = Checkpoints(cell, replicates, task, algorithm, settings, notify, deferred=deferred)
     return _draw(checkpoints, algorithm) if isinstance(algorithm, Anchor) else _Run(checkpoints, snapshot).run()
 
 
@@ -85,7 +94,9 @@ class _Run:
         here.result.overheads["warmup"] = warmup
         here.open(cell.spec.budget.score_evaluations)
         before = reference_seconds(here.device)
-        with step_mode(cell, algorithm):
+        if cell.is_plugin and self.compiled is None:
+            here.watch = Watch(here.problem)
+        with step_mode(cell, algorithm), here.watch or nullcontext():
             content = self.snapshot.load() if self.snapshot else None
             place = resume(here, content, trial.state, trial.horizon) if content is not None else None
             place = place or self._begin(trial.horizon)
@@ -97,6 +108,7 @@ class _Run:
             state, step = self._loop(stepper, place.pending, slow=slow)
             if step != here.result.iterations or not here.result.values:
                 here.measure(state, step, last=True)
+            self._watch()
         result = here.result
         result.seconds = here.clock.seconds
         result.overheads["metrics"] = here.seconds
@@ -108,6 +120,11 @@ class _Run:
             change = f"{100 * result.drift:.0f}%"
             result.flag(f"the machine's speed changed by {change} meanwhile: the seconds are doubtful")
         return result
+
+    def _watch(self) -> None:
+        """Raise ``BudgetIgnored`` if a plug-in asked for scores past the meter."""
+        if self.here.watch is not None:
+            self.here.watch.check()
 
     def _begin(self, horizon: int) -> Place:
         here = self.here
@@ -139,6 +156,7 @@ class _Run:
             step, state = stepper.step, stepper.state
             if not goes_on:
                 break
+            self._watch()
             share = here.share(step)
             if marking and share >= _MARK:
                 here.mark = here.positions(state, step)

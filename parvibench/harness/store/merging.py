@@ -50,9 +50,9 @@ def merge(sources: Sequence[Store], into: Store) -> tuple[RunRecord, list[str]]:
 
 
 def _check(source: Store, run: RunRecord) -> None:
-    """Read every file once: a damaged or oversized one raises."""
+    """Read every file once: a damaged, missing or oversized one raises."""
     for cell in run.cells:
-        source.find(cell.key)
+        source.find_for(cell)
         source.samples(cell.key)
         source.curve(cell.key)
 

@@ -6,25 +6,23 @@ Claims of a file's header (shape, row count, unpacked size) are checked before m
 from __future__ import annotations
 
 import io
-import math
 import re
 import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core.errors import StoreError
+from parvibench.data.arrays import read_array
 
 #: Unpacked, of one file.
 MAX_BYTES = 2 * 2**30
 MAX_TEXT = 64 * 2**20
 _MAX_ROWS = 20_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_KINDS = "fiub"
 
 
 def plain_name(name: str, what: str) -> str:
@@ -65,53 +63,39 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> bytes:
     return content
 
 
-def read_npz(source: Path | bytes, limit: int | None = None) -> dict[str, NDArray[Any]]:
+def read_npz(content: bytes, name: str = "an npz file", limit: int | None = None) -> dict[str, NDArray[Any]]:
     """All arrays of an ``.npz`` file of numbers.
 
     Args:
-        source: the file, or its bytes.
+        content: of the file.
+        name: of the file, for messages.
         limit: of all arrays together, bytes; default ``MAX_BYTES``.
 
     Raises:
         StoreError: damaged, too large, or with arrays of anything but numbers.
     """
-    name = str(source) if isinstance(source, Path) else "an npz file"
     try:
-        with zipfile.ZipFile(source if isinstance(source, Path) else io.BytesIO(source)) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(member.file_size for member in archive.infolist())
             if size > (limit or MAX_BYTES):
                 raise StoreError(f"{name}: would unpack to {size} bytes, more than {limit or MAX_BYTES}")
-            return {
-                member.filename.removesuffix(".npy"): _read_array(archive, member, name)
-                for member in archive.infolist()
-            }
+            arrays = {}
+            for member in archive.infolist():
+                with archive.open(member) as file:
+                    arrays[member.filename.removesuffix(".npy")] = read_array(file, member.file_size)
+            return arrays
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, StoreError):
             raise
         raise StoreError(f"{name}: damaged ({error}); run its cell again with --fresh") from None
 
 
-def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version not in read:
-            raise ValueError(f"npy version {version}")
-        shape, _, dtype = read[version](file)
-    if dtype.kind not in _KINDS:
-        raise StoreError(f"{name}: {member.filename[:80]!r} holds {dtype}, not numbers")
-    if math.prod(shape) * dtype.itemsize > member.file_size:
-        raise StoreError(f"{name}: {member.filename[:80]!r} claims more than it holds")
-    with archive.open(member) as file:
-        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-    return array
-
-
-def read_table(path: Path, columns: tuple[str, ...], text: tuple[str, ...] = ()) -> pd.DataFrame:
+def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[str, ...] = ()) -> pd.DataFrame:
     """The named columns of a Parquet file.
 
     Args:
-        path: the file.
+        content: of the file.
+        path: of the file, for messages.
         columns: to read; all but ``text`` hold numbers.
         text: columns of short text.
 
@@ -123,8 +107,8 @@ def read_table(path: Path, columns: tuple[str, ...], text: tuple[str, ...] = ())
 
     try:
         # Repeated text stays one entry of a dictionary until its size is known.
-        file = pq.ParquetFile(path, read_dictionary=list(text), thrift_string_size_limit=MAX_TEXT)
-        rows, size = file.metadata.num_rows, path.stat().st_size
+        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=list(text), thrift_string_size_limit=MAX_TEXT)
+        rows, size = file.metadata.num_rows, len(content)
         unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > _MAX_ROWS or unpacked > MAX_BYTES:
             raise StoreError(f"{path}: {rows} rows from {size} bytes are too many")

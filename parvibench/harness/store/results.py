@@ -17,7 +17,7 @@ from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.statistics import median_interval
 
-from .store import RunCell, RunRecord, Store
+from .store import CURVE_COLUMNS, RunCell, RunRecord, Store
 
 #: Metrics that mean nothing across different hardware.
 TIMED_METRICS = ("seconds", "ess_per_second")
@@ -114,16 +114,22 @@ class Results:
         """Long table over all cells: task, label, then the columns of a cell's curve."""
         frames = []
         for cell in self.cells:
-            curve = self.store.curve(cell.key)
+            curve = self.curve(cell)
             if len(curve):
                 frames.append(curve.assign(task=cell.task, label=cell.label))
         if not frames:
             return pd.DataFrame(columns=["task", "label"])
         return pd.concat(frames, ignore_index=True)
 
+    def curve(self, cell: CellRecord) -> pd.DataFrame:
+        """A cell's metric values at every checkpoint; empty where there are none or the cell is damaged."""
+        if cell.status is Status.DAMAGED:
+            return pd.DataFrame(columns=list(CURVE_COLUMNS))
+        return self.store.curve(cell.key)
+
     def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:
-        """Samples of a cell's last checkpoint, (R, n, D), or None."""
-        return self.store.samples(cell.key)
+        """Samples of a cell's last checkpoint, (R, n, D), or None; None of a damaged cell."""
+        return None if cell.status is Status.DAMAGED else self.store.samples(cell.key)
 
     def document(self, report: str = "") -> dict[str, Any]:
         """The ``run --json`` document."""

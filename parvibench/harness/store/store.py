@@ -7,7 +7,7 @@
                        samples.npz    samples of the last checkpoint, (R, n, D) float32
                        traceback.txt  of a cell that failed
            unfinished/<key>/          snapshots of a cell that is not finished
-           runs/<id>.json             which cells a run asked for, the SHA-256 of each cell.json, and its provenance
+           runs/<id>.json             which cells a run asked for, the SHA-256 of each cell.json and of itself, provenance
            mlflow.db artifacts/       the MLflow mirror
            report/                    the page
 """
@@ -18,18 +18,19 @@ import contextlib
 import datetime as dt
 import hashlib
 import io
-import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import filelock
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
@@ -56,20 +57,45 @@ class RunCell(BaseModel, Specified):
     sha256: str = ""
 
 
+class _Named(BaseModel):
+    name: str
+
+
+class _SuiteFacts(_Named):
+    """What readers of a run take from its suite."""
+
+    tasks: list[_Named] = Field(default_factory=list)
+    algorithms: list[_Named] = Field(default_factory=list)
+
+
+def _with_facts(suite: dict[str, Any]) -> dict[str, Any]:
+    _SuiteFacts.model_validate(suite)
+    return suite
+
+
 class RunRecord(BaseModel):
-    """``runs/<id>.json``."""
+    """``runs/<id>.json``.
+
+    Attributes:
+        suite: as it was run; ``name`` at least.
+        sha256: of the file with this field left empty; empty in records of earlier versions.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     format: int = STORE_FORMAT
     id: str
-    suite: dict[str, Any]
+    suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]
     profile: str | None = None
     cells: list[RunCell]
     provenance: dict[str, Any] = Field(default_factory=dict)
     started: str
     finished: str = ""
     system: list[dict[str, float]] = Field(default_factory=list)
+    sha256: str = ""
+
+
+Sealed = TypeVar("Sealed", CellRecord, RunRecord)
 
 
 def new_run_id(suite: str) -> str:
@@ -165,6 +191,12 @@ class Store:
             DamagedError: a file is missing or is not the one that was written.
             StoreError: the cell is of another format.
         """
+        record = self._record(key)
+        for name in () if record is None else record.files:
+            self._content(key, name, record)
+        return record
+
+    def _record(self, key: str) -> CellRecord | None:
         path = self._file(key, "cell.json")
         try:
             content = read_text(path)
@@ -173,11 +205,18 @@ class Store:
         record = _parse(path, content)
         if record.key != key:
             raise DamagedError(f"{path}: damaged (its specification is that of another cell)")
-        for name, digest in record.files.items():
-            file = self._file(key, plain_name(name, "file of a cell"))
-            if not file.is_file() or _sha256(read_text(file, MAX_BYTES)) != digest:
-                raise DamagedError(f"{file}: damaged (not the file that was written)")
         return record
+
+    def _content(self, key: str, name: str, record: CellRecord | None) -> bytes | None:
+        """The bytes of a file that the record lists, None where it lists none of that name."""
+        if record is None or name not in record.files:
+            return None
+        path = self._file(key, plain_name(name, "file of a cell"))
+        content = read_text(path, MAX_BYTES) if path.is_file() else None
+        if content is None or _sha256(content) != record.files[name]:
+            how = "missing" if content is None else "not the file that was written"
+            raise DamagedError(f"{path}: damaged ({how})")
+        return content
 
     def usable(self, key: str) -> CellRecord | None:
         """The record of a cell, or None when there is none or its files are damaged."""
@@ -194,6 +233,8 @@ class Store:
         """
         record = self.find(cell.key)
         if record is None:
+            if cell.sha256:
+                raise DamagedError(f"{self._file(cell.key, 'cell.json')}: damaged (missing)")
             return None
         flags = record.flags
         if cell.sha256 and cell.sha256 != self._digest(cell.key):
@@ -201,18 +242,27 @@ class Store:
         return record.model_copy(update={"label": cell.label, "flags": flags})
 
     def curve(self, key: str) -> pd.DataFrame:
-        """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
-        path = self._file(key, "curve.parquet")
-        if not path.is_file():
+        """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none.
+
+        Raises:
+            DamagedError: the file is missing or is not the one that was written.
+        """
+        content = self._content(key, "curve.parquet", self._record(key))
+        if content is None:
             return pd.DataFrame(columns=list(CURVE_COLUMNS))
-        return read_table(path, CURVE_COLUMNS, text=("metric",))
+        return read_table(content, str(self._file(key, "curve.parquet")), CURVE_COLUMNS, text=("metric",))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
-        """Samples of the last checkpoint, (R, n, D), or None."""
-        path = self._file(key, "samples.npz")
-        if not path.is_file():
+        """Samples of the last checkpoint, (R, n, D), or None.
+
+        Raises:
+            DamagedError: the file is missing or is not the one that was written.
+        """
+        content = self._content(key, "samples.npz", self._record(key))
+        if content is None:
             return None
-        arrays = read_npz(path)
+        path = self._file(key, "samples.npz")
+        arrays = read_npz(content, str(path))
         if "samples" not in arrays or arrays["samples"].ndim != 3:
             raise StoreError(f"{path}: holds no samples (R, n, D)")
         return arrays["samples"]
@@ -235,7 +285,7 @@ class Store:
             try:
                 files = dict(_contents(record, curve, samples))
                 digests = {name: _sha256(content) for name, content in files.items()}
-                for name, content in {**files, "cell.json": _sealed(record, digests)}.items():
+                for name, content in {**files, "cell.json": _sealed(record, files=digests)}.items():
                     write_atomically(aside / name, content)
                 aside.chmod(0o755)
                 old = final.with_name(f".old-{final.name}")
@@ -254,7 +304,7 @@ class Store:
             StoreError: the disk is full or cannot be written.
         """
         cells = [c.model_copy(update={"sha256": self._digest(c.key)}) for c in run.cells]
-        content = run.model_copy(update={"cells": cells}).model_dump_json(indent=1).encode()
+        content = _sealed(run.model_copy(update={"cells": cells}))
         with self._writing():
             folder = self.root / "runs"
             folder.mkdir(parents=True, exist_ok=True)
@@ -289,58 +339,82 @@ class Store:
                 f"{self.root}: no runs here; make one with: parvibench run --suite quick --out {self.root}"
             )
         if run_id is None:
-            run_id = max(ids, key=lambda i: (self._peek(i).get("started", ""), i))
+            run_id = max(ids, key=self._place)
         if run_id not in ids:
             raise StoreError(f"{self.root}: no run {run_id!r}; runs here: {', '.join(ids)}")
         try:
             return RunRecord.model_validate(self._peek(run_id))
         except ValidationError as error:
-            raise StoreError(
+            raise DamagedError(
                 f"{self.root}/runs/{run_id}.json: not a run record ({error.error_count()} problems)"
             ) from None
 
+    def _place(self, run_id: str) -> tuple[str, str]:
+        """Sorts runs by time."""
+        return str(self._peek(run_id).get("started", "")), run_id
+
     def _peek(self, run_id: str) -> dict[str, Any]:
         path = self.root / "runs" / f"{run_id}.json"
+        content = read_text(inside(path, self.root))
         try:
-            content = json.loads(read_text(inside(path, self.root)))
-        except ValueError as error:
-            raise DamagedError(f"{path}: damaged ({error}); delete it, the cells are kept apart") from None
-        _refuse_other_formats(path, content)
-        return content if isinstance(content, dict) else {}
+            found = _checked_json(path, content)
+        except DamagedError as error:
+            raise DamagedError(f"{error}; delete it, the cells are kept apart") from None
+        return found
 
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _sealed(record: CellRecord, files: dict[str, str]) -> bytes:
-    """``cell.json``: the record with the SHA-256 of the other files, and of itself with that field left empty."""
-    plain = record.model_copy(update={"files": files, "sha256": ""})
+def _sealed(record: Sealed, **changes: Any) -> bytes:
+    """The record as JSON, with the SHA-256 of that JSON in which the field ``sha256`` is empty."""
+    plain = record.model_copy(update={**changes, "sha256": ""})
     digest = _sha256(plain.model_dump_json(indent=1).encode())
     return plain.model_copy(update={"sha256": digest}).model_dump_json(indent=1).encode()
 
 
-def _parse(path: Path, content: bytes) -> CellRecord:
-    """The inverse of ``_sealed``."""
+def _checked_json(path: Path, content: bytes) -> dict[str, Any]:
+    """What a sealed file holds.
+
+    Raises:
+        DamagedError: no JSON object, or its SHA-256 is not the one it names.
+        StoreError: a whole file of another format.
+    """
     try:
-        _refuse_other_formats(path, json.loads(content))
-        record = CellRecord.model_validate_json(content)
-    except StoreError:
-        raise
-    except (ValueError, RecursionError):
+        found = from_json(content)  # refuses deep nesting and lone surrogates, which json.loads would pass on
+    except ValueError as error:
+        raise DamagedError(f"{path}: damaged ({error})") from None
+    if not isinstance(found, dict):
+        raise DamagedError(f"{path}: damaged (no JSON object)")
+    digest, form = found.get("sha256", ""), found.get("format")
+    if form == STORE_FORMAT:
+        if digest and not _is_sealed(content, digest):
+            raise DamagedError(f"{path}: damaged (not the file that was written)")
+        return found
+    ours = re.sub(rb'"format": [^,]*', b'"format": %d' % STORE_FORMAT, content, count=1)
+    if not isinstance(form, int) or _is_sealed(ours, digest):
+        raise DamagedError(f"{path}: damaged (its format is gone)")
+    raise StoreError(
+        f"{path}: store format {form}, and this version reads format {STORE_FORMAT}: run again into another "
+        "folder (--out), or read it with the version of ParVIBench that wrote it"
+    )
+
+
+def _is_sealed(content: bytes, digest: Any) -> bool:
+    return isinstance(digest, str) and _sha256(content.replace(digest.encode(), b"", 1)) == digest
+
+
+def _parse(path: Path, content: bytes) -> CellRecord:
+    """The inverse of ``_sealed``, for cells."""
+    found = _checked_json(path, content)
+    try:
+        record = CellRecord.model_validate(found)
+    except ValueError:
         raise DamagedError(f"{path}: damaged (no cell record)") from None
-    if _sha256(content.replace(record.sha256.encode(), b"", 1)) != record.sha256:
-        raise DamagedError(f"{path}: damaged (not the file that was written)")
+    if not record.sha256:
+        raise DamagedError(f"{path}: damaged (its SHA-256 is gone)")
     return record
-
-
-def _refuse_other_formats(path: Path, content: Any) -> None:
-    found = content.get("format") if isinstance(content, dict) else None
-    if isinstance(found, int) and found != STORE_FORMAT:
-        raise StoreError(
-            f"{path}: store format {found}, and this version reads format {STORE_FORMAT}: run again into another "
-            "folder (--out), or read it with the version of ParVIBench that wrote it"
-        )
 
 
 def _contents(

@@ -45,9 +45,18 @@ class Cell(Specified):
 
     @cached_property
     def _loaded(self) -> tuple[Task, Method]:
-        task, algorithm = self.objects
-        task = _with_contexts(task or registry.load_task(self.task), self.spec.contexts)
-        return task, algorithm or registry.load_method(self.algorithm)
+        return self.load_task(), self.objects[1] or registry.load_method(self.algorithm)
+
+    def load_task(self) -> Task:
+        """The task alone: no code of a plug-in algorithm is run."""
+        return _with_contexts(self.objects[0] or registry.load_task(self.task), self.spec.contexts)
+
+    @property
+    def is_plugin(self) -> bool:
+        """Whether the algorithm comes from outside the package."""
+        row, held = registry.algorithms().get(self.algorithm), self.objects[1]
+        place = type(held).__module__ if held is not None else row.target if row is not None else ""
+        return not place.startswith("parvibench.")
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what was loaded: names travel between processes, objects do not."""

@@ -10,14 +10,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
-from parvibench.core.errors import InputError, SuiteError, UnknownNameError, problem_text
+from parvibench.core.errors import InputError, SuiteError, UnknownNameError, printable, problem_text
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 10_000
@@ -31,6 +31,12 @@ class _Strict(BaseModel):
 def _as_entry(value: Any) -> Any:
     """A bare name stands for an entry of that name."""
     return {"name": value} if isinstance(value, str) else value
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("control characters or lone surrogates")
+    return text
 
 
 def _as_tuple(value: Any) -> Any:
@@ -55,7 +61,7 @@ class AlgorithmEntry(_Strict):
     """An algorithm of the suite under a label of its own."""
 
     name: str
-    label: str = Field("", max_length=80)
+    label: Annotated[str, AfterValidator(_printable)] = Field("", max_length=80)
     preset: str | None = None  #: of the algorithm: its settings and protocol, under those that are given here
     settings: dict[str, Any] = Field(default_factory=dict)
     budget: Budget | None = None  #: instead of the preset's or the suite's; likewise the other parts of the protocol
@@ -261,13 +267,15 @@ def _plain(tree: Any, source: str) -> Any:
             raise SuiteError(f"{source}: {path or 'the top'}: tag {tag} is not allowed; a suite is plain data")
         if isinstance(node, dict):
             for key in node:
-                if not isinstance(key, str):
-                    raise SuiteError(f"{source}: {path or 'the top'}: key {key!r} is not a string")
+                if not isinstance(key, str) or not key.isprintable():
+                    raise SuiteError(f"{source}: {path or 'the top'}: key {key!a:.60} is no plain text")
             return {str(k): convert(v, f"{path}.{k}" if path else str(k), depth + 1) for k, v in node.items()}
         if isinstance(node, list):
             return [convert(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(node)]
         if isinstance(node, bool) or node is None:
             return node
+        if isinstance(node, str) and printable(node) != node:
+            raise SuiteError(f"{source}: {path or 'the top'}: control characters or lone surrogates in {node[:40]!a}")
         for kind in (int, float, str):
             if isinstance(node, kind):
                 return kind(node)

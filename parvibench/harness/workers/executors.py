@@ -8,14 +8,15 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from parvibench.core.errors import DataMissingError, InputError, UnsupportedError
+from parvibench.core.errors import DataMissingError, InputError, UnsupportedError, printable
 from parvibench.core.result import Status
 from parvibench.harness.run.chunks import ChunkResult
+from parvibench.harness.run.judging import judged, sealed
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
@@ -38,11 +39,16 @@ W = TypeVar("W", bound=Work)
 
 @dataclass(frozen=True)
 class Job:
-    """A chunk of a cell, and where its state is saved while it runs."""
+    """A chunk of a cell, and where its state is saved while it runs.
+
+    Attributes:
+        apart: the metrics are computed in another process than the samples (``Judging``).
+    """
 
     cell: Cell
     chunk: int
     snapshot: SnapshotFile | None = None
+    apart: bool = False
 
     @property
     def replicates(self) -> tuple[int, ...]:
@@ -51,7 +57,20 @@ class Job:
 
     def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
         """Run it here."""
-        return run_chunk(self.cell, self.replicates, notify, self.snapshot)
+        result = run_chunk(self.cell, self.replicates, notify, self.snapshot, deferred=self.apart)
+        return sealed(result) if self.apart else result
+
+
+@dataclass(frozen=True)
+class Judging:
+    """The second half of a plug-in's job: metrics, in a process that never runs the plug-in's code."""
+
+    job: Job
+    content: bytes
+
+    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
+        """Run it here."""
+        return judged(self.job.cell, self.job.replicates, self.content)
 
 
 @dataclass(frozen=True)
@@ -91,11 +110,11 @@ def attempt(job: W, notify: Callable[[dict[str, Any]], None]) -> Outcome[W]:
     except KeyboardInterrupt:
         raise
     except DataMissingError as error:
-        return Outcome(job, None, Status.SKIPPED, str(error))
+        return Outcome(job, None, Status.SKIPPED, printable(str(error)))
     except UnsupportedError as error:
-        return Outcome(job, None, Status.UNSUPPORTED, str(error))
+        return Outcome(job, None, Status.UNSUPPORTED, printable(str(error)))
     except InputError as error:
-        return Outcome(job, None, Status.CRASHED, str(error), _trace())
+        return Outcome(job, None, Status.CRASHED, printable(str(error)), _trace())
     except BaseException as error:  # whatever a plug-in may raise, SystemExit included
         text = _describe(error)
         memory = isinstance(error, MemoryError) or "out of memory" in text.lower()
@@ -103,9 +122,16 @@ def attempt(job: W, notify: Callable[[dict[str, Any]], None]) -> Outcome[W]:
         return Outcome(job, None, status, text.split("\n")[0][:_MAX_REASON], _trace())
 
 
-def printable(text: str) -> str:
-    """The text with everything escaped that a terminal would obey or UTF-8 cannot hold."""
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+def first_half(job: Any) -> Any:
+    """The job; a plug-in's is to leave its metrics to ``second_half``."""
+    return replace(job, apart=True) if isinstance(job, Job) and job.cell.is_plugin else job
+
+
+def second_half(outcome: Outcome[Any]) -> Judging | None:
+    """What is still to be done after a job, in another process; or None."""
+    if isinstance(outcome.job, Job) and outcome.job.apart and outcome.result is not None:
+        return Judging(outcome.job, outcome.result.sealed)
+    return None
 
 
 def _describe(error: BaseException) -> str:

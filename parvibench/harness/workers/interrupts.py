@@ -9,9 +9,33 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
+#: Signals that end a run; a process started by ``nohup`` ignores the last.
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP leave the block by ``SystemExit``, so that temporary files are removed."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    ours = [n for n in ENDING if _is_main_thread() and signal.getsignal(n) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
 
 class Interrupts:
-    """Turns SIGINT and SIGTERM into ``KeyboardInterrupt``, except where something must be finished first.
+    """Turns SIGINT, SIGTERM and SIGHUP into ``KeyboardInterrupt``, except where something must be finished first.
 
     Outside the main thread, where Python delivers no signals, it does nothing.
     """
@@ -21,8 +45,8 @@ class Interrupts:
         self._busy = self._asked = False
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, *ENDING) if _is_main_thread() else ():
+            if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._on_signal)
         return self
 

@@ -3,7 +3,7 @@
 A worker leads a process group, whose memory is counted and which is killed as a whole. A process that left the group
 (``setsid``) is found by the worker's log, which is its standard output: on Linux every process that holds the log is
 killed, too. When the driver dies, its workers end themselves in the same way, those that hold the interpreter lock
-some time after their time limit.
+some time after their time limit, and remove the folder of their logs.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import contextlib
 import faulthandler
 import multiprocessing as mp
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
 import psutil
@@ -53,15 +56,23 @@ def _end_with_the_driver(log: Path) -> None:
     driver = mp.parent_process()
     if driver is not None:
         driver.join()
-        end(os.getpid(), log)
+        end(os.getpid(), log, lambda: shutil.rmtree(log.parent, ignore_errors=True))
         os._exit(1)
 
 
-def end(worker: int, log: Path) -> None:
-    """Kill all other processes that hold a worker's log, and the worker's group."""
+def new_log() -> Path:
+    """An empty file for a worker's output, in the folder that multiprocessing removes when this process ends."""
+    handle, log = tempfile.mkstemp(prefix="worker-", suffix=".log", dir=get_temp_dir())
+    os.close(handle)
+    return Path(log)
+
+
+def end(worker: int, log: Path, before: Callable[[], None] = lambda: None) -> None:
+    """Kill all other processes that hold a worker's log, and, after ``before``, the worker's group."""
     for pid in _holders(log):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+    before()
     if sys.platform != "win32":
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(worker, signal.SIGKILL)
@@ -72,21 +83,30 @@ def _holders(log: Path) -> Iterator[int]:
     if sys.platform != "linux":
         return
     name = str(log.resolve())
+    names = {name, f"{name} (deleted)"}  # another worker may have removed the folder
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and int(process.name) != os.getpid():
             with contextlib.suppress(OSError):
-                if name in (str((process / "fd" / n).readlink()) for n in "12"):
+                if not names.isdisjoint(str((process / "fd" / n).readlink()) for n in "12"):
                     yield int(process.name)
 
 
-def resident_mib(workers: Iterable[int]) -> dict[int, float]:
-    """Memory of every worker's process group, MiB; on Windows of the worker alone."""
+def resident_mib(workers: Iterable[int], *, shared_once: bool = False) -> dict[int, float]:
+    """Memory of every worker's process group, MiB; on Windows of the worker alone.
+
+    Args:
+        workers: process ids.
+        shared_once: divide a page among the processes that share it (Linux; slower). Never more than without.
+    """
     used = dict.fromkeys(workers, 0.0)
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):
             group = process.pid if sys.platform == "win32" else os.getpgid(process.pid)
             if group in used:
                 used[group] += process.memory_info().rss / 2**20
+                if shared_once and sys.platform == "linux":
+                    info = process.memory_full_info()
+                    used[group] += (info.pss - info.rss) / 2**20
     return used
 
 

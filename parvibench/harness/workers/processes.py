@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing as mp
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from parvibench.core.errors import printable
 from parvibench.core.result import Status
 from parvibench.harness.store.environment import ALLOCATOR
 
 from . import process_groups
-from .executors import MAX_ATTEMPTS, OnProgress, Outcome, Progress, W, Work, attempt, printable
+from .executors import MAX_ATTEMPTS, Judging, OnProgress, Outcome, Progress, W, Work, attempt, first_half, second_half
 
 _PRELOAD = ["parvibench.harness.workers.processes", "parvibench.harness.workers.preload"]
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -50,7 +52,7 @@ class Workers:
         try:
             while True:
                 while len(running) < self._count and (job := next(waiting, None)) is not None:
-                    running.append(_Worker(context, job, self._timeout))
+                    running.append(_Worker(context, first_half(job), self._timeout))
                 if not running:
                     return
                 ready = wait([end for w in running for end in w.ends], timeout=_POLL_S)
@@ -65,8 +67,11 @@ class Workers:
                     worker.end()
                     if worker.killed and worker.attempt < MAX_ATTEMPTS:
                         running.append(_Worker(context, worker.job, self._timeout, worker.attempt + 1))
+                    elif (rest := second_half(outcome)) is not None:
+                        running.append(_Worker(context, rest, self._timeout))
                     else:
-                        yield outcome
+                        asked = outcome.job
+                        yield replace(outcome, job=asked.job if isinstance(asked, Judging) else asked)
         finally:
             for worker in running:
                 worker.end()
@@ -74,6 +79,8 @@ class Workers:
     def _over_limit(self, workers: list[_Worker]) -> dict[_Worker, Outcome]:
         """Outcomes of the workers that exceed a limit of time or memory."""
         resident = process_groups.resident_mib(w.pid for w in workers)
+        if sum(resident.values()) > min(self._machine, self._memory or math.inf):
+            resident = process_groups.resident_mib(resident, shared_once=True)
         used = {w: resident[w.pid] for w in workers}
         together = sum(used.values())
         largest = max(used, key=used.__getitem__, default=None)
@@ -124,12 +131,10 @@ class _Worker:
         self.job, self.attempt = job, attempt
         #: By somebody else: worth another try.
         self.killed = False
-        handle, log = tempfile.mkstemp(prefix="parvibench-worker-", suffix=".log")
-        os.close(handle)
-        self._log = Path(log)
+        self._log = process_groups.new_log()
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
-        self._process: BaseProcess = context.Process(target=_serve, args=(job, child, log, timeout), daemon=True)
+        self._process: BaseProcess = context.Process(target=_serve, args=(job, child, self._log, timeout), daemon=True)
         self._news: dict[str, Any] = {}
         self._process.start()
         child.close()
@@ -194,9 +199,9 @@ class _Worker:
         return Outcome(self.job, None, Status.CRASHED, f"the worker process died: {how}", tail)
 
 
-def _serve(job: Work, pipe: Connection, log: str, timeout: float) -> None:
+def _serve(job: Work, pipe: Connection, log: Path, timeout: float) -> None:
     """Body of a worker process."""
-    process_groups.settle(Path(log), timeout)
+    process_groups.settle(log, timeout)
     import torch
 
     torch.set_num_threads(1)

@@ -86,7 +86,7 @@ def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
 
     Columns of ``AXES`` and ``contexts`` (medians; NaN where nothing is decided), median, low, high, by checkpoint.
     """
-    curve = results.store.curve(cell.key)
+    curve = results.curve(cell)
     rows = curve[curve["metric"] == metric]
     decided = curve[curve["metric"] == CONTEXTS].groupby("checkpoint")["value"].median()
     points = []

@@ -55,7 +55,7 @@ def runtime_profiles(results: Results, tasks: Sequence[str], labels: Sequence[st
     """
     cells = [c for c in results.cells if c.task in tasks and c.label in labels[:MAX_LINES] and c.values]
     floors = {c.task: known.median for c in cells if (known := floor(c.task, "sliced_w2", c.samples))}
-    curves = {c.key: results.store.curve(c.key) for c in cells}
+    curves = {c.key: results.curve(c) for c in cells}
     found = []
     for axis in figure.budget_axes(results.timed):
         times: dict[str, dict[str, NDArray[np.float64]]] = {}

@@ -10,7 +10,7 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell
 
-from .trial import foresee
+from .run.trial import foresee
 
 
 def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:

@@ -1,0 +1,96 @@
+"""The SQLite file of a mirror: there as a whole, or not at all.
+
+MLflow makes its tables one after the other, and can use no database that lacks some. A new one is therefore made
+beside its place and renamed into it, one process at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+import filelock
+
+from .connection import configure
+
+#: What SQLite and MLflow say of a file that no waiting, space or permission would make usable.
+_BROKEN = re.compile(
+    r"not a database|malformed|disk image|database schema|already exists|no such (table|column)|duplicate column|"
+    r"locate revision"
+)
+_ASIDE = ".new-mlflow-"
+
+
+def file_of(uri: str) -> Path | None:
+    """The file behind a SQLite URI, or None."""
+    name = uri.removeprefix("sqlite:///").partition("?")[0]
+    return Path(name) if uri.startswith("sqlite:///") and name else None
+
+
+def prepare(file: Path, *, own: bool) -> Path | None:
+    """Make an MLflow database where there is none.
+
+    Args:
+        file: of the database.
+        own: whether it is a copy of a store, so that a broken one may be set aside and made anew.
+
+    Returns:
+        Where a broken one was set aside, or None.
+    """
+    configure()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(file.with_name(f".{file.name}.lock")):
+        for left in file.parent.glob(f"{_ASIDE}*"):
+            left.unlink(missing_ok=True)
+        aside = _set_aside(file) if own and file.exists() and _is_broken(file) else None
+        if not file.exists():
+            _make(file)
+    return aside
+
+
+def _make(file: Path) -> None:
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    handle, name = tempfile.mkstemp(prefix=_ASIDE, dir=file.parent)
+    os.close(handle)
+    try:
+        store = SqlAlchemyStore(f"sqlite:///{name}", (file.parent / "artifacts").absolute().as_uri())  # type: ignore[no-untyped-call]
+        store.engine.dispose()
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _is_broken(file: Path) -> bool:
+    """Whether neither SQLite nor MLflow can read the file; False where they were only kept from trying."""
+    from mlflow import MlflowClient
+
+    try:
+        place = f"file:{quote(str(file.absolute()))}?mode=rw"
+        with contextlib.closing(sqlite3.connect(place, uri=True, timeout=20)) as database:
+            found = database.execute("PRAGMA quick_check(1)").fetchone()
+        if found != ("ok",):
+            return True
+        # Under another spelling: MLflow keeps connections open by URI, and these must end with the file.
+        spelt = f"sqlite:///{file.parent.absolute()}/./{file.name}"
+        MlflowClient(tracking_uri=spelt).search_experiments(max_results=1)
+    except Exception as error:  # of SQLite, SQLAlchemy, Alembic or MLflow
+        return _BROKEN.search(str(error)) is not None
+    return False
+
+
+def _set_aside(file: Path) -> Path:
+    """Rename the database, with what SQLite keeps beside it, to a name that is free."""
+    names = (file.with_name(f"{file.name}.broken-{i}") for i in range(1, 10_000))
+    aside = next(name for name in names if not name.exists())
+    for ending in ("-journal", "-wal", "-shm", ""):  # the database last: a kill before leaves it to the next process
+        part = file.with_name(file.name + ending)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + ending))
+    return aside
