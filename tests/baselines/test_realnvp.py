@@ -148,7 +148,7 @@ class Banana(Target):
 def test_flows_learn_what_mean_field_cannot(target: Target, loss: float) -> None:
     """Both densities are normalised: the bound is minus the divergence. Standard errors of a bound are below 0.02.
 
-    Mean-field stays below -0.6 on both. Catches couplings that never act.
+    Mean-field stays below -0.5 on both. Catches couplings that never act.
     """
     settings = {"step_size": 0.01, "batch": 50}
     flow = Run("realnvp", make_problem(target), 1000, flows=4, hidden=16, **settings).steps(1000)
@@ -156,4 +156,4 @@ def test_flows_learn_what_mean_field_cannot(target: Target, loss: float) -> None
     flow_bound = bound("realnvp", target, flow.state, flows=4, hidden=16)
     assert (flow_bound > -loss).all(), flow_bound
     assert (flow_bound < 0.05).all()
-    assert (bound("mean-field", target, plain.state) < -0.6).all()
+    assert (bound("mean-field", target, plain.state) < -0.5).all()

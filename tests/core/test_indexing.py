@@ -42,15 +42,15 @@ def test_what_is_new_needs_no_decision(current: Index) -> None:
 
 def test_main_refuses_and_tells_why(current: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = copy.deepcopy(current)
-    old["sources"]["baselines/svgd.py"] = "other"
+    old["sources"]["baselines/sivi.py"] = "other"
     file = tmp_path / "index.json"
     file.write_text(indexing.render(old))
     monkeypatch.setattr(indexing, "INDEX", file)
     monkeypatch.setattr(indexing, "scan", lambda order: current)
-    with pytest.raises(SystemExit, match=r"(?s)baselines/svgd.py: svgd\n.*`version`.*make index KEEP=svgd"):
+    with pytest.raises(SystemExit, match=r"(?s)baselines/sivi.py: sivi\n.*`version`.*make index KEEP=sivi"):
         indexing.main()
     assert json.loads(file.read_text()) == old
-    indexing.main("svgd,no-other")
+    indexing.main("sivi,no-other")
     assert json.loads(file.read_text()) == current
 
 

@@ -209,7 +209,8 @@ def exact_values(banana: Context) -> dict[str, np.ndarray]:
     """Metrics of 100 sets of 100 fresh exact draws."""
     generator = Generator().manual_seed(77)
     samples = torch.stack([banana.task.exact(100, generator) for _ in range(100)])
-    return {name: v.numpy() for name, v in compute(POOLED, samples, banana)[0].items()}
+    names = {*POOLED, *verdict_metrics(banana.task)}
+    return {name: v.numpy() for name, v in compute(sorted(names), samples, banana)[0].items()}
 
 
 def test_exact_draws_are_called_distinguishable_at_most_at_alpha(banana: Context, exact_values) -> None:

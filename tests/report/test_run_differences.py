@@ -93,7 +93,7 @@ def test_what_differs_is_said_first(tmp_path, runs):
     assert {"settings.step_size", "algorithm_version", "iterations"} <= set(differs.index)
     assert differs.loc["device", ["cells", "shared", "example"]].tolist() == [2, 3, "ula on plain"]
     words = ["compare", str(tmp_path / "a"), str(tmp_path / "c"), "--to", str(tmp_path / "out")]
-    shown = CliRunner().invoke(app, words, env={"COLUMNS": "160"}).output
+    shown = CliRunner().invoke(app, words, env={"COLUMNS": "240"}).output
     assert shown.index("settings.step_size") < shown.index("change [95%]")
     assert run_differences.conditions(runs[0], runs[0]).empty
 

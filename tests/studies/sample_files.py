@@ -154,6 +154,7 @@ def ask(path: Path) -> tuple[int, str, np.ndarray | None]:
         return -1, f"Traceback: {type(error).__name__}: {error}", None
     finally:
         api.evaluate = own
+        shared.console._file = None  # the error stream of the moment again
     return code, said.getvalue(), seen[0] if seen else None
 
 

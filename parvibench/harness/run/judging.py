@@ -56,9 +56,7 @@ class Judge:
         """Compute the metrics of a checkpoint into a result; their values, (R,) each."""
         context = self._context(cost=at.cost, **at.known)
         with torch.inference_mode(False), torch.no_grad():
-            values, absent = compute_guarded(
-                self._metrics, at.samples.clone(), context, "last" if at.last else "every"
-            )
+            values, absent = compute_guarded(self._metrics, at.samples.clone(), context, "last" if at.last else "every")
             result.judged = thinned_values(list(values), at.samples, context) if at.last else {}
         values |= context.diagnostics
         checkpoint = 1 + max((row[1] for row in result.curve), default=-1)

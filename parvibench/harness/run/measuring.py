@@ -83,8 +83,9 @@ def remeasure(
     cost = Cost(record.iterations, record.score_evaluations, record.seconds / max(record.n_replicates, 1))
     for ids, part in zip(cell.chunks, _by_chunk(samples, cell.spec.chunk), strict=True):
         context = context_maker(task, ids, cell.metrics)(cost=cost)
-        found, missing = compute_guarded(anew, torch.from_numpy(part).double(), context)
-        for metric, thinned in thinned_values(list(found), torch.from_numpy(part).double(), context).items():
+        given = torch.from_numpy(part.astype(np.float64))  # a copy: what was read may not be written to
+        found, missing = compute_guarded(anew, given, context)
+        for metric, thinned in thinned_values(list(found), given, context).items():
             judged.setdefault(metric, []).extend(map(to_json_number, thinned))
         absent |= missing
         for metric, per_replicate in found.items():

@@ -265,7 +265,7 @@ class Store:
         arrays = read_npz(content, str(path))
         if "samples" not in arrays or arrays["samples"].ndim != 3:
             raise StoreError(f"{path}: holds no samples (R, n, D)")
-        return arrays["samples"]
+        return arrays["samples"].copy()  # bytes that were read cannot be written to
 
     def _file(self, key: str, name: str) -> Path:
         return inside(self.folder(key) / name, self.root)
