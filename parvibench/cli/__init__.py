@@ -55,6 +55,9 @@ def main() -> NoReturn:
         sys.exit(EXIT_FAILED if isinstance(error, DataMissingError) else EXIT_USAGE)
     except typer.Exit as error:  # raised by callbacks that run before a command
         sys.exit(error.exit_code)
+    except typer.Abort:  # a question without an answer
+        note("parvibench: nothing was written: the question was not answered (--yes answers it)", style="red")
+        sys.exit(EXIT_USAGE)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import secrets
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer import Option
+
+from parvibench.core.errors import InputError
 
 from . import shared
 from .shared import EXIT_FAILED, EXIT_USAGE, Json, answer, console, warn
@@ -86,6 +89,8 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     from parvibench.check.past import baseline
 
     path = file or Path(str(baseline.shipped()))
+    if path.is_file() and not yes and not sys.stdin.isatty():
+        raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
     with _progress() as show:
         made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
         cells, densities = chosen.cells, chosen.densities

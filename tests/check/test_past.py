@@ -148,6 +148,8 @@ def test_command_line(call: Run, tmp_path: Path, stored: Path) -> None:
     done = call(*only, "--workers", "0", "--baseline", "mine.json", "--json", "--junit", "j.xml")
     assert done.code == 0, done.err
     assert done.json["verdict"] == "pass"
+    asked = call(*only, "--workers", "1", "--update", "--baseline", "mine.json")
+    assert (asked.code, "add --yes" in asked.err) == (2, True)  # before it measures anything
     assert {t["algorithm"] for t in done.json["tests"]} == {"exact"}
     assert (tmp_path / "j.xml").read_text().startswith("<?xml")
     foreign = call(*only, "--workers", "0", "--baseline", str(stored), "--json")
