@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,14 @@ SUITE = Suite(
     name="t", tasks=["multimodal"], algorithms=["svgd", "sgld", "ula"], replicates=2, particles=20,
     budget={"iterations": 20}, metrics=["ksd"],
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def hangup() -> Iterator[None]:
+    """SIGHUP as a terminal gives it: under nohup the tests would find it ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
