@@ -54,6 +54,8 @@ def test_what_nohup_ignores_stays_ignored() -> None:
     try:
         with Interrupts():
             os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
 
