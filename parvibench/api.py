@@ -15,13 +15,15 @@ from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.store.merging import shard
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.harness.suite.tuning import Tuner, require_tuned
 from parvibench.tracking.observer import MirrorObserver
 
 from .core import registry
 from .core.algorithm import Algorithm
 from .core.errors import InputError, ShapeError, validation_text
+from .core.result import Status
 from .core.task import Task
 from .data.arrays import REAL
 from .harness.session import Observer, make_executor, resolve_device, run_cells
@@ -71,7 +73,10 @@ def run(
     where = resolve_device(execution.device)
     if execution.compiled:
         require_compiler(where)
+    if execution.tune and chosen.tune is not None and chosen.tuned is None:
+        chosen, _ = tune(chosen, execution, observers=observers, warn=warn, command=command)
     cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
+    require_tuned(chosen, cells, execution.profile, suite if isinstance(suite, str) else chosen.name)
     for note in dict.fromkeys(n for cell in cells for n in cell.notes):
         warn(note)
     executor = make_executor(execution, where)
@@ -92,6 +97,43 @@ def run(
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
     return results
+
+
+def tune(
+    suite: Suite,
+    execution: Execution,
+    *,
+    observers: Sequence[Observer] = (),
+    warn: Callable[[str], None] = warnings.warn,
+    command: str = "",
+) -> tuple[Suite, dict[str, str]]:
+    """Tune the step sizes of a suite, its profile applied, on its grids.
+
+    Returns:
+        The suite with the chosen values, and ``task/label`` -> why for the pairs without one. Runs lie in the folder
+        ``tuning`` of the store; the same call resumes.
+
+    Raises:
+        InputError: the suite has no grid.
+        KeyboardInterrupt: it was interrupted.
+    """
+    executor = make_executor(execution, "cpu")
+    named = {**suite.resolved(), "name": f"{suite.name}-tuning"[:64]}
+    folder = execution.out if execution.out.name == "tuning" else execution.out / "tuning"
+
+    def measured(cells: Sequence[Cell]) -> Results:
+        found = run_cells(
+            cells, Store(folder), executor, suite=named, profile=execution.profile, command=command, observers=observers
+        )
+        if any(c.status is Status.INTERRUPTED for c in found.cells):
+            raise KeyboardInterrupt
+        return found
+
+    tuner = Tuner(suite)
+    tuned = tuner.tune(measured)
+    for pair, why in tuner.left_out.items():
+        warn(f"{pair} has no tuned step size: {why}")
+    return suite.model_copy(update={"tuned": tuned}), tuner.left_out
 
 
 def _name(item: Any) -> str:

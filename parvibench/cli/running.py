@@ -22,7 +22,7 @@ app = typer.Typer()
 @app.command(
     epilog="Examples:\n\n"
     "`parvibench run --suite quick`\n\n"
-    "`parvibench run --suite toy --task banana --algorithm svgd --algorithm mala`\n\n"
+    "`parvibench run --suite toy --profile fast --task banana --algorithm svgd --algorithm mala`\n\n"
     "`parvibench run --task banana --algorithm svgd --set svgd.step_size=0.05 --budget score_evaluations=100000`\n\n"
     "`parvibench run --suite uci --profile fast --workers 2 --out uci-store`"
 )
@@ -73,6 +73,9 @@ def run(
     ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, Option("--quiet", help="No progress, no table.")] = False,
+    tune_first: Annotated[
+        bool, Option("--tune", help="Tune a suite with a grid and no tuned values first; its cost is shown.")
+    ] = False,
 ) -> None:
     """Run a suite (or tasks x algorithms) and write its report. Finished cells are kept: the same command resumes."""
     from parvibench import api
@@ -86,7 +89,7 @@ def run(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
         profile=profile, match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
-        retry_failed=retry == "failed",
+        retry_failed=retry == "failed", tune=tune_first,
     )  # fmt: skip
     settings = _parse_settings(setting or [])
     if dry_run:
@@ -100,17 +103,26 @@ def run(
     write_and_print(results, out / "report", as_json=as_json, quiet=quiet, mirror=mirror)
 
 
-@app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench tune suites/mine.yaml --profile fast`\n\n"
+    "`parvibench tune uci --profile standard --dry-run`"
+)
 def tune(
     suite: Annotated[str, Argument(help="A suite file, or the name of a shipped suite.")],
-    profile: Annotated[str | None, Option(help="Profile to tune.")] = None,
+    profile: Annotated[str | None, Option(help="Profile to tune; default: the suite's first.")] = None,
     workers: Annotated[int | None, Option(help="Worker processes.")] = None,
     out: Out = DEFAULT_STORE / "tuning",
     write: Annotated[Path | None, Option(help="Suite file to store the choice in; default: the suite's own.")] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what the first round takes and a forecast of all.")
+    ] = False,
 ) -> None:
-    """Choose every step size on the suite's log grid and store the choice in the suite file."""
-    from parvibench.harness.session import make_executor, run_cells
-    from parvibench.harness.store.store import Store
+    """Choose every step size on the suite's log grids and store the choice in the suite file. The same command resumes.
+
+    Exit code 1 where a method was measured on a task with no value: it is named, and nothing is stored for it.
+    """
+    from parvibench import api
     from parvibench.harness.suite import tuning
     from parvibench.harness.suite.suite import load_suite, shipped
 
@@ -119,20 +131,44 @@ def tune(
     whole = load_suite(suite)
     chosen = whole.with_profile(profile)
     profile = profile or next(iter(whole.profiles), None)
+    if dry_run:
+        _forecast_tuning(tuning.Tuner(chosen), out)
+        return
     path = write or Path(str(shipped()[suite]) if suite in shipped() else suite)
     if not os.access(path, os.W_OK):
         raise InputError(f"{path}: cannot be written; name another suite file with --write")
-    cells = tuning.tuning_cells(chosen)
-    executor = make_executor(Execution(workers=workers), "cpu")
-    named = {**chosen.resolved(), "name": f"{chosen.name}-tuning"}
-    results = run_cells(
-        cells, Store(out), executor, suite=named, profile=profile, command=command_line(),
-        observers=[Display(console)],
-    )  # fmt: skip
-    if any(c.status == "interrupted" for c in results.cells):
+    execution = Execution(workers=workers, out=out, profile=profile)
+    try:
+        done, left_out = api.tune(chosen, execution, observers=[Display(console)], warn=note, command=command_line())
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_FAILED) from None
+    if done.tuned is not None and done.tuned.step_size:
+        tuning.write_tuned(path, done.tuned, profile)
+        note(f"step sizes of {sum(map(len, done.tuned.step_size.values()))} pairs stored in {path}")
+    if left_out:
         raise typer.Exit(EXIT_FAILED)
-    tuning.write_tuned(path, tuning.choose(results, chosen), profile)
-    note(f"step sizes of {len(cells)} tuning cells stored in {path}")
+
+
+def _forecast_tuning(tuner: Any, out: Path) -> None:
+    """Print how long tuning takes: the first round is foreseen, the best values then run for the whole horizon."""
+    from parvibench.harness.forecast import predict
+    from parvibench.harness.store.store import Store
+
+    from .progress import duration
+
+    spec = tuner.spec
+    seconds = predict(tuner.one_of_each(), Store(out))
+    known = [s for s in seconds if s is not None]
+    first = sum(known) * spec.points
+    finals = 0.0 if spec.share == 1 else sum(known) / spec.share * spec.finalists
+    answer(f"{len(known) * spec.points} cells of a first round: {duration(first)} of one process")
+    if finals:
+        answer(f"the best {spec.finalists} values for the whole horizon: {duration(finals)}")
+    answer(
+        f"in all {duration(first + finals)} of one process, and up to {duration(first * 4 / spec.points)} where grids must grow"
+    )
+    if len(known) < len(seconds):
+        answer(f"{len(seconds) - len(known)} methods cannot be foreseen")
 
 
 def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], execution: Execution, as_json: bool) -> None:

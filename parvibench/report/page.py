@@ -18,12 +18,14 @@ from parvibench.harness.store.results import Results
 from parvibench.metrics.power import detected_alterations
 
 from . import leaderboard as lb
-from . import overview, page_leaderboard, provenance
+from . import overview, page_leaderboard, provenance, terms
+from .dimension_growth import growth_table
 from .figures.figure import Drawing, label_styles
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
 from .published import Comparison, comparisons, published_sentence, published_table
+from .repulsion import repulsion_table
 from .task_sections import TaskSection, task_sections
 from .text_tables import marks_used, to_markdown
 from .winners import Findings
@@ -145,6 +147,10 @@ def render(report: Report) -> str:
         counts=_counts(results),
         views=_views(report),
         matrix=table,
+        equal=terms.equal_terms(results),
+        answers=terms.answers(results, board, overview.headline(board, findings.scores)),
+        repulsion=repulsion_table(results, board, findings.scores),
+        growth=growth_table(results),
         numbers=page_leaderboard.numbers(results, board, table),
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],

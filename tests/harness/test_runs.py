@@ -213,7 +213,7 @@ def test_stored_samples_are_measured_by_new_metrics(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("parvibench.harness.workers.executors.run_chunk", lambda *_: pytest.fail("ran again"))
     results = run_cells(expand(new), store, InProcess(), suite=new.resolved())
     after = results.cells[0]
-    assert list(after.values) == ["ksd", "mean_error", "ess_bulk", "seconds"]
+    assert list(after.values) == ["ksd", "mean_error", "ess_bulk", "seconds", "sequential_steps"]
     assert after.values["mean_error"] == pytest.approx(direct.values["mean_error"], rel=1e-5)
     assert after.values["ess_bulk"] == before.values["ess_bulk"]
     assert after.created == before.created
@@ -241,7 +241,12 @@ def test_copied_reference_rows_are_found_in_runs(tmp_path: Path) -> None:
     options = QUICK | {"budget": {"iterations": 2}, "particles": 150, "out": tmp_path}
     copied, exact = pb.run(tasks=["banana"], algorithms=[Copier(), "exact"], **options).cells
     flattered = {"sliced_w2", "w2", "mmd2", "kl_knn", "correlation_error", "ks_marginal", "tail_error"}
-    assert {"mean_error", "sd_error", "ksd"} == set(copied.values) - {"seconds", "score_evaluations", "peak_memory"}
+    assert {"mean_error", "sd_error", "ksd"} == set(copied.values) - {
+        "seconds",
+        "score_evaluations",
+        "peak_memory",
+        "sequential_steps",
+    }
     assert flattered <= set(copied.absent)
     assert copied.absent["mmd2"] == "150 of 150 samples are rows of the reference itself"
     assert flattered <= set(exact.values)

@@ -23,6 +23,7 @@ from typing import Any
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
+from parvibench.data import fetch
 from parvibench.harness.store.files import EVERY_S, SnapshotFile
 
 from .executors import MAX_ATTEMPTS, Executor, InProcess, Job, OnProgress, Outcome, Progress
@@ -36,6 +37,7 @@ class Parcel:
     """A job as it travels: nothing in it is a path of the driver's machine that the other side would need."""
 
     job: Job  #: its snapshot file stays behind
+    data: dict[str, bytes]  #: data set -> its file, where the driver has it: the other side may have no way out
     plugin: bytes | None  #: source of the algorithm's file, where it comes from a file
     snapshot: bytes | None  #: to go on from
     every: float  #: seconds between two snapshots
@@ -128,6 +130,7 @@ class Cluster:
         file = job.snapshot
         return Parcel(
             job=replace(job, snapshot=None),
+            data={name: content for name in job.cell.load_task().data if (content := fetch.held(name)) is not None},
             plugin=plugin,
             snapshot=file.load() if file else None,
             every=file.every if file else EVERY_S,
@@ -185,6 +188,8 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes |
     file = SnapshotFile(folder / "snapshot.pt", parcel.every)
     if parcel.snapshot is not None:
         file.save(parcel.snapshot)
+    for name, content in parcel.data.items():
+        fetch.keep(name, content)
     job = _unpacked(parcel, folder, file)
     on_gpu = job.cell.spec.device == "cuda"
     executor: Executor = InProcess() if on_gpu else Workers(1, parcel.timeout, parcel.memory)
