@@ -25,6 +25,7 @@ from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
 from .published import Comparison, comparisons, published_sentence, published_table
+from .reports_index import Summary
 from .repulsion import repulsion_table
 from .task_sections import TaskSection, task_sections
 from .text_tables import marks_used, to_markdown
@@ -81,7 +82,7 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
 
     ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric
     and replicate (see ``leaderboard.values``); ``results.json``, the document of ``run --json``, after
-    ``results.schema.json``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there
+    ``results.schema.json``; ``summary.json`` for ``reports_index``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there
     are any. ``board`` is that of ``leaderboard.table``, if already made.
     """
     report = Report.of(results, board)
@@ -97,9 +98,25 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     (out / "results.schema.json").write_bytes(schema.read_bytes())
     if report.published:
         pd.DataFrame(report.published).to_csv(out / "published.csv", index=False)
+    _summary(report).write(out)
     for _, drawing in report.drawings():
         drawing.data.to_csv(out / "figures" / f"{drawing.name}.csv", index=False)
     return page
+
+
+def _summary(report: Report) -> Summary:
+    results, board = report.findings.results, report.findings.board
+    said = dict(terms.answers(results, board, overview.headline(board, report.findings.scores)))
+    suite = results.run.suite
+    return Summary(
+        suite=str(suite.get("name", "")),
+        profile=results.run.profile or "",
+        description=str(suite.get("description", "")),
+        run=results.run.id,
+        headline=said.get(terms.LEADS, ""),
+        converged=said.get(terms.CONVERGED, ""),
+        cost=said.get(terms.COST, ""),
+    )
 
 
 def write_figure(results: Results, figure: str, out: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from . import provenance
 from .formatting import name
 from .winners import join
 
+CONVERGED, LEADS, COST = "What has converged?", "Who leads, and is that significant?", "What did it cost?"
 #: Most methods that a sentence names.
 _NAMED = 6
 
@@ -69,9 +70,9 @@ def answers(results: Results, board: pd.DataFrame, headline: str) -> list[tuple[
     pairs = [
         ("What was equal?", equal_terms(results)),
         ("What was tuned, and how?", tuned),
-        ("What has converged?", _converged(board)),
-        ("Who leads, and is that significant?", headline),
-        ("What did it cost?", _cost(results, board)),
+        (CONVERGED, _converged(board)),
+        (LEADS, headline),
+        (COST, _cost(results)),
     ]
     return [(question, answer) for question, answer in pairs if answer]
 
@@ -92,7 +93,7 @@ def _converged(board: pd.DataFrame) -> str:
     return f"Of {len(judged)} results: {said}.{worse}{rule}"
 
 
-def _cost(results: Results, board: pd.DataFrame) -> str:
+def _cost(results: Results) -> str:
     ran = [c for c in results.cells if c.status is Status.OK]
     evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
     tuning = sum(

@@ -158,6 +158,35 @@ def test_a_method_may_take_the_step_of_another(path: Path) -> None:
         parse_suite(text.replace("step_from: ula", "step_from: ola").encode(), "mine.yaml")
 
 
+def test_a_method_may_move_as_far_as_another() -> None:
+    """At LD's step of 0.1 SRLD drifts 4 where LD drifts 2: half the step moves it as far."""
+    methods = (
+        "{name: srld, label: ld, settings: {alpha: 0.0}}, {name: srld, label: far, step_from: ld, match_drift: true}"
+    )
+    suite = parse_suite(SUITE.replace("ula, svgd", methods).encode(), "mine.yaml")
+    run = Measuring(distance(0.1))
+    drift = {"ld": 2.0, "far": 4.0}
+
+    def with_drift(cells: Any) -> Any:
+        found = run(cells).cells
+        drifts = [
+            c.model_copy(update={"values": c.values | {"drift_rms": [drift[c.label.partition(" @ ")[0]]] * 3}})
+            for c in found
+        ]
+        return type("Found", (), {"cells": tuple(drifts)})
+
+    tuned = tuning.Tuner(suite).tune(with_drift)
+    assert tuned.step_size["multimodal"] == {"ld": 0.1, "far": 0.05}
+    used = {c.label: c for c in expand(suite.model_copy(update={"tuned": tuned}))}
+    assert (used["far"].settings["step_size"], used["far"].tuned) == (0.05, True)
+    # Without a drift nothing is stored.
+    tuner = tuning.Tuner(suite)
+    assert list(tuner.tune(Measuring(distance(0.1))).step_size["multimodal"]) == ["ld"]
+    assert list(tuner.left_out) == ["multimodal/far"]
+    with pytest.raises(SuiteError, match="match_drift without step_from"):
+        parse_suite(SUITE.replace("ula, svgd", "{name: srld, match_drift: true}").encode(), "mine.yaml")
+
+
 def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> None:
     """10 makes ULA leave the unit Gaussians for good, 0.001 does not leave the start."""
     suite, store = short(path), Store(tmp_path / "store")

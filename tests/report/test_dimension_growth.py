@@ -31,14 +31,14 @@ def test_the_exponent_is_that_of_the_power_law(tmp_path):
     for task, d in tasks.items():
         for label, power in (("ula", 0.5), ("lapd", 0.0)):
             record = make_record(f"{task}{label}", task, label, values={"kl_projected": [1.0] * 7})
-            cells.append((record, curve(lambda k, s=10 * d**power: (k / s) ** -1), None))
+            cells.append((record, curve(lambda k, s=d**power: (k / s) ** -1), None))
     with only_reference(None, None):
         table = growth_table(write_store(tmp_path, cells))
     shown = {(r.entries[0].text, float(r.entries[1].sort)): r.entries for r in table.rows}
     assert float(shown["ula", 0.1][2].sort) == pytest.approx(0.5)
     assert float(shown["lapd", 0.1][2].sort) == pytest.approx(0.0, abs=1e-9)
-    # KL = 10 D^(1/2) / k falls to 0.01 after 1414 iterations or more: beyond the last checkpoint.
-    assert [e.text for e in shown["ula", 0.01][3:]] == ["never"] * 4
+    # KL = D^(1/2) / k falls to 0.01 after 100 D^(1/2) iterations: beyond the last checkpoint, 500, from D = 32 on.
+    assert [e.text for e in shown["ula", 0.01][3:]] == ["141", "283", "never", "never"]
     assert [c.title for c in table.columns[3:]] == ["D = 2", "D = 8", "D = 32", "D = 128"]
 
 

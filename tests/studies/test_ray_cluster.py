@@ -53,8 +53,8 @@ def test_a_data_set_travels_to_a_node_without_one(tmp_path: Path, monkeypatch: p
     text = b"".join(b"1.0 2.0 3.0\n" for _ in range(40))
     entry = replace(fetch.registry()["yacht"], sha256=hashlib.sha256(text).hexdigest(), git_blob="", bytes=len(text))
     monkeypatch.setattr(fetch, "registry", lambda: {"yacht": entry})
-    (tmp_path / "driver").mkdir()
     file = tmp_path / "driver" / entry.file
+    file.parent.mkdir(parents=True)
     file.write_bytes(text)
     monkeypatch.setenv(fetch.FOLDER_VARIABLE, str(tmp_path / "driver"))
     suite = ray_cluster.make_suite(["initial"], tasks=["bnn-yacht"])

@@ -165,12 +165,13 @@ def _settings(
 ) -> tuple[dict[str, Any], bool, bool]:
     """All settings of a cell, whether its step size is a tuned one, and whether it is the default."""
     chosen = algorithm.expand_preset(given)
-    label = entry.step_from or entry.display
-    step = None if suite.tuned is None else suite.tuned.step_size.get(task.name, {}).get(label)
+    of_task = {} if suite.tuned is None else suite.tuned.step_size.get(task.name, {})
+    step = of_task.get(entry.display, of_task.get(entry.step_from or ""))
     given_step = "step_size" in chosen
     tuned = step is not None and not given_step
     if tuned and suite.tuned is not None:
-        chosen = {**suite.tuned.settings.get(task.name, {}).get(label, {}), **chosen, "step_size": step}
+        options = suite.tuned.settings.get(task.name, {}).get(entry.step_from or entry.display, {})
+        chosen = {**options, **chosen, "step_size": step}
     values = algorithm.make_settings(chosen).model_dump(mode="json")
     return values, tuned, "step_size" in values and not tuned and not given_step
 

@@ -66,6 +66,8 @@ class AlgorithmEntry(_Strict):
     reason: str = Field("", max_length=400)  #: why these settings are fixed, in words for readers of the page
     step_from: str | None = None  #: label of the method whose tuned step size and options it takes
     settings: dict[str, Any] = Field(default_factory=dict)
+    #: with ``step_from``: scale that step so that step times drift is the other's, in root mean square (see ``tuning``)
+    match_drift: bool = False
     budget: Budget | None = None  #: instead of the preset's or the suite's; likewise the other parts of the protocol
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
@@ -184,10 +186,14 @@ class Suite(_Strict):
         labels = {a.display for a in self.algorithms}
         for what, named in (
             ("step_from", [a.step_from for a in self.algorithms if a.step_from]),
+            (
+                "match_drift without step_from",
+                [a.display for a in self.algorithms if a.match_drift and not a.step_from],
+            ),
             ("tune.options", list(self.tune.options) if self.tune else []),
             *((f"profiles.{name}.only", list(p.only or ())) for name, p in self.profiles.items()),
         ):
-            if unknown := [n for n in named if n not in labels]:
+            if unknown := [n for n in named if n not in labels or " without " in what]:
                 raise ValueError(f"{what}: no method is labelled {', '.join(unknown)}")
         return self
 

@@ -11,7 +11,8 @@ The procedure, the same for every (task, method) of a suite:
 
 Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
 fifths of a benchmark split's training rows and judged by the last fifth (``data.splits``). A target without test rows is
-tuned against its reference. A method that is never measured on a task gets no value there.
+tuned against its reference. A method that is never measured on a task gets no value there. A method with ``match_drift`` runs once at the
+step of another and gets that step times the ratio of their drifts: both then move as far, in root mean square.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ from .suite import Suite, Tuned, TuneSpec
 #: Times that a grid grows beyond an end, and values by which it does.
 EXTENSIONS, _ADDED = 2, 2
 _MEASURED = (Status.OK, Status.DIVERGED)
+#: What a method reports of its steps: root mean square of what the step size multiplies.
+_DRIFT = "drift_rms"
 
 Options = tuple[tuple[str, Any], ...]
 Run = Callable[[Sequence[Cell]], Results]
@@ -118,7 +121,30 @@ class Tuner:
             records |= self._measured(run, [_tuning_cell(g, s, self.spec) for g, e in ends for s in g.extend(e)])
         finals = self._finals(_scores(records, self.spec.metric))
         last = self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
-        return self._chosen(records, last)
+        return self._matched(self._chosen(records, last), records | last, run)
+
+    def _matched(self, tuned: Tuned, records: dict[str, CellRecord], run: Run) -> Tuned:
+        """With the steps of methods that move as far as another does: its step times the ratio of both drifts."""
+        entries = {a.display: a for a in self.suite.algorithms if a.match_drift}
+        if not entries:
+            return tuned
+        given = self.suite.model_copy(update={"tuned": tuned})
+        cells = [c for c in expand(given, device=self.device) if c.label in entries and c.tuned]
+        found = self._measured(
+            run, [_tuning_cell(_Grid(c, (), "", []), c.settings["step_size"], self.spec, whole=True) for c in cells]
+        )
+        steps = {task: dict(own) for task, own in tuned.step_size.items()}
+        spent = {task: dict(own) for task, own in tuned.score_evaluations.items()}
+        for c in cells:
+            step, leader = c.settings["step_size"], entries[c.label].step_from
+            own = found.get(f"{c.task}/{c.label} @ {step:g}")
+            drifts = [_drift(records.get(f"{c.task}/{leader} @ {step:g}")), _drift(own)]
+            if own is None or not all(np.isfinite(drifts)) or drifts[1] == 0:
+                self.left_out[f"{c.task}/{c.label}"] = f"no {_DRIFT} was measured of it and of {leader}"
+                continue
+            steps[c.task][c.label] = _rounded(step * drifts[0] / drifts[1])
+            spent[c.task][c.label] = round(own.score_evaluations * own.n_replicates, 1)
+        return tuned.model_copy(update={"step_size": steps, "score_evaluations": spent})
 
     def _measured(self, run: Run, cells: Sequence[Cell]) -> dict[str, CellRecord]:
         """Records by the cells' labels, ``task/label @ value``."""
@@ -236,6 +262,12 @@ def _scores(records: dict[str, CellRecord], chosen_by: str | None) -> dict[str, 
             sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
             found[name] = sign * float(np.median(values))
     return found
+
+
+def _drift(record: CellRecord | None) -> float:
+    """Median over replicates of the root mean square drift that a run reported at its end; NaN without."""
+    values = [] if record is None else [v for v in record.values.get(_DRIFT, []) if v is not None]
+    return float(np.median(values)) if values else np.nan
 
 
 def _why(records: dict[str, CellRecord], last: dict[str, CellRecord], names: Sequence[str] | dict[str, Any]) -> str:
