@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import reference_folder
-from .errors import InputError, UnknownNameError
+from .errors import InputError, ParVIBenchError, UnknownNameError
 
 if TYPE_CHECKING:
     from .algorithm import Algorithm, Method
@@ -165,18 +166,36 @@ def load_method(name: str) -> Method:
         UnknownNameError: with near names.
         InputError: the attribute is neither.
     """
-    from .algorithm import Method
-
     hint = (
         "An algorithm from another package must be installed and listed under the entry-point group "
         "'parvibench.algorithms', or be named as 'module:Class'."
     )
-    outside = name not in algorithms() and ":" in name
-    found = _resolve(name if outside else _target("algorithm", name, algorithms(), hint))
-    method = found() if isinstance(found, type) else found
-    if not isinstance(method, Method):
-        raise InputError(f"{name} is a {type(method).__name__}, not a parvibench Algorithm")
-    return method
+    return as_method(_resolve(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)), name)
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether an algorithm's name says where it is, as ``module:Class`` and ``file.py:Class`` do."""
+    return ":" in name and name not in algorithms()
+
+
+def as_method(found: Any, name: str = "") -> Method:
+    """An algorithm or anchor, given itself or its class, with all that a method must have.
+
+    Raises:
+        InputError: it is neither, takes arguments, or lacks something; a line for each lack.
+    """
+    from .algorithm import Method
+
+    owner = found if isinstance(found, type) else type(found)
+    if not issubclass(owner, Method):
+        what = f"the class {owner.__name__}" if isinstance(found, type) else f"a {owner.__name__}"
+        hint = "; wrap a function of (problem, x0, generator) by pb.sampler" if inspect.isfunction(found) else ""
+        raise InputError(f"{name or found!r} is {what}, not a parvibench Algorithm{hint}")
+    owner.require_complete()
+    try:
+        return found() if isinstance(found, type) else found
+    except TypeError as error:
+        raise InputError(f"{name or owner.__name__}: the class must work without arguments: {error}") from error
 
 
 @cache
@@ -192,26 +211,55 @@ def _target(kind: str, name: str, rows: Mapping[str, Row], hint: str = "") -> st
 
 
 def _resolve(target: str) -> Any:
-    """Import ``module:attribute`` or ``path/to/file.py:attribute``."""
+    """Import ``module:attribute`` or ``path/to/file.py:attribute``; ``InputError`` whatever fails."""
     place, _, attribute = target.rpartition(":")
     try:
         module = _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-        return getattr(module, attribute)
-    except (ImportError, FileNotFoundError, AttributeError) as error:
+    except ParVIBenchError as error:
         raise InputError(f"cannot load {target!r}: {error}") from error
+    except Exception as error:  # whatever the code of others raises
+        raise InputError(f"cannot load {target!r}: {_described(error, place)}") from error
+    if not hasattr(module, attribute):
+        offered = [n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, type(sys))]
+        raise InputError(
+            f"cannot load {target!r}: there is no {attribute!r}; it has {', '.join(offered[-8:]) or 'none'}"
+        )
+    return getattr(module, attribute)
+
+
+def _described(error: Exception, place: str) -> str:
+    """What a plug-in's code raised, and in which line of its file."""
+    if isinstance(error, ImportError | FileNotFoundError):
+        return str(error)
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename).name == Path(place).name:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    where = "" if line is None else f" (line {line})"
+    return f"{type(error).__name__}: {error}{where}"
+
+
+#: Names of the modules of file plug-ins begin so.
+_PLUGIN = "parvibench_plugin_"
 
 
 def _load_file(path: Path) -> Any:
     """Import a file plug-in under a name of its own (a second import gives the same module)."""
-    name = "parvibench_plugin_" + path.resolve().as_posix().replace("/", "_").removesuffix(".py")
+    name = _PLUGIN + path.resolve().as_posix().replace("/", "_").removesuffix(".py")
     if name in sys.modules:
         return sys.modules[name]
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
