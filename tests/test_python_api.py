@@ -88,7 +88,7 @@ def test_figures_are_matplotlib_s(results: pb.Results, tmp_path: Path) -> None:
     assert len(figure.axes[0].get_lines()) >= 2
     figure.savefig(tmp_path / "x.png")
     assert set(results.plot("curve-banana-*")) == {n for n in names if n.startswith("curve-banana-")}
-    with pytest.raises(InputError, match="no figure fits 'curves'; there are .*runtime-profile"):
+    with pytest.raises(InputError, match=r"no figure fits 'curves'; there are .*runtime-profile"):
         results.plot("curves")
 
 

@@ -1,0 +1,187 @@
+"""Chains of JAX libraries on our scores: a log density by callback, in jitted blocks of transitions.
+
+The problem is asked by one callback for all chains of a vectorised program; its score is the gradient. Vectorised
+trajectories of different lengths are computed in lockstep, those that have ended over and over again with the same
+points: within a block, a point that was scored before is not scored, and not charged, again. JAX cannot be stopped by
+an exception: once the budget is spent the density is NaN, which ends every trajectory, and the block is dropped; the
+last complete one stands. Compiled programs are kept for the process and serve all problems of their shape, so that the
+time of compiling falls into the warm-up before a run. Single precision.
+
+Overhead on two cores of an AMD EPYC, one thread, banana (D = 2), per callback and per row: README, "Samplers of others".
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings
+from parvibench.core.errors import BudgetExhausted
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+from ._external import library, require_one_replicate, seed_of
+
+
+def jax_library(module: str, name: str) -> Any:
+    """A module of a JAX library, with JAX on one thread."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    jax = library("jax", name)
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # a callback that waits for an argument would block
+    return library(module, name)
+
+
+class Density:
+    """The log density of the problem of the moment as a function of (D,) that JAX can batch and differentiate."""
+
+    def __init__(self, dim: int, jax: Any) -> None:
+        self._dim, self._known = dim, {}  # type: ignore[var-annotated]
+        self._problem: Problem | None = None
+        self.spent = False
+        value, row = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((), (dim,)))
+
+        def both(x: Any) -> Any:
+            return jax.pure_callback(self._evaluate, (value, row), x, vmap_method="broadcast_all")
+
+        @jax.custom_vjp
+        def log_density(x: Any) -> Any:
+            return both(x)[0]
+
+        log_density.defvjp(both, lambda score, slope: (slope * score,))
+        self.log_density: Callable[[Any], Any] = log_density
+
+    @contextmanager
+    def of(self, problem: Problem) -> Iterator[None]:
+        """Within the block, this problem's; ``BudgetExhausted`` at its end where the budget was spent."""
+        self._problem, self.spent = problem, False
+        self._known.clear()
+        try:
+            yield
+        finally:
+            self._problem = None
+        if self.spent:
+            raise BudgetExhausted("the budget ended within a block of transitions: the last complete one stands")
+
+    def _evaluate(self, x: Any) -> tuple[Any, Any]:
+        """Values (...) and scores (..., D) of points (..., D)."""
+        assert self._problem is not None
+        rows = np.ascontiguousarray(x, np.float32).reshape(-1, self._dim)
+        names = [row.tobytes() for row in rows]
+        new = [name for name in dict.fromkeys(names) if name not in self._known]
+        if new and not self.spent:
+            points = torch.frombuffer(bytearray(b"".join(new)), dtype=torch.float32).view(1, -1, self._dim)
+            try:
+                found = self._problem.log_density_and_score(points.to(self._problem.device, self._problem.dtype))
+            except BudgetExhausted:
+                self.spent = True
+            else:
+                values, scores = (v[0].detach().float().cpu().numpy() for v in found)
+                self._known.update(zip(new, zip(values, scores, strict=True), strict=True))
+        nothing = np.float32(np.nan), np.full(self._dim, np.nan, np.float32)
+        both = [self._known.get(name, nothing) for name in names]
+        shape = x.shape[:-1]
+        return np.stack([v for v, _ in both]).reshape(shape), np.stack([s for _, s in both]).reshape(*shape, self._dim)
+
+
+class ChainSettings(AlgorithmSettings):
+    """Settings of chains that warm up."""
+
+    block: int = Field(5, ge=1, description="transitions of a chain in one step; ours")
+    warmup_blocks: int = Field(40, ge=0, description="most steps of adaptation; ours (200 transitions; Stan: 1000)")
+
+
+class Chains(NamedTuple):
+    """The chains."""
+
+    x: Tensor  # (1, N, D)
+    inner: Any  # the library's state
+    warmed: int  # steps of warm-up, or -1 once it is over
+
+
+class Info(NamedTuple):
+    """What the transitions of a step tell, means over them and the chains, (1,) each."""
+
+    acceptance: Tensor
+    divergences: Tensor
+    tree_depth: Tensor
+
+
+class Program(NamedTuple):
+    """A library's compiled functions for chains of one shape."""
+
+    density: Density
+    start: Callable[[Any, Any], Any]  #: key, points (N, D) -> inner
+    warm: Callable[[Any, Any, int], Any]  #: key, inner, number of the step -> inner, told (3,)
+    settle: Callable[[Any], Any]  #: inner at the end of warm-up -> inner
+    sample: Callable[[Any, Any], Any]  #: key, inner -> inner, told (3,)
+    positions: Callable[[Any], Any]  #: inner -> (N, D)
+
+
+class JaxChains(Algorithm[ChainSettings, Chains]):
+    """Base of chains whose transitions a JAX library makes.
+
+    Warm-up ends when a quarter of the evaluations is charged (without a limit of them: after a quarter of the steps
+    foreseen), or after ``warmup_blocks``, so that the judged half of a path is one kernel's.
+    """
+
+    kind = "chains"
+    needs = frozenset({"full-batch", "score"})
+    max_chunk = 1
+    differentiates = True  # the callback comes on a thread of its own, which knows no inference mode
+    resumable = False
+    host_bound = True
+    program: ClassVar[Callable[[int, int, Any], Program]]
+
+    @staticmethod
+    @abstractmethod
+    def _build(n: int, dim: int, settings: Any) -> Program:
+        """Compile for N chains in D dimensions."""
+
+    def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Chains:
+        """Chains at the task's initial points; ``LibraryMissingError`` where the library is not installed."""
+        require_one_replicate(problem, self.name)
+        limit = problem.meter.limit
+        warms = settings.warmup_blocks and (limit is not None or horizon >= 4)
+        return self._advance(problem, settings, streams, None, 0 if warms else -1, horizon)[0]
+
+    def step(self, problem: Problem, settings: Any, state: Chains, streams: Streams) -> tuple[Chains, Info]:
+        """A block of transitions of every chain."""
+        return self._advance(problem, settings, streams, state, state.warmed, 0)
+
+    def _advance(
+        self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int, horizon: int
+    ) -> tuple[Chains, Info]:
+        jax = jax_library("jax", self.library)
+        program = _program(type(self), problem.particles, problem.dim, settings)
+        key = jax.random.key(seed_of(streams, self.name, "start" if state is None else streams.step))
+        told = np.full(3, np.nan)
+        with program.density.of(problem):
+            if state is None:
+                inner = program.start(key, problem.init()[0].float().cpu().numpy())
+            elif warmed >= 0:
+                inner, told = program.warm(key, state.inner, warmed)
+            else:
+                inner, told = program.sample(key, state.inner)
+            inner, told = jax.block_until_ready((inner, told))
+        if state is not None and warmed >= 0:
+            limit = problem.meter.limit
+            warmed += 1
+            if warmed >= settings.warmup_blocks or (limit is not None and problem.meter.charged >= limit / 4):
+                inner, warmed = program.settle(inner), -1
+        x = torch.from_numpy(np.array(program.positions(inner))).to(problem.device, problem.dtype).unsqueeze(0)
+        return Chains(x, inner, warmed), Info(*(x.new_tensor([float(v)]) for v in np.asarray(told)))
+
+
+@cache
+def _program(owner: type[JaxChains], n: int, dim: int, settings: Any) -> Program:
+    return owner._build(n, dim, settings)
