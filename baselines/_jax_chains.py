@@ -7,7 +7,7 @@ an exception: once the budget is spent the density is NaN, which ends every traj
 last complete one stands. Compiled programs are kept for the process and serve all problems of their shape, so that the
 time of compiling falls into the warm-up before a run. Single precision.
 
-Overhead on two cores of an AMD EPYC, one thread, banana (D = 2), per callback and per row: README, "Samplers of others".
+OVERHEAD
 """
 
 from __future__ import annotations
@@ -45,18 +45,17 @@ class Density:
     """The log density of the problem of the moment as a function of (D,) that JAX can batch and differentiate."""
 
     def __init__(self, dim: int, jax: Any) -> None:
-        self._dim, self._known = dim, {}  # type: ignore[var-annotated]
+        self._dim = dim
+        self._known: dict[bytes, int] = {}  # point -> its row in the table
+        self._table = np.full((1024, dim + 1), np.nan, np.float32)  # values and scores; the first row is of none
         self._problem: Problem | None = None
         self.spent = False
-        value, row = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((), (dim,)))
+        shapes = tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in ((), (dim,)))
 
         def both(x: Any) -> Any:
-            return jax.pure_callback(self._evaluate, (value, row), x, vmap_method="broadcast_all")
+            return jax.pure_callback(self._evaluate, shapes, x, vmap_method="broadcast_all")
 
-        @jax.custom_vjp
-        def log_density(x: Any) -> Any:
-            return both(x)[0]
-
+        log_density = jax.custom_vjp(lambda x: both(x)[0])
         log_density.defvjp(both, lambda score, slope: (slope * score,))
         self.log_density: Callable[[Any], Any] = log_density
 
@@ -76,21 +75,28 @@ class Density:
         """Values (...) and scores (..., D) of points (..., D)."""
         assert self._problem is not None
         rows = np.ascontiguousarray(x, np.float32).reshape(-1, self._dim)
-        names = [row.tobytes() for row in rows]
+        names = rows.view(f"V{4 * self._dim}").ravel().tolist()  # bytes
         new = [name for name in dict.fromkeys(names) if name not in self._known]
         if new and not self.spent:
-            points = torch.frombuffer(bytearray(b"".join(new)), dtype=torch.float32).view(1, -1, self._dim)
-            try:
-                found = self._problem.log_density_and_score(points.to(self._problem.device, self._problem.dtype))
-            except BudgetExhausted:
-                self.spent = True
-            else:
-                values, scores = (v[0].detach().float().cpu().numpy() for v in found)
-                self._known.update(zip(new, zip(values, scores, strict=True), strict=True))
-        nothing = np.float32(np.nan), np.full(self._dim, np.nan, np.float32)
-        both = [self._known.get(name, nothing) for name in names]
-        shape = x.shape[:-1]
-        return np.stack([v for v, _ in both]).reshape(shape), np.stack([s for _, s in both]).reshape(*shape, self._dim)
+            self._ask(self._problem, new)
+        found = self._table[[self._known.get(name, 0) for name in names]]
+        return found[:, 0].reshape(x.shape[:-1]), found[:, 1:].reshape(x.shape)
+
+    def _ask(self, problem: Problem, new: list[bytes]) -> None:
+        """Score points that were not met before in this block."""
+        points = torch.frombuffer(bytearray(b"".join(new)), dtype=torch.float32).view(1, -1, self._dim)
+        try:
+            values, scores = problem.log_density_and_score(points.to(problem.device, problem.dtype))
+        except BudgetExhausted:
+            self.spent = True
+            return
+        first = len(self._known) + 1
+        last = first + len(new)
+        if last > len(self._table):
+            self._table = np.concatenate([self._table, np.empty((last, self._dim + 1), np.float32)])
+        self._table[first:last, 0] = values[0].detach().cpu().numpy()
+        self._table[first:last, 1:] = scores[0].detach().cpu().numpy()
+        self._known.update(zip(new, range(first, last), strict=True))
 
 
 class ChainSettings(AlgorithmSettings):
@@ -121,10 +127,12 @@ class Program(NamedTuple):
 
     density: Density
     start: Callable[[Any, Any], Any]  #: key, points (N, D) -> inner
-    warm: Callable[[Any, Any, int], Any]  #: key, inner, number of the step -> inner, told (3,)
-    settle: Callable[[Any], Any]  #: inner at the end of warm-up -> inner
-    sample: Callable[[Any, Any], Any]  #: key, inner -> inner, told (3,)
+    sample: Callable[[Any, Any], Any]  #: key, inner -> inner, told (one number a field of the Info)
     positions: Callable[[Any], Any]  #: inner -> (N, D)
+    warm: Callable[[Any, Any, int], Any] = lambda key, inner, number: (
+        None
+    )  #: key, inner, number of the step -> as sample
+    settle: Callable[[Any], Any] = lambda inner: inner  #: inner at the end of warm-up -> inner
 
 
 class JaxChains(Algorithm[ChainSettings, Chains]):
@@ -140,7 +148,7 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
     differentiates = True  # the callback comes on a thread of its own, which knows no inference mode
     resumable = False
     host_bound = True
-    program: ClassVar[Callable[[int, int, Any], Program]]
+    info_type: ClassVar[Any] = Info
 
     @staticmethod
     @abstractmethod
@@ -150,21 +158,20 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Chains:
         """Chains at the task's initial points; ``LibraryMissingError`` where the library is not installed."""
         require_one_replicate(problem, self.name)
-        limit = problem.meter.limit
-        warms = settings.warmup_blocks and (limit is not None or horizon >= 4)
-        return self._advance(problem, settings, streams, None, 0 if warms else -1, horizon)[0]
+        warms = getattr(settings, "warmup_blocks", 0) and (problem.meter.limit is not None or horizon >= 4)
+        return self._advance(problem, settings, streams, None, 0 if warms else -1)[0]
 
-    def step(self, problem: Problem, settings: Any, state: Chains, streams: Streams) -> tuple[Chains, Info]:
+    def step(self, problem: Problem, settings: Any, state: Chains, streams: Streams) -> tuple[Chains, Any]:
         """A block of transitions of every chain."""
-        return self._advance(problem, settings, streams, state, state.warmed, 0)
+        return self._advance(problem, settings, streams, state, state.warmed)
 
     def _advance(
-        self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int, horizon: int
-    ) -> tuple[Chains, Info]:
+        self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int
+    ) -> tuple[Chains, Any]:
         jax = jax_library("jax", self.library)
         program = _program(type(self), problem.particles, problem.dim, settings)
         key = jax.random.key(seed_of(streams, self.name, "start" if state is None else streams.step))
-        told = np.full(3, np.nan)
+        told = np.full(len(self.info_type._fields), np.nan)
         with program.density.of(problem):
             if state is None:
                 inner = program.start(key, problem.init()[0].float().cpu().numpy())
@@ -179,7 +186,7 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
             if warmed >= settings.warmup_blocks or (limit is not None and problem.meter.charged >= limit / 4):
                 inner, warmed = program.settle(inner), -1
         x = torch.from_numpy(np.array(program.positions(inner))).to(problem.device, problem.dtype).unsqueeze(0)
-        return Chains(x, inner, warmed), Info(*(x.new_tensor([float(v)]) for v in np.asarray(told)))
+        return Chains(x, inner, warmed), self.info_type(*(x.new_tensor([float(v)]) for v in np.asarray(told)))
 
 
 @cache

@@ -77,14 +77,12 @@ class BlackJaxNUTS(JaxChains):
             found = (info.acceptance_rate, info.is_divergent, info.num_trajectory_expansions)
             return numpy.stack([numpy.mean(v.astype(numpy.float32)) for v in found])
 
-        @jax.jit
         def start(key: Any, x: Any) -> Inner:
             chains = jax.vmap(lambda p: blackjax.nuts.init(p, density.log_density))(x)
             pace = jax.vmap(paces[0])(numpy.ones(n))
             mass = jax.vmap(lambda _: masses[0](dim))(numpy.arange(n))
             return Inner(chains, pace, mass, numpy.ones(n), numpy.ones((n, dim)))
 
-        @jax.jit
         def warm(key: Any, inner: Inner, part: Any) -> Any:
             def one(inner: Inner, at: Any) -> Any:
                 key, (slow, ends) = at
@@ -97,7 +95,6 @@ class BlackJaxNUTS(JaxChains):
             inner, found = jax.lax.scan(one, inner, (jax.random.split(key, settings.block), part))
             return inner, found.mean(0)
 
-        @jax.jit
         def sample(key: Any, inner: Inner) -> Any:
             def one(chains: Any, key: Any) -> Any:
                 chains, info = move(key, chains, inner.step, inner.scale)
@@ -110,7 +107,9 @@ class BlackJaxNUTS(JaxChains):
             rows = schedule[number * settings.block : (number + 1) * settings.block]
             return warm(key, inner, (rows[:, 0], rows[:, 1]))
 
+        start, warm, sample = map(jax.jit, (start, warm, sample))
+
         def settle(inner: Inner) -> Inner:
             return inner._replace(step=jax.vmap(paces[2])(inner.pace))
 
-        return Program(density, start, warmed, settle, sample, lambda inner: inner.chains.position)
+        return Program(density, start, sample, lambda inner: inner.chains.position, warmed, settle)

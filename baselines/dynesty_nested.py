@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -44,7 +45,9 @@ class Settings(AlgorithmSettings):
 class State(NamedTuple):
     """Where the run stands."""
 
-    log_volume: Tensor  # (1,) log of the base measure within the contour
+    live: Tensor  # (1, N, D) live points
+    log_live: Tensor  # (1, N) their log likelihoods
+    dead: int  # points replaced so far, the first ones that the sampler has saved
     sampler: Any  # dynesty's, changes in place
     iterations: Iterator[Any]
 
@@ -90,7 +93,7 @@ class Dynesty(Algorithm[Settings, State]):
                 live_points=[cube, points, likelihoods(points)],
             )  # fmt: skip
         run = sampler.sample(dlogz=settings.remaining, add_live=False)
-        return State(torch.zeros(1, dtype=problem.dtype), sampler, run)
+        return State(*_live(sampler), 0, sampler, run)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """Some replacements; ``BudgetExhausted`` where the run has ended."""
@@ -99,16 +102,16 @@ class Dynesty(Algorithm[Settings, State]):
                 found = next(state.iterations, None)
             if found is None:
                 raise BudgetExhausted("nested sampling has ended")
-        volume, evidence = (state.log_volume.new_tensor([float(v)]) for v in (found.logvol, found.logz))
-        return State(volume, state.sampler, state.iterations), Info(evidence)
+            evidence = torch.tensor([float(found.logz)], dtype=problem.dtype)
+        dead = len(state.sampler.saved_run["logvol"])
+        return State(*_live(state.sampler), dead, state.sampler, state.iterations), Info(evidence)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """n draws with replacement, by weight."""
-        sampler = state.sampler
-        dead = {k: np.asarray(sampler.saved_run[k]) for k in ("v", "logwt", "logvol")}
-        last = dead["logvol"][-1] if len(dead["logvol"]) else 0.0
-        points = np.concatenate([dead["v"].reshape(-1, problem.dim), sampler.live_v])
-        logs = np.concatenate([dead["logwt"], sampler.live_logl + last - math.log(sampler.nlive)])
+        dead = {k: np.asarray(state.sampler.saved_run[k][: state.dead]) for k in ("v", "logwt", "logvol")}
+        last = dead["logvol"][-1] if state.dead else 0.0
+        points = np.concatenate([dead["v"].reshape(-1, problem.dim), state.live[0].numpy()])
+        logs = np.concatenate([dead["logwt"], state.log_live[0].numpy() + last - math.log(state.live.shape[1])])
         weights = torch.from_numpy(np.exp(logs - logs.max()))
         rows = torch.multinomial(
             weights, n, replacement=True, generator=streams.generator("output", streams.replicates[0], streams.step)
@@ -116,8 +119,21 @@ class Dynesty(Algorithm[Settings, State]):
         return torch.from_numpy(points)[rows].to(problem.device, problem.dtype).unsqueeze(0)
 
 
+def _live(sampler: Any) -> tuple[Tensor, Tensor]:
+    """Copies of the live points, (1, N, D), and of their log likelihoods, (1, N)."""
+    return tuple(torch.from_numpy(v.copy()).unsqueeze(0) for v in (sampler.live_v, sampler.live_logl))  # type: ignore[return-value]
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """dynesty prints the traceback of whatever its likelihood raises, which at the budget's end is no news."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    """dynesty prints the traceback of whatever its likelihood raises, which at the budget's end is no news.
+
+    It also warns of bounds that are inefficient, which the charge shows.
+    """
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
         yield

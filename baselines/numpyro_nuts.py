@@ -50,7 +50,6 @@ class NumPyroNUTS(JaxChains):
             state = kernel.init(jax.random.split(key, n), warmup, numpy.asarray(x), (), {})
             return state if warmup else settle(state)
 
-        @jax.jit
         def transitions(key: Any, state: Any) -> Any:
             def one(state: Any, key: Any) -> Any:
                 state = kernel.sample(state._replace(rng_key=jax.random.split(key, n)), (), {})
@@ -67,11 +66,5 @@ class NumPyroNUTS(JaxChains):
             learnt = state.adapt_state._replace(step_size=averaged)
             return state._replace(i=numpy.maximum(state.i, warmup), adapt_state=learnt)
 
-        return Program(
-            density,
-            start,
-            lambda key, state, number: transitions(key, state),
-            settle,
-            transitions,
-            lambda state: state.z,
-        )
+        warm = lambda key, state, number: transitions(key, state)  # noqa: E731 - NumPyro knows its own iteration
+        return Program(density, start, transitions, lambda state: state.z, warm, settle)

@@ -118,7 +118,7 @@ def test_the_leaderboard_in_latex(results: pb.Results, call: Run) -> None:
     assert any(
         line.startswith(r"\textless{}b\textgreater{}\$x\_1\$ \& 5\%\textless{}/b\textgreater{} & ") for line in rows
     )
-    bold = re.findall(r"\\textbf\{([^}]*)\}[^[]*\[([^,]*), ([^]]*)\]", text)
+    bold = re.findall(r"\\textbf\{(?:\$\\approx\$)?([\d.]*)[^}]*\}[^[]*\[([^,]*), ([^]]*)\]", text)
     board = results.leaderboard()
     best = board[board["rank"] == 1].set_index("task").loc[["banana", "multimodal"]]
     assert sorted(float(v) for v, *_ in bold) == pytest.approx(sorted(best["value"]), rel=6e-3)
