@@ -100,7 +100,7 @@ class MEADS(Algorithm[Settings, State]):
         K = min(settings.folds, state.x.shape[1] // 2)
         n = N // K
         dealt = streams.permutation("algorithm", N, streams.step)[:, : K * n]
-        folds = State(*(_take(a, dealt).unflatten(1, (K, n)) for a in state))
+        folds = State(*(_split(_take(a, dealt), K) for a in state))
         noise = streams.normal("noise", (K, (K - 1) * n, D))
         changes = []
         for k in range(K):
@@ -108,7 +108,7 @@ class MEADS(Algorithm[Settings, State]):
             moving = [j for j in range(K) if j != k]
             moved = State(*(a[:, moving] for a in folds))
             own = Tuning(*(a.roll(1, 1)[:, moving] for a in tuning))
-            moved, change = _moved(problem, moved, own, noise[:, k].unflatten(1, (K - 1, n)))
+            moved, change = _moved(problem, moved, own, _split(noise[:, k], K - 1))
             folds = State(
                 *(a.index_copy(1, torch.tensor(moving, device=a.device), b) for a, b in zip(folds, moved, strict=True))
             )
@@ -146,7 +146,7 @@ def _moved(problem: Problem, state: State, tuning: Tuning, noise: Tensor) -> tup
     u = (state.u + 1 + alpha / 2) % 2 - 1
     half = p + 0.5 * step * state.score
     y = state.x + step * half
-    log_density, score = (a.unflatten(1, y.shape[1:3]) for a in problem.log_density_and_score(y.flatten(1, 2)))
+    log_density, score = (_split(a, y.shape[1]) for a in problem.log_density_and_score(y.flatten(1, 2)))
     q = half + 0.5 * step * score
     change = log_density - state.log_density + 0.5 * (p.square().sum(-1) - q.square().sum(-1))
     accept = u.abs().log() < change
@@ -158,6 +158,11 @@ def _moved(problem: Problem, state: State, tuning: Tuning, noise: Tensor) -> tup
         torch.where(move, q, -p),
         torch.where(accept, u * (-change).exp(), u),
     ), change
+
+
+def _split(values: Tensor, folds: int) -> Tensor:
+    """Values (R, F n, ...) by fold: (R, F, n, ...)."""
+    return values.reshape(len(values), folds, -1, *values.shape[2:])
 
 
 def _take(values: Tensor, rows: Tensor) -> Tensor:
