@@ -7,7 +7,9 @@ an exception: once the budget is spent the density is NaN, which ends every traj
 last complete one stands. Compiled programs are kept for the process and serve all problems of their shape, so that the
 time of compiling falls into the warm-up before a run. Single precision.
 
-OVERHEAD
+Overhead (``tests/studies/callback_overhead.py``, N(0, I) in the plane, one busy thread of an AMD EPYC): a call takes 0.2 ms
+with one point, 0.8 with 100, 1.4 with 1000, of which our density takes 0.1; the same density written in JAX takes 0.002.
+So compare speeds of libraries on their own densities, and what samplers make of an evaluation here.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Kind
 from parvibench.core.errors import BudgetExhausted
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
@@ -142,7 +144,7 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
     foreseen), or after ``warmup_blocks``, so that the judged half of a path is one kernel's.
     """
 
-    kind = "chains"
+    kind: ClassVar[Kind] = "chains"
     needs = frozenset({"full-batch", "score"})
     max_chunk = 1
     differentiates = True  # the callback comes on a thread of its own, which knows no inference mode

@@ -41,18 +41,21 @@ class NumPyroNUTS(JaxChains):
         infer = jax_library("numpyro.infer", "numpyro")
         jax = jax_library("jax", "numpyro")
         density, numpy, warmup = Density(dim, jax), jax.numpy, settings.block * settings.warmup_blocks
-        kernel = infer.NUTS(
-            potential_fn=lambda z: -density.log_density(z), target_accept_prob=settings.target_acceptance,
-            max_tree_depth=settings.max_tree_depth,
-        )  # fmt: skip
+        kernels: list[Any] = []  # an object of NumPyro's can be initialised once; the first one makes all transitions
 
         def start(key: Any, x: Any) -> Any:
+            kernel = infer.NUTS(
+                potential_fn=lambda z: -density.log_density(z), target_accept_prob=settings.target_acceptance,
+                max_tree_depth=settings.max_tree_depth,
+            )  # fmt: skip
+            kernels.append(kernel)
+            del kernels[1:]
             state = kernel.init(jax.random.split(key, n), warmup, numpy.asarray(x), (), {})
             return state if warmup else settle(state)
 
         def transitions(key: Any, state: Any) -> Any:
             def one(state: Any, key: Any) -> Any:
-                state = kernel.sample(state._replace(rng_key=jax.random.split(key, n)), (), {})
+                state = kernels[0].sample(state._replace(rng_key=jax.random.split(key, n)), (), {})
                 depth = numpy.ceil(numpy.log2(state.num_steps + 1.0))
                 found = (state.accept_prob, state.diverging, depth)
                 return state, numpy.stack([numpy.mean(v.astype(numpy.float32)) for v in found])
