@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .core.streams import Streams
     from .core.target import Target
     from .core.task import Facts, Modes, Problem, Task
+    from .targets.functions import task
+    from .targets.pyro_models import from_pyro
 
 _NAMES = {
     "api": "run evaluate",
@@ -34,12 +36,14 @@ _NAMES = {
     "core.target": "Target",
     "core.task": "Facts Modes Problem Task",
     "harness.store.results": "Results",
+    "targets.functions": "task",
+    "targets.pyro_models": "from_pyro",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in the order of use
     "run", "evaluate", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
-    "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
+    "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm", "task", "from_pyro",
 ]  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def run(
         InputError: unknown names or options, bad settings, a negative budget, no compiler; nothing has run then.
     """
     execution = execution or Execution.of(**options)
+    tasks = [task if isinstance(task, str) else importable(task) for task in tasks]
     objects = [a() if isinstance(a, type) else a for a in (*tasks, *algorithms) if not isinstance(a, str)]
     if objects:
         if execution.ray is not None:
@@ -129,9 +130,17 @@ def _build(values: dict[str, Any]) -> Suite:
         raise InputError(validation_text(error)) from None
 
 
+def importable(task: Task) -> str | Task:
+    """The place from which workers can load a task of one's own; the object itself where there is none."""
+    registry.adopt(task)
+    return task if task.name in registry.tasks() else registry.place_of(task) or task
+
+
 def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[str]) -> Suite:
-    """Keep the named tasks and algorithms; names the suite lacks are added to it."""
+    """Keep the named tasks and algorithms; names the suite lacks are added to it, and so are tasks from files."""
     own_tasks = {t.name: t for t in suite.tasks}
+    if tasks and all(map(registry.is_place, tasks)):
+        tasks = [*own_tasks, *tasks]
     own_methods = {a.display: a for a in suite.algorithms} | {a.name: a for a in suite.algorithms}
     values = suite.model_dump(exclude_none=True)
     if tasks:
