@@ -13,14 +13,15 @@ from pydantic import ValidationError
 from parvibench.harness.execution import Execution
 from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.store.merging import shard
-from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.report.presented import Results
 from parvibench.tracking.observer import MirrorObserver
 
+from .authoring.importing import importable
 from .core import registry
-from .core.algorithm import Algorithm
+from .core.algorithm import Algorithm, Method
 from .core.errors import InputError, ShapeError, validation_text
 from .core.task import Task
 from .data.arrays import REAL
@@ -48,7 +49,8 @@ def run(
     Args:
         suite: name of a shipped suite, path of a suite file, or None to run ``tasks`` x ``algorithms``.
         tasks: names or objects; they select from the suite, or make one.
-        algorithms: names, ``module:Class``, objects or classes; likewise.
+        algorithms: names, ``module:Class``, objects or classes; likewise. Objects that can be imported run in worker
+            processes, others in this one.
         settings: overrides per algorithm name or label, e.g. ``{"svgd": {"step_size": 0.05}}``.
         execution: how the run is made; or give its fields one by one, as ``options``.
         tracking: mirror the run to MLflow (``MLFLOW_TRACKING_URI``, else SQLite in the store); or a mirror of the
@@ -62,13 +64,14 @@ def run(
         InputError: unknown names or options, bad settings, a negative budget, no compiler; nothing has run then.
     """
     execution = execution or Execution.of(**options)
-    tasks = [task if isinstance(task, str) else importable(task) for task in tasks]
-    objects = [a() if isinstance(a, type) else a for a in (*tasks, *algorithms) if not isinstance(a, str)]
+    tasks = [task if isinstance(task, str) else _placed(task) for task in tasks]
+    named, held = named_methods(algorithms)
+    objects: list[Task | Method] = [*(t for t in tasks if not isinstance(t, str)), *held]
     if objects:
         if execution.ray is not None:
             raise InputError("objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'")
         execution = execution.model_copy(update={"workers": 0})
-    chosen = select(suite, [_name(t) for t in tasks], [_name(a) for a in algorithms], execution)
+    chosen = select(suite, [_name(t) for t in tasks], named, execution)
     where = resolve_device(execution.device)
     if execution.compiled:
         require_compiler(where)
@@ -92,15 +95,45 @@ def run(
     )
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
-    return results
+    return Results.of(results)
 
 
 def _name(item: Any) -> str:
     return item if isinstance(item, str) else str(item.name)
 
 
-def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[str], execution: Execution) -> Suite:
+#: An algorithm of a suite: its name, or an entry as in a suite file.
+Entry = str | dict[str, Any]
+
+
+def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[list[Entry], list[Method]]:
+    """Algorithms as entries of a suite, and the objects among them that no other process could import.
+
+    Those that can be imported become ``module:Class``, under the label that is their name.
+    """
+    entries: list[Entry] = []
+    held: list[Method] = []
+    for given in algorithms:
+        if isinstance(given, str):
+            entries.append(given)
+            continue
+        method = registry.as_method(given)
+        place = importable(method)
+        entries.append({"name": place or method.name, "label": method.name})
+        held += [] if place else [method]
+    return entries, held
+
+
+def _entry(item: Entry) -> Entry:
+    """An algorithm from elsewhere bears the name of its class."""
+    if isinstance(item, str) and registry.is_elsewhere(item):
+        return {"name": item, "label": registry.load_method(item).name}
+    return item
+
+
+def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execution) -> Suite:
     """The suite to run; ``InputError`` where there is nothing to run, a name is unknown or a value out of range."""
+    algorithms = [_entry(a) for a in algorithms]
     if suite is None:
         if not tasks or not algorithms:
             raise InputError("say what to run: a suite (--suite quick), or tasks and algorithms (--task, --algorithm)")
@@ -127,16 +160,16 @@ def _build(values: dict[str, Any]) -> Suite:
     try:
         return Suite.model_validate(values)
     except ValidationError as error:
-        raise InputError(validation_text(error)) from None
+        raise InputError(validation_text(error, model=Suite)) from None
 
 
-def importable(task: Task) -> str | Task:
+def _placed(task: Task) -> str | Task:
     """The place from which workers can load a task of one's own; the object itself where there is none."""
     registry.adopt(task)
     return task if task.name in registry.tasks() else registry.place_of(task) or task
 
 
-def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[str]) -> Suite:
+def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
     """Keep the named tasks and algorithms; names the suite lacks are added to it, and so are tasks from files."""
     own_tasks = {t.name: t for t in suite.tasks}
     if tasks and all(map(registry.is_place, tasks)):
@@ -146,8 +179,10 @@ def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[str]) -> 
     if tasks:
         values["tasks"] = [own_tasks[t].model_dump(exclude_none=True) if t in own_tasks else t for t in tasks]
     if algorithms:
+        names = [a if isinstance(a, str) else a["name"] for a in algorithms]
         values["algorithms"] = [
-            own_methods[a].model_dump(exclude_none=True) if a in own_methods else a for a in algorithms
+            own_methods[n].model_dump(exclude_none=True) if n in own_methods else a
+            for n, a in zip(names, algorithms, strict=True)
         ]
     return _build(values)
 

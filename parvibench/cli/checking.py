@@ -42,13 +42,18 @@ def check(
     baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
     algorithm: Annotated[
         list[str] | None,
-        Option("--algorithm", "-a", help="Only these labels; or your own, module:Class or file.py:Class."),
+        Option(
+            "--algorithm",
+            "-a",
+            help="Only these labels; or your own, module:Class or file.py:Class.",
+            autocompletion=shared.names_of("algorithm"),
+        ),
     ] = None,
-    task: Annotated[list[str] | None, Option("--task", "-t", help="Only these tasks.")] = None,
+    task: shared.Tasks = None,
     oracle: Annotated[
         Literal["both", "past", "truth"], Option(help="Compare with the stored past, with known truth, or both.")
     ] = "both",
-    set_: Annotated[list[str] | None, Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")] = None,
+    setting: shared.Settings = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
     update: Annotated[bool, Option(help="Make the baseline again, after showing the differences.")] = False,
     workers: Annotated[int | None, Option(help="Processes; 0: none but this one. Default: one per CPU.")] = None,
@@ -67,7 +72,7 @@ def check(
     root = secrets.randbelow(2**31) if seed is None else seed
     from parvibench.check.selection import select_questions
 
-    settings = dict(map(shared.parse_setting, set_ or ()))
+    settings = shared.parse_settings(setting, algorithm)
     chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
         iterations=iterations,

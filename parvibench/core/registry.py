@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -201,7 +202,10 @@ def place_of(task: Task) -> str:
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
             if value is task and not attribute.startswith("_"):
-                return f"{module.__file__ if name.startswith(_PLUGIN) else name}:{attribute}"
+                if name.startswith(_PLUGIN):
+                    return f"{module.__file__}:{attribute}"
+                if getattr(module, "__spec__", None) is not None:
+                    return f"{name}:{attribute}"
     return ""
 
 
@@ -233,18 +237,36 @@ def load_method(name: str) -> Method:
         UnknownNameError: with near names.
         InputError: the attribute is neither.
     """
-    from .algorithm import Method
-
     hint = (
         "An algorithm from another package must be installed and listed under the entry-point group "
         "'parvibench.algorithms', or be named as 'module:Class'."
     )
-    outside = name not in algorithms() and ":" in name
-    found = _resolve(name if outside else _target("algorithm", name, algorithms(), hint))
-    method = found() if isinstance(found, type) else found
-    if not isinstance(method, Method):
-        raise InputError(f"{name} is a {type(method).__name__}, not a parvibench Algorithm")
-    return method
+    return as_method(_resolve(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)), name)
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether an algorithm's name says where it is, as ``module:Class`` and ``file.py:Class`` do."""
+    return ":" in name and name not in algorithms()
+
+
+def as_method(found: Any, name: str = "") -> Method:
+    """An algorithm or anchor, given itself or its class, with all that a method must have.
+
+    Raises:
+        InputError: it is neither, takes arguments, or lacks something; a line for each lack.
+    """
+    from .algorithm import Method
+
+    owner = found if isinstance(found, type) else type(found)
+    if not issubclass(owner, Method):
+        what = f"the class {owner.__name__}" if isinstance(found, type) else f"a {owner.__name__}"
+        hint = "; wrap a function of (problem, x0, generator) by pb.sampler" if inspect.isfunction(found) else ""
+        raise InputError(f"{name or found!r} is {what}, not a parvibench Algorithm{hint}")
+    owner.require_complete()
+    try:
+        return found() if isinstance(found, type) else found
+    except TypeError as error:
+        raise InputError(f"{name or owner.__name__}: the class must work without arguments: {error}") from error
 
 
 @cache

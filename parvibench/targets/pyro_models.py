@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map
 
 from parvibench.core.errors import InputError, ShapeError
 
-from .functions import METRICS, FunctionTask, checked
+from .densities import METRICS, FunctionTask, checked
 
 #: Half the width of the initial points on the unconstrained scale, as in Stan and Pyro.
 WIDTH = 2.0
