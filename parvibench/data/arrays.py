@@ -75,11 +75,11 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(distinct[:12]) + (", ..." if len(distinct) > 12 else "")
 
 
-def join(variables: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.float64], list[str]]:
+def join(variables: Mapping[str, NDArray[Any]], *, in_chains: bool = False) -> tuple[NDArray[np.float64], list[str]]:
     """Draws of named variables as one array (n, d) or (chains, draws, d), and the names of the d columns.
 
     The draws are (n, ...) or (chains, draws, ...) of every variable alike. They are in chains where the first two lengths
-    of all agree and the first is the smaller one: (4, 1000) beside (4, 1000, 8), or (4, 1000) alone.
+    of all agree and the first is the smaller one: (4, 1000) beside (4, 1000, 8), or (4, 1000) alone; or if ``in_chains``.
 
     Raises:
         ValueError: no variables, or none of these forms.
@@ -89,8 +89,8 @@ def join(variables: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.float64], li
         raise ValueError("no variables")
     two, one = ({s[:k] for s in shapes.values()} for k in (2, 1))
     chains = len(two) == 1 and all(len(s) >= 2 for s in shapes.values()) and min(two)[0] < min(two)[1]
-    lead = 2 if chains else 1
-    if len(one) > 1 or () in one:
+    lead = 2 if chains or in_chains else 1
+    if len(two if in_chains else one) > 1 or () in one:
         raise ValueError(
             f"variables of different lengths: {', '.join(f'{n} {s}' for n, s in list(shapes.items())[:6])}"
         )

@@ -82,12 +82,12 @@ def _npz(path: Path, choice: Choice) -> Found:
         return _joined({name: read(name) for name in choice.variables}, choice)
 
 
-def _joined(variables: Mapping[str, NDArray[Any]], choice: Choice) -> Found:
+def _joined(variables: Mapping[str, NDArray[Any]], choice: Choice, *, in_chains: bool = False) -> Found:
     for name, array in variables.items():
         if array.dtype.kind not in REAL:
             raise ValueError(f"{name!r} holds {array.dtype}, not real numbers")
     _refuse_many(sum(array.size for array in variables.values()))
-    values, names = join(variables)
+    values, names = join(variables, in_chains=in_chains)
     kept = choose(names, choice)
     return Found(values[..., kept], [names[i] for i in kept])
 
@@ -123,7 +123,7 @@ def _netcdf(path: Path, choice: Choice) -> Found:
             if _is_wanted(name, choice):
                 _refuse_many(item.size)
                 found[name] = _numbers(name, item)
-    return _joined(_in_chains(found), choice)
+    return _joined(_in_chains(found), choice, in_chains=True)
 
 
 def _zarr(path: Path, choice: Choice) -> Found:
@@ -138,7 +138,7 @@ def _zarr(path: Path, choice: Choice) -> Found:
         if tuple(dimensions) != (name,) and _is_wanted(name, choice):
             _refuse_many(item.size)
             found[name] = _numbers(name, item)
-    return _joined(_in_chains(found), choice)
+    return _joined(_in_chains(found), choice, in_chains=True)
 
 
 def _needed(package: str) -> Any:
