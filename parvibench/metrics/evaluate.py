@@ -157,7 +157,9 @@ def chain_diagnostics(chains: Tensor, names: Sequence[str] = ()) -> dict[str, An
 def _bootstrap_test(x: Tensor, target: Target) -> tuple[FloorTests, dict[str, float], int]:
     """The test of samples (n, D) by KSD alone; nothing is called indistinguishable by it."""
     if len(x) < min(SIZES):
-        reason = f"no reference, and {len(x)} independent samples are too few for KSD's bootstrap: {min(SIZES)} are not"
+        reason = (
+            f"no reference, and {len(x)} independent samples are too few for KSD's bootstrap, which takes {min(SIZES)}"
+        )
         return FloorTests({}, {}, {}, "not applicable", reason), {}, len(x)
     value, values = bootstrapped_ksd(x, target, _BOOTSTRAP_VALUES, Generator().manual_seed(0))
     floor = Floor(len(x), values)

@@ -168,7 +168,8 @@ def _written(
     if folder is None and row is not None and row.built_in:
         raise InputError(f"{task.name} is a built-in task: name a folder of your own with --folder")
     conditions = [{"gate": g.name, "passed": g.passed, "found": g.found} for g in gates]
-    head = {**identity(task), "exact": False, **record, "gates": conditions, **origin(_SEED)}
+    named = {"coordinates": list(task.coordinates)} if getattr(task, "coordinates", ()) else {}
+    head = {**identity(task), **named, "exact": False, **record, "gates": conditions, **origin(_SEED)}
     reference = _calibrated(task, rows, pool, head, notify)
     target = density_of(task)
     arrays = {"draws": reference.draws.to(torch.float32).numpy()}
