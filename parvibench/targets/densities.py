@@ -179,12 +179,17 @@ class FunctionTarget(Target):
         """A function's values at states (R, N, D), each of that shape."""
         points = x.reshape(-1, self.dim).to(self.task.precision or x.dtype)
         if self.task.batched:
-            values = torch.as_tensor(function(points))
+            values = _tensor(function(points))
         elif self.task.own_score is None:
             values = vmap(function)(points)
         else:  # no PyTorch inside: nothing to vectorise
-            values = torch.stack([torch.as_tensor(function(point)).reshape(shape) for point in points])
+            values = torch.stack([_tensor(function(point)).reshape(shape) for point in points])
         return values.to(x).reshape(*x.shape[:-1], *shape)
+
+
+def _tensor(value: Any) -> Tensor:
+    """A tensor; of numbers and arrays all digits."""
+    return value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, dtype=np.float64))
 
 
 class _ByScore(torch.autograd.Function):
@@ -272,19 +277,21 @@ def checked(task: FunctionTask) -> FunctionTask:
 
 
 def _tried(task: FunctionTask, x: Tensor) -> tuple[Tensor, FunctionTask]:
-    """The densities at points (n, D) and the task in the precision its function takes."""
-    try:
-        return _values(task, x), task
-    except InputError:
-        raise
-    except Exception as error:
-        single = replace(task, precision=torch.float32)
+    """The densities at points (n, D) and the task in the precision its function takes: data of one type may be part of it."""
+    found: dict[torch.dtype, Tensor] = {}
+    failed: Exception | None = None
+    for precision in (torch.float64, torch.float32):
         try:
-            return _values(single, x), single
+            found[precision] = _values(replace(task, precision=precision), x)
         except InputError:
             raise
-        except Exception:
-            raise InputError(f"{task.name}: {_failure(task, x, error)}") from error
+        except Exception as error:
+            failed = failed or error
+    if not found:
+        assert failed is not None
+        raise InputError(f"{task.name}: {_failure(task, x, failed)}") from failed
+    only = next(iter(found)) if len(found) == 1 or task.own_score is not None else None
+    return next(iter(found.values())), replace(task, precision=only)
 
 
 def _values(task: FunctionTask, x: Tensor) -> Tensor:
@@ -351,10 +358,11 @@ def _compare(task: FunctionTask, x: Tensor, score: Tensor) -> None:
     """Refuse a score that is not the derivative of the log density along random directions, by central differences."""
     target = task.target([0], "cpu", x.dtype)
     along = torch.randn(x.shape, generator=Generator().manual_seed(1), dtype=x.dtype)
-    step = 1e-5 if task.precision is None else 1e-2
+    single = task.precision is torch.float32
+    step = 1e-2 if single else 1e-5
     up, down = (target.log_density((x + sign * step * along)[None])[0] for sign in (1, -1))
     slope, claimed = (up - down) / (2 * step), (score * along).sum(1)
-    tolerance = (_AGREEMENT if task.precision is None else 0.05) * (1 + slope.abs())
+    tolerance = (0.05 if single else _AGREEMENT) * (1 + slope.abs())
     if bool(((slope - claimed).abs() > tolerance).any()):
         i = int((slope - claimed).abs().argmax())
         raise InputError(

@@ -246,7 +246,7 @@ def _compare(task: PyroTask, density: PyroDensity) -> None:
         potential = initialize_model(density.__wrapped__, args, kwargs)[1]
         theirs = torch.stack([-potential(named(task, point)).detach() for point in x])
     gap = (ours - theirs).abs().max()
-    if not bool(gap <= (1e-6 if task.precision is None else 1e-3) * (1 + theirs.abs().max())):
+    if not bool(gap <= (1e-3 if dtype is torch.float32 else 1e-6) * (1 + theirs.abs().max())):
         raise InputError(
             f"{task.name}: its density differs from Pyro's own by up to {float(gap):.3g}; does the model draw random numbers "
             "outside of its sites, or depend on Python's state?"
