@@ -112,7 +112,7 @@ def _command_line() -> str:
         parts.append(f"## `{' '.join(words)}`\n")
         parts.append(_help_text(command.help))
         rows = [
-            (code(_usage_of(p)), p.required and "required" or _default(p), p.help or "")
+            (code(_usage_of(p)), "required" if p.required else _default(p), p.help or "")
             for p in map(_Parameter, command.params)
             if p.shown
         ]
@@ -192,7 +192,7 @@ def _list_page(kind: str) -> str:
     )
     intro = {
         "task": "A task is a target density with its start, its facts and, where there is one, a certified reference.",
-        "algorithm": "Every sampler, with what it needs of the target. `particles` move together, `chains` walk alone, a\n`generator` draws anew.",  # fmt: skip
+        "algorithm": "Every sampler, with what it needs of the target. `particles` move together, `chains` walk alone, a\n`generator` draws anew.",
         "metric": "Functions of samples and what is known of the target.",
     }[kind]
     title = {"task": "Tasks", "algorithm": "Algorithms", "metric": "Metrics"}[kind]
