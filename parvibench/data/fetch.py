@@ -95,8 +95,10 @@ def fetch(name: str) -> Path:
 
 
 def held(name: str) -> Content | None:
-    """The verified file of a data set that is on disk, or None; downloads nothing."""
-    entry = registry()[name]
+    """The verified file of a data set that is on disk, or None, also for an unknown one; downloads nothing."""
+    entry = registry().get(name)
+    if entry is None:
+        return None
     path = _given(entry) or cache_folder() / entry.file
     content = path.read_bytes() if path.is_file() else None
     return content if content is not None and entry.hash_of(content) == entry.hash else None

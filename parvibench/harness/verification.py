@@ -131,6 +131,8 @@ def _why_not(record: CellRecord) -> str:
     algorithm, task = registry.algorithms().get(spec.algorithm), registry.tasks().get(spec.task)
     if record.status is not Status.OK:
         return f"ended as {record.status}"
+    if record.kind == "external":
+        return "samples from outside: no method made them here"
     if spec.source or algorithm is None or not algorithm.target.startswith("parvibench."):
         return "a plug-in: its code is not part of this installation"
     if task is None or not task.target.startswith("parvibench."):
@@ -244,7 +246,8 @@ def marks(results: Results) -> dict[tuple[str, str], str]:
 
 
 def _unchecked(cell: CellRecord) -> str:
-    return "unverified" if cell.spec.source or cell.algorithm in registry.algorithms() else "external"
+    outside = cell.kind == "external" or not (cell.spec.source or cell.algorithm in registry.algorithms())
+    return "external" if outside else "unverified"
 
 
 def keep(verification: Verification, folder: Path) -> Path:

@@ -25,9 +25,11 @@ _FEWEST = 3
 
 def growth_table(results: Results) -> Table | None:
     """Iterations to each level by dimension, and the exponent fitted to them; None with fewer than three dimensions."""
-    dims = {
-        c.task: registry.tasks()[c.task].dim for c in results.cells if c.task in registry.tasks() and METRIC in c.values
-    }
+    rows_of = registry.tasks()
+    dims: dict[str, int] = {}
+    for c in results.cells:
+        if METRIC in c.values and c.task in rows_of and (dim := rows_of[c.task].dim):
+            dims[c.task] = dim
     if len(set(dims.values())) < _FEWEST:
         return None
     tasks = sorted(dims, key=lambda t: dims[t])

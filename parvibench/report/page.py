@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -17,10 +18,11 @@ from parvibench.core.errors import InputError
 from parvibench.harness.store.results import Results
 from parvibench.metrics.power import detected_alterations
 
+from . import advice, overview, page_leaderboard, provenance, terms
 from . import leaderboard as lb
-from . import overview, page_leaderboard, provenance, terms
 from .dimension_growth import growth_table
-from .figures.figure import Drawing, label_styles
+from .figures.figure import Drawing, keeping, label_styles
+from .figures.image_files import as_figure, write_pdf
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
@@ -30,6 +32,9 @@ from .repulsion import repulsion_table
 from .task_sections import TaskSection, task_sections
 from .text_tables import marks_used, to_markdown
 from .winners import Findings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MAX_NAME = 200
 
@@ -44,6 +49,8 @@ class Report:
     tasks: tuple[TaskSection, ...]  #: one section per task
     methods: tuple[MethodSection, ...]  #: one section per method
     published: tuple[Comparison, ...]  #: our numbers beside the papers'
+    answers: tuple[advice.Advice, ...]  #: which method for which kind of target
+    picture: tuple[Drawing, ...]  #: of the answers
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Report:
@@ -51,17 +58,21 @@ class Report:
         findings = Findings.of(results, board)
         styles = label_styles(results.cells)
         kinds = findings.by_kind()
+        methods = method_sections(findings)
         return cls(
             findings,
             kinds,
             tuple(overview.aggregated(findings, styles)),
             tuple(task_sections(findings, kinds, styles)),
-            tuple(method_sections(findings)),
+            tuple(methods),
             tuple(comparisons(results)),
+            tuple(advice.answers(findings, {m.name: m.anchor for m in methods})),
+            tuple(advice.picture(findings, styles)),
         )
 
     def drawings(self) -> Iterator[tuple[str, Drawing]]:
         """Every figure with its task (empty for figures over tasks)."""
+        yield from (("", d) for d in self.picture)
         for part in self.aggregates:
             yield from (("", d) for d in part.drawings)
         for task in self.tasks:
@@ -119,19 +130,24 @@ def _summary(report: Report) -> Summary:
     )
 
 
-def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
+def write_figure(results: Results, figure: str, out: Path, *, pdf: bool = False) -> list[Path]:
     """Write the figure of that name, as shown on the page, to separate image files, and its data as CSV: their paths.
+
+    SVG or PNG, or one PDF.
 
     Raises:
         InputError: the report has no such figure.
     """
-    drawings = {d.name: d for _, d in Report.of(results).drawings()}
+    drawings, figures = drawn(results)
     if figure not in drawings:
         raise InputError(f"--figure {figure}: no such figure; there are {', '.join(drawings) or 'none'}")
     out.mkdir(parents=True, exist_ok=True)
     drawing = drawings[figure]
     paths = []
-    for i, picture in enumerate(drawing.pictures):
+    if pdf:
+        paths.append(out / f"{figure}.pdf")
+        write_pdf(as_figure(drawing, figures), paths[0])
+    for i, picture in enumerate(() if pdf else drawing.pictures):
         number = f"-{i + 1}" if len(drawing.pictures) > 1 else ""
         path = out / f"{figure}{number}.{'svg' if picture.is_svg else 'png'}"
         path.write_bytes(picture.content)
@@ -139,6 +155,12 @@ def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
     paths.append(out / f"{figure}.csv")
     drawing.data.to_csv(paths[-1], index=False)
     return paths
+
+
+def drawn(results: Results) -> tuple[dict[str, Drawing], dict[str, Figure]]:
+    """Every figure of the report by name, and the Matplotlib figures behind those that have one."""
+    with keeping() as figures:
+        return {d.name: d for _, d in Report.of(results).drawings()}, figures
 
 
 def render(report: Report) -> str:
@@ -149,7 +171,7 @@ def render(report: Report) -> str:
     findings = report.findings
     results, board = findings.results, findings.board
     folder = files("parvibench.report") / "templates"
-    script = (folder / "page.js").read_text(encoding="utf-8")
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
@@ -162,10 +184,14 @@ def render(report: Report) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         profile=f", profile {results.run.profile}" if results.run.profile else "",
         counts=_counts(results),
+        answers=report.answers,
+        picture=report.picture,
+        names=advice.full_names(findings),
+        links={m.name: m.anchor for m in report.methods},
         views=_views(report),
         matrix=table,
         equal=terms.equal_terms(results),
-        answers=terms.answers(results, board, overview.headline(board, findings.scores)),
+        sceptic=terms.answers(results, board, overview.headline(board, findings.scores)),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
         numbers=page_leaderboard.numbers(results, board, table),

@@ -192,7 +192,7 @@ def _ranking_table(
             *([Entry(verified.get((cell.task, cell.label), ""))] if verified else []),
             Entry(_START.get(cell.start, "")),
             whole(cell.iterations),
-            whole(cell.score_evaluations),
+            replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else ""),
             numeric(row["seconds"]),
             *[_metric_entry(cell, m) for m in others],
         )
@@ -250,7 +250,9 @@ def _absent(cells: list[CellRecord]) -> tuple[tuple[str, str, str], ...]:
 def _facts(task: str) -> str:
     row = registry.tasks().get(task)
     if row is None:
-        return "A plug-in task."
+        found = floored_of(task)
+        names = found.certificate.get("coordinates", ()) if found is not None else ()
+        return "A task of one's own." + (f" Coordinates: {', '.join(names)}." if names else "")
     summary = row.summary[:1].upper() + row.summary[1:]
     parts = [summary, f"{row.dim} dimensions" if row.dim else "", ", ".join(row.tags)]
     return ". ".join(p for p in parts if p) + "."
@@ -264,6 +266,7 @@ def _certificate(task: str) -> tuple[tuple[str, str], ...]:
     known = found.certificate
     if isinstance(found, Reference):
         kind = "independent exact draws" if found.exact else "a certified long run"
+        kind = kind if found.certified else "draws that were given, not certified"
         plain: dict[str, Any] = {"reference": f"{len(found.draws):,} rows from {kind}"}
     else:
         plain = {"reference": "certified posterior predictions at held-out points"}

@@ -233,13 +233,12 @@ def test_run_tunes_first_when_asked_and_its_cost_is_shown(path: Path, tmp_path: 
 
 
 def test_interrupted_tuning_stores_nothing(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(cells: Any, *_: Any, **__: Any) -> Any:
-        record = records.make_record(status=Status.INTERRUPTED)
-        return type("Found", (), {"cells": (record,)})
+    def interrupted(*_: Any, **__: Any) -> Any:
+        return type("Found", (), {"cells": (records.make_record(status=Status.INTERRUPTED),)})
 
     monkeypatch.setattr(api, "run_cells", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        api.tune(short(path), Execution(workers=0, out=tmp_path))
+        api.tune_suite(short(path), Execution(workers=0, out=tmp_path))
 
 
 @pytest.mark.parametrize("name", list(shipped()))

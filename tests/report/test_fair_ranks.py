@@ -7,6 +7,7 @@ from made_stores import make_curve, make_record, only_reference, with_values, wr
 
 from parvibench import statistics
 from parvibench.report import leaderboard, overview
+from parvibench.report.latex_table import write_latex
 from parvibench.report.winners import Findings
 
 SMALL = ("banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d")
@@ -76,6 +77,10 @@ def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_bes
     assert winner.label == "mala"
     assert "ula has a better number but is transient" in winner.sentence
     assert overview.headline(leaderboard.table(found)).startswith("2 of 3 results have converged.")
+    # In print too: the best of those that have converged is bold, the lower number of the transient chain is not.
+    text = write_latex(found, tmp_path / "latex").read_text()
+    assert text.count(r"\textbf{") == 1
+    assert next(line for line in text.splitlines() if r"\textbf{" in line).startswith("mala ")
 
 
 def test_the_headline_says_when_nothing_has_converged(tmp_path):

@@ -17,7 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
-from parvibench.core.errors import InputError, SuiteError, UnknownNameError, printable, problem_text
+from parvibench.core.errors import InputError, SuiteError, UnknownNameError, known_keys, printable, problem_text
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 10_000
@@ -183,18 +183,6 @@ class Suite(_Strict):
     def _unique(self) -> Self:
         _refuse_repeats("task", [t.name for t in self.tasks])
         _refuse_repeats("algorithm label", [a.display for a in self.algorithms])
-        labels = {a.display for a in self.algorithms}
-        for what, named in (
-            ("step_from", [a.step_from for a in self.algorithms if a.step_from]),
-            (
-                "match_drift without step_from",
-                [a.display for a in self.algorithms if a.match_drift and not a.step_from],
-            ),
-            ("tune.options", list(self.tune.options) if self.tune else []),
-            *((f"profiles.{name}.only", list(p.only or ())) for name, p in self.profiles.items()),
-        ):
-            if unknown := [n for n in named if n not in labels or " without " in what]:
-                raise ValueError(f"{what}: no method is labelled {', '.join(unknown)}")
         return self
 
     def with_profile(self, name: str | None) -> Suite:
@@ -259,7 +247,22 @@ def parse_suite(content: bytes, source: str) -> Suite:
         problems = dict.fromkeys(_problem(tree, source, e) for e in error.errors())
         raise SuiteError("\n".join(problems)) from None
     _check_names(suite, tree, source)
-    return suite
+    return _labelled(suite, source)
+
+
+def _labelled(suite: Suite, source: str) -> Suite:
+    """The suite with installed algorithms, ``module:Class``, under their own names where it gives no label."""
+    entries = tuple(
+        a.model_copy(update={"label": registry.load_method(a.name).name})
+        if registry.is_elsewhere(a.name) and not a.label
+        else a
+        for a in suite.algorithms
+    )
+    try:
+        _refuse_repeats("algorithm label", [a.display for a in entries])
+    except ValueError as error:
+        raise SuiteError(f"{source}: algorithms: {error}") from None
+    return suite.model_copy(update={"algorithms": entries})
 
 
 def _read_yaml(content: bytes, source: str) -> CommentedMap:
@@ -336,7 +339,8 @@ def _problem(tree: Any, source: str, error: Any) -> str:
     """One line for one pydantic error: file:line: key path: what is wrong."""
     loc = [p for p in error["loc"] if not (isinstance(p, str) and p.startswith("function-"))]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
-    return f"{source}:{_line(tree, loc)}: {problem_text(error, path or 'suite')}"
+    known = known_keys(Suite, loc[:-1]) if error["type"] == "extra_forbidden" else None
+    return f"{source}:{_line(tree, loc)}: {problem_text(error, path or 'suite', known)}"
 
 
 def _line(tree: Any, loc: list[Any]) -> int:
@@ -371,6 +375,16 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
         check("algorithms", i, lambda entry=algorithm: _check_algorithm(entry))
     for i, metric in enumerate(suite.metrics or ()):
         check("metrics", i, lambda name=metric: _known("metric", name, registry.metrics()))
+    labels = {a.display for a in suite.algorithms}
+    for what, named in (
+        ("step_from", [a.step_from for a in suite.algorithms if a.step_from]),
+        ("tune.options", list(suite.tune.options) if suite.tune else []),
+        *((f"profiles.{name}.only", list(p.only or ())) for name, p in suite.profiles.items()),
+    ):
+        if unknown := [n for n in named if n not in labels]:
+            problems.append(f"{source}: {what}: no method is labelled {', '.join(unknown)}")
+    if lacking := [a.display for a in suite.algorithms if a.match_drift and not a.step_from]:
+        problems.append(f"{source}: match_drift without step_from: {', '.join(lacking)}")
     if problems:
         raise SuiteError("\n".join(problems))
 
@@ -381,6 +395,12 @@ def _known(kind: str, name: str, rows: Any) -> None:
 
 
 def _check_algorithm(entry: AlgorithmEntry) -> None:
-    _known("algorithm", entry.name, registry.algorithms())
+    if registry.is_elsewhere(entry.name):
+        module = entry.name.partition(":")[0]
+        if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
+            raise InputError(f"{entry.name}: a suite names installed code, 'module:Class'; name a file by --algorithm")
+        registry.load_method(entry.name)
+    else:
+        _known("algorithm", entry.name, registry.algorithms())
     if entry.chosen:  # settings live in the class: only then is it imported
         registry.load_method(entry.name).make_settings(entry.chosen)

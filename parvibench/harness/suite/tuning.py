@@ -20,7 +20,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from parvibench.core.algorithm import Method
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
-from parvibench.core.task import TUNING_REPLICATES
+from parvibench.core.task import TUNING_REPLICATES, Task
 from parvibench.data.splits import VALIDATION_SHARE
 from parvibench.harness.store.results import Results, metric_values
 
@@ -83,6 +83,8 @@ class Tuner:
 
     suite: Suite  #: its profile applied
     device: str = "cpu"
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: as of ``expand``, like ``objects``
+    objects: Sequence[Task | Method] = ()
     left_out: dict[str, str] = field(default_factory=dict)  #: ``task/label`` without a value -> why
 
     def __post_init__(self) -> None:
@@ -93,7 +95,9 @@ class Tuner:
         self.spec: TuneSpec = self.suite.tune
         self._grids: dict[tuple[str, str], list[_Grid]] = defaultdict(list)
         followers = {a.display for a in self.suite.algorithms if a.step_from}
-        for cell in expand(self.suite.model_copy(update={"tuned": None}), device=self.device):
+        self._primary: dict[str, str] = {}
+        for cell in self._expanded(None):
+            self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
             if (
                 "step_size" in cell.settings
                 and cell.untuned
@@ -102,6 +106,10 @@ class Tuner:
             ):
                 for options in _choices(self.spec, cell.label):
                     self._grids[cell.task, cell.label].append(_grid(self.spec, cell, options))
+
+    def _expanded(self, tuned: Tuned | None) -> list[Cell]:
+        suite = self.suite.model_copy(update={"tuned": tuned})
+        return expand(suite, device=self.device, settings=self.settings, objects=self.objects)
 
     def first_cells(self) -> list[Cell]:
         """The first round: every value of every grid at a share of the horizon."""
@@ -115,11 +123,11 @@ class Tuner:
         """Run all rounds; pairs without a measured value are in ``left_out``."""
         records = self._measured(run, self.first_cells())
         for _ in range(EXTENSIONS):
-            scores = _scores(records, self.spec.metric)
+            scores = _scores(records, self._primary)
             ends = [(g, e) for grids in self._grids.values() for g in grids if (e := g.best_end(scores))]
             ends = [(g, e) for g, e in ends if any(_named(g, s) in scores for s in g.steps)]
             records |= self._measured(run, [_tuning_cell(g, s, self.spec) for g, e in ends for s in g.extend(e)])
-        finals = self._finals(_scores(records, self.spec.metric))
+        finals = self._finals(_scores(records, self._primary))
         last = self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
         return self._matched(self._chosen(records, last), records | last, run)
 
@@ -128,8 +136,7 @@ class Tuner:
         entries = {a.display: a for a in self.suite.algorithms if a.match_drift}
         if not entries:
             return tuned
-        given = self.suite.model_copy(update={"tuned": tuned})
-        cells = [c for c in expand(given, device=self.device) if c.label in entries and c.tuned]
+        cells = [c for c in self._expanded(tuned) if c.label in entries and c.tuned]
         found = self._measured(
             run, [_tuning_cell(_Grid(c, (), "", []), c.settings["step_size"], self.spec, whole=True) for c in cells]
         )
@@ -162,7 +169,7 @@ class Tuner:
         return [(g, s) for _, g, s in found]
 
     def _chosen(self, records: dict[str, CellRecord], last: dict[str, CellRecord]) -> Tuned:
-        scores, final = _scores(records, self.spec.metric), _scores(last, self.spec.metric)
+        scores, final = _scores(records, self._primary), _scores(last, self._primary)
         decided = final or scores
         steps: dict[str, dict[str, float]] = defaultdict(dict)
         settings: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
@@ -252,12 +259,12 @@ def _share_of(budget: Budget, share: float, rows: float) -> Budget:
     )
 
 
-def _scores(records: dict[str, CellRecord], chosen_by: str | None) -> dict[str, float]:
+def _scores(records: dict[str, CellRecord], primary: Mapping[str, str]) -> dict[str, float]:
     """Median of the primary metric of what was measured, lower is better; a diverged cell counts as worst."""
     found = {}
     for name, record in records.items():
         if record.status in _MEASURED:
-            metric = chosen_by or registry.load_task(record.task).primary
+            metric = primary[record.task]
             values = metric_values(metric, record.values.get(metric) or [None])
             sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
             found[name] = sign * float(np.median(values))
@@ -298,18 +305,33 @@ def require_tuned(suite: Suite, cells: Sequence[Cell], profile: str | None, sour
         )
 
 
-def write_tuned(path: Path, tuned: Tuned, profile: str | None) -> None:
-    """Store the choice in the suite file, keeping its comments."""
+def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False) -> None:
+    """Store the choice in the suite file, keeping its comments; with ``keep`` also what it holds of other cells."""
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 160
     tree: Any = yaml.load(path.read_text())
     place = tree if profile is None else tree["profiles"][profile]
-    place["tuned"] = _laid_out(tuned.model_dump(mode="json", exclude_defaults=True))
+    new = tuned.model_dump(mode="json", exclude_defaults=True)
+    if keep and place.get("tuned"):
+        new = _merged(place["tuned"], new)
+    place["tuned"] = _laid_out(new)
     buffer = io.StringIO()
     yaml.dump(tree, buffer)
     aside = path.with_suffix(".new")
     aside.write_text(buffer.getvalue())
     aside.replace(path)
+
+
+def _merged(old: Any, new: dict[str, Any]) -> dict[str, Any]:
+    """Stored choices with new ones put over them; flags of cells that were tuned again are the new ones."""
+    again = {f"{task}/{label}" for task, chosen in new["step_size"].items() for label in chosen}
+    edges = [c for c in old.get("at_edge", ()) if c not in again]
+    by_task = {
+        key: {t: {**old.get(key, {}).get(t, {}), **own.get(t, {})} for t in {**old.get(key, {}), **own}}
+        for key in ("step_size", "settings", "score_evaluations")
+        if (own := new.get(key, {})) or key in old
+    }
+    return {**new, **by_task, "at_edge": sorted([*edges, *new.get("at_edge", ())])}
 
 
 def _laid_out(values: dict[str, Any]) -> CommentedMap:
