@@ -20,8 +20,8 @@ from parvibench.metrics.power import detected_alterations
 
 from . import leaderboard as lb
 from . import overview, page_leaderboard, provenance
+from .figures.export import as_figure, write_pdf
 from .figures.figure import Drawing, keeping, label_styles
-from .figures.files import as_figure, write_pdf
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
