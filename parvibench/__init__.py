@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .core.target import Target
     from .core.task import Facts, Modes, Problem, Task
     from .report.presented import Results
+    from .targets.densities import task
+    from .targets.pyro_models import from_pyro
     from .workflow import check, compare, load, report, tune
 
 _NAMES = {
@@ -38,6 +40,8 @@ _NAMES = {
     "core.target": "Target",
     "core.task": "Facts Modes Problem Task",
     "report.presented": "Results",
+    "targets.densities": "task",
+    "targets.pyro_models": "from_pyro",
     "workflow": "load tune compare",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
@@ -45,6 +49,7 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 __all__ = [  # noqa: RUF022 - in the order of use
     "run", "load", "report", "compare", "tune", "evaluate", "check", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
     "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
+    "task", "from_pyro",
 ]  # fmt: skip
 
 

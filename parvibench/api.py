@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from pydantic import ValidationError
 
 from parvibench.harness.execution import Execution
@@ -22,11 +20,10 @@ from parvibench.tracking.observer import MirrorObserver
 from .authoring.importing import importable
 from .core import registry
 from .core.algorithm import Algorithm, Method
-from .core.errors import InputError, ShapeError, validation_text
+from .core.errors import InputError, validation_text
 from .core.task import Task
-from .data.arrays import REAL
+from .evaluating import evaluate as evaluate
 from .harness.session import Observer, make_executor, resolve_device, run_cells
-from .metrics.evaluate import evaluate_samples
 
 DEFAULT_BUDGET = {"scores_per_particle": 500.0}
 
@@ -64,6 +61,7 @@ def run(
         InputError: unknown names or options, bad settings, a negative budget, no compiler; nothing has run then.
     """
     execution = execution or Execution.of(**options)
+    tasks = [task if isinstance(task, str) else _placed(task) for task in tasks]
     named, held = named_methods(algorithms)
     objects: list[Task | Method] = [*(t for t in tasks if not isinstance(t, str)), *held]
     if objects:
@@ -162,12 +160,20 @@ def _build(values: dict[str, Any]) -> Suite:
         raise InputError(validation_text(error, model=Suite)) from None
 
 
+def _placed(task: Task) -> str | Task:
+    """The place from which workers can load a task of one's own; the object itself where there is none."""
+    registry.adopt(task)
+    return task if task.name in registry.tasks() else registry.place_of(task) or task
+
+
 def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
     """Keep the named tasks and algorithms; names the suite lacks are added to it.
 
-    Algorithms from elsewhere alone, ``file.py:Class`` or objects, join the suite's.
+    Tasks and algorithms from elsewhere alone, ``file.py:NAME`` or objects, join the suite's.
     """
     own_tasks = {t.name: t for t in suite.tasks}
+    if tasks and all(map(registry.is_place, tasks)):
+        tasks = [*own_tasks, *tasks]
     own_methods = {a.display: a for a in suite.algorithms} | {a.name: a for a in suite.algorithms}
     values = suite.model_dump(exclude_none=True)
     if algorithms and all(isinstance(a, dict) and a["name"] not in own_methods for a in algorithms):
@@ -181,42 +187,3 @@ def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -
             for n, a in zip(names, algorithms, strict=True)
         ]
     return _build(values)
-
-
-def evaluate(samples: Any, task: str | Task, metrics: Sequence[str] | None = None) -> dict[str, Any]:
-    """Judge samples of a task against its reference.
-
-    Args:
-        samples: (n, d) array, tensor or data frame, or an ArviZ InferenceData / DataTree whose posterior
-            variables together have d columns (chains and draws are stacked).
-        task: name or object.
-        metrics: names to judge by; default the task's.
-
-    Returns:
-        ``task``, ``n``, ``verdict`` and ``metrics``: value, floor, ratio, p-value, equivalent sample size and
-        verdict of each (see the README).
-
-    Raises:
-        ShapeError: anything but real numbers, wrong shape, fewer than two rows, or non-finite entries.
-        UnsupportedError: the task has no reference.
-    """
-    found = registry.load_task(task) if isinstance(task, str) else task
-    return evaluate_samples(found, torch.tensor(_as_array(samples)), metrics=metrics)
-
-
-def _as_array(samples: Any) -> np.ndarray:
-    """(n, d) float64 from arrays, frames, tensors and InferenceData."""
-    posterior = getattr(samples, "posterior", None)
-    if posterior is not None:
-        stacked = [_real(v.values).reshape(v.shape[0] * v.shape[1], -1) for v in posterior.data_vars.values()]
-        return np.concatenate(stacked, axis=1)
-    if isinstance(samples, torch.Tensor):
-        samples = samples.detach().cpu().numpy()
-    return _real(samples)
-
-
-def _real(values: Any) -> np.ndarray:
-    array = np.asarray(values)
-    if array.dtype.kind not in REAL:
-        raise ShapeError(f"samples hold {array.dtype}, not real numbers")
-    return array.astype(np.float64)

@@ -15,6 +15,7 @@ from .past import baseline as past
 from .questions import Asked, Question
 from .truth import truth_questions
 from .truth.contract import Effort, Sampler, sampler_questions
+from .truth.own_density import own_density_questions
 from .truth.steps import settings_of
 
 #: Default iterations of a sampler that is not registered.
@@ -51,7 +52,7 @@ def select_questions(
     Args:
         suites: whose cells are compared with the past; default: ``ci`` and ``ci-networks``.
         algorithms: only these labels; ``module:Class`` and ``file.py:Class`` are compared with known truth.
-        tasks: only these.
+        tasks: only these; of those from places, ``file.py:OBJECT``, the density is compared with known truth.
         oracle: which one to ask.
         settings: of samplers that are not registered, by place or name.
         iterations: of samplers that are not registered.
@@ -72,12 +73,17 @@ def select_questions(
         truths = [q for q in truths if q.algorithm in named]
     given = _settings_of(outside, settings or {})
     truths += [q for a in outside for q in outside_questions(a, given[a], iterations)]
+    own = [t for t in tasks if registry.is_place(t)]
+    tasks = [t for t in tasks if t not in own]
+    if own and not tasks and not algorithms:
+        cells, densities, truths = [], [], []
     if tasks:
         known = {c.task for c in cells} | set(densities) | {q.task for q in truths}
         _refuse_unknown("task of the check", tasks, known)
         cells = [c for c in cells if c.task in tasks]
         densities = [t for t in densities if t in tasks]
         truths = [q for q in truths if q.task in tasks]
+    truths += [q for place in own for q in own_density_questions(place)]
     return Selection(cells, densities, truths)
 
 

@@ -85,7 +85,7 @@ def check(
     from parvibench.check.rounds import check as run
 
     asked = chosen.resolve(baseline)
-    with _progress() as show:
+    with progress() as show:
         result = run(asked.questions, seed=root, workers=processes, notify=show)
     result.new.extend(asked.new)
     result.incomparable.extend(asked.incomparable)
@@ -99,7 +99,7 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     path = file or Path(str(baseline.shipped()))
     if path.is_file() and not yes and not sys.stdin.isatty():
         raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
-    with _progress() as show:
+    with progress() as show:
         made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
         cells, densities = chosen.cells, chosen.densities
         new = baseline.make(cells, densities, seed=seed, workers=workers, made=made, notify=show)
@@ -148,10 +148,10 @@ def _print(result: CheckResult) -> None:
     answer(f"{result.verdict}: {counts}; --seed {result.seed}")
 
 
-class _progress:
+class progress:
     """A progress bar on stderr; a plain line every ten seconds where stderr is no terminal."""
 
-    def __enter__(self) -> _progress:
+    def __enter__(self) -> progress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._bar.start()
@@ -160,6 +160,7 @@ class _progress:
         return self
 
     def __call__(self, text: str, done: int, total: int) -> None:
+        """Show what is being done, how much of it is done, and how much there is."""
         self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None)
         now = time.monotonic()
         if not console.is_terminal and now - self._last >= _PLAIN_EVERY_S:

@@ -75,8 +75,25 @@ def _task_rows() -> list[dict[str, Any]]:
     for r in registry.tasks().values():
         state = "data missing" if missing & set(r.data) else "ready"
         head = {"name": r.name, "dim": r.dim, "reference": r.judged_by, "status": state}
-        rows.append(head | {"tags": list(r.tags), "data": list(r.data), "summary": r.summary})
+        row = head | {"tags": list(r.tags), "data": list(r.data), "summary": r.summary}
+        rows.append(row if r.built_in else row | _found(r.name))
     return rows
+
+
+def _found(name: str) -> dict[str, Any]:
+    """What only the code of a task of another package tells; that it cannot be loaded where it cannot."""
+    try:
+        task = registry.load_task(name)
+    except InputError as error:
+        return {"dim": "", "status": "not found", "summary": str(error)}
+    judged = "own" if task.reference() is not None else "exact draws" if "exact" in task.provides else "none"
+    return {
+        "dim": task.dim,
+        "tags": sorted(task.tags),
+        "data": list(task.data),
+        "summary": task.summary,
+        "reference": judged,
+    }
 
 
 def _columns_of(rows: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:

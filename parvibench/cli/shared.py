@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -157,3 +158,8 @@ def parse_number(key: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InputError(f"{key}={text}: not a number") from None
+
+
+def listed(text: str | None) -> list[str]:
+    """The names in ``a,b,c``; commas within brackets separate nothing, as in ``L[1,2],tau``."""
+    return [name.strip() for name in re.split(r",(?![^\[]*\])", text or "") if name.strip()]

@@ -20,7 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import reference_folder
+from . import reference_folders
 from .errors import InputError, ParVIBenchError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ R = TypeVar("R", bound=Row)
 
 
 def has_reference(name: str) -> bool:
-    """Whether the reference of that task ships with the package."""
-    return (reference_folder() / f"{name}.json").is_file()
+    """Whether a reference of that task ships with the package, or lies where one's own are looked for."""
+    return any((folder / f"{name}.json").is_file() for folder in reference_folders())
 
 
 @cache
@@ -133,10 +133,81 @@ def _with_entry_points(group: str, rows: dict[str, R], row: type[R]) -> dict[str
     return rows
 
 
+#: Tasks of one's own that this process has met: name -> task and its place.
+_own: dict[str, tuple[Task, str]] = {}
+
+
 def load_task(name: str) -> Task:
-    """The task of that name; ``UnknownNameError`` with near names."""
-    hint = "A task from another package must be installed and listed under the entry-point group 'parvibench.tasks'."
+    """The task of that name, or of a place: ``module:attribute`` or ``file.py:attribute``.
+
+    Tasks from places are known by their names, too, for the rest of the process.
+
+    Raises:
+        UnknownNameError: with near names.
+        InputError: nothing can be loaded from the place, or it is no task.
+    """
+    if is_place(name):
+        return _from_place(name)
+    if name not in tasks() and name in _own:
+        return _own[name][0]
+    hint = (
+        "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package must "
+        "be installed and listed under the entry-point group 'parvibench.tasks'."
+    )
     return _resolve(_target("task", name, tasks(), hint))
+
+
+def is_place(name: str) -> bool:
+    """Whether a task's name says where it is, as ``file.py:OBJECT`` and ``module:OBJECT`` do."""
+    return name not in tasks() and (":" in name or name.endswith(".py"))
+
+
+def _from_place(place: str) -> Task:
+    from .task import Task
+
+    if ":" not in place:
+        raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
+    found = _resolve(place)
+    task = found() if isinstance(found, type) and issubclass(found, Task) else found
+    if not isinstance(task, Task):
+        attribute = place.rpartition(":")[2]
+        right = f"{attribute} = pb.task(log_density, dim=...), with `import parvibench as pb`"
+        raise InputError(f"{place} is a {type(task).__name__}, not a task; write {right}")
+    adopt(task, _absolute(place))
+    return task
+
+
+def _absolute(place: str) -> str:
+    """The place with the whole path of its file, where it has one."""
+    file, _, attribute = place.rpartition(":")
+    return f"{Path(file).resolve()}:{attribute}" if file.endswith(".py") else place
+
+
+def adopt(task: Task, place: str = "") -> None:
+    """Know a task of one's own by its name for the rest of the process; errors as of ``require_own_name``."""
+    require_own_name(task)
+    if task.name not in tasks():
+        _own[task.name] = task, place or place_of(task)
+
+
+def place_of(task: Task) -> str:
+    """Where another process can load the task from, as ``module:attribute`` or ``file.py:attribute``; else empty.
+
+    Objects of the main program and of a notebook have no place.
+    """
+    known = _own.get(task.name)
+    if known is not None and known[0] is task and known[1]:
+        return known[1]
+    for name, module in list(sys.modules.items()):
+        if name in ("__main__", "__mp_main__"):
+            continue
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is task and not attribute.startswith("_"):
+                if name.startswith(_PLUGIN):
+                    return f"{module.__file__}:{attribute}"
+                if getattr(module, "__spec__", None) is not None:
+                    return f"{name}:{attribute}"
+    return ""
 
 
 def require_own_name(task: Task) -> None:
