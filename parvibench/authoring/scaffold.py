@@ -26,7 +26,7 @@ import parvibench as pb
 
 
 class Settings(pb.AlgorithmSettings):
-    step_size: float = Field(0.02, gt=0, description="eta, in x^2")  # `parvibench tune` tunes `step_size`
+    step_size: float = Field(0.01, gt=0, description="eta, in x^2")  # `parvibench tune` tunes `step_size`
 
 
 class State(NamedTuple):
@@ -54,7 +54,7 @@ from MODULE import CLASS
 
 
 def test_it_samples_what_it_should(parvibench_check: Callable[..., None]) -> None:
-    parvibench_check(CLASS(), step_size=0.05, iterations=500)
+    parvibench_check(CLASS(), iterations=500)
 '''
 
 _TASK = '''"""TITLE: what it is, in a sentence."""

@@ -99,12 +99,13 @@ def write_and_print(
     """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
     from parvibench.report.leaderboard import table
     from parvibench.report.page import write_report
-    from parvibench.report.text_tables import print_leaderboard
+    from parvibench.report.text_tables import print_leaderboard, to_markdown
 
     board = table(results)
     page = write_report(results, folder, board)
     if mirror is not None:
         mirror.report(results.run.id, folder)
+        mirror.note(results.run.id, to_markdown(results, board))
         if warning := mirror.close():
             warn(warning)
     if as_json:

@@ -11,6 +11,7 @@
     │   └── StoreError               a store that cannot be used now
     │       └── DamagedError         a cell whose files are not those that were written
     ├── DataMissingError             a data set that is not here and cannot be fetched
+    │   └── LibraryMissingError      an optional library that is not installed
     ├── UnsupportedError             the task lacks what the algorithm needs
     └── BudgetExhausted              the meter stopped the algorithm before an overrun
 
@@ -68,6 +69,10 @@ class DamagedError(StoreError):
 
 class DataMissingError(ParVIBenchError):
     """A data set that is neither on disk nor reachable; the message holds the command that fetches it."""
+
+
+class LibraryMissingError(DataMissingError):
+    """An optional library that a sampler runs is not installed; the message holds the command that installs it."""
 
 
 class UnsupportedError(ParVIBenchError):

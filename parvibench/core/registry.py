@@ -67,6 +67,7 @@ class AlgorithmRow(Row):
     kind: str = ""
     needs: tuple[str, ...] = ()
     citation: str = ""
+    library: str = ""  #: external library that it runs, or empty
 
 
 @dataclass(frozen=True)

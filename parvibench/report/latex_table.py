@@ -12,12 +12,23 @@ from parvibench.harness.store.results import Results
 
 from . import leaderboard as lb
 from .formatting import number
+from .text_tables import entry, marks_used
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
-_SIGNS = {"∞": r"$\infty$", "−": "$-$", "–": "--", "≈": r"$\approx$", "…": r"\ldots{}"}
+_SIGNS = {
+    "∞": r"$\infty$",
+    "−": "$-$",
+    "–": "--",
+    "≈": r"$\approx$",
+    "…": r"\ldots{}",
+    "|": "$|$",
+    "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
+    "↓": r"$\downarrow$",
+}
 
 
 def escape(text: object) -> str:
@@ -65,21 +76,16 @@ def _caption(group: lb.Group, board: pd.DataFrame) -> str:
     replicates = sorted({int(n) for n in shown["replicates"]})
     over = "--".join(str(n) for n in dict.fromkeys((replicates[0], replicates[-1])))
     text = escape(group.title)[0].upper() + escape(group.title)[1:]
-    marks = (
-        r" $\approx$: indistinguishable from exact draws." if (shown["verdict"] == "indistinguishable").any() else ""
-    )
-    failed = r" $^{*}$: some replicates diverged and count as worst." if (shown["n_diverged"] > 0).any() else ""
-    return f"{text}: median of {over} replicates with its 95\\% interval. Bold: best of the task.{marks}{failed}"
+    marks = "".join(f" {escape(mark)}." for mark in marks_used(shown))
+    return f"{text}: median of {over} replicates with its 95\\% interval. Bold: best of the task.{marks}"
 
 
 def _cell(row: pd.Series | None) -> str:
     if row is None:
         return ""
+    text = escape(entry(row))
     if row["status"] != Status.OK:
-        return escape(row["status"])
-    value, low, high = lb.shown_interval(row)
-    text = escape(number(value)) + (r"$^{*}$" if row["n_diverged"] else "")
-    text = rf"\textbf{{{text}}}" if row["rank"] == 1 else text
-    mark = r"$\approx$" if row["verdict"] == "indistinguishable" else ""
+        return text
+    _, low, high = lb.shown_interval(row)
     around = "" if math.isnan(low) else rf" {{\scriptsize [{escape(number(low))}, {escape(number(high))}]}}"
-    return f"{mark}{text}{around}"
+    return (rf"\textbf{{{text}}}" if lb.is_best(row) else text) + around

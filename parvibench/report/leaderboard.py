@@ -204,6 +204,11 @@ def shown(row: Row) -> float:
     return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
 
 
+def is_best(row: Row) -> bool:
+    """Whether a row is the best of its task, which tables show in bold."""
+    return bool(row["rank"] == 1 and row["status"] == Status.OK)
+
+
 def shown_interval(row: Row) -> tuple[float, float, float]:
     """``shown`` with the 95% interval of the median in the same unit."""
     unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]

@@ -17,7 +17,7 @@ from .page_tables import ALL_GROUPS, Column, Entry, Row, Table, method, numeric,
 from .winners import Findings, Winner, aggregates, differences, friedman, join
 
 _WINNER_COLUMNS = (
-    Column("target", "a task, or in bold a group of tasks", numeric=False),
+    Column("target", "a task, or shaded a group of tasks", numeric=False),
     Column("best method", numeric=False),
     Column("result", "ratio to the floor (1: as good as exact draws) or the metric named; 95% interval"),
     Column("margin", "against the second best", numeric=False),
@@ -68,7 +68,7 @@ def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
     note = f"{unit} [{interval(value.low, value.high)}]{exact}"
     margin = f"{winner.margin} {name(winner.next)}" if winner.next else ""
     target = Entry(title, link=link, note=group if link else "")
-    best = Entry(winner.label, look="strong" if winner.rivals else "best")
+    best = Entry(winner.label, look="best" if winner.rivals else "best strong")
     result = numeric(value.value, note=note), Entry(margin), Entry(winner.confidence)
     cost = whole(winner.score_evaluations), numeric(winner.seconds)
     return Row((target, best, *result, *cost), group=group, look=look)
@@ -143,7 +143,7 @@ def _ratios(findings: Findings, styles: Styles | None, group: lb.Group) -> Aggre
         "Mean of the middle half of all replicates of all tasks; bars: 95%, replicates resampled within tasks. 1: as good as "
         "exact draws."
     )
-    title, label = "interquartile mean over the floor", "sliced W2 over its floor"
+    title, label = "interquartile mean over the floor", "sliced 2-Wasserstein distance over its floor"
     drawings = (
         []
         if styles is None
@@ -166,9 +166,9 @@ def _aggregate_entry(part: pd.DataFrame, label: str) -> Entry:
         return Entry("")
     row = part.loc[[label]].iloc[0]
     lead = part["value"].iloc[0] == row["value"]
-    rival = not lead and row["p_value"] > 0.05
     help = "leads" if lead else f"p = {number(row['p_value'])} that the leader is no better"
-    look = "best" if lead else "strong" if rival else ""
+    alone = bool((part["p_value"].iloc[1:] <= 0.05).all())
+    look = "" if not lead else "best strong" if alone else "best"
     return numeric(float(row["value"]), look, help, note=f"[{interval(row['low'], row['high'])}]")
 
 

@@ -18,10 +18,10 @@ from parvibench.core.errors import InputError
 from parvibench.harness.store.results import Results
 from parvibench.metrics.power import detected_alterations
 
+from . import advice, overview, page_leaderboard, provenance
 from . import leaderboard as lb
-from . import overview, page_leaderboard, provenance
 from .figures.figure import Drawing, keeping, label_styles
-from .figures.files import as_figure, write_pdf
+from .figures.image_files import as_figure, write_pdf
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
@@ -46,6 +46,8 @@ class Report:
     tasks: tuple[TaskSection, ...]  #: one section per task
     methods: tuple[MethodSection, ...]  #: one section per method
     published: tuple[Comparison, ...]  #: our numbers beside the papers'
+    answers: tuple[advice.Advice, ...]  #: which method for which kind of target
+    picture: tuple[Drawing, ...]  #: of the answers
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Report:
@@ -53,17 +55,21 @@ class Report:
         findings = Findings.of(results, board)
         styles = label_styles(results.cells)
         kinds = findings.by_kind()
+        methods = method_sections(findings)
         return cls(
             findings,
             kinds,
             tuple(overview.aggregated(findings, styles)),
             tuple(task_sections(findings, kinds, styles)),
-            tuple(method_sections(findings)),
+            tuple(methods),
             tuple(comparisons(results)),
+            tuple(advice.answers(findings, {m.name: m.anchor for m in methods})),
+            tuple(advice.picture(findings, styles)),
         )
 
     def drawings(self) -> Iterator[tuple[str, Drawing]]:
         """Every figure with its task (empty for figures over tasks)."""
+        yield from (("", d) for d in self.picture)
         for part in self.aggregates:
             yield from (("", d) for d in part.drawings)
         for task in self.tasks:
@@ -146,7 +152,7 @@ def render(report: Report) -> str:
     findings = report.findings
     results, board = findings.results, findings.board
     folder = files("parvibench.report") / "templates"
-    script = (folder / "page.js").read_text(encoding="utf-8")
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
@@ -159,6 +165,10 @@ def render(report: Report) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         profile=f", profile {results.run.profile}" if results.run.profile else "",
         counts=_counts(results),
+        answers=report.answers,
+        picture=report.picture,
+        names=advice.full_names(findings),
+        links={m.name: m.anchor for m in report.methods},
         views=_views(report),
         matrix=table,
         numbers=page_leaderboard.numbers(results, board, table),

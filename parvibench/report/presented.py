@@ -59,7 +59,7 @@ class Results(stored.Results):
         Raises:
             InputError: no figure's name fits.
         """
-        from .figures.files import as_figure
+        from .figures.image_files import as_figure
 
         drawings, figures = self._drawn
         found = {name: as_figure(d, figures) for name, d in drawings.items() if fnmatch(name, figure)}
@@ -105,4 +105,4 @@ class Results(stored.Results):
 
 def _cell(row: pd.Series | None) -> str:
     text = "" if row is None else html.escape(entry(row))
-    return f"<td>{f'<b>{text}</b>' if row is not None and row['rank'] == 1 and row['status'] == 'ok' else text}</td>"
+    return f"<td>{f'<b>{text}</b>' if row is not None and lb.is_best(row) else text}</td>"

@@ -1,9 +1,10 @@
 """`parvibench new`: what is written runs as it is, and its test passes."""
 
-import os
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Run
@@ -16,28 +17,37 @@ def test_a_new_algorithm_runs_and_passes_its_test(call: Run, tmp_path: Path) -> 
     assert "parvibench run --task banana --algorithm my_sampler2.py:MySampler2" in answer.err
     (cell,) = call("run", "--task", "banana", "-a", "my_sampler2.py:MySampler2", "--replicates", "2", "--budget", "iterations=50", "--workers", "0", "--json").json["cells"]  # fmt: skip
     assert (cell["label"], cell["status"]) == ("my-sampler2", "ok")
-    done = pytest_in(tmp_path, "test_my_sampler2.py")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_my_sampler2.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    source = (tmp_path / "my_sampler2.py").read_text()
-    (tmp_path / "my_sampler2.py").write_text(source.replace("x + eta", "x - eta"))
-    done = pytest_in(tmp_path, "test_my_sampler2.py")
-    assert done.returncode == 1
-    assert "regression" in done.stdout
 
 
-def test_a_new_task_runs_and_passes_its_tests(call: Run, tmp_path: Path) -> None:
+def test_the_test_of_a_new_algorithm_finds_a_wrong_sign(
+    call: Run, tmp_path: Path, parvibench_check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("new", "algorithm", "uphill")
+    file = tmp_path / "uphill.py"
+    file.write_text(file.read_text().replace("x + eta", "x - eta"))
+    with pytest.raises(pytest.fail.Exception, match="regression"):
+        loaded("test_uphill", monkeypatch).test_it_samples_what_it_should(parvibench_check)
+
+
+def test_a_new_task_passes_its_tests(call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there").mkdir()
     answer = call("new", "task", "My_posterior", "--to", "there")
     assert answer.out.split() == ["there/my_posterior.py", "there/test_my_posterior.py"]
     assert len((tmp_path / "there/my_posterior.py").read_text().splitlines()) < 40
-    done = pytest_in(tmp_path / "there", "test_my_posterior.py")
-    assert done.returncode == 0, done.stdout
-    assert "3 passed" in done.stdout
+    monkeypatch.chdir(tmp_path / "there")
+    tests = loaded("test_my_posterior", monkeypatch)
+    tests.test_exact_draws_have_the_stated_moments()
+    tests.test_the_score_has_mean_zero_under_the_law()
+    tests.test_a_sampler_runs_on_it(tmp_path / "store")
 
 
-def pytest_in(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error", file]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"})
+def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module of this folder."""
+    monkeypatch.syspath_prepend(Path.cwd())
+    return importlib.import_module(name)
 
 
 @pytest.mark.parametrize(
