@@ -42,13 +42,18 @@ def check(
     baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
     algorithm: Annotated[
         list[str] | None,
-        Option("--algorithm", "-a", help="Only these labels; or your own, module:Class or file.py:Class."),
+        Option(
+            "--algorithm",
+            "-a",
+            help="Only these labels; or your own, module:Class or file.py:Class.",
+            autocompletion=shared.names_of("algorithm"),
+        ),
     ] = None,
-    task: Annotated[list[str] | None, Option("--task", "-t", help="Only these tasks.")] = None,
+    task: shared.Tasks = None,
     oracle: Annotated[
         Literal["both", "past", "truth"], Option(help="Compare with the stored past, with known truth, or both.")
     ] = "both",
-    set_: Annotated[list[str] | None, Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")] = None,
+    setting: shared.Settings = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
     update: Annotated[bool, Option(help="Make the baseline again, after showing the differences.")] = False,
     workers: Annotated[int | None, Option(help="Processes; 0: none but this one. Default: one per CPU.")] = None,
@@ -67,7 +72,7 @@ def check(
     root = secrets.randbelow(2**31) if seed is None else seed
     from parvibench.check.selection import select_questions
 
-    settings = dict(map(shared.parse_setting, set_ or ()))
+    settings = shared.parse_settings(setting, algorithm)
     chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
         iterations=iterations,
@@ -77,7 +82,7 @@ def check(
     from parvibench.check.rounds import check as run
 
     asked = chosen.resolve(baseline)
-    with _progress() as show:
+    with progress() as show:
         result = run(asked.questions, seed=root, workers=processes, notify=show)
     result.new.extend(asked.new)
     result.incomparable.extend(asked.incomparable)
@@ -91,7 +96,7 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     path = file or Path(str(baseline.shipped()))
     if path.is_file() and not yes and not sys.stdin.isatty():
         raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
-    with _progress() as show:
+    with progress() as show:
         made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
         cells, densities = chosen.cells, chosen.densities
         new = baseline.make(cells, densities, seed=seed, workers=workers, made=made, notify=show)
@@ -140,10 +145,10 @@ def _print(result: CheckResult) -> None:
     answer(f"{result.verdict}: {counts}; --seed {result.seed}")
 
 
-class _progress:
+class progress:
     """A progress bar on stderr; a plain line every ten seconds where stderr is no terminal."""
 
-    def __enter__(self) -> _progress:
+    def __enter__(self) -> progress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._bar.start()
@@ -152,6 +157,7 @@ class _progress:
         return self
 
     def __call__(self, text: str, done: int, total: int) -> None:
+        """Show what is being done, how much of it is done, and how much there is."""
         self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None)
         now = time.monotonic()
         if not console.is_terminal and now - self._last >= _PLAIN_EVERY_S:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
+from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
 
-from .shared import EXIT_FAILED, Json, Out, answer, out_console, print_json, warn
+from .shared import EXIT_FAILED, Json, Out, Tasks, answer, out_console, print_json, warn
 
 if TYPE_CHECKING:
     from parvibench.harness.store.results import Results
@@ -23,7 +24,8 @@ app = typer.Typer()
     epilog="Examples:\n\n"
     "`parvibench report --out parvibench-runs`\n\n"
     "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
-    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds`\n\n"
+    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds --format pdf`\n\n"
+    "`parvibench report --out parvibench-runs --format latex`\n\n"
     "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
 )
 def report(
@@ -32,10 +34,14 @@ def report(
     to: Annotated[
         Path | None, Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
     ] = None,
-    task: Annotated[list[str] | None, Option(help="Only this task (repeatable).")] = None,
+    task: Tasks = None,
     figure: Annotated[
         str | None, Option(help="Write only this figure (its name is on the page), as SVG or PNG with CSV.")
     ] = None,
+    format_: Annotated[
+        Literal["html", "latex", "pdf"],
+        Option("--format", help="latex: the leaderboard as a booktabs table; pdf: of a --figure, for papers."),
+    ] = "html",
     tracking_uri: Annotated[
         str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")
     ] = None,
@@ -50,14 +56,21 @@ def report(
         from parvibench.tracking.observer import rebuild
 
         run_id = rebuild(tracking_uri, Store(out), run_id).id
+    if (format_ == "pdf") != (figure is not None) and format_ != "html":
+        raise InputError("--format pdf is of a --figure NAME, --format latex of the leaderboard")
     results = Results.load(Store(out), run_id)
     folder = to or out / ("report-part" if task else "report")
     if task:
         results = page.restrict_to_tasks(results, task)
+    if format_ == "latex":
+        from parvibench.report.latex_table import write_latex
+
+        answer(str(write_latex(results, folder)))
+        return
     if figure is None:
         write_and_print(results, folder, as_json=as_json, quiet=False)
         return
-    for path in page.write_figure(results, figure, folder / "figures"):
+    for path in page.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
         answer(str(path))
 
 

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from .budget import Meter
 from .errors import ShapeError, UnsupportedError
-from .reference import Floored, Reference, load_predictions, load_reference
+from .reference import Floored, Reference, load_predictions, load_reference, stamp_of
 from .streams import Streams, derive_seed
 from .target import Target
 
@@ -117,11 +117,11 @@ class Task(ABC):
         return x
 
     def reference(self) -> Reference | None:
-        """The shipped reference, or None; read once in a process."""
-        return _shipped(self.name)
+        """The reference, the package's or one's own, or None; read once in a process until it is built anew."""
+        return _read(self.name, stamp_of(self.name))
 
     def floored(self) -> Floored | None:
-        """What metrics have floors against: the shipped reference, or certified predictions, or None."""
+        """What metrics have floors against: the reference, or certified predictions, or None."""
         return self.reference() or load_predictions(self.name)
 
     def batch_share(self, full_batch: bool = False) -> float:
@@ -168,7 +168,7 @@ class Task(ABC):
 
 
 @lru_cache(maxsize=4)
-def _shipped(name: str) -> Reference | None:
+def _read(name: str, stamp: object) -> Reference | None:
     return load_reference(name)
 
 

@@ -48,4 +48,4 @@ class Execution(BaseModel):
         try:
             return cls(**options)
         except ValidationError as error:
-            raise InputError(validation_text(error)) from None
+            raise InputError(validation_text(error, model=cls, unknown="no such option")) from None

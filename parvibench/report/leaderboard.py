@@ -204,6 +204,17 @@ def shown(row: Row) -> float:
     return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
 
 
+def is_best(row: Row) -> bool:
+    """Whether a row is the best of its task, which tables show in bold."""
+    return bool(row["rank"] == 1 and row["status"] == Status.OK)
+
+
+def shown_interval(row: Row) -> tuple[float, float, float]:
+    """``shown`` with the 95% interval of the median in the same unit."""
+    unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]
+    return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
+
+
 def groups(board: pd.DataFrame) -> list[Group]:
     """Tasks of ``table`` grouped by the quantity their leaderboards show."""
     found: dict[tuple[str, bool], list[str]] = {}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -19,7 +20,8 @@ from parvibench.metrics.power import detected_alterations
 
 from . import advice, overview, page_leaderboard, provenance
 from . import leaderboard as lb
-from .figures.figure import Drawing, label_styles
+from .figures.figure import Drawing, keeping, label_styles
+from .figures.files import as_figure, write_pdf
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
@@ -27,6 +29,9 @@ from .published import Comparison, comparisons, published_sentence, published_ta
 from .task_sections import TaskSection, task_sections
 from .text_tables import marks_used, to_markdown
 from .winners import Findings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MAX_NAME = 200
 
@@ -106,19 +111,24 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     return page
 
 
-def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
+def write_figure(results: Results, figure: str, out: Path, *, pdf: bool = False) -> list[Path]:
     """Write the figure of that name, as shown on the page, to separate image files, and its data as CSV: their paths.
+
+    SVG or PNG, or one PDF.
 
     Raises:
         InputError: the report has no such figure.
     """
-    drawings = {d.name: d for _, d in Report.of(results).drawings()}
+    drawings, figures = drawn(results)
     if figure not in drawings:
         raise InputError(f"--figure {figure}: no such figure; there are {', '.join(drawings) or 'none'}")
     out.mkdir(parents=True, exist_ok=True)
     drawing = drawings[figure]
     paths = []
-    for i, picture in enumerate(drawing.pictures):
+    if pdf:
+        paths.append(out / f"{figure}.pdf")
+        write_pdf(as_figure(drawing, figures), paths[0])
+    for i, picture in enumerate(() if pdf else drawing.pictures):
         number = f"-{i + 1}" if len(drawing.pictures) > 1 else ""
         path = out / f"{figure}{number}.{'svg' if picture.is_svg else 'png'}"
         path.write_bytes(picture.content)
@@ -126,6 +136,12 @@ def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
     paths.append(out / f"{figure}.csv")
     drawing.data.to_csv(paths[-1], index=False)
     return paths
+
+
+def drawn(results: Results) -> tuple[dict[str, Drawing], dict[str, Figure]]:
+    """Every figure of the report by name, and the Matplotlib figures behind those that have one."""
+    with keeping() as figures:
+        return {d.name: d for _, d in Report.of(results).drawings()}, figures
 
 
 def render(report: Report) -> str:

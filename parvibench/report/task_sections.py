@@ -165,7 +165,7 @@ def _ranking_table(
             replace(may_be_best(row, winner), own=may_be_best(*own[cell.label]) if cell.label in own else None),
             *([_verdict(row)] if with_verdict else []),
             *([_equivalent(row)] if with_equivalent else []),
-            whole(cell.score_evaluations),
+            replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else ""),
             numeric(row["seconds"]),
             *[_metric_entry(cell, m) for m in others],
         )
@@ -223,7 +223,9 @@ def _absent(cells: list[CellRecord]) -> tuple[tuple[str, str, str], ...]:
 def _facts(task: str) -> str:
     row = registry.tasks().get(task)
     if row is None:
-        return "A plug-in task."
+        found = floored_of(task)
+        names = found.certificate.get("coordinates", ()) if found is not None else ()
+        return "A task of one's own." + (f" Coordinates: {', '.join(names)}." if names else "")
     summary = row.summary[:1].upper() + row.summary[1:]
     parts = [summary, f"{row.dim} dimensions" if row.dim else "", ", ".join(row.tags)]
     return ". ".join(p for p in parts if p) + "."
@@ -237,6 +239,7 @@ def _certificate(task: str) -> tuple[tuple[str, str], ...]:
     known = found.certificate
     if isinstance(found, Reference):
         kind = "independent exact draws" if found.exact else "a certified long run"
+        kind = kind if found.certified else "draws that were given, not certified"
         plain: dict[str, Any] = {"reference": f"{len(found.draws):,} rows from {kind}"}
     else:
         plain = {"reference": "certified posterior predictions at held-out points"}

@@ -103,13 +103,8 @@ def stored_curves(store):
 @contextlib.contextmanager
 def only_reference(task, reference):
     """Reports know this one reference."""
-    caches = (floor_comparison.reference_of, floor_comparison.floored_of)
     with pytest.MonkeyPatch.context() as patch:
         for load in ("load_reference", "load_floored"):
             patch.setattr(floor_comparison, load, lambda name: reference if name == task else None)
         patch.setattr(floor_comparison, "_task_metrics", lambda name: ("sliced_w2", "ksd"))
-        for found in caches:
-            found.cache_clear()
         yield
-    for found in caches:
-        found.cache_clear()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,7 @@ class Results:
     cells: tuple[CellRecord, ...]
 
     @classmethod
-    def load(cls, store: Store, run_id: str | None = None) -> Results:
+    def load(cls, store: Store, run_id: str | None = None) -> Self:
         """Read a run; the latest by default. A cell without a record counts as interrupted, one with a file changed since as damaged.
 
         Raises:
@@ -92,22 +92,6 @@ class Results:
                 )
         columns = ["task", "label", "algorithm", "status", "metric", "median", "low", "high", "values"]
         return pd.DataFrame(rows, columns=columns)
-
-    def leaderboard(self) -> pd.DataFrame:
-        """Wide table: one row per cell, its status and the median of every metric."""
-        rows = [
-            {
-                "task": c.task,
-                "label": c.label,
-                "status": str(c.status),
-                "reason": c.reason,
-                "replicates": c.n_replicates,
-                "n_diverged": c.n_diverged,
-                **{m: median_interval(metric_values(m, v))[0] for m, v in c.values.items()},
-            }
-            for c in self.cells
-        ]
-        return pd.DataFrame(rows)
 
     @cached_property
     def curves(self) -> pd.DataFrame:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
 
-from parvibench.core import registry
+from parvibench.core import OWN_REFERENCES, registry, search_references
 from parvibench.core.algorithm import Method
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError, UnknownNameError
@@ -38,6 +39,10 @@ class Cell(Specified):
     notes: tuple[str, ...] = ()  #: what a reader of its numbers should know beforehand
     #: task and algorithm that no name can load (run in this process only)
     objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
+    #: where a task of one's own is loaded from, ``module:attribute`` or ``file.py:attribute``, and, besides those that
+    #: are always searched, the folder of its reference; empty for others
+    place: str = field(default="", compare=False)
+    references: str = field(default="", compare=False)
 
     def load(self) -> tuple[Task, Method]:
         """The objects behind the names, loaded once."""
@@ -49,7 +54,9 @@ class Cell(Specified):
 
     def load_task(self) -> Task:
         """The task alone: no code of a plug-in algorithm is run."""
-        return _with_contexts(self.objects[0] or registry.load_task(self.task), self.spec.contexts)
+        if self.references:
+            search_references(Path(self.references))
+        return _with_contexts(self.objects[0] or registry.load_task(self.place or self.task), self.spec.contexts)
 
     @property
     def is_plugin(self) -> bool:
@@ -120,7 +127,7 @@ def expand(
             raise UnknownNameError("algorithm of this suite", name, known)
     by_name: dict[str, Any] = {o.name: o for o in objects}
     for task in (o for o in objects if isinstance(o, Task)):
-        registry.require_own_name(task)
+        registry.adopt(task)
     methods = {a.name: by_name.get(a.name) or registry.load_method(a.name) for a in suite.algorithms}
     cells = []
     for task_entry in suite.tasks:
@@ -153,7 +160,11 @@ def expand(
             )
             held = (by_name.get(task_entry.name), by_name.get(entry.name))
             notes = _foreign_preset(given.get("preset"), task.name)
-            cell = Cell(spec, entry.display, tuple(suite.metrics or task.metrics), tuned, notes, held)
+            own = "" if task.name in registry.tasks() else registry.place_of(task)
+            cell = Cell(
+                spec, entry.display, tuple(suite.metrics or task.metrics), tuned, notes, held,
+                place=own, references=str(OWN_REFERENCES.resolve()) if own else "",
+            )  # fmt: skip
             vars(cell)["_loaded"] = task, algorithm
             cells.append(cell)
     return cells
@@ -246,10 +257,28 @@ def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, 
 def _plugin_source(task: Task, algorithm: Method) -> str:
     """SHA-256 over the source files of plug-ins, which do not come with the package, else empty."""
     digest = hashlib.sha256()
-    outside = [type(o) for o in (task, algorithm) if not type(o).__module__.startswith("parvibench.")]
-    for owner in outside:
+    outside = [o for o in (task, algorithm) if not type(o).__module__.startswith("parvibench.")]
+    for item in outside:
         try:
-            digest.update(Path(inspect.getfile(owner)).read_bytes())
-        except (OSError, TypeError):  # defined interactively: its name is all there is
-            digest.update(repr(owner).encode())
-    return digest.hexdigest() if outside else ""
+            digest.update(Path(inspect.getfile(type(item))).read_bytes())
+        except (OSError, TypeError):  # defined interactively
+            digest.update(repr((type(item), *_bytecode(vars(type(item)).values()))).encode())
+        if isinstance(item, Method) and vars(item):  # made with arguments
+            digest.update(repr(sorted(vars(item).items())).encode())
+    if own := getattr(task, "source", ""):
+        digest.update(own.encode())
+    return digest.hexdigest() if outside or own else ""
+
+
+def _bytecode(members: Iterable[Any]) -> Iterator[Any]:
+    """What the functions among the members of a class do, with their defaults and what they take from around."""
+    for member in members:
+        function = getattr(member, "__func__", member)
+        if code := getattr(function, "__code__", None):
+            around = [c.cell_contents for c in function.__closure__ or ()]
+            yield _instructions(code), function.__defaults__, function.__kwdefaults__, [repr(a) for a in around]
+
+
+def _instructions(code: CodeType) -> tuple[Any, ...]:
+    inner = [_instructions(c) if isinstance(c, CodeType) else c for c in code.co_consts]
+    return code.co_code.hex(), code.co_names, inner

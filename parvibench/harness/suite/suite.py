@@ -17,7 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
-from parvibench.core.errors import InputError, SuiteError, UnknownNameError, printable, problem_text
+from parvibench.core.errors import InputError, SuiteError, UnknownNameError, known_keys, printable, problem_text
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 10_000
@@ -211,7 +211,22 @@ def parse_suite(content: bytes, source: str) -> Suite:
         problems = dict.fromkeys(_problem(tree, source, e) for e in error.errors())
         raise SuiteError("\n".join(problems)) from None
     _check_names(suite, tree, source)
-    return suite
+    return _labelled(suite, source)
+
+
+def _labelled(suite: Suite, source: str) -> Suite:
+    """The suite with installed algorithms, ``module:Class``, under their own names where it gives no label."""
+    entries = tuple(
+        a.model_copy(update={"label": registry.load_method(a.name).name})
+        if registry.is_elsewhere(a.name) and not a.label
+        else a
+        for a in suite.algorithms
+    )
+    try:
+        _refuse_repeats("algorithm label", [a.display for a in entries])
+    except ValueError as error:
+        raise SuiteError(f"{source}: algorithms: {error}") from None
+    return suite.model_copy(update={"algorithms": entries})
 
 
 def _read_yaml(content: bytes, source: str) -> CommentedMap:
@@ -288,7 +303,8 @@ def _problem(tree: Any, source: str, error: Any) -> str:
     """One line for one pydantic error: file:line: key path: what is wrong."""
     loc = [p for p in error["loc"] if not (isinstance(p, str) and p.startswith("function-"))]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
-    return f"{source}:{_line(tree, loc)}: {problem_text(error, path or 'suite')}"
+    known = known_keys(Suite, loc[:-1]) if error["type"] == "extra_forbidden" else None
+    return f"{source}:{_line(tree, loc)}: {problem_text(error, path or 'suite', known)}"
 
 
 def _line(tree: Any, loc: list[Any]) -> int:
@@ -333,6 +349,12 @@ def _known(kind: str, name: str, rows: Any) -> None:
 
 
 def _check_algorithm(entry: AlgorithmEntry) -> None:
-    _known("algorithm", entry.name, registry.algorithms())
+    if registry.is_elsewhere(entry.name):
+        module = entry.name.partition(":")[0]
+        if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
+            raise InputError(f"{entry.name}: a suite names installed code, 'module:Class'; name a file by --algorithm")
+        registry.load_method(entry.name)
+    else:
+        _known("algorithm", entry.name, registry.algorithms())
     if entry.chosen:  # settings live in the class: only then is it imported
         registry.load_method(entry.name).make_settings(entry.chosen)

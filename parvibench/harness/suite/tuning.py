@@ -26,8 +26,11 @@ from .cells import Cell, expand
 from .suite import Suite, Tuned, TuneSpec
 
 
-def tuning_cells(suite: Suite, device: str = "cpu") -> list[Cell]:
-    """One cell per (task, algorithm with a step size, grid value); ``InputError`` without a ``tune`` section."""
+def tuning_cells(suite: Suite, device: str = "cpu", **given: Any) -> list[Cell]:
+    """One cell per (task, algorithm with a step size, grid value); ``InputError`` without a ``tune`` section.
+
+    ``given`` are settings and objects, as of ``expand``.
+    """
     if suite.tune is None:
         raise InputError(
             f"suite {suite.name!r} has no 'tune' section; add for example: tune: {{step_size: [1.0e-4, 1.0]}}"
@@ -35,7 +38,7 @@ def tuning_cells(suite: Suite, device: str = "cpu") -> list[Cell]:
     cells = []
     base = suite.model_copy(update={"tuned": None})
     for value in grid(suite.tune):
-        for cell in expand(base, device=device):
+        for cell in expand(base, device=device, **given):
             if "step_size" in cell.settings and not cell.missing_needs():
                 cells.append(_tuning_cell(cell, value, suite.tune))
     return cells
@@ -96,18 +99,32 @@ def choose(results: Results, suite: Suite) -> Tuned:
     )
 
 
-def write_tuned(path: Path, tuned: Tuned, profile: str | None) -> None:
-    """Store the choice in the suite file, keeping its comments."""
+def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False) -> None:
+    """Store the choice in the suite file, keeping its comments; with ``keep`` also what it holds of other cells."""
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 160
     tree: Any = yaml.load(path.read_text())
     place = tree if profile is None else tree["profiles"][profile]
-    place["tuned"] = _laid_out(tuned.model_dump(mode="json"))
+    new = tuned.model_dump(mode="json")
+    if keep and place.get("tuned"):
+        new = _merged(place["tuned"], new)
+    place["tuned"] = _laid_out(new)
     buffer = io.StringIO()
     yaml.dump(tree, buffer)
     aside = path.with_suffix(".new")
     aside.write_text(buffer.getvalue())
     aside.replace(path)
+
+
+def _merged(old: Any, new: dict[str, Any]) -> dict[str, Any]:
+    """Stored choices with new ones put over them; flags of cells that were tuned again are the new ones."""
+    again = {f"{task}/{label}" for task, chosen in new["step_size"].items() for label in chosen}
+    edges = [c for c in old.get("at_edge", ()) if c not in again]
+    by_task = {
+        key: {t: {**old.get(key, {}).get(t, {}), **new[key].get(t, {})} for t in {**old.get(key, {}), **new[key]}}
+        for key in ("step_size", "score_evaluations")
+    }
+    return {**new, **by_task, "at_edge": sorted([*edges, *new["at_edge"]])}
 
 
 def _laid_out(values: dict[str, Any]) -> CommentedMap:

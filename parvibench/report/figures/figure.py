@@ -18,6 +18,7 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -223,6 +224,21 @@ def add_legend(figure: Figure, axes: Axes) -> Legend:
     return figure.legend(handles, names, loc="lower center", ncols=4, frameon=False, fontsize=8, borderpad=0)
 
 
+#: Figures of the drawings being made, by name, where somebody wants them; else None.
+_kept: ContextVar[dict[str, Figure] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def keeping() -> Iterator[dict[str, Figure]]:
+    """Within the block, the Matplotlib figures behind all drawings of axes are kept, by their names."""
+    kept: dict[str, Figure] = {}
+    token = _kept.set(kept)
+    try:
+        yield kept
+    finally:
+        _kept.reset(token)
+
+
 class Plot:
     """Axes to draw on inside a ``with`` block, which ends by labelling them and rendering the figure as SVG.
 
@@ -271,6 +287,8 @@ class Plot:
             else:
                 self._figure.tight_layout(pad=0.4)
             self._image = svg(self._figure, self._scales() if self._marked else "")
+            if (kept := _kept.get()) is not None:
+                kept[self._name] = self._figure
         plt.close(self._figure)
         self._theme.__exit__(*error)
 
