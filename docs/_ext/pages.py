@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -169,9 +170,11 @@ def _api() -> str:
     blocks = ["# Python\n\n`import parvibench as pb`; names are imported on first use.\n"]
     for name in pb.__all__:
         found = getattr(pb, name)
+        # Some are packages that can be called.
+        place = found._function.replace(":", ".") if isinstance(found, ModuleType) else f"{found.__module__}.{name}"
         directive = "autoclass" if isinstance(found, type) else "autofunction"
         members = "\n   :members:\n   :exclude-members: model_config" if isinstance(found, type) else ""
-        blocks.append(f"## `pb.{name}`\n\n```{{eval-rst}}\n.. {directive}:: {found.__module__}.{name}{members}\n```\n")
+        blocks.append(f"## `pb.{name}`\n\n```{{eval-rst}}\n.. {directive}:: {place}{members}\n```\n")
     return "\n".join(blocks)
 
 
