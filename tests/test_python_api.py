@@ -14,7 +14,7 @@ from command_line import Run
 import parvibench as pb
 from parvibench.core.errors import InputError
 from parvibench.harness.store.store import Store
-from parvibench.report.figures.files import write_pdf
+from parvibench.report.figures.image_files import write_pdf
 
 OPTIONS: dict[str, Any] = {
     "replicates": 6,

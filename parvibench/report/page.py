@@ -21,7 +21,7 @@ from parvibench.metrics.power import detected_alterations
 from . import advice, overview, page_leaderboard, provenance
 from . import leaderboard as lb
 from .figures.figure import Drawing, keeping, label_styles
-from .figures.files import as_figure, write_pdf
+from .figures.image_files import as_figure, write_pdf
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
