@@ -222,12 +222,17 @@ def _placed(task: Task) -> str | Task:
 
 
 def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
-    """Keep the named tasks and algorithms; names the suite lacks are added to it, and so are tasks from files."""
+    """Keep the named tasks and algorithms; names the suite lacks are added to it.
+
+    Tasks and algorithms from elsewhere alone, ``file.py:NAME`` or objects, join the suite's.
+    """
     own_tasks = {t.name: t for t in suite.tasks}
     if tasks and all(map(registry.is_place, tasks)):
         tasks = [*own_tasks, *tasks]
     own_methods = {a.display: a for a in suite.algorithms} | {a.name: a for a in suite.algorithms}
     values = suite.model_dump(exclude_none=True)
+    if algorithms and all(isinstance(a, dict) and a["name"] not in own_methods for a in algorithms):
+        algorithms = [*(a.display for a in suite.algorithms), *algorithms]  # from elsewhere: they add
     if tasks:
         values["tasks"] = [own_tasks[t].model_dump(exclude_none=True) if t in own_tasks else t for t in tasks]
     if algorithms:

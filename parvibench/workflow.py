@@ -81,6 +81,11 @@ def tune(
     profile = profile or next(iter(whole.profiles), None)
     named, held = named_methods(algorithms)
     chosen = select(whole, tasks, named, Execution(profile=profile))
+    if named:  # what joins a suite is tuned without its others
+        asked = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
+        chosen = chosen.model_copy(
+            update={"algorithms": tuple(a for a in chosen.algorithms if asked & {a.name, a.display})}
+        )
     if write is not None and not os.access(write, os.W_OK):
         raise InputError(f"{write}: cannot be written; name another suite file with --write")
     execution = Execution(workers=0 if held else workers, out=Path(out), profile=profile)

@@ -68,6 +68,9 @@ def check(
     Cells and densities that the baseline does not hold are listed as new and fail nothing. Tests are sequential;
     all of them together raise a false alarm in at most one run in a thousand.
     """
+    for option, file in (("--junit", junit), ("--markdown", markdown)):
+        if file is not None and not file.parent.is_dir():
+            raise InputError(f"{option} {file}: no such folder: {file.parent}")
     processes = (os.cpu_count() or 1) if workers is None else workers
     root = secrets.randbelow(2**31) if seed is None else seed
     from parvibench.check.selection import select_questions

@@ -46,7 +46,7 @@ def answers(findings: Findings, links: Mapping[str, str]) -> list[Advice]:
         if group in groups:
             chosen.setdefault(group, (group, groups[group]))
         else:
-            chosen[winner.where] = (f"{group}: {winner.where}" if group != winner.where else group, winner)
+            chosen[winner.where] = (winner.where, winner)
     return [_of(title, winner, names, links) for title, winner in chosen.values()]
 
 
@@ -79,7 +79,7 @@ def picture(findings: Findings, styles: Styles) -> list[Drawing]:
     best = {str(t): ordered[ordered["task"] == t].head(_NAMED) for t in dict.fromkeys(ranked["task"])}
     if not best:
         return []
-    label = "sliced 2-Wasserstein distance over its floor (1: as good as exact draws)"
+    label = "sliced 2-Wasserstein distance over its floor"
     with Plot("advice", label, size=(SIZE[0], 0.75 + 0.3 * len(best))) as plot:
         plot.axes.axvline(1, color=GREY, linewidth=1)
         for i, rows in enumerate(best.values()):

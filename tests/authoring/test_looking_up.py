@@ -62,3 +62,19 @@ def test_settings_are_given_the_same_way_everywhere(call: Run, tmp_path: Path) -
             )
     answer = call("check", "-a", "mala", "--set", "step_size=1")
     assert (answer.code, "'mala' is checked as it is" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["check", "-a", "mala", "--junit", "gone/x.xml"], "--junit gone/x.xml: no such folder: gone"),
+        (["check", "-a", "mala", "--baseline", "gone.json"], "gone.json: no baseline there"),
+        (["tune", "gone.yaml"], "gone.yaml: no such file"),
+        (["report", "--out", "gone"], "gone: no runs here"),
+        (["run", "--task", "banana", "-a", "gone.py:X"], "no such file: gone.py"),
+        (["new", "task", "mine", "--to", "gone"], "--to gone: no such folder"),
+    ],
+)
+def test_what_is_missing_is_named_by_its_path(call: Run, words: list[str], told: str) -> None:
+    answer = call(*words)
+    assert (answer.code, told in answer.err, "Traceback" in answer.err) == (2, True, False), answer.err

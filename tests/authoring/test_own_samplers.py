@@ -13,8 +13,10 @@ from command_line import Run
 from torch import Tensor
 
 import parvibench as pb
+from parvibench.api import named_methods, select
 from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, InputError, SettingsError, ShapeError
+from parvibench.harness.execution import Execution
 from parvibench.harness.store.store import Store
 
 SMALL = {"replicates": 3, "budget": {"iterations": 40}, "particles": 6, "tracking": False}
@@ -372,6 +374,16 @@ def test_a_suite_may_name_what_is_installed_and_no_file(own: Any, tmp_path: Path
         suite.write_text(text.format(name))
         with pytest.raises(SuiteError, match=told):
             load_suite(str(suite))
+
+
+def test_what_comes_from_elsewhere_joins_a_suite_and_names_select(own: Any) -> None:
+    def labels(*algorithms: Any) -> list[str]:
+        return [a.display for a in select("quick", ["banana"], named_methods(algorithms)[0], Execution()).algorithms]
+
+    place = "own_samplers_of_a_test:Walk"
+    assert labels(place) == labels(own.Walk) == [*labels(), "walk"]
+    assert labels(place, "svgd") == ["walk", "svgd"]
+    assert labels("svgd") == ["svgd"]
 
 
 def test_everything_an_algorithm_must_have_is_there_in_the_built_in_ones() -> None:
