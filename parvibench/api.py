@@ -230,7 +230,8 @@ def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -
     own_tasks = {t.name: t for t in suite.tasks}
     if tasks and all(map(registry.is_place, tasks)):
         tasks = [*own_tasks, *tasks]
-    own_methods = {a.display: a for a in suite.algorithms} | {a.name: a for a in suite.algorithms}
+    # A label goes before a name that several methods share.
+    own_methods = {a.name: a for a in reversed(suite.algorithms)} | {a.display: a for a in suite.algorithms}
     values = suite.model_dump(exclude_none=True)
     if algorithms and all(isinstance(a, dict) and a["name"] not in own_methods for a in algorithms):
         algorithms = [*(a.display for a in suite.algorithms), *algorithms]  # from elsewhere: they add

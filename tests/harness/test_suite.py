@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parvibench.api import select
 from parvibench.core.errors import InputError, SuiteError
+from parvibench.harness.execution import Execution
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite, load_suite, parse_suite, shipped
 
@@ -155,3 +157,10 @@ def test_effective_steps_are_matched_on_demand() -> None:
     assert matched[2:] == steps(plain)[2:]
     with pytest.raises(SuiteError, match="match"):
         parse_suite((MATCHED + "match: step\n").encode(), "mine.yaml")
+
+
+def test_a_label_goes_before_a_name_that_two_methods_share() -> None:
+    """``--algorithm srld`` of a suite with LD, which is SRLD too, selects SRLD."""
+    suite = parse(GOOD.replace("  - svgd", "  - srld\n  - {name: srld, label: ld, settings: {alpha: 0.0}}"))
+    for name in ("srld", "ld"):
+        assert [a.display for a in select(suite, (), [name], Execution()).algorithms] == [name]
