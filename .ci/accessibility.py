@@ -1,4 +1,4 @@
-"""Run axe-core on the site's kinds of page and on every report, wide and narrow, light and dark; fail on any violation.
+"""Run axe-core on the site's kinds of page, on every report and on further pages, wide and narrow, light and dark; fail on any violation.
 
 Usage: accessibility.py AXE.js SITE [PAGE...]
 """
@@ -11,8 +11,10 @@ from playwright.sync_api import sync_playwright
 axe = Path(sys.argv[1]).read_text("utf-8")
 site = Path(sys.argv[2]).resolve()
 NAMED = ("index.html", "tutorials/judge-my-samples.html", "concepts/floors.html", "reference/cli.html", "reference/api.html", "reference/tasks/banana.html", "reference/algorithms/sifg.html", "glossary.html")  # fmt: skip
-pages = [Path(p).resolve() for p in sys.argv[3:]] or [site / p for p in NAMED] + sorted(
-    site.glob("reports/*/index.html")
+pages = (
+    [site / name for name in NAMED]
+    + sorted(site.glob("reports/*/index.html"))
+    + [Path(p).resolve() for p in sys.argv[3:]]
 )
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from parvibench.harness.execution import Execution
 from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.store.merging import shard
+from parvibench.harness.store.results import Results as Stored
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite, Tuned, load_suite
+from parvibench.harness.suite.tuning import Tuner, require_tuned
 from parvibench.report.presented import Results
 from parvibench.tracking.observer import MirrorObserver
 
@@ -21,6 +23,7 @@ from .authoring.importing import importable
 from .core import registry
 from .core.algorithm import Algorithm, Method
 from .core.errors import InputError, validation_text
+from .core.result import Status
 from .core.task import Task
 from .evaluating import evaluate as evaluate
 from .harness.session import Observer, make_executor, resolve_device, run_cells
@@ -72,7 +75,16 @@ def run(
     where = resolve_device(execution.device)
     if execution.compiled:
         require_compiler(where)
+    if execution.tune and chosen.tune is not None and chosen.tuned is None:
+        aside = execution.model_copy(update={"out": execution.out / "tuning"})
+        done = tune_suite(
+            chosen, aside, settings=settings, objects=objects, observers=observers, command=command
+        )  # fmt: skip
+        for pair, why in done.left_out.items():
+            warn(f"{pair} has no tuned step size: {why}")
+        chosen = chosen.model_copy(update={"tuned": done.tuned})
     cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
+    require_tuned(chosen, cells, execution.profile, suite if isinstance(suite, str) else chosen.name)
     for note in dict.fromkeys(n for cell in cells for n in cell.notes):
         warn(note)
     executor = make_executor(execution, where)
@@ -93,6 +105,49 @@ def run(
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
     return Results.of(results)
+
+
+class TunedSuite(NamedTuple):
+    """What tuning a suite gave."""
+
+    tuned: Tuned  #: the choice
+    left_out: dict[str, str]  #: ``task/label`` without a value -> why
+    results: Results  #: of the last round
+
+
+def tune_suite(
+    suite: Suite,
+    execution: Execution,
+    *,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    objects: Sequence[Task | Method] = (),
+    observers: Sequence[Observer] = (),
+    command: str = "",
+) -> TunedSuite:
+    """Tune the step sizes of a suite, its profile applied, on its grids; the same call resumes.
+
+    Raises:
+        InputError: the suite has no grid, or nothing in it has a step size to choose.
+        KeyboardInterrupt: it was interrupted.
+    """
+    tuner = Tuner(suite, settings=settings or {}, objects=objects)
+    if not tuner.first_cells():
+        raise InputError("nothing to tune: none of these algorithms has a step_size, or none supports these tasks")
+    executor = make_executor(execution, "cpu")
+    named = {**suite.resolved(), "name": f"{suite.name}-tuning"[:64]}
+    rounds = []
+
+    def measured(cells: Sequence[Cell]) -> Stored:
+        found = run_cells(
+            cells, Store(execution.out), executor, suite=named, profile=execution.profile, command=command, observers=observers
+        )  # fmt: skip
+        if any(c.status is Status.INTERRUPTED for c in found.cells):
+            raise KeyboardInterrupt
+        rounds.append(found)
+        return found
+
+    tuned = tuner.tune(measured)
+    return TunedSuite(tuned, tuner.left_out, Results.of(rounds[-1]))
 
 
 def _name(item: Any) -> str:

@@ -16,8 +16,7 @@ from parvibench.core.metric import Cost
 from parvibench.core.task import Task
 from parvibench.data.arrays import REAL, Choice, choose, join
 from parvibench.data.samples import Draws
-from parvibench.metrics.evaluate import evaluate_samples
-from parvibench.metrics.floors import SIZES
+from parvibench.metrics.evaluate import chain_diagnostics, evaluate_samples
 
 _INDEXED = re.compile(r"(.+?)\[(\d+(?:,\d+)*)\]")
 
@@ -70,9 +69,11 @@ def evaluate(
     if given is not None:
         from parvibench.reference.own import reference_of_draws
 
-        n = int(np.prod(draws.values.shape[:-1]))
-        judged = [size for size in SIZES if size <= n]
-        against = reference_of_draws(found, torch.tensor(in_coordinates(given, found).values), judged[-3:])
+        x = torch.tensor(draws.values)
+        known = chain_diagnostics(x) if x.dim() == 3 else None
+        n = x.numel() // x.shape[-1]
+        n = n if known is None else min(n, int(known["worth"]))
+        against = reference_of_draws(found, torch.tensor(in_coordinates(given, found).values), n)
     return evaluate_samples(found, torch.tensor(draws.values), cost, metrics, against, draws.names)
 
 

@@ -6,13 +6,14 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from parvibench.api import named_methods, select
+from parvibench.api import named_methods, select, tune_suite
 from parvibench.core.algorithm import Algorithm
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE, Execution
-from parvibench.harness.session import Observer, make_executor, run_cells
+from parvibench.harness.session import Observer
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite import tuning
 from parvibench.harness.suite.suite import Tuned, load_suite, shipped
@@ -40,9 +41,10 @@ class Tuning(NamedTuple):
     """What ``tune`` found."""
 
     tuned: Tuned  #: step sizes by task and label, those at the grid's end, what they cost
-    results: Results  #: of the tuning runs
+    results: Results  #: of the last round of runs
     file: Path | None  #: the suite file that holds them now
     interrupted: bool
+    left_out: Mapping[str, str] = MappingProxyType({})  #: ``task/label`` without a measured value -> why
 
 
 def tune(
@@ -86,21 +88,28 @@ def tune(
         )
     if write is not None and not os.access(write, os.W_OK):
         raise InputError(f"{write}: cannot be written; name another suite file with --write")
-    cells = tuning.tuning_cells(chosen, settings=settings or {}, objects=held)
-    if not cells:
-        raise InputError("nothing to tune: none of these algorithms has a step_size, or none supports these tasks")
-    found = run_cells(
-        cells, Store(Path(out)), make_executor(Execution(workers=0 if held else workers), "cpu"),
-        suite={**chosen.resolved(), "name": f"{chosen.name}-tuning"}, profile=profile, command=command,
-        observers=observers,
-    )  # fmt: skip
-    results = Results.of(found)
-    if any(c.status == "interrupted" for c in results.cells):
-        return Tuning(Tuned(step_size={}), results, None, True)
-    tuned = tuning.choose(results, chosen)
-    if write is not None:
-        tuning.write_tuned(Path(write), tuned, profile, keep=bool(tasks or algorithms))
-    return Tuning(tuned, results, None if write is None else Path(write), False)
+    execution = Execution(workers=0 if held else workers, out=Path(out), profile=profile)
+    try:
+        done = tune_suite(chosen, execution, settings=settings, objects=held, observers=observers, command=command)
+    except KeyboardInterrupt:
+        return Tuning(Tuned(step_size={}), load(out), None, True)
+    stored = write is not None and bool(done.tuned.step_size)
+    if write is not None and stored:
+        tuning.write_tuned(Path(write), done.tuned, profile, keep=bool(tasks or algorithms))
+    return Tuning(done.tuned, done.results, Path(write) if write is not None and stored else None, False, done.left_out)
+
+
+def tuner(
+    suite: str,
+    tasks: Sequence[str],
+    algorithms: Sequence[str],
+    settings: Mapping[str, Mapping[str, Any]],
+    profile: str | None,
+) -> tuning.Tuner:
+    """What ``tune`` would run, for its forecast."""
+    named, held = named_methods(algorithms)
+    chosen = select(load_suite(suite), tasks, named, Execution(profile=profile))
+    return tuning.Tuner(chosen, settings=settings, objects=held)
 
 
 def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:

@@ -96,7 +96,7 @@ def test_the_run_document(call: Run, tmp_path: Path) -> None:
     assert Path(document["report"]).is_file()
     svgd, exact = document["cells"]
     assert set(svgd) == {
-        "task", "algorithm", "label", "status", "reason", "replicates", "n_diverged", "seconds", "score_evaluations", "metrics",
+        "task", "algorithm", "label", "status", "reason", "replicates", "n_diverged", "worst", "start", "tuned", "iterations", "seconds", "score_evaluations", "metrics",
     }  # fmt: skip
     assert (svgd["task"], svgd["algorithm"], svgd["status"], svgd["replicates"]) == ("banana", "svgd", "ok", 2)
     assert svgd["score_evaluations"] == 8 * 100

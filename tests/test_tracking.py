@@ -17,7 +17,7 @@ from parvibench.core.result import Status
 from parvibench.harness.store import store
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
-from parvibench.tracking import Mirror, archive, content, database
+from parvibench.tracking import Mirror, archive, connection, content, database
 from parvibench.tracking.observer import rebuild, sync
 
 
@@ -290,6 +290,12 @@ def test_the_leaderboard_is_the_note_of_the_run(mirrored):
     *lines, last = note.splitlines()
     assert set(lines) == {"| method | rank |", ""}
     assert last.startswith("Cut short")
+
+
+def test_the_ui_opens_the_runs_of_the_suite(mirrored):
+    page = connection.experiment_page(mirrored.uri, "tiny")
+    assert page == f"#/experiments/{mirrored.experiment.experiment_id}/runs?workflowType=machine_learning"
+    assert connection.experiment_page(mirrored.uri, "another") == ""
 
 
 def test_sync_writes_the_note(tmp_path):

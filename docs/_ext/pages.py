@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -79,7 +80,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, list | tuple):
-        value = ", ".join(map(str, value))
+        value = ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in value)
     if isinstance(value, float):
         value = "" if math.isnan(value) else f"{value:.4g}"
     return re.sub(r"([|*_<\[\]$~])", r"\\\1", " ".join(str(value).split())) if not _is_markup(value) else str(value)
@@ -169,9 +170,11 @@ def _api() -> str:
     blocks = ["# Python\n\n`import parvibench as pb`; names are imported on first use.\n"]
     for name in pb.__all__:
         found = getattr(pb, name)
+        # Some are packages that can be called.
+        place = found._function.replace(":", ".") if isinstance(found, ModuleType) else f"{found.__module__}.{name}"
         directive = "autoclass" if isinstance(found, type) else "autofunction"
         members = "\n   :members:\n   :exclude-members: model_config" if isinstance(found, type) else ""
-        blocks.append(f"## `pb.{name}`\n\n```{{eval-rst}}\n.. {directive}:: {found.__module__}.{name}{members}\n```\n")
+        blocks.append(f"## `pb.{name}`\n\n```{{eval-rst}}\n.. {directive}:: {place}{members}\n```\n")
     return "\n".join(blocks)
 
 
@@ -203,12 +206,12 @@ def _member_page(kind: str, name: str, source: Path) -> str:
     facts = getattr(descriptions, kind)(name)
     about = facts.pop("about", "")
     facts.pop("name")
-    parts = [f"# {name}\n", f"{_cell(facts.pop('summary'))}.\n"]
+    parts = [f"# {name}\n", f"{_sentence(facts.pop('summary'))}\n"]
     presets = facts.pop("presets", None)
     settings = facts.pop("settings (default - meaning)", None)
     departures = facts.pop("departs from the plain task", None)
     nested = {k: facts.pop(k) for k in list(facts) if isinstance(facts[k], dict)}
-    parts.append(table(("", ""), ((k, _linked(k, v)) for k, v in facts.items() if v not in ("", [], None))))
+    parts.append(table(("fact", "value"), ((k, _linked(k, v)) for k, v in facts.items() if v not in ("", [], None))))
     if kind == "task":
         parts.append(_corner(name, source))
     if about:
@@ -223,10 +226,14 @@ def _member_page(kind: str, name: str, source: Path) -> str:
         parts += ["## Presets\n", table(("preset", "values and their source"), rows)]
     for title, values in nested.items():
         heading = "Certificate" if title == "reference" else title.capitalize()
-        parts += [f"## {heading}\n", table(("", ""), values.items())]
+        parts += [f"## {heading}\n", table(("entry", "value"), values.items())]
     parts.append(_published(kind, name))
     parts.append(f"`parvibench show {kind} {name}` prints the same.\n" if kind != "task" else f"`parvibench show task {name}` prints the same; `parvibench run --task {name} --algorithm svgd` runs a method on it.\n")  # fmt: skip
     return "\n".join(parts)
+
+
+def _sentence(text: str) -> str:
+    return f"{_cell(text[:1].upper() + text[1:])}."
 
 
 def _linked(key: str, value: Any) -> Any:
@@ -246,10 +253,10 @@ def _corner(name: str, source: Path) -> str:
     reference = registry.load_task(name).reference()
     if reference is None or reference.draws.shape[1] != 2:
         return ""
-    file = source / "reference" / "tasks" / "pictures" / f"{name}.svg"
+    file = source / "reference" / "tasks" / "pictures" / f"{name}.png"
     if not file.is_file():
         write_corner(reference, file)
-    return f"![histograms of reference draws of {name}, by coordinate and by pair](pictures/{name}.svg)\n"
+    return f"![histograms of reference draws of {name}, by coordinate and by pair](pictures/{name}.png)\n"
 
 
 def _published(kind: str, name: str) -> str:
@@ -279,7 +286,7 @@ def _suites() -> str:
             "methods": [a.display for a in suite.algorithms],
             "profiles": list(suite.profiles) or "none",
         }
-        parts.append(f"## {name}\n\n{_cell(suite.description)}\n\n{table(('', ''), rows.items())}")
+        parts.append(f"## {name}\n\n{_cell(suite.description)}\n\n{table(('part', 'names'), rows.items())}")
     return "\n".join(parts)
 
 

@@ -103,9 +103,19 @@ def reference_build(
             if given:
                 _from_draws(task, folder, given, columns, variables, show)
             else:
-                from parvibench.reference.own import build_own
+                _from_chains(task, folder, Effort(**chosen), show)
 
-                note(f"{task.name}: certified: {build_own(task, folder, Effort(**chosen), show)}")
+
+def _from_chains(task: Any, folder: Path | None, effort: Any, show: Any) -> None:
+    """Write a reference from chains, or exit 1 with what would help."""
+    from parvibench.reference.own import build_own
+    from parvibench.reference.own_gates import Refused
+
+    try:
+        note(f"{task.name}: certified: {build_own(task, folder, effort, show)}")
+    except Refused as refusal:
+        note(str(refusal))
+        raise typer.Exit(EXIT_FAILED) from None
 
 
 def _from_draws(

@@ -26,6 +26,7 @@ app = typer.Typer()
     "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
     "`parvibench report --out parvibench-runs --figure runtime-profile-seconds --format pdf`\n\n"
     "`parvibench report --out parvibench-runs --format latex`\n\n"
+    "`parvibench report --index reports`\n\n"
     "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
 )
 def report(
@@ -45,13 +46,20 @@ def report(
     tracking_uri: Annotated[
         str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")
     ] = None,
+    index: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html over the reports in its folders.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the figures' data."""
     from parvibench.harness.store.results import Results
     from parvibench.harness.store.store import Store
     from parvibench.report import page
+    from parvibench.report.reports_index import write_index
 
+    if index is not None:
+        answer(str(write_index(index)))
+        return
     if tracking_uri is not None:
         from parvibench.tracking.observer import rebuild
 

@@ -22,7 +22,7 @@ app = typer.Typer()
 @app.command(
     epilog="Examples:\n\n"
     "`parvibench run --suite quick`\n\n"
-    "`parvibench run --suite toy --task banana --algorithm svgd --algorithm mala`\n\n"
+    "`parvibench run --suite toy --profile fast --task banana --algorithm svgd --algorithm mala`\n\n"
     "`parvibench run --task banana --algorithm svgd --set svgd.step_size=0.05 --budget score_evaluations=100000`\n\n"
     "`parvibench run --suite uci --profile fast --workers 2 --out uci-store`"
 )
@@ -69,6 +69,9 @@ def run(
     ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, Option("--quiet", help="No progress, no table.")] = False,
+    tune_first: Annotated[
+        bool, Option("--tune", help="Tune a suite with a grid and no tuned values first; its cost is shown.")
+    ] = False,
 ) -> None:
     """Run a suite (or tasks x algorithms) and write its report. Finished cells are kept: the same command resumes."""
     from parvibench import api
@@ -82,7 +85,7 @@ def run(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
         profile=profile, match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
-        retry_failed=retry == "failed",
+        retry_failed=retry == "failed", tune=tune_first,
     )  # fmt: skip
     settings = shared.parse_settings(setting, algorithm)
     if dry_run:
@@ -98,6 +101,7 @@ def run(
 
 @app.command(
     epilog="Examples:\n\n`parvibench tune suites/mine.yaml --profile fast`\n\n"
+    "`parvibench tune uci --profile standard --dry-run`\n\n"
     "`parvibench tune toy --task banana --algorithm file.py:Class`"
 )
 def tune(
@@ -114,11 +118,22 @@ def tune(
         Path | None,
         Option(help="Suite file to store the choice in; default: the suite's own. Of a part of a shipped suite: none."),
     ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show how long it takes, and do nothing.")] = False,
 ) -> None:
-    """Choose every step size on the suite's log grid, print the choice, and store it in the suite file."""
+    """Choose every step size on the suite's log grids, print the choice, and store it in the suite file.
+
+    The same command resumes. Exit code 1 where a method was measured with no value on a task: it is named, and nothing is
+    stored for it.
+    """
     from parvibench import workflow
 
     from .progress import Display
+
+    if dry_run:
+        _forecast_tuning(
+            workflow.tuner(suite, task or (), algorithm or (), shared.parse_settings(setting, algorithm), profile), out
+        )
+        return
 
     done = workflow.tune(
         suite, tasks=task or (), algorithms=algorithm or (), settings=shared.parse_settings(setting, algorithm),
@@ -132,6 +147,31 @@ def tune(
             edge = "  (at the grid's end)" if f"{where}/{label}" in done.tuned.at_edge else ""
             answer(f"--task {where} --set {label}.step_size={step:g}{edge}")
     note(f"step sizes stored in {done.file}" if done.file else "nothing written: name a suite file with --write")
+    for pair, why in done.left_out.items():
+        note(f"{pair} has no tuned step size: {why}", style="red")
+    if done.left_out:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _forecast_tuning(tuner: Any, out: Path) -> None:
+    """Print how long tuning takes: the first round is foreseen, the best values then run for the whole horizon."""
+    from parvibench.harness.forecast import predict
+    from parvibench.harness.store.store import Store
+
+    from .progress import duration
+
+    spec = tuner.spec
+    seconds = predict(tuner.one_of_each(), Store(out))
+    known = [s for s in seconds if s is not None]
+    first = sum(known) * spec.points
+    finals = 0.0 if spec.share == 1 else sum(known) / spec.share * spec.finalists
+    answer(f"{len(known) * spec.points} cells of a first round: {duration(first)} of one process")
+    if finals:
+        answer(f"the best {spec.finalists} values for the whole horizon: {duration(finals)}")
+    growth = duration(first * 4 / spec.points)
+    answer(f"in all {duration(first + finals)} of one process, and up to {growth} more where grids must grow")
+    if len(known) < len(seconds):
+        answer(f"{len(seconds) - len(known)} methods cannot be foreseen")
 
 
 def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], execution: Execution, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from .streams import Streams, derive_seed
 from .target import Target
 
 #: Replicates from this id on serve tuning only: own streams, own data splits, disjoint from all others.
-TUNING_REPLICATES = 1_000_000
+TUNING_REPLICATES = 2_000_000
 
 DENSITY_METRICS = (
     "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal", "tail_error",
@@ -207,6 +207,7 @@ class Problem:
         self.dim, self.particles = target.dim, particles
         self.prior_precision = target.prior_precision  #: m of a prior N(0, I/m) that the target declares, or None
         self.meter = Meter(limit)
+        self.started = False  #: whether the initial points were asked for
 
     @property
     def replicates(self) -> int:
@@ -233,6 +234,7 @@ class Problem:
 
         The points of another n are others, not a subset.
         """
+        self.started = True
         x = self._start(self._target, n or self.particles, self.streams.generators("init"))
         return x.to(self.device, self.dtype)
 

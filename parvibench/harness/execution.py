@@ -41,6 +41,7 @@ class Execution(BaseModel):
     out: Path = DEFAULT_STORE  #: the store
     fresh: bool = False  #: run again what the store holds
     retry_failed: bool = False  #: run again what failed
+    tune: bool = False  #: tune a suite with a grid first, where it holds no tuned values
 
     @classmethod
     def of(cls, **options: Any) -> Execution:

@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from parvibench.core import OWN_REFERENCES, registry
-from parvibench.core.errors import InputError, ParVIBenchError, UnsupportedError
+from parvibench.core.errors import InputError, UnsupportedError
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference, fingerprint_rows
 from parvibench.core.target import Target
@@ -76,7 +76,7 @@ def build_own(task: Task, folder: Path | None, effort: Effort, notify: Notify) -
 
     Raises:
         InputError: ``method="exact"`` of a task without exact draws.
-        ParVIBenchError: a gate failed; which, by how much, and what would help.
+        Refused: a gate failed; which, by how much, and what would help.
     """
     if effort.method == "exact":
         g = Generator().manual_seed(_SEED)
@@ -91,7 +91,7 @@ def build_own(task: Task, folder: Path | None, effort: Effort, notify: Notify) -
         return _certified(task, folder, rows, pool, gates, {"method": "exact sampler"}, notify, exact=True)
     main, gates, record = chains_of(task, effort, notify)
     if not all(gate.passed for gate in gates):
-        raise ParVIBenchError(refusal(task.name, gates))
+        raise refusal(task.name, gates)
     rows, pool = _parts(main)
     found = diagnostics(main)
     gates += density_gates(task, independent_rows(main, found, ROWS))
@@ -117,9 +117,14 @@ def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Not
     return _written(task, folder, rows, pool, gates, record | {"certified": certified}, notify), gates
 
 
-def reference_of_draws(task: Task, draws: Tensor, sizes: Sequence[int], notify: Notify | None = None) -> Reference:
-    """A reference in memory, with floors at these sizes as far as the draws suffice; for ``pb.evaluate``."""
+def reference_of_draws(task: Task, draws: Tensor, n: int, notify: Notify | None = None) -> Reference:
+    """A reference in memory, for samples worth n independent draws: floors at the two largest sizes there can be.
+
+    Raises:
+        InputError: as of ``build_from_draws``.
+    """
     rows, pool = _parts(_time_major(task, draws))
+    sizes = [size for size in SIZES if size <= n and size * _TIMES <= len(pool)][-2:]
     return _calibrated(task, rows, pool, {"exact": False, "certified": False}, notify or _silent, sizes)
 
 
@@ -171,7 +176,7 @@ def _certified(
 ) -> Path:  # fmt: skip
     """Write, or refuse by a gate that failed."""
     if not all(gate.passed for gate in gates):
-        raise ParVIBenchError(refusal(task.name, gates))
+        raise refusal(task.name, gates)
     return _written(task, folder, rows, pool, gates, record | {"certified": True, "exact": exact}, notify)
 
 
@@ -195,7 +200,7 @@ def _written(
 
 
 def _calibrated(
-    task: Task, rows: Tensor, pool: Tensor, head: dict[str, Any], notify: Notify, sizes: Sequence[int] = SIZES
+    task: Task, rows: Tensor, pool: Tensor, head: dict[str, Any], notify: Notify, sizes: Sequence[int] | None = None
 ) -> Reference:
     """A reference with moments of all draws, bandwidth, floors and the constants of ``mmd2``."""
     stored = rows.to(torch.float32).double()
@@ -218,7 +223,9 @@ def _calibrated(
         size = min(5000, len(pool) // 2)
         constants = v_constants(task, reference, (drawn(size) for _ in range(10)), metrics=("mmd2",))
         certificate["v_statistics"] = constants
-    floors = _floors(task, reference, drawn, [n for n in sizes if n * _TIMES <= len(pool)], notify)
+    floors = _floors(
+        task, reference, drawn, [n for n in (SIZES if sizes is None else sizes) if n * _TIMES <= len(pool)], notify
+    )
     certificate["floors"] = floor_summaries(floors)
     return replace(reference, certificate=certificate, floors=floors)
 

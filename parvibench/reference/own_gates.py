@@ -58,6 +58,10 @@ class Effort:
             )
 
 
+class Refused(ParVIBenchError):
+    """Chains without a certificate: which gate failed, by how much, and what would help."""
+
+
 @dataclass(frozen=True)
 class Gate:
     """One condition of a certificate."""
@@ -191,11 +195,11 @@ def summary(found: Diagnostics) -> dict[str, Any]:
     }
 
 
-def refusal(name: str, gates: Sequence[Gate]) -> str:
-    """What failed, by how much, and what would help: a line each."""
+def refusal(name: str, gates: Sequence[Gate]) -> Refused:
+    """The error about the gates that failed: a line each, and one for what would help."""
     lines = [f"  {gate.name}: {gate.found}\n    -> {gate.advice}" for gate in gates if not gate.passed]
     passed = ", ".join(gate.name for gate in gates if gate.passed) or "none"
-    return f"{name}: no certificate, nothing is written\n" + "\n".join(lines) + f"\n  passed: {passed}"
+    return Refused(f"{name}: no certificate, nothing is written\n" + "\n".join(lines) + f"\n  passed: {passed}")
 
 
 def independent_rows(draws: Tensor, found: Diagnostics, most: int) -> Tensor:

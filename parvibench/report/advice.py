@@ -46,7 +46,7 @@ def answers(findings: Findings, links: Mapping[str, str]) -> list[Advice]:
         if group in groups:
             chosen.setdefault(group, (group, groups[group]))
         else:
-            chosen[winner.where] = (f"{group}: {winner.where}" if group != winner.where else group, winner)
+            chosen[winner.where] = (winner.where, winner)
     return [_of(title, winner, names, links) for title, winner in chosen.values()]
 
 
@@ -74,10 +74,12 @@ def picture(findings: Findings, styles: Styles) -> list[Drawing]:
     if not len(board):
         return []
     ranked = board[~board["anchor"].astype(bool) & board["floor_ratio"].notna() & board["rank"].notna()]
-    best = {str(t): rows.nsmallest(_NAMED, "rank") for t, rows in ranked.groupby("task", sort=False)}
+    # The best has converged; others may have lower numbers.
+    ordered = ranked.sort_values(["best", "rank"], ascending=[False, True], kind="stable")
+    best = {str(t): ordered[ordered["task"] == t].head(_NAMED) for t in dict.fromkeys(ranked["task"])}
     if not best:
         return []
-    label = "sliced 2-Wasserstein distance over its floor (1: as good as exact draws)"
+    label = "sliced 2-Wasserstein distance over its floor"
     with Plot("advice", label, size=(SIZE[0], 0.75 + 0.3 * len(best))) as plot:
         plot.axes.axvline(1, color=GREY, linewidth=1)
         for i, rows in enumerate(best.values()):
@@ -102,5 +104,8 @@ def picture(findings: Findings, styles: Styles) -> list[Drawing]:
         plot.axes.set_yticks(range(len(best)), [short(t, 24) for t in best])
     data = board.loc[[at for rows in best.values() for at in rows.index], ["task", "label", "floor_ratio", "rank"]]
     found = "; ".join(f"{t}: {rows.iloc[0]['label']} {number(rows.iloc[0]['floor_ratio'])}" for t, rows in best.items())
-    note = f"Large and named: the best method of each target; small: the {_NAMED - 1} after it. Grey line: exact draws."
+    note = (
+        f"Large and named: the best method of each target, of those that have converged where any has; small: the {_NAMED - 1} after "
+        "it. Grey line: exact draws."
+    )
     return [plot.drawing("the best methods by target", f"the best methods by target: {found}", data, note)]

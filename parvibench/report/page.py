@@ -18,14 +18,17 @@ from parvibench.core.errors import InputError
 from parvibench.harness.store.results import Results
 from parvibench.metrics.power import detected_alterations
 
-from . import advice, overview, page_leaderboard, provenance
+from . import advice, overview, page_leaderboard, provenance, terms
 from . import leaderboard as lb
+from .dimension_growth import growth_table
 from .figures.figure import Drawing, keeping, label_styles
 from .figures.image_files import as_figure, write_pdf
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
 from .published import Comparison, comparisons, published_sentence, published_table
+from .reports_index import Summary
+from .repulsion import repulsion_table
 from .task_sections import TaskSection, task_sections
 from .text_tables import marks_used, to_markdown
 from .winners import Findings
@@ -90,7 +93,7 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
 
     ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric
     and replicate (see ``leaderboard.values``); ``results.json``, the document of ``run --json``, after
-    ``results.schema.json``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there
+    ``results.schema.json``; ``summary.json`` for ``reports_index``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there
     are any. ``board`` is that of ``leaderboard.table``, if already made.
     """
     report = Report.of(results, board)
@@ -106,9 +109,25 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     (out / "results.schema.json").write_bytes(schema.read_bytes())
     if report.published:
         pd.DataFrame(report.published).to_csv(out / "published.csv", index=False)
+    _summary(report).write(out)
     for _, drawing in report.drawings():
         drawing.data.to_csv(out / "figures" / f"{drawing.name}.csv", index=False)
     return page
+
+
+def _summary(report: Report) -> Summary:
+    results, board = report.findings.results, report.findings.board
+    said = dict(terms.answers(results, board, overview.headline(board, report.findings.scores)))
+    suite = results.run.suite
+    return Summary(
+        suite=str(suite.get("name", "")),
+        profile=results.run.profile or "",
+        description=str(suite.get("description", "")),
+        run=results.run.id,
+        headline=said.get(terms.LEADS, ""),
+        converged=said.get(terms.CONVERGED, ""),
+        cost=said.get(terms.COST, ""),
+    )
 
 
 def write_figure(results: Results, figure: str, out: Path, *, pdf: bool = False) -> list[Path]:
@@ -171,6 +190,10 @@ def render(report: Report) -> str:
         links={m.name: m.anchor for m in report.methods},
         views=_views(report),
         matrix=table,
+        equal=terms.equal_terms(results),
+        sceptic=terms.answers(results, board, overview.headline(board, findings.scores)),
+        repulsion=repulsion_table(results, board, findings.scores),
+        growth=growth_table(results),
         numbers=page_leaderboard.numbers(results, board, table),
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],

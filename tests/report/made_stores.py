@@ -37,7 +37,7 @@ def make_curve(generator, metrics, scale, *, steps=5, lost=()):
         (r, c, 4 * 10**c, 400.0 * 10**c, 0.01 * 10**c, m, value)
         for c in range(steps)
         for m in metrics
-        for r, value in enumerate(scale * (0.2 + np.exp(-c)) * generator.lognormal(0, 0.1, REPLICATES))
+        for r, value in enumerate(scale * (0.218 + np.exp(-2 * c)) * generator.lognormal(0, 0.1, REPLICATES))
     ]
     curve = pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
     last = (curve["checkpoint"] == steps - 1) & curve["replicate"].isin(lost)

@@ -36,6 +36,7 @@ class Cell(Specified):
     label: str  #: name in tables
     metrics: tuple[str, ...]  #: measured at every checkpoint
     tuned: bool = False  #: whether the step size was chosen by tuning
+    untuned: bool = False  #: whether its step size is the method's default: nobody tuned or set it
     notes: tuple[str, ...] = ()  #: what a reader of its numbers should know beforehand
     #: task and algorithm that no name can load (run in this process only)
     objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
@@ -88,7 +89,7 @@ class Cell(Specified):
         """Why the pair cannot run, or empty."""
         task, algorithm = self.load()
         lacking = sorted(algorithm.needs - task.provides - _harness_provides(task))
-        return f"{self.task} offers no {', '.join(lacking)}, which {self.algorithm} needs" if lacking else ""
+        return f"{self.task} offers no {', '.join(lacking)}, which {algorithm.name} needs" if lacking else ""
 
 
 def _with_contexts(task: Task, contexts: int | None) -> Task:
@@ -138,7 +139,7 @@ def expand(
         for entry in suite.algorithms:
             algorithm = methods[entry.name]
             given = {**entry.chosen, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
-            values, tuned = _settings(suite, task, entry, algorithm, given)
+            values, tuned, untuned = _settings(suite, task, entry, algorithm, given)
             if suite.match:
                 values, tuned, effective = _matched(algorithm, values, tuned, effective)
             protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
@@ -162,7 +163,7 @@ def expand(
             notes = _foreign_preset(given.get("preset"), task.name)
             own = "" if task.name in registry.tasks() else registry.place_of(task)
             cell = Cell(
-                spec, entry.display, tuple(suite.metrics or task.metrics), tuned, notes, held,
+                spec, entry.display, tuple(suite.metrics or task.metrics), tuned, untuned, notes, held,
                 place=own, references=str(OWN_REFERENCES.resolve()) if own else "",
             )  # fmt: skip
             vars(cell)["_loaded"] = task, algorithm
@@ -172,14 +173,18 @@ def expand(
 
 def _settings(
     suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], bool]:
-    """All settings of a cell, and whether its step size is a tuned one."""
+) -> tuple[dict[str, Any], bool, bool]:
+    """All settings of a cell, whether its step size is a tuned one, and whether it is the default."""
     chosen = algorithm.expand_preset(given)
-    step = None if suite.tuned is None else suite.tuned.step_size.get(task.name, {}).get(entry.display)
-    tuned = step is not None and "step_size" not in chosen
-    if tuned:
-        chosen["step_size"] = step
-    return algorithm.make_settings(chosen).model_dump(mode="json"), tuned
+    of_task = {} if suite.tuned is None else suite.tuned.step_size.get(task.name, {})
+    step = of_task.get(entry.display, of_task.get(entry.step_from or ""))
+    given_step = "step_size" in chosen
+    tuned = step is not None and not given_step
+    if tuned and suite.tuned is not None:
+        options = suite.tuned.settings.get(task.name, {}).get(entry.step_from or entry.display, {})
+        chosen = {**options, **chosen, "step_size": step}
+    values = algorithm.make_settings(chosen).model_dump(mode="json")
+    return values, tuned, "step_size" in values and not tuned and not given_step
 
 
 def _protocol(suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, preset: str | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any
 from parvibench.core.errors import InputError
 from parvibench.core.reference import home_of
 from parvibench.core.result import Status
+from parvibench.data import fetch
 from parvibench.harness.store.files import EVERY_S, SnapshotFile
 
 from .executors import MAX_ATTEMPTS, Executor, InProcess, Job, OnProgress, Outcome, Progress
@@ -37,6 +38,7 @@ class Parcel:
     """A job as it travels: nothing in it is a path of the driver's machine that the other side would need."""
 
     job: Job  #: its snapshot file stays behind
+    data: dict[str, bytes]  #: data set -> its file, where the driver has it: the other side may have no way out
     plugins: dict[str, bytes]  #: path -> source of the files that algorithm and task come from, where they do
     references: dict[str, bytes]  #: file name -> content of the reference of a task of one's own
     snapshot: bytes | None  #: to go on from
@@ -135,6 +137,7 @@ class Cluster:
             raise InputError(f"{error.filename}: cannot be read to be sent to the cluster ({error.strerror})") from None
         return Parcel(
             job=replace(job, snapshot=None),
+            data={name: content for name in cell.load_task().data if (content := fetch.held(name)) is not None},
             plugins=plugins,
             references=references,
             snapshot=file.load() if file else None,
@@ -193,6 +196,8 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes |
     file = SnapshotFile(folder / "snapshot.pt", parcel.every)
     if parcel.snapshot is not None:
         file.save(parcel.snapshot)
+    for name, sent in parcel.data.items():
+        fetch.keep(name, sent)
     job = _unpacked(parcel, folder, file)
     on_gpu = job.cell.spec.device == "cuda"
     executor: Executor = InProcess() if on_gpu else Workers(1, parcel.timeout, parcel.memory)
