@@ -14,11 +14,12 @@ from parvibench.harness.suite.cells import Cell
 from .past import baseline as past
 from .questions import Asked, Question
 from .truth import truth_questions
-from .truth.contract import Effort, Sampler, sampler_questions
+from .truth.samplers.of_sampler import Effort, Sampler
+from .truth.samplers.questions_of import sampler_questions
 from .truth.steps import settings_of
 
-#: Default iterations of a sampler that is not registered.
-ITERATIONS = 500
+#: Default iterations and seed of a sampler that is not registered.
+ITERATIONS, SEED = 500, 1
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def select_questions(
     oracle: Literal["both", "past", "truth"] = "both",
     settings: dict[str, Any] | None = None,
     iterations: int = ITERATIONS,
+    allow_diverged: float = 0.0,
 ) -> Selection:
     """Choose the questions of a check.
 
@@ -55,6 +57,7 @@ def select_questions(
         oracle: which one to ask.
         settings: of samplers that are not registered.
         iterations: of samplers that are not registered.
+        allow_diverged: share of their points that may be not finite.
 
     Raises:
         InputError: an unknown name or setting.
@@ -70,7 +73,7 @@ def select_questions(
         cells = [c for c in cells if c.label in named]
         densities = []
         truths = [q for q in truths if q.algorithm in named]
-    truths += [q for a in outside for q in outside_questions(a, settings or {}, iterations)]
+    truths += [q for a in outside for q in outside_questions(a, settings or {}, iterations, allow_diverged)]
     if tasks:
         known = {c.task for c in cells} | set(densities) | {q.task for q in truths}
         _refuse_unknown("task of the check", tasks, known)
@@ -80,18 +83,21 @@ def select_questions(
     return Selection(cells, densities, truths)
 
 
-def outside_questions(sampler: Sampler, settings: dict[str, Any], iterations: int) -> list[Question]:
-    """Questions of a sampler that is not registered: easy targets within a tolerance, and the contract.
+def outside_questions(
+    sampler: Sampler, settings: dict[str, Any], iterations: int, allow_diverged: float = 0.0
+) -> list[Question]:
+    """Questions of a sampler that is not registered: easy targets within a tolerance, the contract, dependence.
 
     ``sampler`` is ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only;
-    ``iterations`` must be enough for a bent target of unit scale.
+    ``iterations`` must be enough for targets of scale 1/2; ``allow_diverged`` is the share of points there that may be
+    not finite.
 
     Raises:
         InputError: no such sampler or setting.
     """
     algorithm = registry.load_algorithm(sampler) if isinstance(sampler, str) else sampler
     algorithm.make_settings(settings)
-    return list(sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations)))
+    return list(sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged))
 
 
 def _refuse_unknown(kind: str, names: Sequence[str], known: set[str]) -> None:

@@ -15,7 +15,9 @@ from parvibench.check.questions import Bound, Expected, Values
 from parvibench.core import registry
 from parvibench.core.algorithm import Example
 
-from .contract import Contract, Effort, Tolerance
+from .samplers.contract import Contract
+from .samplers.of_sampler import Effort
+from .samplers.tolerance import Tolerance
 from .steps import TruthQuestion, as_values, run, settings_of
 
 
