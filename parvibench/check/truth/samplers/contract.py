@@ -78,7 +78,7 @@ class Contract(OfSampler):
         """The same points for every replicate, (R, N, D)."""
         task, g = task_named(self.task), torch.Generator().manual_seed(7)
         target = task.target([0], "cpu", torch.float64)
-        return task.initial(target, self.points, [g]).expand(count, -1, -1)
+        return task.initial(target, self.points, [g]).repeat(count, 1, 1)
 
     def _outputs(self, ids: Sequence[int], seed: int) -> _Outputs:
         """Outputs of the replicates, whether meter and count agree, and whether anything was evaluated."""

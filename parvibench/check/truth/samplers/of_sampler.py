@@ -73,7 +73,7 @@ class OfSampler(TruthQuestion):
         return Problem(
             target,
             Streams(seed, ids, "cpu", torch.float64),
-            start=task.initial if start is None else lambda _, n, __: start[:, :n],
+            start=task.initial if start is None else lambda _, n, __: start[:, :n].clone(),
             particles=self.points,
             batch_size=None if "full-batch" in self.loaded.needs else task.batch_size,
         )

@@ -29,7 +29,7 @@ def sampler_questions(sampler: Sampler, effort: Effort, allow_diverged: float = 
     algorithm = load_algorithm(sampler) if isinstance(sampler, str) else sampler
     targets = _TARGETS.get(algorithm.kind, ("tilted", "bent"))
     brief = replace(effort, steps=min(effort.steps, _BRIEF), points=min(effort.points, 20))
-    rest = replace(effort, steps=effort.steps if algorithm.kind == "generator" else min(effort.steps, _REST))
+    rest = brief if algorithm.kind == "generator" else replace(effort, steps=min(effort.steps, _REST))
     questions: list[TruthQuestion] = [
         *(Tolerance(task, sampler, effort, allow_diverged) for task in targets),
         Contract("tilted", sampler, brief),

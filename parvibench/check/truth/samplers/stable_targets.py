@@ -3,8 +3,8 @@
 Standard deviations are about 1/2, which steps of 0.01 cross within some hundred, at a bias of a few percent.
 
 - ``normal``: three independent coordinates.
-- ``unit``: the same nearer to a standard normal, from which networks are fitted within some hundred short steps; every
-  variational family contains it.
+- ``unit``: the same nearer to where variational families start, which are fitted within some hundred short steps; all of
+  them contain it.
 - ``tilted``: two coordinates of correlation 0.7.
 - ``bent``: x1 ~ N(0, 0.6^2), x2 ~ N(0.6 cos(2 x1), 0.4^2).
 """
@@ -142,7 +142,7 @@ STABLE: dict[str, StableTask] = {
     task.name: task
     for task in (
         _gaussian("normal", (0.4, -0.4, 0.8), torch.diag(torch.tensor([0.6, 0.4, 0.5], dtype=torch.float64))),
-        _gaussian("unit", (0.3, -0.2, 0.4), torch.diag(torch.tensor([0.9, 0.8, 1.0], dtype=torch.float64))),
+        _gaussian("unit", (0.3, -0.2, 0.4), torch.diag(torch.tensor([0.7, 0.65, 0.75], dtype=torch.float64))),
         _gaussian("tilted", (0.5, -0.5), 0.5 * torch.tensor([[1.0, 0.0], [0.7, math.sqrt(0.51)]], dtype=torch.float64)),
         _bent(),
     )
