@@ -15,8 +15,8 @@ from .past import baseline as past
 from .questions import Asked, Question
 from .truth import truth_questions
 from .truth.contract import Effort, Sampler, sampler_questions
-from .truth.own_density import own_density_questions
 from .truth.steps import settings_of
+from .truth.task_facts import own_density_questions
 
 #: Default iterations of a sampler that is not registered.
 ITERATIONS = 500

@@ -167,8 +167,8 @@ def _from_place(place: str) -> Task:
 
     if ":" not in place:
         raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
-    found = _resolve(place)
-    task = found() if isinstance(found, type) and issubclass(found, Task) else found
+    found: Any = _resolve(place)
+    task: Any = found() if inspect.isclass(found) and issubclass(found, Task) else found
     if not isinstance(task, Task):
         attribute = place.rpartition(":")[2]
         right = f"{attribute} = pb.task(log_density, dim=...), with `import parvibench as pb`"
