@@ -72,9 +72,13 @@ def _error(found: Tensor, expected: Tensor) -> float:
 
 def _plain_network(net: MLP, flat: Tensor, x: Tensor) -> Tensor:
     """Layers of parameters (P,) on x (n, d)."""
-    activate = {"relu": torch.relu, "tanh": torch.tanh, "leaky-relu": lambda v: torch.where(v > 0, v, LEAK * v)}
+    activate: dict[str, Callable[[Tensor], Tensor]] = {
+        "relu": torch.relu,
+        "tanh": torch.tanh,
+        "leaky-relu": lambda v: torch.where(v > 0, v, LEAK * v),
+    }
     for n_in, n_out in pairwise(net.sizes):
-        weight, bias, flat = flat.split([n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
+        weight, bias, flat = torch.split(flat, [n_in * n_out, n_out, len(flat) - (n_in + 1) * n_out])
         x = x @ weight.view(n_in, n_out) + bias
         x = activate[net.activation](x) if len(flat) else x
     return x
@@ -97,7 +101,7 @@ def _bound(module: Any, target: Target, problem: Problem, options: dict[str, Any
     log_det = torch.stack(
         [
             torch.linalg.slogdet(
-                torch.autograd.functional.jacobian(
+                torch.autograd.functional.jacobian(  # type: ignore[no-untyped-call]
                     lambda at: algorithm.push(settings, leaf * mask, at.view(1, 1, _DIM)).flatten(),
                     point,
                     create_graph=True,
