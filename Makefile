@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installs again when the requirements or the tested versions change.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: quickstart test test-slow index lint benchmark benchmark-table benchmark-watch clean
+.PHONY: quickstart test test-slow docs index lint benchmark benchmark-table benchmark-watch clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -26,6 +26,15 @@ benchmark-table: $(STAMP)  ## Against textbook programs and BlackJAX, and how co
 benchmark-watch: $(STAMP)  ## Fails when a fast path has become slow.
 	$(BIN)/python tests/benchmarks/watch.py
 
+docs: $(VENV)/.docs-$(notdir $(STAMP))  ## The site, with the reports: docs/_build/site/index.html.
+	rm -rf docs/_build docs/reference docs/reports
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d docs/_build/doctrees docs docs/_build/site
+	@echo "docs/_build/site/index.html"
+
+$(VENV)/.docs-$(notdir $(STAMP)): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=name[,name] where results stay.
 	$(BIN)/python -m parvibench.core.indexing '$(KEEP)'
 
@@ -41,4 +50,4 @@ $(STAMP):
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) docs/_build docs/reference docs/reports build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

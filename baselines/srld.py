@@ -72,6 +72,12 @@ class State(NamedTuple):
     memory: Memory
 
 
+class Info(NamedTuple):
+    """What every c-th step reports."""
+
+    drift_rms: Tensor  # (R,) root mean square over coordinates of what eta multiplies
+
+
 def _presets() -> dict[str, dict[str, Sourced]]:
     """What the paper ran; the code ships the step sizes of its toys, of energy and of the bandits only."""
     chain = {"particles": paper(1), "alpha": paper(10.0)}
@@ -124,12 +130,15 @@ class SRLD(Algorithm[Settings, State]):
         x = problem.init(1)
         return State(x, Memory.empty(x, settings, horizon))
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
-        """One step; every c-th state enters the memory after its own step."""
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State | tuple[State, Info]:
+        """One step; every c-th state enters the memory after its own step, which reports its drift."""
         x, eta = state.x, settings.step_size
         drift, memory = self_repulsive(settings, state.memory, x, problem.score(x))
         noise = streams.normal("noise", x.shape[1:])
-        return State(x.add(drift, alpha=eta).add_(noise, alpha=math.sqrt(2 * eta)), memory)
+        moved = x.add(drift, alpha=eta).add_(noise, alpha=math.sqrt(2 * eta))
+        if state.memory.k % state.memory.spacing:
+            return State(moved, memory)
+        return State(moved, memory), Info(drift.square().mean((1, 2)).sqrt())
 
 
 def self_repulsive(settings: Settings, memory: Memory, x: Tensor, score: Tensor) -> tuple[Tensor, Memory]:

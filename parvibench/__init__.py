@@ -13,9 +13,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parvibench.harness.store.results import Results
-
     from .api import evaluate, run
+    from .authoring.functions import sampler
+    from .authoring.unbatched import OneReplicate, UnbatchedSampler
     from .core.algorithm import Algorithm, AlgorithmSettings, SteppedSettings
     from .core.budget import Budget
     from .core.errors import ParVIBenchError
@@ -23,9 +23,15 @@ if TYPE_CHECKING:
     from .core.streams import Streams
     from .core.target import Target
     from .core.task import Facts, Modes, Problem, Task
+    from .report.presented import Results
+    from .targets.densities import task
+    from .targets.pyro_models import from_pyro
+    from .workflow import check, compare, load, report, tune
 
 _NAMES = {
     "api": "run evaluate",
+    "authoring.functions": "sampler",
+    "authoring.unbatched": "OneReplicate UnbatchedSampler",
     "core.algorithm": "Algorithm AlgorithmSettings SteppedSettings",
     "core.budget": "Budget",
     "core.errors": "ParVIBenchError",
@@ -33,17 +39,23 @@ _NAMES = {
     "core.streams": "Streams",
     "core.target": "Target",
     "core.task": "Facts Modes Problem Task",
-    "harness.store.results": "Results",
+    "report.presented": "Results",
+    "targets.densities": "task",
+    "targets.pyro_models": "from_pyro",
+    "workflow": "load tune compare",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in the order of use
-    "run", "evaluate", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
-    "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
+    "run", "load", "report", "compare", "tune", "evaluate", "check", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
+    "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
+    "task", "from_pyro",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("check", "report"):  # packages that can be called as functions
+        return importlib.import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'parvibench' has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-import torch
 from pydantic import ValidationError
 
 from parvibench.harness.execution import Execution
 from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.store.merging import shard
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import Results as Stored
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite, Tuned, load_suite
+from parvibench.harness.suite.tuning import Tuner, require_tuned
+from parvibench.report.presented import Results
 from parvibench.tracking.observer import MirrorObserver
 
+from .authoring.importing import importable
 from .core import registry
-from .core.algorithm import Algorithm
-from .core.errors import InputError, ShapeError, validation_text
+from .core.algorithm import Algorithm, Method
+from .core.errors import InputError, validation_text
+from .core.result import Status
 from .core.task import Task
-from .data.arrays import REAL
+from .evaluating import evaluate as evaluate
 from .harness.session import Observer, make_executor, resolve_device, run_cells
-from .metrics.evaluate import evaluate_samples
 
 DEFAULT_BUDGET = {"scores_per_particle": 500.0}
 
@@ -48,7 +49,8 @@ def run(
     Args:
         suite: name of a shipped suite, path of a suite file, or None to run ``tasks`` x ``algorithms``.
         tasks: names or objects; they select from the suite, or make one.
-        algorithms: names, ``module:Class``, objects or classes; likewise.
+        algorithms: names, ``module:Class``, objects or classes; likewise. Objects that can be imported run in worker
+            processes, others in this one.
         settings: overrides per algorithm name or label, e.g. ``{"svgd": {"step_size": 0.05}}``.
         execution: how the run is made; or give its fields one by one, as ``options``.
         tracking: mirror the run to MLflow (``MLFLOW_TRACKING_URI``, else SQLite in the store); or a mirror of the
@@ -62,16 +64,27 @@ def run(
         InputError: unknown names or options, bad settings, a negative budget, no compiler; nothing has run then.
     """
     execution = execution or Execution.of(**options)
-    objects = [a() if isinstance(a, type) else a for a in (*tasks, *algorithms) if not isinstance(a, str)]
+    tasks = [task if isinstance(task, str) else _placed(task) for task in tasks]
+    named, held = named_methods(algorithms)
+    objects: list[Task | Method] = [*(t for t in tasks if not isinstance(t, str)), *held]
     if objects:
         if execution.ray is not None:
             raise InputError("objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'")
         execution = execution.model_copy(update={"workers": 0})
-    chosen = select(suite, [_name(t) for t in tasks], [_name(a) for a in algorithms], execution)
+    chosen = select(suite, [_name(t) for t in tasks], named, execution)
     where = resolve_device(execution.device)
     if execution.compiled:
         require_compiler(where)
+    if execution.tune and chosen.tune is not None and chosen.tuned is None:
+        aside = execution.model_copy(update={"out": execution.out / "tuning"})
+        done = tune_suite(
+            chosen, aside, settings=settings, objects=objects, observers=observers, command=command
+        )  # fmt: skip
+        for pair, why in done.left_out.items():
+            warn(f"{pair} has no tuned step size: {why}")
+        chosen = chosen.model_copy(update={"tuned": done.tuned})
     cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
+    require_tuned(chosen, cells, execution.profile, suite if isinstance(suite, str) else chosen.name)
     for note in dict.fromkeys(n for cell in cells for n in cell.notes):
         warn(note)
     executor = make_executor(execution, where)
@@ -91,15 +104,88 @@ def run(
     )
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
-    return results
+    return Results.of(results)
+
+
+class TunedSuite(NamedTuple):
+    """What tuning a suite gave."""
+
+    tuned: Tuned  #: the choice
+    left_out: dict[str, str]  #: ``task/label`` without a value -> why
+    results: Results  #: of the last round
+
+
+def tune_suite(
+    suite: Suite,
+    execution: Execution,
+    *,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    objects: Sequence[Task | Method] = (),
+    observers: Sequence[Observer] = (),
+    command: str = "",
+) -> TunedSuite:
+    """Tune the step sizes of a suite, its profile applied, on its grids; the same call resumes.
+
+    Raises:
+        InputError: the suite has no grid, or nothing in it has a step size to choose.
+        KeyboardInterrupt: it was interrupted.
+    """
+    tuner = Tuner(suite, settings=settings or {}, objects=objects)
+    if not tuner.first_cells():
+        raise InputError("nothing to tune: none of these algorithms has a step_size, or none supports these tasks")
+    executor = make_executor(execution, "cpu")
+    named = {**suite.resolved(), "name": f"{suite.name}-tuning"[:64]}
+    rounds = []
+
+    def measured(cells: Sequence[Cell]) -> Stored:
+        found = run_cells(
+            cells, Store(execution.out), executor, suite=named, profile=execution.profile, command=command, observers=observers
+        )  # fmt: skip
+        if any(c.status is Status.INTERRUPTED for c in found.cells):
+            raise KeyboardInterrupt
+        rounds.append(found)
+        return found
+
+    tuned = tuner.tune(measured)
+    return TunedSuite(tuned, tuner.left_out, Results.of(rounds[-1]))
 
 
 def _name(item: Any) -> str:
     return item if isinstance(item, str) else str(item.name)
 
 
-def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[str], execution: Execution) -> Suite:
+#: An algorithm of a suite: its name, or an entry as in a suite file.
+Entry = str | dict[str, Any]
+
+
+def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[list[Entry], list[Method]]:
+    """Algorithms as entries of a suite, and the objects among them that no other process could import.
+
+    Those that can be imported become ``module:Class``, under the label that is their name.
+    """
+    entries: list[Entry] = []
+    held: list[Method] = []
+    for given in algorithms:
+        if isinstance(given, str):
+            entries.append(given)
+            continue
+        method = registry.as_method(given)
+        place = importable(method)
+        entries.append({"name": place or method.name, "label": method.name})
+        held += [] if place else [method]
+    return entries, held
+
+
+def _entry(item: Entry) -> Entry:
+    """An algorithm from elsewhere bears the name of its class."""
+    if isinstance(item, str) and registry.is_elsewhere(item):
+        return {"name": item, "label": registry.load_method(item).name}
+    return item
+
+
+def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execution) -> Suite:
     """The suite to run; ``InputError`` where there is nothing to run, a name is unknown or a value out of range."""
+    algorithms = [_entry(a) for a in algorithms]
     if suite is None:
         if not tasks or not algorithms:
             raise InputError("say what to run: a suite (--suite quick), or tasks and algorithms (--task, --algorithm)")
@@ -126,57 +212,33 @@ def _build(values: dict[str, Any]) -> Suite:
     try:
         return Suite.model_validate(values)
     except ValidationError as error:
-        raise InputError(validation_text(error)) from None
+        raise InputError(validation_text(error, model=Suite)) from None
 
 
-def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[str]) -> Suite:
-    """Keep the named tasks and algorithms; names the suite lacks are added to it."""
+def _placed(task: Task) -> str | Task:
+    """The place from which workers can load a task of one's own; the object itself where there is none."""
+    registry.adopt(task)
+    return task if task.name in registry.tasks() else registry.place_of(task) or task
+
+
+def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
+    """Keep the named tasks and algorithms; names the suite lacks are added to it.
+
+    Tasks and algorithms from elsewhere alone, ``file.py:NAME`` or objects, join the suite's.
+    """
     own_tasks = {t.name: t for t in suite.tasks}
+    if tasks and all(map(registry.is_place, tasks)):
+        tasks = [*own_tasks, *tasks]
     own_methods = {a.display: a for a in suite.algorithms} | {a.name: a for a in suite.algorithms}
     values = suite.model_dump(exclude_none=True)
+    if algorithms and all(isinstance(a, dict) and a["name"] not in own_methods for a in algorithms):
+        algorithms = [*(a.display for a in suite.algorithms), *algorithms]  # from elsewhere: they add
     if tasks:
         values["tasks"] = [own_tasks[t].model_dump(exclude_none=True) if t in own_tasks else t for t in tasks]
     if algorithms:
+        names = [a if isinstance(a, str) else a["name"] for a in algorithms]
         values["algorithms"] = [
-            own_methods[a].model_dump(exclude_none=True) if a in own_methods else a for a in algorithms
+            own_methods[n].model_dump(exclude_none=True) if n in own_methods else a
+            for n, a in zip(names, algorithms, strict=True)
         ]
     return _build(values)
-
-
-def evaluate(samples: Any, task: str | Task, metrics: Sequence[str] | None = None) -> dict[str, Any]:
-    """Judge samples of a task against its reference.
-
-    Args:
-        samples: (n, d) array, tensor or data frame, or an ArviZ InferenceData / DataTree whose posterior
-            variables together have d columns (chains and draws are stacked).
-        task: name or object.
-        metrics: names to judge by; default the task's.
-
-    Returns:
-        ``task``, ``n``, ``verdict`` and ``metrics``: value, floor, ratio, p-value, equivalent sample size and
-        verdict of each (see the README).
-
-    Raises:
-        ShapeError: anything but real numbers, wrong shape, fewer than two rows, or non-finite entries.
-        UnsupportedError: the task has no reference.
-    """
-    found = registry.load_task(task) if isinstance(task, str) else task
-    return evaluate_samples(found, torch.tensor(_as_array(samples)), metrics=metrics)
-
-
-def _as_array(samples: Any) -> np.ndarray:
-    """(n, d) float64 from arrays, frames, tensors and InferenceData."""
-    posterior = getattr(samples, "posterior", None)
-    if posterior is not None:
-        stacked = [_real(v.values).reshape(v.shape[0] * v.shape[1], -1) for v in posterior.data_vars.values()]
-        return np.concatenate(stacked, axis=1)
-    if isinstance(samples, torch.Tensor):
-        samples = samples.detach().cpu().numpy()
-    return _real(samples)
-
-
-def _real(values: Any) -> np.ndarray:
-    array = np.asarray(values)
-    if array.dtype.kind not in REAL:
-        raise ShapeError(f"samples hold {array.dtype}, not real numbers")
-    return array.astype(np.float64)

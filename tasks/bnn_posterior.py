@@ -135,6 +135,10 @@ class HeldOut:
         x = samples.to(self.X)
         return self.means(x), self.noise_sd(x)
 
+    def of_rows(self, rows: Tensor) -> HeldOut:
+        """The same of these held-out rows alone."""
+        return replace(self, y=self.y[:, rows], X=self.X[:, rows], certified=None)
+
     def means(self, x: Tensor) -> Tensor:
         """The networks' outputs in original units, (R, n, T)."""
         return self.model.network.outputs(x, self.X) * self.y_sd + self.y_mean

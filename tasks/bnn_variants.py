@@ -24,7 +24,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import Problem
 from parvibench.data.loaders import Table
 from parvibench.data.permutations import load_permutation
-from parvibench.data.splits import RegressionSplit, Split, moments, permutation_for, standardised
+from parvibench.data.splits import RegressionSplit, Split, moments, permutation_for, standardised, tuning_split
 
 from .bnn import BNNTask, fan_in_weights, fields_of
 from .bnn_network import RATE, Model, Network
@@ -183,13 +183,13 @@ def sifg_rows(n: int, replicate: int, permutation: str = "") -> Split:
     train, test = np.split(rows, [round(0.9 * n)])
     size = _dev_size(len(train))
     kept = train[:-size]
-    return Split(kept, test, kept[-size:])
+    return tuning_split(Split(kept, test, kept[-size:]), replicate)
 
 
 def srld_rows(n: int, replicate: int) -> Split:
     """One seed a replicate; the first floor(0.9 n) rows of the permutation are trained on."""
     rows = permutation_for(n, replicate, lambda n, r: np.random.RandomState(1 + r).permutation(n))
-    return Split(*np.split(rows, [int(0.9 * n)]))
+    return tuning_split(Split(*np.split(rows, [int(0.9 * n)])), replicate)
 
 
 def ksivi_rows(n: int, replicate: int) -> Split:
@@ -197,7 +197,7 @@ def ksivi_rows(n: int, replicate: int) -> Split:
     rows = permutation_for(n, replicate, lambda n, _: np.random.RandomState(42).permutation(n))
     test, train = np.split(rows, [-(-n // 10)])
     size = _dev_size(len(train))
-    return Split(train[:-size], test, train[-size:])
+    return tuning_split(Split(train[:-size], test, train[-size:]), replicate)
 
 
 def _dev_size(training: int) -> int:

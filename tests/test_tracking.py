@@ -1,6 +1,7 @@
 """The MLflow mirror on a real SQLite store, read back by a plain client."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from parvibench.core.result import Status
 from parvibench.harness.store import store
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
-from parvibench.tracking import Mirror, archive
+from parvibench.tracking import Mirror, archive, connection, content, database
 from parvibench.tracking.observer import rebuild, sync
 
 
@@ -92,10 +93,10 @@ class Mirrored:
         self.client = MlflowClient(tracking_uri=self.uri)
         self.experiment = self.client.get_experiment_by_name("parvibench/tiny")
         self.runs = {r.info.run_name: r for r in self.client.search_runs([self.experiment.experiment_id])}
-        self.parent = self.runs[RUN["id"]]
+        self.parent = self.runs["tiny, 2026-01-01 00:00"]
 
     def child(self, name):
-        return self.runs[f"banana / svgd ({name})"]
+        return self.runs[f"tiny: svgd ({name}) on banana"]
 
     def tagged(self, tag, value):
         """The runs that carry a tag, as they are now."""
@@ -142,18 +143,18 @@ def test_statuses_reasons_and_parameters_are_mirrored(mirrored):
 
 def test_step_metrics_are_medians_and_replicates_at_iterations(mirrored):
     good = mirrored.child("good")
-    assert mirrored.history(good, "sliced_w2") == [(20, 0.7), (40, 0.2)]
-    assert mirrored.history(good, "replicates/sliced_w2.r1") == [(20, 0.5), (40, 0.1)]
-    first, last = mirrored.client.get_metric_history(good.info.run_id, "replicates/sliced_w2.r1")
+    assert mirrored.history(good, "sliced_w2 in x") == [(20, 0.7), (40, 0.2)]
+    assert mirrored.history(good, "replicates/sliced_w2.r1 in x") == [(20, 0.5), (40, 0.1)]
+    first, last = mirrored.client.get_metric_history(good.info.run_id, "replicates/sliced_w2.r1 in x")
     assert last.timestamp - first.timestamp == pytest.approx(100, abs=1)  # 0.1 s of compute
-    assert good.data.metrics["final/sliced_w2"] == 0.2
+    assert good.data.metrics["final/sliced_w2 in x"] == 0.2
 
 
 def test_infinite_medians_are_left_out_and_counted(mirrored):
     run = mirrored.child("half")
     # Two of three replicates stopped before the last checkpoint: its median is infinite.
-    assert mirrored.history(run, "sliced_w2") == [(20, 0.7)]
-    assert "final/sliced_w2" not in run.data.metrics
+    assert mirrored.history(run, "sliced_w2 in x") == [(20, 0.7)]
+    assert "final/sliced_w2 in x" not in run.data.metrics
     assert run.data.metrics["nonfinite/sliced_w2"] == 2
     assert all(abs(v) < 1e300 for v in run.data.metrics.values())
 
@@ -262,6 +263,72 @@ def test_the_parent_carries_provenance_load_and_report(mirrored, tmp_path):
     assert "abc" not in str(parent.data.params) + str(parent.data.tags)
     assert mirrored.history(parent, "system/cpu_percent") == [(5, 50.0), (10, 70.0)]
     assert mirrored.artifacts(parent, "report") == {"report/figures", "report/index.html"}
+
+
+def test_units_stand_in_names_that_mlflow_takes():
+    from parvibench.core import registry
+
+    names = {m: content.with_unit(f"final/{m}", m) for m in registry.metrics()}
+    assert {names[m] for m in ("sliced_w2", "seconds", "peak_memory", "regret_percent", "modes_found", "rmse")} == {
+        "final/sliced_w2 in x", "final/seconds in s", "final/peak_memory in MiB", "final/regret_percent in percent",
+        "final/modes_found", "final/rmse in y",
+    }  # fmt: skip
+    assert [n for n in names.values() if content.clean_name(n) != n] == []
+    assert len(set(names.values())) == len(names)
+
+
+def test_the_leaderboard_is_the_note_of_the_run(mirrored):
+    run = RUN | {"id": "20260106-000000-000-tiny", "profile": "fast"}
+    copy = Mirror(mirrored.root)
+    copy.start_run(run)
+    copy.note(run["id"], "| method | rank |\n" * 1000)
+    assert copy.close() == ""
+    (parent,) = mirrored.tagged("run_id", run["id"])
+    assert parent.info.run_name == "tiny fast, 2026-01-01 00:00"
+    note = parent.data.tags["mlflow.note.content"]
+    assert 4500 < len(note) <= 5000
+    *lines, last = note.splitlines()
+    assert set(lines) == {"| method | rank |", ""}
+    assert last.startswith("Cut short")
+
+
+def test_the_ui_opens_the_runs_of_the_suite(mirrored):
+    page = connection.experiment_page(mirrored.uri, "tiny")
+    assert page == f"#/experiments/{mirrored.experiment.experiment_id}/runs?workflowType=machine_learning"
+    assert connection.experiment_page(mirrored.uri, "another") == ""
+
+
+def test_sync_writes_the_note(tmp_path):
+    from mlflow import MlflowClient
+
+    store = make_store(tmp_path / "store", RUN, (make_record("good"), make_curve()))
+    assert sync(store, note=lambda results: f"{len(results.cells)} cell") == ""
+    client = MlflowClient(tracking_uri=f"sqlite:///{store.root}/mlflow.db")
+    experiment = client.get_experiment_by_name("parvibench/tiny")
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    notes = [r.data.tags.get("mlflow.note.content") for r in client.search_runs([experiment.experiment_id])]
+    assert sorted(filter(None, notes)) == ["1 cell"]
+
+
+def test_artifacts_are_found_after_the_store_was_moved(tmp_path):
+    """The copy's database names the copy's files, and the original's the original's."""
+    from mlflow import MlflowClient
+
+    first, second = tmp_path / "first", tmp_path / "a second place"
+    assert mirror(first, (make_record("good"), make_curve())) == ""
+    shutil.copytree(first, second)
+    database.prepare(second / "mlflow.db", own=False)
+    for root in (first, second):
+        client = MlflowClient(tracking_uri=f"sqlite:///{root}/mlflow.db")
+        experiment = client.get_experiment_by_name("parvibench/tiny")
+        assert experiment.artifact_location == (root / "artifacts" / "tiny").as_uri()
+        (run,) = client.search_runs([experiment.experiment_id], "tags.`parvibench.task` = 'banana'")
+        path = client.download_artifacts(run.info.run_id, "cell.json", str(tmp_path))
+        assert json.loads(Path(path).read_text())["label"] == "svgd (good)"
+        assert run.info.artifact_uri.startswith(experiment.artifact_location + "/")
+    shutil.rmtree(first)
+    assert mirror(second, (make_record("other"), make_curve()), run=RUN | {"id": "20260107-000000-000-tiny"}) == ""
+    assert not first.exists()
 
 
 def make_store(root, run, *cells):

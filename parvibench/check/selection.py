@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from parvibench.core import registry
-from parvibench.core.errors import UnknownNameError
+from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.harness.suite.cells import Cell
 
 from .past import baseline as past
@@ -17,6 +17,7 @@ from .truth import truth_questions
 from .truth.samplers.of_sampler import Effort, Sampler
 from .truth.samplers.questions_of import sampler_questions
 from .truth.steps import settings_of
+from .truth.task_facts import own_density_questions
 
 #: Default iterations and seed of a sampler that is not registered.
 ITERATIONS, SEED = 500, 1
@@ -44,7 +45,7 @@ def select_questions(
     algorithms: Sequence[str] = (),
     tasks: Sequence[str] = (),
     oracle: Literal["both", "past", "truth"] = "both",
-    settings: dict[str, Any] | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
     iterations: int = ITERATIONS,
     allow_diverged: float = 0.0,
 ) -> Selection:
@@ -53,9 +54,9 @@ def select_questions(
     Args:
         suites: whose cells are compared with the past; default: ``ci`` and ``ci-networks``.
         algorithms: only these labels; ``module:Class`` and ``file.py:Class`` are compared with known truth.
-        tasks: only these.
+        tasks: only these; of those from places, ``file.py:OBJECT``, the density is compared with known truth.
         oracle: which one to ask.
-        settings: of samplers that are not registered.
+        settings: of samplers that are not registered, by place or name.
         iterations: of samplers that are not registered.
         allow_diverged: share of their points that may be not finite.
 
@@ -73,14 +74,32 @@ def select_questions(
         cells = [c for c in cells if c.label in named]
         densities = []
         truths = [q for q in truths if q.algorithm in named]
-    truths += [q for a in outside for q in outside_questions(a, settings or {}, iterations, allow_diverged)]
+    given = _settings_of(outside, settings or {})
+    truths += [q for a in outside for q in outside_questions(a, given[a], iterations, allow_diverged)]
+    own = [t for t in tasks if registry.is_place(t)]
+    tasks = [t for t in tasks if t not in own]
+    if own and not tasks and not algorithms:
+        cells, densities, truths = [], [], []
     if tasks:
         known = {c.task for c in cells} | set(densities) | {q.task for q in truths}
         _refuse_unknown("task of the check", tasks, known)
         cells = [c for c in cells if c.task in tasks]
         densities = [t for t in densities if t in tasks]
         truths = [q for q in truths if q.task in tasks]
+    truths += [q for place in own for q in own_density_questions(place)]
     return Selection(cells, densities, truths)
+
+
+def _settings_of(outside: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The settings of every sampler that is not registered, given by its place or its name."""
+    names = {a: registry.load_algorithm(a).name for a in outside}
+    for name in settings:
+        if name not in {*names, *names.values()}:
+            what = (
+                f"{name!r} is checked as it is" if name in registry.algorithms() else f"no sampler named {name!r} here"
+            )
+            raise InputError(f"--set {name}: {what}; settings are of the samplers of your own that --algorithm names")
+    return {a: {**settings.get(a, {}), **settings.get(name, {})} for a, name in names.items()}
 
 
 def outside_questions(

@@ -45,13 +45,18 @@ def check(
     baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
     algorithm: Annotated[
         list[str] | None,
-        Option("--algorithm", "-a", help="Only these labels; or your own, module:Class or file.py:Class."),
+        Option(
+            "--algorithm",
+            "-a",
+            help="Only these labels; or your own, module:Class or file.py:Class.",
+            autocompletion=shared.names_of("algorithm"),
+        ),
     ] = None,
-    task: Annotated[list[str] | None, Option("--task", "-t", help="Only these tasks.")] = None,
+    task: shared.Tasks = None,
     oracle: Annotated[
         Literal["both", "past", "truth"], Option(help="Compare with the stored past, with known truth, or both.")
     ] = "both",
-    set_: Annotated[list[str] | None, Option("--set", help="Setting of a sampler of your own, KEY=VALUE.")] = None,
+    setting: shared.Settings = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
     allow_diverged: Annotated[
         float, Option(min=0, max=1, help="Share of points of a sampler of your own that may be not finite.")
@@ -71,12 +76,15 @@ def check(
     Cells and densities that the baseline does not hold are listed as new and fail nothing. Tests are sequential;
     all of them together raise a false alarm in at most one run in a thousand.
     """
+    for option, file in (("--junit", junit), ("--markdown", markdown)):
+        if file is not None and not file.parent.is_dir():
+            raise InputError(f"{option} {file}: no such folder: {file.parent}")
     processes = (os.cpu_count() or 1) if workers is None else workers
     from parvibench.check.selection import SEED, select_questions
 
     own = bool(algorithm) and all(":" in name for name in algorithm or ())
     root = seed if seed is not None else SEED if own else secrets.randbelow(2**31)
-    settings = dict(map(shared.parse_setting, set_ or ()))
+    settings = shared.parse_settings(setting, algorithm)
     chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
         iterations=iterations, allow_diverged=allow_diverged,
@@ -86,11 +94,11 @@ def check(
     from parvibench.check.rounds import check as run
 
     asked = chosen.resolve(baseline)
-    with _progress() as show:
+    with progress() as show:
         result = run(asked.questions, seed=root, workers=processes, notify=show)
     result.new.extend(asked.new)
     result.incomparable.extend(asked.incomparable)
-    result = replace(result, options=_options(set_ or (), iterations, allow_diverged))
+    result = replace(result, options=_options(setting or (), iterations, allow_diverged))
     return _write(result, junit, markdown, as_json)
 
 
@@ -101,7 +109,7 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     path = file or Path(str(baseline.shipped()))
     if path.is_file() and not yes and not sys.stdin.isatty():
         raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
-    with _progress() as show:
+    with progress() as show:
         made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
         cells, densities = chosen.cells, chosen.densities
         new = baseline.make(cells, densities, seed=seed, workers=workers, made=made, notify=show)
@@ -118,9 +126,9 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     return 0
 
 
-def _options(set_: Sequence[str], iterations: int, allow_diverged: float) -> str:
+def _options(setting: Sequence[str], iterations: int, allow_diverged: float) -> str:
     """What the command line said about a sampler of one's own."""
-    given = [*(f"--set {shlex.quote(pair)}" for pair in set_), f"--iterations {iterations}"]
+    given = [*(f"--set {shlex.quote(pair)}" for pair in setting), f"--iterations {iterations}"]
     return " ".join([*given, *([f"--allow-diverged {allow_diverged:g}"] if allow_diverged else [])])
 
 
@@ -153,10 +161,10 @@ def _print(result: CheckResult) -> None:
     answer(f"{result.verdict}: {counts}; --seed {result.seed}")
 
 
-class _progress:
+class progress:
     """A progress bar on stderr; a plain line every ten seconds where stderr is no terminal."""
 
-    def __enter__(self) -> _progress:
+    def __enter__(self) -> progress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._bar.start()
@@ -165,6 +173,7 @@ class _progress:
         return self
 
     def __call__(self, text: str, done: int, total: int) -> None:
+        """Show what is being done, how much of it is done, and how much there is."""
         self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None)
         now = time.monotonic()
         if not console.is_terminal and now - self._last >= _PLAIN_EVERY_S:

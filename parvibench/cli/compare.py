@@ -1,8 +1,9 @@
-"""Comparison of two runs: ``compare``."""
+"""Comparison of two runs, and of a store with reruns: ``compare``, ``verify``."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +11,15 @@ import typer
 from rich.markup import escape
 from typer import Argument, Option
 
-from parvibench.harness.execution import DEFAULT_STORE
+from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S
 
-from .shared import Json, Out, answer, new_table, out_console, print_json
+from .shared import EXIT_FAILED, Json, Out, answer, new_table, out_console, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from parvibench.harness.store.results import Results
+    from parvibench.harness.verification import Verification
 
 app = typer.Typer()
 _Run = Annotated[str, Argument(help="Id of a run in the store, or the folder of another store (its latest run).")]
@@ -78,6 +80,53 @@ def _print_cells(frame: pd.DataFrame) -> None:
     tested = frame[frame["n"] > 0]
     pairing = "paired by replicate" if tested["paired"].all() else "not all paired: seeds or particles differ"
     answer(f"{summary} ({pairing}; medians; 5%, Holm)")
+
+
+@app.command(
+    epilog="Examples:\n\n`parvibench verify their-store`\n\n`parvibench verify their-store --replicates 100 --workers 2 --json`"
+)
+def verify(
+    store: Annotated[Path, Argument(help="A result store; its latest run is verified.")],
+    replicates: Annotated[int, Option(min=1, help="Replicates to choose at random and run again.")] = 60,
+    seed: Annotated[int | None, Option(help="Of the choice; default: one that nobody can know beforehand.")] = None,
+    workers: Annotated[int | None, Option(help="Worker processes; 0: in this process. Default: one per CPU.")] = None,
+    timeout: Annotated[float, Option(help="Wall-clock limit of one chunk of replicates, s.")] = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Run randomly chosen replicates of a store again and compare them with the record. Exit code 1 if one differs.
+
+    Nothing in a store is run as code: plug-ins stay unverified, and so do seconds. The outcome is kept in the store as
+    verification.json, for the page.
+    """
+    from parvibench.harness import verification
+    from parvibench.harness.execution import Execution
+    from parvibench.harness.store.store import Store
+
+    found = verification.verify(Store(store), replicates, Execution(workers=workers, timeout=timeout), seed)
+    verification.keep(found, store)
+    if as_json:
+        print_json(found.document())
+    else:
+        _print_verification(found)
+    if found.falsified or any(c.verdict == "not run" for c in found.checks):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _print_verification(found: Verification) -> None:
+    for check in found.checks:
+        if check.reason:
+            answer(f"{check.verdict}: {check.task} / {check.label}, replicate {check.replicate}: {check.reason}")
+    for why in dict.fromkeys(found.skipped.values()):
+        labels = [pair for pair, reason in found.skipped.items() if reason == why]
+        answer(
+            f"not verified ({why}): {', '.join(labels[:5])}{f' and {len(labels) - 5} more' if len(labels) > 5 else ''}"
+        )
+    counts = Counter(c.verdict for c in found.checks)
+    said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing was checked"
+    answer(f"{len(found.checks)} of {found.replicates} replicates that can be verified: {said}")
+    answer(
+        f"if 5% of them were falsified, these would all miss it with probability {100 * found.chance_of_missing:.2g}%"
+    )
 
 
 def _load(run: str, out: Path) -> Results:

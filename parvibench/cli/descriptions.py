@@ -90,3 +90,38 @@ def metric(name: str) -> dict[str, Any]:
         "about": inspect.getdoc(compute) or "",
         "power": {called: dims, **power} if power else "not studied",
     }
+
+
+def suite(name: str) -> dict[str, Any]:
+    """What a suite runs, how long and with which settings; ``InputError`` for an unknown or malformed one."""
+    from parvibench.harness.suite.suite import load_suite
+
+    found = load_suite(name)
+
+    def given(entry: Any) -> str:
+        own = {k: v for k, v in entry.model_dump(exclude_none=True, exclude_defaults=True).items() if k != "settings"}
+        words = [f"{k}={v}" for k, v in {**own, **entry.settings}.items() if k not in ("name", "label")]
+        return ", ".join([entry.name if entry.name != entry.display else "", *words]).strip(", ") or "defaults"
+
+    tuned = {} if found.tuned is None else found.tuned.step_size
+    document = {
+        "name": found.name,
+        "description": found.description,
+        "tasks": [t.name for t in found.tasks],
+        "algorithms": {a.display: given(a) for a in found.algorithms},
+        **{key: getattr(found, key) for key in ("replicates", "seed", "dtype")},
+        "budget": found.budget.model_dump(exclude_none=True),
+        "particles": found.particles or "the task's",
+        "samples": found.samples or "as many as particles",
+        "metrics": list(found.metrics or ()) or "the task's",
+        "step sizes": "tuned" if tuned or any(p.tuned for p in found.profiles.values()) else "as given",
+        "profiles": {
+            k: ", ".join(f"{n}={v}" for n, v in p.model_dump(exclude_none=True, exclude={"tuned"}).items())
+            for k, p in found.profiles.items()
+        },
+    }
+    if found.tune is not None:
+        document["tune"] = found.tune.model_dump(mode="json")
+    if tuned:
+        document["tuned step sizes"] = tuned
+    return document

@@ -8,34 +8,101 @@ from typing import Annotated, Any
 import typer
 
 from parvibench.core import registry
+from parvibench.core.errors import InputError
+from parvibench.harness.execution import DEFAULT_STORE
 
-from .shared import Json, answer, key_value, new_table, out_console, parse_number, print_json
+from .shared import Json, Out, answer, command_line, key_value, listed, new_table, out_console, parse_number, print_json
 
 app = typer.Typer()
 
 
-@app.command(epilog="Example: `parvibench evaluate --task banana samples.npy`")
+@app.command(
+    epilog="Examples:\n\n`parvibench evaluate --task banana samples.npy`\n\n"
+    "`parvibench evaluate --task file.py:OBJECT output_*.csv --variables mu,tau`\n\n"
+    "`parvibench evaluate --reference trusted.npy samples.csv`\n\n"
+    "`parvibench evaluate --task banana samples.npy --cost score_evaluations=20000 --label mine`"
+)
 def evaluate(
-    samples: Annotated[Path, typer.Argument(help=".npy, .npz with array 'samples', .csv or .parquet; shape (n, d).")],
-    task: Annotated[str, typer.Option(help="The task whose target the samples should follow.")],
-    cost: Annotated[
-        list[str] | None, typer.Option(metavar="score_evaluations=N", help="Cost of the samples (repeatable).")
+    samples: Annotated[
+        list[Path],
+        typer.Argument(
+            help=".npy, .npz, .csv (Stan's and R's, too), .parquet, .nc or .zarr (ArviZ), .pt; shape (n, d) or "
+            "(chains, draws, d). Several files are a chain each."
+        ),
+    ],
+    task: Annotated[
+        str | None, typer.Option(help="The task whose target the samples should follow; a file's is file.py:OBJECT.")
     ] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="Draws to compare with in place of the task's reference (repeatable).")
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns to take, as a,b,c, in the order of the task.")] = None,
+    variables: Annotated[str | None, typer.Option(help="Variables to take, as mu,theta.")] = None,
+    cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="score_evaluations=N",
+            help="What the samples cost, by your own account (also seconds=S): stores them as a row of the leaderboard.",
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Name of that row; default: the file's.")] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="Judge by this metric (repeatable); default: the task's.")
     ] = None,
+    out: Out = DEFAULT_STORE,
     as_json: Json = False,
 ) -> None:
-    """Compare samples from a file with a task's reference, metric by metric."""
-    registry.load_task(task)
-    from parvibench import api
-    from parvibench.data.samples import read_samples
+    """Compare samples with a task's reference, or with draws that you trust, metric by metric."""
+    found = None if task is None else registry.load_task(task)
+    from parvibench import evaluating
+    from parvibench.data.arrays import Choice
+    from parvibench.data.samples import read_draws
+    from parvibench.harness.external import costs_of
 
-    costs = {k: parse_number(k, v) for k, v in (key_value(c, "--cost") for c in cost or [])}
-    document = api.evaluate(read_samples(samples), task, metrics=metric)
+    stated = {k: parse_number(k, v) for k, v in (key_value(c, "--cost") for c in cost or [])}
+    spent = costs_of(stated) if stated else None
+    if spent is not None and found is None:
+        raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
+    choice = Choice(listed(columns), listed(variables))
+    draws = read_draws(samples, choice)
+    trusted = read_draws(reference, choice) if reference else None
+    document = evaluating.evaluate(draws, found, metrics=metric, reference=trusted, cost=spent)
+    stored = None
+    if spent is not None and found is not None:
+        stored = _store(draws, found, label or samples[0].stem, spent, out)
     if as_json:
-        print_json(document)
+        print_json(document | ({"report": str(stored)} if stored else {}))
         return
+    _print(document, found)
+    sizes = (row["equivalent_sample_size"] for row in document["metrics"])
+    best = next(filter(None, sizes), None)
+    if spent and best:
+        per = 1e3 * best / spent.score_evaluations
+        out_console.print(f"{per:.3g} equivalent exact draws per 1000 score evaluations")
+    if stored:
+        answer(f"stored as {label or samples[0].stem} (external), cost self-reported; report: {stored}")
+
+
+def _store(draws: Any, task: Any, label: str, cost: Any, out: Path) -> Path:
+    """Put the samples into the store's latest run of the task, and write its report: the page."""
+    import torch
+
+    from parvibench import evaluating
+    from parvibench.harness.external import store_external
+    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.store import Store
+    from parvibench.report.page import write_report
+
+    values = evaluating.in_coordinates(draws, task).values
+    x = torch.tensor(values).reshape(-1, values.shape[-1])
+    store = Store(out)
+    run = store_external(store, task, x, f"{label} (external)", cost, command_line())
+    return write_report(Results.load(store, run.id), out / "report")
+
+
+def _print(document: dict[str, Any], task: Any) -> None:
+    if document["chains"]:
+        _print_chains(document["chains"])
     table = new_table("metric", "value", "floor", "ratio", "p", "equivalent n", "against exact draws")
     for row in document["metrics"]:
         if row["value"] is not None:
@@ -48,12 +115,25 @@ def evaluate(
         "floor: median of exact draws; equivalent n, a global measure: how many exact draws do as well [95% interval]"
     )
     out_console.print(legend, style="dim")
+    known = None if task is None else task.reference()
+    if known is not None and not known.certified:
+        answer("the reference is not certified: draws that were given, and did not pass every gate")
     out_console.print(f"{document['n']} samples of {document['task']}: {_verdict(document)}")
-    spent = costs.get("score_evaluations")
-    sizes = (row["equivalent_sample_size"] for row in document["metrics"])
-    best = next(filter(None, sizes), None)
-    if spent and best:
-        out_console.print(f"{1e3 * best / spent:.3g} equivalent exact draws per 1000 score evaluations")
+
+
+#: Coordinates shown.
+_MOST_COORDINATES = 20
+
+
+def _print_chains(found: dict[str, Any]) -> None:
+    table = new_table("coordinate", "R-hat", "bulk ESS", "tail ESS")
+    rows = list(zip(found["names"], found["rhat"], found["ess_bulk"], found["ess_tail"], strict=True))
+    worst = sorted(rows, key=lambda row: row[2])[:_MOST_COORDINATES] if len(rows) > _MOST_COORDINATES else rows
+    for name, rhat, bulk, tail in worst:
+        table.add_row(name, "-" if rhat is None else f"{rhat:.3f}", f"{bulk:,.0f}", f"{tail:,.0f}")
+    out_console.print(table)
+    more = f"; the worst {_MOST_COORDINATES} of {len(rows)} coordinates" if worst is not rows else ""
+    answer(f"{found['chains']} chains of {found['draws']} draws, worth {found['worth']:,} independent ones{more}")
 
 
 def _verdict(document: dict[str, Any]) -> str:
@@ -61,9 +141,10 @@ def _verdict(document: dict[str, Any]) -> str:
     if not document["judged_by"]:
         return f"[bold]no verdict[/] ({document['reason']})"
     rests = f"{document['n_judged']} of them by {', '.join(document['judged_by'])}"
-    if document["reason"]:
+    if document["reason"] and document["verdict"] == "not applicable":
         return f"[bold]no verdict[/] ({document['reason']}; {rests})"
-    return f"[bold]{document['verdict']}[/] from exact draws (Holm, 5%; {rests})"
+    note = f"; {document['reason']}" if document["reason"] else ""
+    return f"[bold]{document['verdict']}[/] from exact draws (Holm, 5%; {rests}{note})"
 
 
 def _evaluation_cells(row: dict[str, Any]) -> list[str]:

@@ -1,9 +1,8 @@
-"""What is installed: ``list``, ``show``, ``doctor``."""
+"""What is installed, and a start for what is not: ``list``, ``show``, ``new``, ``doctor``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any
@@ -13,19 +12,37 @@ from rich.table import Table
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.harness.execution import DEFAULT_STORE
 
-from .shared import EXIT_FAILED, Json, new_table, note, out_console, print_json
+from .shared import EXIT_FAILED, Json, answer, names_of, new_table, note, out_console, print_json
 
 app = typer.Typer()
 
 
-What = StrEnum("What", ["TASKS", "ALGORITHMS", "METRICS", "SUITES"])
-Kind = StrEnum("Kind", ["TASK", "ALGORITHM", "METRIC"])
+KINDS = ("task", "algorithm", "metric", "suite")
+
+
+def _kind(text: str) -> str:
+    """A kind of thing, in the singular or the plural."""
+    if text.removesuffix("s") not in KINDS:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
+    return text.removesuffix("s")
+
+
+def _kinds(incomplete: str) -> list[str]:
+    return [k for k in KINDS if k.startswith(incomplete)]
+
+
+Kind = Annotated[str, typer.Argument(parser=_kind, metavar="|".join(KINDS), autocompletion=_kinds)]
+
+
+def _startable(text: str) -> str:
+    if _kind(text) not in ("algorithm", "task"):
+        raise typer.BadParameter(f"{text!r} is not one of algorithm, task")
+    return _kind(text)
 
 
 @app.command("list", epilog="Example: `parvibench list tasks --json`")
-def list_(what: What, as_json: Json = False) -> None:
+def list_(what: Kind, as_json: Json = False) -> None:
     """List tasks, algorithms, metrics or suites."""
     rows = _LISTS[what]()
     if as_json:
@@ -58,8 +75,25 @@ def _task_rows() -> list[dict[str, Any]]:
     for r in registry.tasks().values():
         state = "data missing" if missing & set(r.data) else "ready"
         head = {"name": r.name, "dim": r.dim, "reference": r.judged_by, "status": state}
-        rows.append(head | {"tags": list(r.tags), "data": list(r.data), "summary": r.summary})
+        row = head | {"tags": list(r.tags), "data": list(r.data), "summary": r.summary}
+        rows.append(row if r.built_in else row | _found(r.name))
     return rows
+
+
+def _found(name: str) -> dict[str, Any]:
+    """What only the code of a task of another package tells; that it cannot be loaded where it cannot."""
+    try:
+        task = registry.load_task(name)
+    except InputError as error:
+        return {"dim": "", "status": "not found", "summary": str(error)}
+    judged = "own" if task.reference() is not None else "exact draws" if "exact" in task.provides else "none"
+    return {
+        "dim": task.dim,
+        "tags": sorted(task.tags),
+        "data": list(task.data),
+        "summary": task.summary,
+        "reference": judged,
+    }
 
 
 def _columns_of(rows: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
@@ -77,30 +111,33 @@ def _suite_rows() -> list[dict[str, Any]]:
 
 
 _LISTS = {
-    What.TASKS: _task_rows,
-    What.ALGORITHMS: lambda: _columns_of(registry.algorithms(), "name", "kind", "summary", "needs", "citation"),
-    What.METRICS: lambda: _columns_of(registry.metrics(), "name", "direction", "unit", "need", "summary"),
-    What.SUITES: _suite_rows,
+    "task": _task_rows,
+    "algorithm": lambda: _columns_of(registry.algorithms(), "name", "kind", "summary", "needs", "citation"),
+    "metric": lambda: _columns_of(registry.metrics(), "name", "direction", "unit", "need", "summary"),
+    "suite": _suite_rows,
 }
 
 
+def _named(ctx: typer.Context, incomplete: str) -> list[str]:
+    return names_of(str(ctx.params.get("kind", "task")))(incomplete)
+
+
 @app.command(
-    epilog="Examples:\n\n`parvibench show task banana`\n\n`parvibench show algorithm svgd`\n\n`parvibench show metric sliced_w2`"
+    epilog="Examples:\n\n`parvibench show task banana`\n\n`parvibench show algorithm svgd`\n\n"
+    "`parvibench show metric sliced_w2`\n\n`parvibench show suite toy`"
 )
 def show(
     kind: Kind,
-    name: str,
+    name: Annotated[str, typer.Argument(autocompletion=_named)],
     figure: Annotated[
-        Path | None, typer.Option(help=f"Corner plot of a task. Default: {DEFAULT_STORE}/tasks/NAME.png")
+        Path | None, typer.Option(help="Write a corner plot of a task's reference (.png or .svg).")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a task (facts, certificate, corner plot), an algorithm (settings, presets) or a metric (formula, power)."""
+    """Show a task (facts, certificate), an algorithm (settings, presets), a metric (formula, power) or a suite."""
     from . import descriptions
 
-    facts = {
-        Kind.TASK: descriptions.task, Kind.ALGORITHM: descriptions.algorithm, Kind.METRIC: descriptions.metric
-    }[kind](name)  # fmt: skip
+    facts = getattr(descriptions, kind)(name)
     if as_json:
         print_json(facts)
     else:
@@ -108,20 +145,19 @@ def show(
         for key, value in facts.items():
             table.add_row(f"[bold]{key}[/]", _readable(value))
         out_console.print(table)
-    if kind is Kind.TASK and (figure is not None or not as_json):
+    if figure is not None:
+        if kind != "task":
+            raise InputError(f"--figure: a {kind} has no picture; a task has")
         _draw(name, figure)
 
 
-def _draw(name: str, figure: Path | None) -> None:
+def _draw(name: str, path: Path) -> None:
     """Write the corner plot of a task's reference, where it has one."""
     reference = registry.load_task(name).reference()
     if reference is None:
-        if figure is not None:
-            raise InputError(f"--figure: {name} has no reference samples to draw")
-        return
+        raise InputError(f"--figure: {name} has no reference samples to draw")
     from parvibench.report.figures.reference_corner import write_corner
 
-    path = figure or DEFAULT_STORE / "tasks" / f"{name}.png"
     if path.suffix not in (".png", ".svg"):
         raise InputError(f"--figure {path}: the name must end in .png or .svg")
     note(f"corner plot: {write_corner(reference, path)}")
@@ -159,6 +195,25 @@ def _flat(value: Any) -> Iterator[Any]:
             yield from _flat(v)
     else:
         yield value
+
+
+@app.command(
+    epilog="Examples:\n\n`parvibench new algorithm my-sampler`\n\n`parvibench new task my-posterior --to mine`"
+)
+def new(
+    kind: Annotated[
+        str, typer.Argument(parser=_startable, metavar="algorithm|task", autocompletion=lambda: ["algorithm", "task"])
+    ],
+    name: Annotated[str, typer.Argument(help="Its name in tables: letters, digits, hyphens.")],
+    to: Annotated[Path, typer.Option(help="Folder.")] = Path(),
+) -> None:
+    """Write a file that runs, for an algorithm or a task of your own, with its test beside it."""
+    from parvibench.authoring.scaffold import scaffold
+
+    made = scaffold(kind, name, to)
+    for path in made.files:
+        answer(str(path))
+    note(f"try: {made.run}\nand: {made.test}")
 
 
 @app.command()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
+from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
 
-from .shared import EXIT_FAILED, Json, Out, answer, out_console, print_json, warn
+from .shared import EXIT_FAILED, Json, Out, Tasks, answer, out_console, print_json, warn
 
 if TYPE_CHECKING:
     from parvibench.harness.store.results import Results
@@ -23,7 +24,9 @@ app = typer.Typer()
     epilog="Examples:\n\n"
     "`parvibench report --out parvibench-runs`\n\n"
     "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
-    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds`\n\n"
+    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds --format pdf`\n\n"
+    "`parvibench report --out parvibench-runs --format latex`\n\n"
+    "`parvibench report --index reports`\n\n"
     "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
 )
 def report(
@@ -32,12 +35,19 @@ def report(
     to: Annotated[
         Path | None, Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
     ] = None,
-    task: Annotated[list[str] | None, Option(help="Only this task (repeatable).")] = None,
+    task: Tasks = None,
     figure: Annotated[
         str | None, Option(help="Write only this figure (its name is on the page), as SVG or PNG with CSV.")
     ] = None,
+    format_: Annotated[
+        Literal["html", "latex", "pdf"],
+        Option("--format", help="latex: the leaderboard as a booktabs table; pdf: of a --figure, for papers."),
+    ] = "html",
     tracking_uri: Annotated[
         str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")
+    ] = None,
+    index: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html over the reports in its folders.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -45,19 +55,30 @@ def report(
     from parvibench.harness.store.results import Results
     from parvibench.harness.store.store import Store
     from parvibench.report import page
+    from parvibench.report.reports_index import write_index
 
+    if index is not None:
+        answer(str(write_index(index)))
+        return
     if tracking_uri is not None:
         from parvibench.tracking.observer import rebuild
 
         run_id = rebuild(tracking_uri, Store(out), run_id).id
+    if (format_ == "pdf") != (figure is not None) and format_ != "html":
+        raise InputError("--format pdf is of a --figure NAME, --format latex of the leaderboard")
     results = Results.load(Store(out), run_id)
     folder = to or out / ("report-part" if task else "report")
     if task:
         results = page.restrict_to_tasks(results, task)
+    if format_ == "latex":
+        from parvibench.report.latex_table import write_latex
+
+        answer(str(write_latex(results, folder)))
+        return
     if figure is None:
         write_and_print(results, folder, as_json=as_json, quiet=False)
         return
-    for path in page.write_figure(results, figure, folder / "figures"):
+    for path in page.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
         answer(str(path))
 
 
@@ -86,12 +107,13 @@ def write_and_print(
     """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
     from parvibench.report.leaderboard import table
     from parvibench.report.page import write_report
-    from parvibench.report.text_tables import print_leaderboard
+    from parvibench.report.text_tables import print_leaderboard, to_markdown
 
     board = table(results)
     page = write_report(results, folder, board)
     if mirror is not None:
         mirror.report(results.run.id, folder)
+        mirror.note(results.run.id, to_markdown(results, board))
         if warning := mirror.close():
             warn(warning)
     if as_json:

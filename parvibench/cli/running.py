@@ -22,19 +22,15 @@ app = typer.Typer()
 @app.command(
     epilog="Examples:\n\n"
     "`parvibench run --suite quick`\n\n"
-    "`parvibench run --suite toy --task banana --algorithm svgd --algorithm mala`\n\n"
+    "`parvibench run --suite toy --profile fast --task banana --algorithm svgd --algorithm mala`\n\n"
     "`parvibench run --task banana --algorithm svgd --set svgd.step_size=0.05 --budget score_evaluations=100000`\n\n"
     "`parvibench run --suite uci --profile fast --workers 2 --out uci-store`"
 )
 def run(
-    suite: Annotated[str | None, Option(help="A shipped suite, or a suite file (.yaml).")] = None,
-    task: Annotated[list[str] | None, Option(help="Only this task (repeatable).")] = None,
-    algorithm: Annotated[
-        list[str] | None, Option(help="Only this algorithm or label (repeatable); also module:Class or file.py:Class.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None, Option("--set", metavar="A.KEY=VALUE", help="A setting of algorithm or label A (repeatable).")
-    ] = None,
+    suite: shared.Suite = None,
+    task: shared.Tasks = None,
+    algorithm: shared.Algorithms = None,
+    setting: shared.Settings = None,
     replicates: Annotated[int | None, Option(help="Independent repetitions per cell.")] = None,
     seed: Annotated[int | None, Option(help="Root seed.")] = None,
     budget: Annotated[
@@ -73,6 +69,9 @@ def run(
     ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, Option("--quiet", help="No progress, no table.")] = False,
+    tune_first: Annotated[
+        bool, Option("--tune", help="Tune a suite with a grid and no tuned values first; its cost is shown.")
+    ] = False,
 ) -> None:
     """Run a suite (or tasks x algorithms) and write its report. Finished cells are kept: the same command resumes."""
     from parvibench import api
@@ -86,9 +85,9 @@ def run(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
         profile=profile, match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
-        retry_failed=retry == "failed",
+        retry_failed=retry == "failed", tune=tune_first,
     )  # fmt: skip
-    settings = _parse_settings(setting or [])
+    settings = shared.parse_settings(setting, algorithm)
     if dry_run:
         _dry_run(api.select(suite, task or (), algorithm or (), execution), settings, execution, as_json)
         return
@@ -100,39 +99,79 @@ def run(
     write_and_print(results, out / "report", as_json=as_json, quiet=quiet, mirror=mirror)
 
 
-@app.command(epilog="Example: `parvibench tune suites/mine.yaml --profile fast`")
+@app.command(
+    epilog="Examples:\n\n`parvibench tune suites/mine.yaml --profile fast`\n\n"
+    "`parvibench tune uci --profile standard --dry-run`\n\n"
+    "`parvibench tune toy --task banana --algorithm file.py:Class`"
+)
 def tune(
-    suite: Annotated[str, Argument(help="A suite file, or the name of a shipped suite.")],
+    suite: Annotated[
+        str, Argument(help="A suite file, or the name of a shipped suite.", autocompletion=shared.names_of("suite"))
+    ],
+    task: shared.Tasks = None,
+    algorithm: shared.Algorithms = None,
+    setting: shared.Settings = None,
     profile: Annotated[str | None, Option(help="Profile to tune.")] = None,
     workers: Annotated[int | None, Option(help="Worker processes.")] = None,
     out: Out = DEFAULT_STORE / "tuning",
-    write: Annotated[Path | None, Option(help="Suite file to store the choice in; default: the suite's own.")] = None,
+    write: Annotated[
+        Path | None,
+        Option(help="Suite file to store the choice in; default: the suite's own. Of a part of a shipped suite: none."),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show how long it takes, and do nothing.")] = False,
 ) -> None:
-    """Choose every step size on the suite's log grid and store the choice in the suite file."""
-    from parvibench.harness.session import make_executor, run_cells
-    from parvibench.harness.store.store import Store
-    from parvibench.harness.suite import tuning
-    from parvibench.harness.suite.suite import load_suite, shipped
+    """Choose every step size on the suite's log grids, print the choice, and store it in the suite file.
+
+    The same command resumes. Exit code 1 where a method was measured with no value on a task: it is named, and nothing is
+    stored for it.
+    """
+    from parvibench import workflow
 
     from .progress import Display
 
-    whole = load_suite(suite)
-    chosen = whole.with_profile(profile)
-    profile = profile or next(iter(whole.profiles), None)
-    path = write or Path(str(shipped()[suite]) if suite in shipped() else suite)
-    if not os.access(path, os.W_OK):
-        raise InputError(f"{path}: cannot be written; name another suite file with --write")
-    cells = tuning.tuning_cells(chosen)
-    executor = make_executor(Execution(workers=workers), "cpu")
-    named = {**chosen.resolved(), "name": f"{chosen.name}-tuning"}
-    results = run_cells(
-        cells, Store(out), executor, suite=named, profile=profile, command=command_line(),
-        observers=[Display(console)],
+    if dry_run:
+        _forecast_tuning(
+            workflow.tuner(suite, task or (), algorithm or (), shared.parse_settings(setting, algorithm), profile), out
+        )
+        return
+
+    done = workflow.tune(
+        suite, tasks=task or (), algorithms=algorithm or (), settings=shared.parse_settings(setting, algorithm),
+        profile=profile, workers=workers, out=out, write=workflow.suite_file(suite, write, part=bool(task or algorithm)),
+        command=command_line(), observers=[Display(console)],
     )  # fmt: skip
-    if any(c.status == "interrupted" for c in results.cells):
+    if done.interrupted:
         raise typer.Exit(EXIT_FAILED)
-    tuning.write_tuned(path, tuning.choose(results, chosen), profile)
-    note(f"step sizes of {len(cells)} tuning cells stored in {path}")
+    for where, chosen in done.tuned.step_size.items():
+        for label, step in chosen.items():
+            edge = "  (at the grid's end)" if f"{where}/{label}" in done.tuned.at_edge else ""
+            answer(f"--task {where} --set {label}.step_size={step:g}{edge}")
+    note(f"step sizes stored in {done.file}" if done.file else "nothing written: name a suite file with --write")
+    for pair, why in done.left_out.items():
+        note(f"{pair} has no tuned step size: {why}", style="red")
+    if done.left_out:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _forecast_tuning(tuner: Any, out: Path) -> None:
+    """Print how long tuning takes: the first round is foreseen, the best values then run for the whole horizon."""
+    from parvibench.harness.forecast import predict
+    from parvibench.harness.store.store import Store
+
+    from .progress import duration
+
+    spec = tuner.spec
+    seconds = predict(tuner.one_of_each(), Store(out))
+    known = [s for s in seconds if s is not None]
+    first = sum(known) * spec.points
+    finals = 0.0 if spec.share == 1 else sum(known) / spec.share * spec.finalists
+    answer(f"{len(known) * spec.points} cells of a first round: {duration(first)} of one process")
+    if finals:
+        answer(f"the best {spec.finalists} values for the whole horizon: {duration(finals)}")
+    growth = duration(first * 4 / spec.points)
+    answer(f"in all {duration(first + finals)} of one process, and up to {growth} more where grids must grow")
+    if len(known) < len(seconds):
+        answer(f"{len(seconds) - len(known)} methods cannot be foreseen")
 
 
 def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], execution: Execution, as_json: bool) -> None:
@@ -194,15 +233,3 @@ def _parse_budget(pairs: list[str] | None) -> dict[str, Any] | None:
         number = shared.parse_number(key, text)
         values[key] = int(number) if key == "iterations" and number.is_integer() else number
     return values
-
-
-def _parse_settings(pairs: list[str]) -> dict[str, dict[str, Any]]:
-    settings: dict[str, dict[str, Any]] = {}
-    for pair in pairs:
-        key, value = shared.parse_setting(pair)
-        name, dot, field = key.rpartition(".")
-        if not dot or not name:
-            example = "for example svgd.step_size=0.05"
-            raise InputError(f"--set {pair}: write ALGORITHM.SETTING=VALUE, {example}")
-        settings.setdefault(name, {})[field] = value
-    return settings

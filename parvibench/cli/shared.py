@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,46 @@ console = PlainConsole(stderr=True, emoji=False)
 #: stdout: the result.
 out_console = PlainConsole(emoji=False)
 
+
+def names_of(kind: str) -> Callable[[str], list[str]]:
+    """What a shell completes a name of that kind (task, algorithm, metric, suite) to."""
+
+    def complete(incomplete: str) -> list[str]:
+        from parvibench.core import registry
+
+        if kind == "suite":
+            from importlib.resources import files
+
+            folder = files("parvibench.suites")
+            known = [f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")]
+        else:
+            known = list({"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}[kind]())
+        return sorted(n for n in known if n.startswith(incomplete))
+
+    return complete
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Suite = Annotated[
+    str | None, typer.Option(help="A shipped suite, or a suite file (.yaml).", autocompletion=names_of("suite"))
+]
+Tasks = Annotated[
+    list[str] | None, typer.Option("--task", "-t", help="Only this task (repeatable).", autocompletion=names_of("task"))
+]
+Algorithms = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--algorithm", "-a", help="Only this algorithm or label (repeatable); module:Class and file.py:Class are added.",
+        autocompletion=names_of("algorithm"),
+    ),
+]  # fmt: skip
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="[A.]KEY=VALUE",
+        help="A setting of algorithm or label A (repeatable); A may be left out where one algorithm is named.",
+    ),
+]  # fmt: skip
 Out = Annotated[Path, typer.Option("--out", help="The result store.", show_default=True)]
 
 
@@ -90,15 +130,26 @@ def key_value(text: str, option: str) -> tuple[str, str]:
     return key, value
 
 
-def parse_setting(pair: str) -> tuple[str, Any]:
-    """Key and value of a ``--set``: JSON where it is JSON, else text."""
-    key, text = key_value(pair, "--set")
-    try:
-        return key, json.loads(text)
-    except ValueError:
-        return key, text
-    except RecursionError:
-        raise InputError(f"--set {key}: nested too deeply") from None
+def parse_settings(pairs: Sequence[str] | None, algorithms: Sequence[str] | None) -> dict[str, dict[str, Any]]:
+    """Algorithm or label -> key -> value, of ``[A.]KEY=VALUE``; values are JSON where they are JSON, else text.
+
+    Raises:
+        InputError: not of that form, or no A where not exactly one algorithm is named.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for pair in pairs or ():
+        key, text = key_value(pair, "--set")
+        name, _, field = key.rpartition(".")
+        if not name and len(algorithms or ()) != 1:
+            raise InputError(f"--set {pair}: write ALGORITHM.SETTING=VALUE, for example svgd.step_size=0.05")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        except RecursionError:
+            raise InputError(f"--set {key}: nested too deeply") from None
+        found.setdefault(name or (algorithms or ("",))[0], {})[field] = value
+    return found
 
 
 def parse_number(key: str, text: str) -> float:
@@ -107,3 +158,8 @@ def parse_number(key: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InputError(f"{key}={text}: not a number") from None
+
+
+def listed(text: str | None) -> list[str]:
+    """The names in ``a,b,c``; commas within brackets separate nothing, as in ``L[1,2],tau``."""
+    return [name.strip() for name in re.split(r",(?![^\[]*\])", text or "") if name.strip()]

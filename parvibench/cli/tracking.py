@@ -8,7 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import Annotated
+import threading
+import time
+import webbrowser
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +20,9 @@ from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.workers.interrupts import ENDING
 
 from .shared import EXIT_FAILED, Out, note, warn
+
+if TYPE_CHECKING:
+    from parvibench.harness.store.results import Results
 
 app = typer.Typer()
 
@@ -29,11 +35,18 @@ def sync(out: Out = DEFAULT_STORE) -> None:
 
     store = Store(out)
     store.run()
-    warning = mirroring.sync(store, tell=warn)
+    warning = mirroring.sync(store, tell=warn, note=_leaderboard)
     if warning:
         warn(warning)
         raise typer.Exit(EXIT_FAILED)
     note(f"{len(store.runs())} runs mirrored")
+
+
+def _leaderboard(results: Results) -> str:
+    from parvibench.report.leaderboard import table
+    from parvibench.report.text_tables import to_markdown
+
+    return to_markdown(results, table(results))
 
 
 @app.command(epilog="Example: `parvibench ui --port 5001`")
@@ -43,18 +56,32 @@ def ui(
         str, typer.Option(help="Address to listen on; others than this machine's own can then read all.")
     ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser, where the terminal has one.")] = True,
 ) -> None:
     """Serve MLflow's web pages for the store: one run per suite run, a child run per cell, tagged by task and method."""
     from parvibench.harness.store.store import Store
     from parvibench.tracking import database, ui_command
-    from parvibench.tracking.connection import default_uri
+    from parvibench.tracking.connection import default_uri, experiment_page
 
-    Store(out).run()
+    run = Store(out).run()
     _check_free(host, port)
-    if (file := database.file_of(default_uri(out))) is not None:
+    uri = default_uri(out)
+    if (file := database.file_of(uri)) is not None:
         database.prepare(file, own=False)
-    note(f"http://{host}:{port} (Ctrl-C stops it)")
+    page = f"http://{f'[{host}]' if ':' in host else host}:{port}/{experiment_page(uri, run.suite['name'])}"
+    note(f"{page} (Ctrl-C stops it)")
+    if browser and sys.stdout.isatty():
+        threading.Thread(target=_open_when_served, args=(host, port, page), daemon=True).start()
     raise typer.Exit(_serve(ui_command(out, host, port)))
+
+
+def _open_when_served(host: str, port: int, page: str) -> None:
+    """Open a page in the browser as soon as something listens there."""
+    for _ in range(120):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+            webbrowser.open(page)
+            return
+        time.sleep(0.5)
 
 
 def _check_free(host: str, port: int) -> None:

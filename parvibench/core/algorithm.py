@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, get_args
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .errors import SettingsError, validation_text
+from .errors import InputError, SettingsError, validation_text
 from .streams import Streams
 from .task import Problem, Task
 
@@ -93,7 +95,8 @@ class Method(ABC):
     kind: ClassVar[Kind]
     #: capabilities the task must offer: ``score``, ``hvp``, ``full-batch``, ..
     needs: ClassVar[frozenset[str]] = frozenset({"score"})
-    settings_type: ClassVar[type[AlgorithmSettings]] = AlgorithmSettings  #: pydantic model of the settings
+    #: pydantic model of the settings; by default that of ``Algorithm[Settings, State]``, else none
+    settings_type: ClassVar[type[AlgorithmSettings]] = AlgorithmSettings
     #: name -> setting -> value with its source: what a publication ran. Never acts by itself.
     presets: ClassVar[Presets] = {}
     #: a fixed N, or None to take the suite's (SRLD is one chain by definition)
@@ -108,6 +111,13 @@ class Method(ABC):
     citation: ClassVar[str] = ""  #: author (year), arXiv id
     summary: ClassVar[str] = ""  #: one line
     example: ClassVar[Example] = Example()  #: how tests and checks run it
+    library: ClassVar[str] = ""  #: external library that it runs, imported when it starts, or empty
+
+    @classmethod
+    def require_complete(cls) -> None:
+        """Refuse a class that lacks what every method must have: ``InputError`` with a line for each lack."""
+        if lacks := list(_lacks(cls)):
+            raise InputError("\n".join(f"{cls.__name__}: {lack}" for lack in lacks))
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
@@ -120,7 +130,7 @@ class Method(ABC):
         try:
             return cls.settings_type.model_validate(given)
         except ValidationError as error:
-            raise SettingsError(validation_text(error, cls.name, cls.settings_type.model_fields)) from None
+            raise SettingsError(validation_text(error, cls.name, cls.settings_type, "no such setting")) from None
 
     @classmethod
     def expand_preset(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,6 +164,27 @@ class Method(ABC):
         return getattr(settings, "step_size", None)
 
 
+def _lacks(cls: type[Method]) -> Iterator[str]:
+    """What is missing or of the wrong kind in a class, and what would be right."""
+    lower = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
+    kinds = [k for k in get_args(Kind) if k != "anchor" or issubclass(cls, Anchor)]
+    name, kind = getattr(cls, "name", None), getattr(cls, "kind", None)
+    if name is None:
+        yield f'no name: add name = "{lower}"'
+    elif not isinstance(name, str) or not name or not name.isprintable():
+        yield f"name is {name!r}, not a printable word"
+    if kind is None:
+        yield f'no kind: add kind = "chains" (one of {", ".join(kinds)})'
+    elif kind not in kinds:
+        yield f"kind is {kind!r}, not one of {', '.join(kinds)}"
+    for method in sorted(getattr(cls, "__abstractmethods__", ())):
+        yield f"no {method}: add def {method}({', '.join(inspect.signature(getattr(cls, method)).parameters)})"
+    if isinstance(cls.needs, str) or not all(isinstance(n, str) for n in cls.needs):
+        yield f"needs is {cls.needs!r}, not a set of words such as frozenset({{'score'}})"
+    if not (isinstance(cls.settings_type, type) and issubclass(cls.settings_type, AlgorithmSettings)):
+        yield f"settings_type is {cls.settings_type!r}, not a class that derives from AlgorithmSettings"
+
+
 class Anchor(Method):
     """An end of every leaderboard: samples without steps, drawn with the task itself, reference included."""
 
@@ -184,6 +215,14 @@ class Algorithm(Method, Generic[S, T]):
     #: True for a claim that `parvibench check` tests: from its first step on a reversible kernel that leaves every target
     #: exactly invariant, as Metropolis and Hastings's are; False with discretisation error, adaptation or annealing
     exact: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "settings_type" not in vars(cls):
+            bases = [a for base in vars(cls).get("__orig_bases__", ()) for a in get_args(base)[:1]]
+            for given in bases:
+                if isinstance(given, type) and issubclass(given, AlgorithmSettings):
+                    cls.settings_type = given
 
     @abstractmethod
     def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> T:

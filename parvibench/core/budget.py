@@ -55,6 +55,9 @@ class Meter:
     hessian_vector_products: float = 0.0  #: rows of scores that were differentiated
     log_densities: float = 0.0  #: rows whose log density was taken
     refusals: int = 0  #: calls that were not made because they would overrun
+    score_calls: int = 0  #: calls, whatever their rows
+    product_calls: int = 0  #: of Hessian-vector products
+    density_calls: int = 0  #: of log densities
 
     @property
     def charged(self) -> float:
@@ -66,6 +69,11 @@ class Meter:
         """
         return self.scores + self.hessian_vector_products + max(0.0, self.log_densities - self.scores)
 
+    @property
+    def sequential_steps(self) -> int:
+        """Calls made one after the other, charged like rows: what a machine waits for that scores any number at once."""
+        return self.score_calls + self.product_calls + max(0, self.density_calls - self.score_calls)
+
     def charge(self, scores: float = 0.0, hvps: float = 0.0, log_densities: float = 0.0) -> None:
         """Book a call before it is made.
 
@@ -73,6 +81,7 @@ class Meter:
             BudgetExhausted: the call would overrun the limit; nothing is booked.
             BudgetIgnored: so would the hundred calls before it.
         """
+        asked = scores, hvps, log_densities
         scores += self.scores
         hvps += self.hessian_vector_products
         log_densities += self.log_densities
@@ -84,3 +93,6 @@ class Meter:
                 raise BudgetIgnored(f"asked {MAX_REFUSALS} times for more than its budget of {self.limit:g}")
             raise BudgetExhausted(f"{charged:g} score evaluations would overrun the budget of {self.limit:g}")
         self.scores, self.hessian_vector_products, self.log_densities = scores, hvps, log_densities
+        self.score_calls += asked[0] > 0
+        self.product_calls += asked[1] > 0
+        self.density_calls += asked[2] > 0

@@ -11,6 +11,7 @@
     │   └── StoreError               a store that cannot be used now
     │       └── DamagedError         a cell whose files are not those that were written
     ├── DataMissingError             a data set that is not here and cannot be fetched
+    │   └── LibraryMissingError      an optional library that is not installed
     ├── UnsupportedError             the task lacks what the algorithm needs
     └── BudgetExhausted              the meter stopped the algorithm before an overrun
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 
 class ParVIBenchError(Exception):
@@ -70,6 +71,10 @@ class DataMissingError(ParVIBenchError):
     """A data set that is neither on disk nor reachable; the message holds the command that fetches it."""
 
 
+class LibraryMissingError(DataMissingError):
+    """An optional library that a sampler runs is not installed; the message holds the command that installs it."""
+
+
 class UnsupportedError(ParVIBenchError):
     """The task does not offer what the algorithm needs (or the other way round)."""
 
@@ -85,23 +90,44 @@ class BudgetIgnored(BaseException):
     """
 
 
-def validation_text(error: Any, owner: str = "", known: Iterable[str] | None = None) -> str:
+def validation_text(error: Any, owner: str = "", model: Any = None, unknown: str = "unknown key") -> str:
     """All problems of a pydantic ``ValidationError``, a line each.
 
-    ``owner`` comes before every key path; ``known`` names are told where one is unknown.
+    ``owner`` comes before every key path; where a key is unknown, those that ``model`` admits there are told.
     """
-    lines = (problem_text(e, ".".join(str(p) for p in (owner, *e["loc"]) if p != ""), known) for e in error.errors())
+    lines = (
+        problem_text(
+            e, ".".join(str(p) for p in (owner, *e["loc"]) if p != ""), known_keys(model, e["loc"][:-1]), unknown
+        )
+        for e in error.errors()
+    )
     return "\n".join(dict.fromkeys(lines))
 
 
-def problem_text(error: Any, path: str, known: Iterable[str] | None = None) -> str:
+def problem_text(error: Any, path: str, known: Iterable[str] | None = None, unknown: str = "unknown key") -> str:
     """One line for one of ``ValidationError.errors()``: key path, what is wrong, and what was given."""
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
-        message = "unknown key" if known is None else f"no such setting. Known: {', '.join(known) or 'none'}."
+        message = unknown if known is None else f"{unknown}. Known: {', '.join(known) or 'none'}."
     elif error["type"] != "missing" and not isinstance(error["input"], dict | list | tuple):
         message = f"{message} (given {error['input']!r:.80})"
     return f"{path}: {message}"
+
+
+def known_keys(model: Any, path: Iterable[Any]) -> list[str] | None:
+    """The keys that a pydantic model admits at a path of keys and positions; None where it admits any."""
+    for part in path:
+        if isinstance(part, str) and not part.startswith("function-"):
+            field = getattr(model, "model_fields", {}).get(part)
+            model = None if field is None else _model_in(field.annotation)
+    return None if model is None else list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> Any:
+    """The first pydantic model that a type is made of."""
+    if hasattr(annotation, "model_fields"):
+        return annotation
+    return next((m for a in get_args(annotation) if (m := _model_in(a)) is not None), None)
 
 
 def printable(text: str) -> str:

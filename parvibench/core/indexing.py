@@ -128,7 +128,8 @@ def _task_row(task: Task) -> dict[str, Any]:
 
 def _algorithm_row(algorithm: type[Method]) -> dict[str, Any]:
     facts = {key: getattr(algorithm, key) for key in ("version", "kind", "summary", "needs", "citation")}
-    return facts | {"needs": sorted(algorithm.needs)}
+    external = {"library": algorithm.library} if algorithm.library else {}
+    return facts | {"needs": sorted(algorithm.needs)} | external
 
 
 def _metric_row(metric: Metric) -> dict[str, Any]:

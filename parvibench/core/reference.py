@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import reference_folder
+from . import reference_folders
 from .errors import InputError
 
 Values = NDArray[np.float64]
@@ -86,6 +87,11 @@ class Reference(Floored):
     #: the target's score at the first draws, (100, D) or fewer, float64: the density's fingerprint
     scores: Tensor | None = field(default=None, repr=False)
 
+    @property
+    def certified(self) -> bool:
+        """Whether the draws passed the gates of a certificate."""
+        return bool(self.certificate.get("certified", True))
+
     @cached_property
     def mean(self) -> Tensor:
         """Mean per coordinate, (D,): the certificate's (from all draws) where recorded."""
@@ -145,7 +151,7 @@ def _between(a: Values, b: Values, share: float) -> Values:
 
 
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
-    """The shipped reference of a task, or None; ``folder`` stands for the installed package's, as in all that follow.
+    """The reference of a task, or None; ``folder`` stands for all that are searched, as in all that follow.
 
     ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor.
 
@@ -172,6 +178,20 @@ def load_predictions(name: str, folder: Traversable | None = None) -> Prediction
     return Predictions(**tensors, certificate=certificate, floors=floors)
 
 
+def home_of(name: str) -> Traversable | None:
+    """The first of the folders searched that holds the reference of a task; None without one."""
+    return next((folder for folder in reference_folders() if (folder / f"{name}.json").is_file()), None)
+
+
+def stamp_of(name: str) -> tuple[str, int] | None:
+    """Changes whenever the reference of a task is another one."""
+    folder = home_of(name)
+    if folder is None:
+        return None
+    path = Path(str(folder / f"{name}.json"))
+    return str(path.absolute()), path.stat().st_mtime_ns if path.is_file() else 0
+
+
 def load_floored(name: str) -> Floored | None:
     """A task's reference, its certified predictions, or None; errors as of ``load_reference``."""
     return load_reference(name) or load_predictions(name)
@@ -181,7 +201,9 @@ def read_certified(
     name: str, kind: str, folder: Traversable | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]], Floors] | None:
     """A certificate of a kind (``draws``, ``predictions``), its arrays and their floors, or None; errors as above."""
-    folder = folder or reference_folder()
+    folder = folder or home_of(name)
+    if folder is None:
+        return None
     certificate_file, arrays_file = folder / f"{name}.json", folder / f"{name}.npz"
     if not certificate_file.is_file():
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -19,8 +20,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import reference_folder
-from .errors import InputError, UnknownNameError
+from . import reference_folders
+from .errors import InputError, ParVIBenchError, UnknownNameError
 
 if TYPE_CHECKING:
     from .algorithm import Algorithm, Method
@@ -66,6 +67,7 @@ class AlgorithmRow(Row):
     kind: str = ""
     needs: tuple[str, ...] = ()
     citation: str = ""
+    library: str = ""  #: external library that it runs, or empty
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,8 @@ R = TypeVar("R", bound=Row)
 
 
 def has_reference(name: str) -> bool:
-    """Whether the reference of that task ships with the package."""
-    return (reference_folder() / f"{name}.json").is_file()
+    """Whether a reference of that task ships with the package, or lies where one's own are looked for."""
+    return any((folder / f"{name}.json").is_file() for folder in reference_folders())
 
 
 @cache
@@ -131,10 +133,81 @@ def _with_entry_points(group: str, rows: dict[str, R], row: type[R]) -> dict[str
     return rows
 
 
+#: Tasks of one's own that this process has met: name -> task and its place.
+_own: dict[str, tuple[Task, str]] = {}
+
+
 def load_task(name: str) -> Task:
-    """The task of that name; ``UnknownNameError`` with near names."""
-    hint = "A task from another package must be installed and listed under the entry-point group 'parvibench.tasks'."
+    """The task of that name, or of a place: ``module:attribute`` or ``file.py:attribute``.
+
+    Tasks from places are known by their names, too, for the rest of the process.
+
+    Raises:
+        UnknownNameError: with near names.
+        InputError: nothing can be loaded from the place, or it is no task.
+    """
+    if is_place(name):
+        return _from_place(name)
+    if name not in tasks() and name in _own:
+        return _own[name][0]
+    hint = (
+        "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package must "
+        "be installed and listed under the entry-point group 'parvibench.tasks'."
+    )
     return _resolve(_target("task", name, tasks(), hint))
+
+
+def is_place(name: str) -> bool:
+    """Whether a task's name says where it is, as ``file.py:OBJECT`` and ``module:OBJECT`` do."""
+    return name not in tasks() and (":" in name or name.endswith(".py"))
+
+
+def _from_place(place: str) -> Task:
+    from .task import Task
+
+    if ":" not in place:
+        raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
+    found: Any = _resolve(place)
+    task: Any = found() if inspect.isclass(found) and issubclass(found, Task) else found
+    if not isinstance(task, Task):
+        attribute = place.rpartition(":")[2]
+        right = f"{attribute} = pb.task(log_density, dim=...), with `import parvibench as pb`"
+        raise InputError(f"{place} is a {type(task).__name__}, not a task; write {right}")
+    adopt(task, _absolute(place))
+    return task
+
+
+def _absolute(place: str) -> str:
+    """The place with the whole path of its file, where it has one."""
+    file, _, attribute = place.rpartition(":")
+    return f"{Path(file).resolve()}:{attribute}" if file.endswith(".py") else place
+
+
+def adopt(task: Task, place: str = "") -> None:
+    """Know a task of one's own by its name for the rest of the process; errors as of ``require_own_name``."""
+    require_own_name(task)
+    if task.name not in tasks():
+        _own[task.name] = task, place or place_of(task)
+
+
+def place_of(task: Task) -> str:
+    """Where another process can load the task from, as ``module:attribute`` or ``file.py:attribute``; else empty.
+
+    Objects of the main program and of a notebook have no place.
+    """
+    known = _own.get(task.name)
+    if known is not None and known[0] is task and known[1]:
+        return known[1]
+    for name, module in list(sys.modules.items()):
+        if name in ("__main__", "__mp_main__"):
+            continue
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is task and not attribute.startswith("_"):
+                if name.startswith(_PLUGIN):
+                    return f"{module.__file__}:{attribute}"
+                if getattr(module, "__spec__", None) is not None:
+                    return f"{name}:{attribute}"
+    return ""
 
 
 def require_own_name(task: Task) -> None:
@@ -165,18 +238,36 @@ def load_method(name: str) -> Method:
         UnknownNameError: with near names.
         InputError: the attribute is neither.
     """
-    from .algorithm import Method
-
     hint = (
         "An algorithm from another package must be installed and listed under the entry-point group "
         "'parvibench.algorithms', or be named as 'module:Class'."
     )
-    outside = name not in algorithms() and ":" in name
-    found = _resolve(name if outside else _target("algorithm", name, algorithms(), hint))
-    method = found() if isinstance(found, type) else found
-    if not isinstance(method, Method):
-        raise InputError(f"{name} is a {type(method).__name__}, not a parvibench Algorithm")
-    return method
+    return as_method(_resolve(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)), name)
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether an algorithm's name says where it is, as ``module:Class`` and ``file.py:Class`` do."""
+    return ":" in name and name not in algorithms()
+
+
+def as_method(found: Any, name: str = "") -> Method:
+    """An algorithm or anchor, given itself or its class, with all that a method must have.
+
+    Raises:
+        InputError: it is neither, takes arguments, or lacks something; a line for each lack.
+    """
+    from .algorithm import Method
+
+    owner = found if isinstance(found, type) else type(found)
+    if not issubclass(owner, Method):
+        what = f"the class {owner.__name__}" if isinstance(found, type) else f"a {owner.__name__}"
+        hint = "; wrap a function of (problem, x0, generator) by pb.sampler" if inspect.isfunction(found) else ""
+        raise InputError(f"{name or found!r} is {what}, not a parvibench Algorithm{hint}")
+    owner.require_complete()
+    try:
+        return found() if isinstance(found, type) else found
+    except TypeError as error:
+        raise InputError(f"{name or owner.__name__}: the class must work without arguments: {error}") from error
 
 
 @cache
@@ -192,26 +283,55 @@ def _target(kind: str, name: str, rows: Mapping[str, Row], hint: str = "") -> st
 
 
 def _resolve(target: str) -> Any:
-    """Import ``module:attribute`` or ``path/to/file.py:attribute``."""
+    """Import ``module:attribute`` or ``path/to/file.py:attribute``; ``InputError`` whatever fails."""
     place, _, attribute = target.rpartition(":")
     try:
         module = _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-        return getattr(module, attribute)
-    except (ImportError, FileNotFoundError, AttributeError) as error:
+    except ParVIBenchError as error:
         raise InputError(f"cannot load {target!r}: {error}") from error
+    except Exception as error:  # whatever the code of others raises
+        raise InputError(f"cannot load {target!r}: {_described(error, place)}") from error
+    if not hasattr(module, attribute):
+        offered = [n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, type(sys))]
+        raise InputError(
+            f"cannot load {target!r}: there is no {attribute!r}; it has {', '.join(offered[-8:]) or 'none'}"
+        )
+    return getattr(module, attribute)
+
+
+def _described(error: Exception, place: str) -> str:
+    """What a plug-in's code raised, and in which line of its file."""
+    if isinstance(error, ImportError | FileNotFoundError):
+        return str(error)
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename).name == Path(place).name:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    where = "" if line is None else f" (line {line})"
+    return f"{type(error).__name__}: {error}{where}"
+
+
+#: Names of the modules of file plug-ins begin so.
+_PLUGIN = "parvibench_plugin_"
 
 
 def _load_file(path: Path) -> Any:
     """Import a file plug-in under a name of its own (a second import gives the same module)."""
-    name = "parvibench_plugin_" + path.resolve().as_posix().replace("/", "_").removesuffix(".py")
+    name = _PLUGIN + path.resolve().as_posix().replace("/", "_").removesuffix(".py")
     if name in sys.modules:
         return sys.modules[name]
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module

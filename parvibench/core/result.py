@@ -116,11 +116,12 @@ class CellRecord(BaseModel, Specified):
     kind: str  #: of the algorithm
     tuned: bool = False  #: whether the step size was chosen by tuning
     effective_step: float | None = None
+    start: str = ""  #: where it began: ``task`` (the task's initial points), ``own``, or empty where not recorded
     status: Status
     reason: str = ""
     traceback: str = ""
     n_diverged: int = 0
-    #: replicate id -> iteration at which it stopped being finite
+    #: replicate id -> iteration at which it stopped being finite, or was found to have blown up
     diverged: dict[int, int] = Field(default_factory=dict)
     iterations: int = 0
     score_evaluations: float = 0.0  #: per replicate, as charged (the largest)
@@ -129,6 +130,8 @@ class CellRecord(BaseModel, Specified):
     overheads: dict[str, float] = Field(default_factory=dict)
     #: metric -> value per replicate at the last checkpoint, ``None`` where it is not finite
     values: dict[str, list[float | None]] = Field(default_factory=dict)
+    #: the worst finite value of the primary metric, filled when a run is read; not stored
+    worst: float | None = Field(None, exclude=True)
     #: the same of evenly thinned samples of the next smaller size with floors, where n has none
     judged: dict[str, list[float | None]] = Field(default_factory=dict)
     absent: dict[str, str] = Field(default_factory=dict)  #: metric -> why it does not apply

@@ -59,14 +59,14 @@ class Streams:
         self._shuffled: dict[int, tuple[int, Tensor]] = {}
 
     def normal(self, stream: str, shape: Sequence[int], index: int = 0) -> Tensor:
-        """Standard normal draws of the current step, (R, *shape): a view into the block, read only.
+        """Standard normal draws of the current step, ``(R, *shape)``: a view into the block, read only.
 
         ``index`` tells apart several draws of one shape within a step.
         """
         return self._draw("normal", stream, tuple(shape), index)
 
     def uniform(self, stream: str, shape: Sequence[int], index: int = 0) -> Tensor:
-        """Uniform draws on [0, 1) of the current step, shape (R, *shape); read only."""
+        """Uniform draws on [0, 1) of the current step, ``(R, *shape)``; read only."""
         return self._draw("uniform", stream, tuple(shape), index)
 
     def generator(self, stream: str, replicate: int, block: int | str = 0) -> Generator:

@@ -13,12 +13,12 @@ from torch import Generator, Tensor
 
 from .budget import Meter
 from .errors import ShapeError, UnsupportedError
-from .reference import Floored, Reference, load_predictions, load_reference
+from .reference import Floored, Reference, load_predictions, load_reference, stamp_of
 from .streams import Streams, derive_seed
 from .target import Target
 
 #: Replicates from this id on serve tuning only: own streams, own data splits, disjoint from all others.
-TUNING_REPLICATES = 1_000_000
+TUNING_REPLICATES = 2_000_000
 
 DENSITY_METRICS = (
     "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal", "tail_error",
@@ -117,11 +117,11 @@ class Task(ABC):
         return x
 
     def reference(self) -> Reference | None:
-        """The shipped reference, or None; read once in a process."""
-        return _shipped(self.name)
+        """The reference, the package's or one's own, or None; read once in a process until it is built anew."""
+        return _read(self.name, stamp_of(self.name))
 
     def floored(self) -> Floored | None:
-        """What metrics have floors against: the shipped reference, or certified predictions, or None."""
+        """What metrics have floors against: the reference, or certified predictions, or None."""
         return self.reference() or load_predictions(self.name)
 
     def batch_share(self, full_batch: bool = False) -> float:
@@ -168,7 +168,7 @@ class Task(ABC):
 
 
 @lru_cache(maxsize=4)
-def _shipped(name: str) -> Reference | None:
+def _read(name: str, stamp: object) -> Reference | None:
     return load_reference(name)
 
 
@@ -207,6 +207,7 @@ class Problem:
         self.dim, self.particles = target.dim, particles
         self.prior_precision = target.prior_precision  #: m of a prior N(0, I/m) that the target declares, or None
         self.meter = Meter(limit)
+        self.started = False  #: whether the initial points were asked for
 
     @property
     def replicates(self) -> int:
@@ -233,6 +234,7 @@ class Problem:
 
         The points of another n are others, not a subset.
         """
+        self.started = True
         x = self._start(self._target, n or self.particles, self.streams.generators("init"))
         return x.to(self.device, self.dtype)
 

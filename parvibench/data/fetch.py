@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -91,6 +92,33 @@ def fetch(name: str) -> Path:
     entry = registry()[name]
     given = _given(entry)
     return _download(entry) if given is None else _verified(given, entry)
+
+
+def held(name: str) -> Content | None:
+    """The verified file of a data set that is on disk, or None, also for an unknown one; downloads nothing."""
+    entry = registry().get(name)
+    if entry is None:
+        return None
+    path = _given(entry) or cache_folder() / entry.file
+    content = path.read_bytes() if path.is_file() else None
+    return content if content is not None and entry.hash_of(content) == entry.hash else None
+
+
+def keep(name: str, content: Content) -> None:
+    """Put a data set's file into the cache where it is on disk nowhere.
+
+    Raises:
+        InputError: it is not the registered file.
+    """
+    entry = registry()[name]
+    if entry.hash_of(content) != entry.hash:
+        raise InputError(f"data set {name!r}: not the registered file; expected {entry.hash}")
+    if held(name) is None:
+        path = cache_folder() / entry.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as aside:
+            aside.write(content)
+        Path(aside.name).replace(path)
 
 
 def status() -> list[DataStatus]:

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from parvibench.core.errors import InputError
 
 from . import sample_formats
+from .arrays import Choice
 
 MAX_BYTES = 2**30
 _TIMEOUT_S = 300
@@ -22,8 +25,34 @@ _TIMEOUT_S = 300
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Samples with what is known of their form."""
+
+    values: NDArray[np.float64]  #: (n, d), or (chains, draws, d); not to be written to
+    names: tuple[str, ...] = ()  #: of the d columns, or none
+
+
+def read_draws(paths: Sequence[Path], choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
+    """Samples from one file, or from several that hold a chain each; see ``read_samples``.
+
+    Raises:
+        InputError: as of ``read_samples``; chains of different lengths or columns.
+    """
+    read = [_read(path, choice) for path in paths]
+    if len(read) == 1:
+        return read[0]
+    if len({draws.names for draws in read}) > 1:
+        raise InputError(f"{', '.join(map(str, paths))}: their columns differ")
+    chains = [d.values if d.values.ndim == 3 else d.values[None] for d in read]
+    if len({chain.shape[1:] for chain in chains}) > 1:
+        told = ", ".join(f"{path}: {d.values.shape}" for path, d in zip(paths, read, strict=True))
+        raise InputError(f"each file is a chain, and they must be equally long: {told}")
+    return Draws(np.concatenate(chains), read[0].names)
+
+
 def read_samples(path: Path) -> NDArray[np.float64]:
-    """Samples from ``.npy``, ``.npz`` (array ``samples``), ``.csv`` or ``.parquet``; never unpickles.
+    """Samples from a file of one of the ``FORMATS``; never unpickles.
 
     A CSV file may begin with a row of names; all else must be real numbers, at most 2^25 of them.
 
@@ -33,14 +62,19 @@ def read_samples(path: Path) -> NDArray[np.float64]:
     Raises:
         InputError: no such file, unknown ending, too large, anything but real numbers, or two ways to read it.
     """
+    return _read(path, Choice()).values
+
+
+def _read(path: Path, choice: Choice) -> Draws:
     ending = path.suffix.lower()
-    if not path.is_file():
+    if not path.is_file() and not (path.is_dir() and ending == ".zarr"):
         raise InputError(f"{path}: no such file")
     if ending not in sample_formats.FORMATS:
         raise InputError(f"{path}: samples come as {', '.join(sample_formats.FORMATS)}; got {ending or 'no ending'}")
-    if path.stat().st_size > MAX_BYTES:
+    files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
+    if sum(f.stat().st_size for f in files) > MAX_BYTES:
         raise InputError(f"{path}: larger than {MAX_BYTES // 2**30} GiB")
-    command = [sys.executable, "-P", "-m", sample_formats.__name__, str(path.absolute())]
+    command = [sys.executable, "-P", "-m", sample_formats.__name__, str(path.absolute()), json.dumps(asdict(choice))]
     try:
         done = subprocess.run(
             command, capture_output=True, check=False, timeout=_TIMEOUT_S, env={**os.environ, **_ENVIRONMENT}
@@ -50,7 +84,8 @@ def read_samples(path: Path) -> NDArray[np.float64]:
     if done.returncode:
         raise InputError(f"{path}: cannot be read as {ending} numbers: {_reason(done)}")
     end = done.stdout.index(b"\n")
-    return np.frombuffer(done.stdout, offset=end + 1).reshape(json.loads(done.stdout[:end]))
+    told = json.loads(done.stdout[:end])
+    return Draws(np.frombuffer(done.stdout, offset=end + 1).reshape(told["shape"]), tuple(told["names"]))
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:

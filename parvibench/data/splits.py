@@ -19,6 +19,8 @@ from parvibench.core.task import TUNING_REPLICATES
 from .loaders import Table
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+#: Share of a benchmark split's training rows that tuning holds out.
+VALIDATION_SHARE = 0.2
 #: Number of rows and replicate -> a permutation of the rows.
 Recipe = Callable[[int, int], NDArray[np.int64]]
 
@@ -54,17 +56,28 @@ def training_rows(n: int) -> int:
 
 
 def split(n: int, replicate: int) -> Split:
-    """The split of replicate number ``replicate`` of a set of n rows; tuning replicates get their own."""
+    """The split of replicate number ``replicate`` of a set of n rows; of a tuning replicate see ``tuning_split``."""
     rows = permutation_for(n, replicate, _permutation)
-    return Split(rows[: training_rows(n)], rows[training_rows(n) :])
+    return tuning_split(Split(rows[: training_rows(n)], rows[training_rows(n) :]), replicate)
 
 
 def permutation_for(n: int, replicate: int, recipe: Recipe) -> NDArray[np.int64]:
-    """``recipe(n, replicate)``, or a random permutation of its own for a tuning replicate.
+    """``recipe(n, replicate)``; tuning replicates, whose ids begin at ``TUNING_REPLICATES``, start from those of id 0, 1, ..."""
+    return recipe(n, replicate - TUNING_REPLICATES if replicate >= TUNING_REPLICATES else replicate)
 
-    Ids from ``TUNING_REPLICATES`` on tune, and never see the partition that a result is computed on.
+
+def tuning_split(rows: Split, replicate: int) -> Split:
+    """The split of a tuning replicate: of a benchmark split's training rows, a fifth takes the place of the test rows.
+
+    Rows of the benchmark's test and development parts are not used at all, but for the development rows of protocols
+    that refit on them, which stay. Other replicates keep their split.
     """
-    return (_tuning_permutation if replicate >= TUNING_REPLICATES else recipe)(n, replicate)
+    if replicate < TUNING_REPLICATES:
+        return rows
+    stream = np.random.RandomState(derive_seed("tuning split", len(rows.train), replicate) % 2**32)
+    shuffled = stream.permutation(rows.train)
+    held_out = round(VALIDATION_SHARE * len(shuffled))
+    return Split(shuffled[held_out:], shuffled[:held_out], rows.dev)
 
 
 def regression_split(table: Table, replicate: int) -> RegressionSplit:
@@ -103,9 +116,4 @@ def _permutation(n: int, replicate: int) -> NDArray[np.int64]:
     stream = np.random.RandomState(1)  # the published splits come from this legacy generator
     for _ in range(replicate):
         stream.choice(n, n, replace=False)
-    return stream.choice(n, n, replace=False)
-
-
-def _tuning_permutation(n: int, replicate: int) -> NDArray[np.int64]:
-    stream = np.random.RandomState(derive_seed("tuning split", n, replicate) % 2**32)
     return stream.choice(n, n, replace=False)

@@ -29,7 +29,7 @@ class Execution(BaseModel):
     match: Literal["effective-step"] | None = None
     #: (I, K) runs every K-th cell from the I-th on; ``parvibench.harness.store.merging.merge`` puts the parts together
     part: tuple[int, int] | None = None
-    #: processes; 0 runs in this process; default one per CPU. Objects always run in this process.
+    #: processes; 0 runs in this process; default one per CPU. Objects that cannot be imported run in this one, too.
     workers: int | None = None
     device: str = "auto"  #: ``auto``, ``cpu`` or ``cuda``
     timeout: float = DEFAULT_TIMEOUT_S  #: wall-clock limit of one chunk of replicates, s
@@ -41,6 +41,7 @@ class Execution(BaseModel):
     out: Path = DEFAULT_STORE  #: the store
     fresh: bool = False  #: run again what the store holds
     retry_failed: bool = False  #: run again what failed
+    tune: bool = False  #: tune a suite with a grid first, where it holds no tuned values
 
     @classmethod
     def of(cls, **options: Any) -> Execution:
@@ -48,4 +49,4 @@ class Execution(BaseModel):
         try:
             return cls(**options)
         except ValidationError as error:
-            raise InputError(validation_text(error)) from None
+            raise InputError(validation_text(error, model=cls, unknown="no such option")) from None

@@ -1,23 +1,33 @@
-"""How long cells will take: from what they took before, or from two steps of each."""
+"""How long cells will take: from what they took before, or from a few steps of each and from its metrics."""
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Sequence
 
+import torch
+
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import ParVIBenchError
+from parvibench.core.metric import Cost
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell
+from parvibench.metrics.compute import compute_guarded
 
-from .run.trial import foresee
+from .run.measuring import context_maker
+from .run.recorder import MAX_BYTES, MAX_POSITIONS
+from .run.trial import foresee, make_problem
 
 
 def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
     """Seconds of one process that each cell will take, on this machine; None where it cannot be predicted.
 
     A cell of the same task, method and shape in the store sets the pace (compute, metrics and warm-up for each
-    iteration and replicate); otherwise two steps of one chunk are taken and timed, without metrics.
+    iteration and replicate); otherwise a few steps of one chunk are taken, and one replicate's initial points are
+    measured, in processor time.
     """
     paces: dict[tuple[object, ...], list[float]] = {}
     for folder in sorted((store.root / "cells").glob("[!.]*")):
@@ -25,7 +35,8 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
         if record is not None and record.status is Status.OK and record.iterations:
             whole = record.seconds + sum(record.overheads.values())
             paces.setdefault(_kind(record), []).append(whole / record.iterations / record.n_replicates)
-    return [_seconds(cell, paces.get(_kind(cell))) for cell in cells]
+    measured: dict[tuple[object, ...], float] = {}
+    return [_seconds(cell, paces.get(_kind(cell)), measured) for cell in cells]
 
 
 def _kind(cell: Cell | CellRecord) -> tuple[object, ...]:
@@ -33,11 +44,46 @@ def _kind(cell: Cell | CellRecord) -> tuple[object, ...]:
     return spec.task, spec.algorithm, spec.particles, spec.chunk, spec.device, spec.dtype
 
 
-def _seconds(cell: Cell, paces: list[float] | None) -> float | None:
+def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object, ...], float]) -> float | None:
     try:
-        iterations, seconds = foresee(cell)
+        found = foresee(cell)
+        if paces:
+            return statistics.median(paces) * found.iterations * cell.n_replicates
+        steps = (found.setup + found.pace * found.iterations) * len(cell.chunks)
+        path = _path_length(cell, found.iterations)
+        key = (cell.task, cell.metrics, cell.samples, cell.particles if path else 0, path)
+        if key not in measured:
+            measured[key] = _measuring(cell, path)
     except (ParVIBenchError, RuntimeError, ValueError):
         return None
-    if paces:
-        return statistics.median(paces) * iterations * cell.n_replicates
-    return seconds * iterations * len(cell.chunks)
+    return steps + measured[key] * cell.n_replicates
+
+
+def _path_length(cell: Cell, iterations: int) -> int:
+    """States of each chain that are kept after the burn-in, 0 of other kinds; to the next power of two."""
+    task, algorithm = cell.load()
+    if algorithm.kind != "chains" or not isinstance(algorithm, Algorithm):
+        return 0
+    states = min(iterations, MAX_POSITIONS, MAX_BYTES // (4 * cell.spec.chunk * cell.particles * task.dim))
+    return 1 << max(2, (states // 2).bit_length())
+
+
+def _measuring(cell: Cell, path: int) -> float:
+    """Seconds of all checkpoints of one replicate: of initial points, and for chains of a path of noise around them."""
+    task, algorithm = cell.load()
+    ids = cell.spec.replicates[:1]
+    samples = make_problem(cell, ids, task, algorithm, None).init(cell.samples).cpu().double()
+    noise = samples[:, : cell.particles][:, None] + 0.1 * torch.randn(1, max(path, 1), 1, samples.shape[2])
+    context = context_maker(task, ids, cell.metrics)(cost=Cost(1, 1.0, 1.0), path=noise if path else None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        compute_guarded(cell.metrics, samples, context, "every")  # once for what is computed once
+        start = time.process_time()
+        compute_guarded(cell.metrics, samples, context, "every")
+        middle = time.process_time()
+        compute_guarded(cell.metrics, samples, context, "last")
+        total = (MAX_CHECKPOINTS - 1) * (middle - start) + time.process_time() - middle
+    finally:
+        torch.set_num_threads(threads)
+    return total

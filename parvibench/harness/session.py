@@ -227,6 +227,7 @@ def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
         "n_diverged": len(diverged),
         "diverged": diverged,
         "effective_step": results[0].effective_step,
+        "start": results[0].start,
         "flags": list(dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags)])),
         "drift": max(r.drift for r in results),
         "process": results[0].process,
@@ -239,7 +240,7 @@ def _divergence(diverged: dict[int, int], replicates: int) -> str:
     if not diverged:
         return ""
     first = min(diverged.values())
-    return f"{len(diverged)} of {replicates} replicates stopped being finite, the first by iteration {first}"
+    return f"{len(diverged)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
 
 
 def _merged(results: Sequence[ChunkResult]) -> dict[str, Any]:

@@ -6,19 +6,29 @@ coordinates a screen of all of them finds those that are ranked: the worst by R-
 ``atan((x - median) / spread)`` and of its distance from zero, and by the variance of batch means. At most 25,000 draws
 are used, so that the cost stays small beside the run: evenly spaced ones, and for the effective sample size of chains
 that mix faster than these are apart, as many neighbouring ones in the middle. Sizes are of all states recorded.
+
+The weights of a network switch labels, so that no chain of them mixes: networks are judged by what they say, their
+predictions at 20 held-out rows and the log likelihood of these rows, the worst of which counts.
+
+Many short chains (fewer than 100 kept states, at least 10 chains) have no halves to compare: their R-hat is the nested
+one (Margossian et al. 2024, Bayesian Analysis, "Nested R-hat", Section 3) of five groups of chains, neighbours at the
+beginning of the kept path, over its second half: chains that have not forgotten where they were make the groups differ.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.task import PredictiveData
 
 from .cost import recorded_cost
 from .pairwise import thin
@@ -33,6 +43,10 @@ _BATCHES = 5
 #: Chains of which more than this share of the spaced draws is effective may mix faster than these are apart.
 _MIXED = 0.5
 MOST_DRAWS = 25_000
+#: Kept states a chain, below, and chains, from which on, R-hat is the nested one; groups of it.
+NESTED_BELOW, NESTED_FROM, _GROUPS = 100, 10, 5
+#: Held-out rows at which networks are compared, and states at a time.
+_PREDICTIONS, _STATES = 20, 2000
 FEWEST_DRAWS = 4
 TAILS = (0.05, 0.95)
 
@@ -141,7 +155,7 @@ def autocorrelation(samples: Tensor, context: Context) -> Tensor:
 def rhat(samples: Tensor, context: Context) -> Tensor:
     """Rank-normalised split R-hat, the larger of bulk and folded, worst coordinate.
 
-    A single chain is cut into two halves first.
+    A single chain is cut into two halves first; many short ones get the nested R-hat.
 
     Args:
         samples: (R, n, D); not used.
@@ -153,9 +167,12 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
     >>> rhat(x, chains)
     tensor([0.9920], dtype=torch.float64)
     """
+    path = _recorded(context)
+    if path.shape[1] < NESTED_BELOW and path.shape[2] >= NESTED_FROM:
+        return torch.tensor([_nested_rhat(x) for x in _worst(path)], dtype=samples.dtype)
     values = []
-    for path in _worst(_thinned(_recorded(context))):
-        chains = path if len(path) > 1 else _halves(path)
+    for worst in _worst(_thinned(path)):
+        chains = worst if len(worst) > 1 else _halves(worst)
         with np.errstate(divide="ignore", invalid="ignore"):
             each = array_stats().rhat(chains, chain_axis=0, draw_axis=1, method="rank")
         values.append(float(np.where(np.isnan(each), np.inf, each).max()))
@@ -201,7 +218,48 @@ def _recorded(context: Context) -> Tensor:
     draws = context.path.shape[1]
     if draws < FEWEST_DRAWS:
         raise NotApplicable(f"the chain path has {draws} draws; at least {FEWEST_DRAWS} are needed")
-    return context.path
+    return _said(context.path, context)
+
+
+def _said(path: Tensor, context: Context) -> Tensor:
+    """What the networks of a path say, (R, T, N, K + 1): K predictions and their log likelihood; other paths as they are."""
+    of_rows = getattr(context.predictive, "of_rows", None)
+    if of_rows is None or "network" not in context.task.tags:
+        return path
+    replicates, draws, chains, dim = path.shape
+    held = context.predictive.y.shape[1]  # type: ignore[union-attr]
+    kept = min(held, _PREDICTIONS)
+    data: PredictiveData = of_rows(torch.arange(kept) * held // kept)
+    found = []
+    for states in torch.split(path.reshape(replicates, draws * chains, dim), _STATES, dim=1):
+        means, sds = data.predict(states)
+        z = (data.y[:, None] - means) / sds[..., None]
+        log_likelihood = -(0.5 * z.square().sum(-1) + kept * sds.log())
+        found.append(torch.cat((means, log_likelihood[..., None]), -1))
+    return torch.cat(found, 1).reshape(replicates, draws, chains, kept + 1)
+
+
+def _nested_rhat(chains: NDArray[np.float64]) -> float:
+    """The larger nested R-hat of ranks and of ranks of distances from the median, worst coordinate of (N, T, D)."""
+    late = chains[:, chains.shape[1] // 2 :]
+    if (np.ptp(late, axis=(0, 1)) == 0).any():
+        return math.inf
+    worst = 0.0
+    for d in range(chains.shape[2]):
+        order = np.argsort(chains[:, 0, d], kind="stable")
+        x = late[order, :, d]
+        for values in (x, np.abs(x - np.median(x))):
+            ranks = stats.rankdata(values).reshape(values.shape)
+            z = stats.norm.ppf((ranks - 0.375) / (ranks.size + 0.25))
+            worst = max(worst, _nested(np.array_split(z, _GROUPS)))
+    return worst
+
+
+def _nested(groups: list[NDArray[np.float64]]) -> float:
+    """sqrt(1 + B / W) of groups of chains, (M, T) each: B between their means, W within them, over chains and times."""
+    between = np.var([g.mean() for g in groups], ddof=1)
+    within = np.mean([g.mean(1).var(ddof=1) + (g.var(1, ddof=1).mean() if g.shape[1] > 1 else 0.0) for g in groups])
+    return float(np.sqrt(1 + between / within))
 
 
 def _thinned(path: Tensor) -> Tensor:

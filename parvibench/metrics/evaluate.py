@@ -6,83 +6,166 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from scipy import stats
-from torch import Tensor
+from torch import Generator, Tensor
 
 from parvibench.core import registry
 from parvibench.core.metric import Context, Cost
-from parvibench.core.reference import Floored
+from parvibench.core.reference import Floor, Floored, Reference
 from parvibench.core.registry import load_metric
 from parvibench.core.result import to_json_number
+from parvibench.core.target import Target
 from parvibench.core.task import Task
 
+from .chains import FEWEST_DRAWS, TAILS, array_stats
 from .compute import check_samples, compute, compute_guarded
 from .equivalent import equivalent_sample_size
-from .floors import ALPHA, SIZES, FloorTests, floor_tests, judged_size
+from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged
 from .pairwise import thin
+from .stein import bootstrapped_ksd
 
 _CHAIN = "neighbouring samples are correlated, and the interval is that of independent ones"
+#: Most samples that metrics are computed of: pairwise ones take the square of it.
+MOST_SAMPLES = 5000
+#: Most samples of the wild bootstrap, and its values.
+_BOOTSTRAP_SAMPLES, _BOOTSTRAP_VALUES = 1000, 2000
+#: What remains unseen without a reference.
+BLIND = (
+    "without a reference only KSD judges, by wild bootstrap: it cannot see wrong weights of separated modes, nor a mode that "
+    "was missed"
+)
 
 
 def evaluate_samples(
-    task: Task, samples: Any, cost: Cost | None = None, metrics: Sequence[str] | None = None
+    task: Task,
+    samples: Any,
+    cost: Cost | None = None,
+    metrics: Sequence[str] | None = None,
+    reference: Reference | None = None,
+    names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Value, floor, verdict and equivalent sample size of every metric of a task.
 
-    Predictive tasks are judged on the data split of replicate 0.
+    Predictive tasks are judged on the data split of replicate 0. Without a reference KSD is tested by the wild bootstrap.
 
     Args:
         task: whose target the samples should follow.
-        samples: array-like, (n, D), n >= 2.
+        samples: array-like, (n, D), n >= 2, or chains, (C, T, D).
         cost: of the samples, if known.
         metrics: names; default: the task's.
+        reference: to compare with, in place of the task's.
+        names: of the D coordinates, if known.
 
     Returns:
-        ``{"task", "n", "n_judged", "verdict", "judged_by", "reason", "metrics": [...]}``: JSON types only; null where a
-        number is missing. Values and equivalent sample sizes are of all n samples; floors, ratios and tests are of the
-        ``n_judged`` evenly thinned ones, the next smaller size with floors, and by the metrics ``judged_by``.
+        ``{"task", "n", "n_judged", "verdict", "judged_by", "reason", "chains", "metrics": [...]}``: JSON types only; null
+        where a number is missing. Values and equivalent sample sizes are of all n samples, or of 5,000 evenly thinned
+        ones; floors, ratios and tests are of the ``n_judged`` ones, the next smaller size with floors (a metric's own
+        ``n_judged`` where it has floors of smaller sizes only), and by the metrics ``judged_by``. Chains are judged by no
+        more samples than they are worth, the bulk ESS of the worst coordinate.
 
     Raises:
-        ShapeError: the samples are no finite (n, D) array.
+        ShapeError: the samples are no finite (n, D) or (C, T, D) array.
         DataMissingError: the task's data set is not on disk.
         InputError: the task bears the name of a built-in one and is another.
     """
     registry.require_own_name(task)
-    x = check_samples(samples, task)
-    names = task.metrics if metrics is None else metrics
+    path, every = _chains(samples, task)
+    found_chains = None if path is None else chain_diagnostics(path, names)
+    worth = len(every) if found_chains is None else min(len(every), int(found_chains["worth"]))
+    x = thin(every, MOST_SAMPLES)
+    listed = task.metrics if metrics is None else metrics
+    floored = reference or task.floored()
     context = Context(
         task,
-        task.reference(),
-        task.target([0], "cpu", torch.float64),
+        reference or task.reference(),
+        density_of(task),
         task.predictive([0], "cpu", torch.float64),
+        path=None if path is None else path.transpose(0, 1)[None],
         cost=cost,
     )
-    floored = task.floored()
-    found, absent = compute_guarded(names, x[None], context)
+    found, absent = compute_guarded(listed, x[None], context)
     values = {name: float(value[0]) for name, value in found.items()}
-    n = judged_size(len(x), floored)
-    judged = values
-    if n is not None and n < len(x):
-        tested = [name for name in values if name in getattr(floored, "floors", {})]
-        judged = {name: float(value[0]) for name, value in compute(tested, thin(x, n)[None], context)[0].items()}
-    tests = floor_tests(judged, n or len(x), floored, task.metrics)
-    why = f"no interval: {_CHAIN}" if serially_correlated(x) else ""
+    n = judged_size(min(worth, len(x)), floored)
+    sizes = sizes_judged(n or 0, floored, values)
+    judged = dict(values)
+    for size in set(sizes.values()) - {len(x)}:
+        smaller = [name for name, own in sizes.items() if own == size]
+        judged |= {k: float(v[0]) for k, v in compute(smaller, thin(every, size)[None], context)[0].items()}
+    tests = floor_tests(judged, n or worth, floored, task.metrics, sizes)
+    if floored is None and context.target is not None and "ksd" in listed:
+        tests, judged, n = _bootstrap_test(thin(every, min(worth, _BOOTSTRAP_SAMPLES)), context.target)
+    why = f"no interval: {_CHAIN}" if found_chains is not None or serially_correlated(x) else ""
     rows = [
         _absent(name, absent[name])
         if name in absent
         else _row(name, values[name], judged.get(name), len(x), floored, tests, why)
-        for name in names
+        for name in listed
     ]
+    reason = tests.reason
+    if found_chains is not None and worth < min(SIZES):
+        reason = f"the chains are worth {worth} independent draws, fewer than {min(SIZES)}: {reason}"
     return {
         "task": task.name,
-        "n": len(x),
+        "n": len(every),
         "n_judged": n,
         "verdict": tests.verdict,
         "judged_by": list(tests.floors),
-        "reason": tests.reason,
+        "reason": reason,
+        "chains": found_chains,
         "metrics": rows,
     }
+
+
+def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:
+    """Samples as chains (C, T, D), or None for a plain set, and as rows (n, D)."""
+    shape = np.shape(samples)
+    if len(shape) != 3:
+        return None, check_samples(samples, task)
+    every = check_samples(torch.as_tensor(samples, dtype=torch.float64).flatten(0, 1), task)
+    return every.reshape(shape), every
+
+
+def chain_diagnostics(chains: Tensor, names: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Per coordinate of chains (C, T, D): rank-normalised R-hat, bulk and tail ESS; None where they are too short.
+
+    ``worth`` is the smallest bulk ESS. A coordinate that never moves has ESS 0 and no R-hat.
+    """
+    if chains.shape[1] < 2 * FEWEST_DRAWS:
+        return None
+    x, axes = chains.numpy(), {"chain_axis": 0, "draw_axis": 1}
+    moves = np.ptp(x, axis=(0, 1)) > 0
+    # One chain is compared with itself: its halves.
+    halves = x if len(x) > 1 else np.stack([x[0, : x.shape[1] // 2], x[0, -(x.shape[1] // 2) :]])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rhat = array_stats().rhat(halves, method="rank", **axes)
+        bulk = np.where(moves, array_stats().ess(x, method="bulk", **axes), 0.0)
+        tail = np.where(moves, array_stats().ess(x, method="tail", prob=TAILS, **axes), 0.0)
+    shown = list(names) if len(names) == x.shape[2] else [f"x{i + 1}" for i in range(x.shape[2])]
+    return {
+        "chains": x.shape[0],
+        "draws": x.shape[1],
+        "names": shown,
+        "rhat": [to_json_number(float(f"{v:.5g}")) for v in rhat],
+        "ess_bulk": [round(float(v), 1) for v in bulk],
+        "ess_tail": [round(float(v), 1) for v in tail],
+        "worth": int(bulk.min()),
+    }
+
+
+def _bootstrap_test(x: Tensor, target: Target) -> tuple[FloorTests, dict[str, float], int]:
+    """The test of samples (n, D) by KSD alone; nothing is called indistinguishable by it."""
+    if len(x) < min(SIZES):
+        reason = (
+            f"no reference, and {len(x)} independent samples are too few for KSD's bootstrap, which takes {min(SIZES)}"
+        )
+        return FloorTests({}, {}, {}, "not applicable", reason), {}, len(x)
+    value, values = bootstrapped_ksd(x, target, _BOOTSTRAP_VALUES, Generator().manual_seed(0))
+    floor = Floor(len(x), values)
+    p = p_value("ksd", value, floor)
+    verdict = "distinguishable" if p <= ALPHA else "not applicable"
+    return FloorTests({"ksd": floor}, {"ksd": p}, {"ksd": p}, verdict, BLIND), {"ksd": value}, len(x)
 
 
 def _row(
@@ -90,20 +173,22 @@ def _row(
 ) -> dict[str, Any]:
     """One metric's row; without a floor at the size judged the value stands alone."""
     row = _absent(name, "no floor: the value stands alone") | {"value": to_json_number(value)}
-    if reference is None or not reference.floors.get(name):
+    if reference is not None and reference.floors.get(name):
+        size, interval, reason = equivalent_sample_size(name, value, n, reference)
+        if interval is not None and dependent:
+            interval, reason = None, reason or dependent
+        row |= {
+            "equivalent_sample_size": size,
+            "equivalent_sample_size_interval": None if interval is None else list(interval),
+            "reason": reason,
+        }
+        if name not in tests.floors or judged is None:
+            return row | {"reason": _why_no_floor(name, reference)}
+    elif name not in tests.floors or judged is None:
         return row
-    size, interval, reason = equivalent_sample_size(name, value, n, reference)
-    if interval is not None and dependent:
-        interval, reason = None, reason or dependent
-    row |= {
-        "equivalent_sample_size": size,
-        "equivalent_sample_size_interval": None if interval is None else list(interval),
-        "reason": reason,
-    }
-    if name not in tests.floors or judged is None:
-        return row | {"reason": _why_no_floor(name, reference)}
     floor, p = tests.floors[name], tests.p_values[name]
     return row | {
+        "n_judged": floor.n,
         "floor": {"median": floor.median, "q95": floor.quantile(0.95)},
         "ratio": to_json_number(judged / floor.median) if load_metric(name).floor_ratio else None,
         "p_value": p,
@@ -115,6 +200,7 @@ def _absent(name: str, reason: str) -> dict[str, Any]:
     return {
         "metric": name,
         "value": None,
+        "n_judged": None,
         "floor": None,
         "ratio": None,
         "p_value": None,

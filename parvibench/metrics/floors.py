@@ -18,8 +18,10 @@ from scipy import stats
 from torch import Tensor
 
 from parvibench.core import registry
+from parvibench.core.errors import UnsupportedError
 from parvibench.core.metric import Context
 from parvibench.core.reference import Floor, Floored, Reference
+from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.statistics import holm
 
@@ -107,7 +109,7 @@ def simulate_floors(
     Returns:
         metric -> size -> sorted values.
     """
-    context = Context(task, reference, task.target([0], "cpu", torch.float64))
+    context = Context(task, reference, density_of(task))
     floors = {metric: dict(table) for metric, table in reference.floors.items()}
     due = missing_floors(task, reference, judged_metrics() if metrics is None else metrics)
     for n, missing in sorted(due.items()):
@@ -126,7 +128,7 @@ def simulate_floors(
 
 def missing_floors(task: Task, reference: Reference, metrics: Sequence[str]) -> dict[int, dict[str, range]]:
     """Size -> metric -> numbers of the sets whose values the reference's floors lack; metrics that apply only."""
-    context = Context(task, reference, task.target([0], "cpu", torch.float64))
+    context = Context(task, reference, density_of(task))
     due: dict[int, dict[str, range]] = {}
     for name in compute(metrics, reference.draws[None, :_PROBE], context)[0]:
         for n in floor_sizes(name, task, len(reference.draws)):
@@ -134,6 +136,14 @@ def missing_floors(task: Task, reference: Reference, metrics: Sequence[str]) -> 
             if known < wanted:
                 due.setdefault(n, {})[name] = range(known, wanted)
     return due
+
+
+def density_of(task: Task) -> Target | None:
+    """The density of replicate 0, or None: draws may be all that is known."""
+    try:
+        return task.target([0], "cpu", torch.float64)
+    except UnsupportedError:
+        return None
 
 
 class FloorTests(NamedTuple):
@@ -163,8 +173,19 @@ def judged_size(n: int, reference: Floored | None) -> int | None:
     return max((size for size in SIZES if size in known and size <= n), default=None)
 
 
+def sizes_judged(n: int, reference: Floored | None, metrics: Iterable[str]) -> dict[str, int]:
+    """The largest size of ``SIZES``, at most n, at which each metric has a floor; metrics without one are left out."""
+    tables = {} if reference is None else reference.floors
+    known = {m: max((s for s in SIZES if s in tables.get(m, {}) and s <= n), default=0) for m in metrics}
+    return {metric: size for metric, size in known.items() if size}
+
+
 def floor_tests(
-    values: Mapping[str, ArrayLike], n: int, reference: Floored | None, metrics: Sequence[str]
+    values: Mapping[str, ArrayLike],
+    n: int,
+    reference: Floored | None,
+    metrics: Sequence[str],
+    sizes: Mapping[str, int] | None = None,
 ) -> FloorTests:
     """Test every metric that has a floor at this sample size, and combine them.
 
@@ -173,11 +194,14 @@ def floor_tests(
         n: samples of a replicate; without floors of this very size nothing is tested, see ``judged_size``.
         reference: with its floors; None has none.
         metrics: all that the task names, of which some must be among the values.
+        sizes: of the metrics whose values are of fewer samples, see ``sizes_judged``.
     """
+    smaller = sizes or {}
     floors: dict[str, Floor] = {}
     if reference is not None and judged_size(n, reference) == n:
-        known = {metric: reference.floors.get(metric, {}).get(n) for metric in values}
-        floors = {metric: Floor(n, found) for metric, found in known.items() if found is not None}
+        at = {metric: smaller.get(metric, n) for metric in values}
+        known = {metric: reference.floors.get(metric, {}).get(size) for metric, size in at.items()}
+        floors = {metric: Floor(at[metric], found) for metric, found in known.items() if found is not None}
     p_values = {metric: p_value(metric, values[metric], floor) for metric, floor in floors.items()}
     weights = [WEIGHTS.get(metric, 1.0) for metric in floors]
     adjusted = dict(zip(floors, holm(list(p_values.values()), weights), strict=True))

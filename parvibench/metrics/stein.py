@@ -8,6 +8,9 @@ and the squared discrepancy is ``E k_p(x, x')`` over independent samples, zero f
 2016, arXiv:1602.03253; Gorham & Mackey 2017, arXiv:1703.01717). c is the reference's median distance, fixed
 per task; sqrt(D) without a reference. The discrepancy is nearly insensitive to the weights of well
 separated modes.
+
+Its law under the target can be had without exact draws, by the wild bootstrap (Chwialkowski, Strathmann & Gretton 2016,
+arXiv:1602.02964; Liu, Lee & Jordan 2016, Section 4.3): ``mean_ij w_i w_j k_p(x_i, x_j)`` with independent signs w.
 """
 
 from __future__ import annotations
@@ -15,10 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Generator, Tensor
 
 from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.target import Target
 from parvibench.kernels.gram import squared_distances
 
 from .pairwise import row_blocks
@@ -105,6 +111,30 @@ def ksd_u(samples: Tensor, context: Context) -> Tensor:
     return u.sign() * u.abs().sqrt()
 
 
+def bootstrapped_ksd(x: Tensor, target: Target, draws: int, generator: Generator) -> tuple[float, NDArray[np.float64]]:
+    """``ksd`` of independent samples without a reference, and values of it under the target, by the wild bootstrap.
+
+    Args:
+        x: samples (n, D), float64.
+        target: whose score is known.
+        draws: number of values.
+        generator: of the signs.
+
+    Returns:
+        The value, and the others, sorted, (draws,). O(n^2 (D + draws)), in blocks.
+    """
+    n, dim = x.shape
+    s, c = target.score(x[None])[0].to(x), math.sqrt(dim)
+    x = x - x.mean(0)
+    signs = torch.randint(0, 2, (n, draws), generator=generator).to(x) * 2 - 1
+    signs = torch.cat([torch.ones(n, 1, dtype=x.dtype), signs], 1)
+    total = x.new_zeros(draws + 1)
+    for b in row_blocks(n, n):
+        total += (signs[b] * (_stein_block(x, s, b, c, inverse_multiquadric) @ signs)).sum(0)
+    values = (total / n**2).clamp(min=0).sqrt().numpy()
+    return float(values[0]), np.sort(values[1:])
+
+
 def _v_statistic(samples: Tensor, context: Context, kernel: Kernel) -> Tensor:
     scores, c = _scores(samples, context), _scale(context, samples.shape[2])
     means = [_stein_mean(x, s, c, kernel) for x, s in zip(samples, scores, strict=True)]
@@ -123,14 +153,19 @@ def _scale(context: Context, dim: int) -> float:
 
 def _stein_mean(x: Tensor, s: Tensor, c: float, kernel: Kernel) -> Tensor:
     """Mean of the Stein kernel over all pairs of (n, D) points with scores (n, D)."""
-    n, dim = x.shape
+    n = len(x)
     x = x - x.mean(0)  # Gram products lose digits far from the origin
-    own = (s * x).sum(1)
     total = x.new_zeros(())
     for b in row_blocks(n, n):
-        q = squared_distances(x[None, b], x[None])[0] / c**2
-        g, slope, curvature = kernel(q)
-        # (s_i - s_j).(x_i - x_j) without an (n, n, D) array
-        cross = own[b, None] + own - s[b] @ x.T - x[b] @ s.T
-        total = total + (g * (s[b] @ s.T) + (slope * (cross + dim) - q * curvature) / c**2).sum()
+        total = total + _stein_block(x, s, b, c, kernel).sum()
     return total / n**2
+
+
+def _stein_block(x: Tensor, s: Tensor, b: slice, c: float, kernel: Kernel) -> Tensor:
+    """The Stein kernel between the points of a block and all (n, D), centred, with scores (n, D)."""
+    own = (s * x).sum(1)
+    q = squared_distances(x[None, b], x[None])[0] / c**2
+    g, slope, curvature = kernel(q)
+    # (s_i - s_j).(x_i - x_j) without an (n, n, D) array
+    cross = own[b, None] + own - s[b] @ x.T - x[b] @ s.T
+    return g * (s[b] @ s.T) + (slope * (cross + x.shape[1]) - q * curvature) / c**2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeVar
 
 from parvibench.core import registry
-from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference
+from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference, stamp_of
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
@@ -41,7 +41,7 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     n = judged_size(cell.samples, reference) or cell.samples
     stored = cell.values if n == cell.samples else cell.judged
     values = {m: metric_values(m, v) for m, v in stored.items() if m in reference.floors}
-    tests = floor_tests(values, n, reference, _task_metrics(cell.task))
+    tests = floor_tests(values, n, reference, _task_metrics(cell.task) or (*cell.values, *cell.absent))
     size, interval = None, None
     if judged := metric_values(primary, cell.values.get(primary, [])):
         size, interval, _ = equivalent_sample_size(primary, judged, cell.samples, reference)
@@ -71,20 +71,24 @@ def _task_metrics(task: str) -> tuple[str, ...]:
         return ()
 
 
-@cache
 def reference_of(task: str) -> Reference | None:
-    """The shipped reference of a task; None without one, or where it cannot be read."""
-    return _readable(load_reference, task)
+    """The reference of a task; None without one, or where it cannot be read."""
+    return _read(load_reference, task)
 
 
-@cache
 def floored_of(task: str) -> Floored | None:
     """The reference or the certified predictions of a task; None as for ``reference_of``."""
-    return _readable(load_floored, task)
+    return _read(load_floored, task)
 
 
-def _readable(load: Callable[[str], T | None], task: str) -> T | None:
+def _read(load: Callable[[str], T | None], task: str) -> T | None:
     try:
-        return load(task)
+        return _once(load, task, stamp_of(task))
     except (ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
         return None
+
+
+@lru_cache(maxsize=64)
+def _once(load: Callable[[str], T | None], task: str, stamp: object) -> T | None:
+    """Read once, until the reference is another."""
+    return load(task)

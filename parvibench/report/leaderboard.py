@@ -2,12 +2,14 @@
 
 Every requested cell has a row. The anchors ``exact`` and ``initial`` stand beside the methods and are not
 ranked. Cells that diverged, timed out, ran out of memory or crashed share the last rank; cells that were
-not run (unsupported, skipped, interrupted) have none.
+not run (unsupported, skipped, interrupted) have none, nor have generators that are still improving or no better than
+``initial``. The best of a task has converged and is better than ``initial``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,11 +21,15 @@ from numpy.typing import NDArray
 from parvibench.core import registry
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.marks.convergence import UNFINISHED, convergence
+from parvibench.harness.store import results as stored_results
 from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 
 from .floor_comparison import compare_with_floor, floor_of
 
+#: Mark of a cell that is no better than the start.
+NO_BETTER = "no better than initial"
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
@@ -36,8 +42,11 @@ _ANY_DIMENSION = GROUPS[:5]
 #: Columns of ``table`` before the medians of all metrics.
 COLUMNS = (
     "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
-    "high", "floor_ratio", "verdict", "p_value", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "iteration", "seconds",
+    "high", "floor_ratio", "verdict", "p_value", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "iteration", "seconds", "worst", "start", "convergence",
+    "marks", "best",
 )  # fmt: skip
+#: Kind of methods that are not ranked while they train.
+_TRAINED = "generator"
 
 
 @dataclass(frozen=True)
@@ -104,9 +113,7 @@ def higher_is_better(metric: str) -> bool:
 
 def primary_metric(results: Results, task: str) -> str:
     """The metric that ranks a task: its declared one, else the first recorded; empty without any."""
-    present = dict.fromkeys(m for c in results.cells if c.task == task for m in c.values)
-    own = _declared_primary(task)
-    return next((m for m in (own, "sliced_w2", "nll", *present) if m in present), own)
+    return stored_results.primary_metric(results.cells, task)
 
 
 def floor(task: str, metric: str, n: int) -> Floor | None:
@@ -115,32 +122,59 @@ def floor(task: str, metric: str, n: int) -> Floor | None:
     return floor_of(task, metric, n) if row is not None and row.floor_ratio else None
 
 
-@cache
-def _declared_primary(task: str) -> str:
-    try:
-        return registry.load_task(task).primary
-    except Exception:  # a plug-in's module may fail in any way
-        return ""
-
-
 def ranking(results: Results, task: str) -> pd.DataFrame:
     """One row per cell of a task, best first, then unranked ones, then anchors; columns ``COLUMNS``.
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
-    ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate.
+    ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate. ``worst`` is the
+    worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` words for what a reader should know,
+    with commas; ``best`` is true where a row has the best median of all that have converged and beat ``initial``.
     """
     metric = primary_metric(results, task)
     sign = -1 if higher_is_better(metric) else 1
-    rows = [_row(c, metric) for c in results.cells if c.task == task]
-    frame = pd.DataFrame(rows, columns=[c for c in COLUMNS if c != "rank"])
-    ranked = ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
+    rows = [_row(c, metric) | _standing(results, c, metric) for c in results.cells if c.task == task]
+    frame = pd.DataFrame(rows, columns=[c for c in COLUMNS if c not in ("rank", "best")])
+    ran = ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
     score = sign * frame["median"].astype(float)
-    score[ranked & (frame["status"] != Status.OK)] = math.inf
-    ranked &= score.notna()
+    score[ran & (frame["status"] != Status.OK)] = math.inf
+    start = score[frame["anchor"] & (frame["algorithm"] == "initial")]
+    no_better = ran & np.isfinite(score) & bool(len(start)) & ~(score < start.min())
+    unfinished = frame["convergence"].isin(UNFINISHED)
+    frame["marks"] = _joined(frame["marks"], no_better)
+    ranked = (
+        ran & score.notna() & ~((frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better))
+    )
     frame.insert(2, "rank", score.where(ranked).rank(method="min"))
+    crowned = score.where(ranked & np.isfinite(score) & ~unfinished & ~no_better)
+    frame["best"] = crowned.notna() & (crowned == crowned.min())
     order = frame.assign(score=score).sort_values(["anchor", "rank", "score"], kind="stable").index
     return frame.loc[order].reset_index(drop=True)
+
+
+def _joined(marks: pd.Series, no_better: pd.Series) -> list[str]:
+    return [", ".join(filter(None, (m, NO_BETTER if n else ""))) for m, n in zip(marks, no_better, strict=True)]
+
+
+def _standing(results: Results, cell: CellRecord, metric: str) -> dict[str, object]:
+    """Convergence of a cell, and the words for it and for its step size."""
+    found = convergence(results, cell, metric)
+    words = [found if found in UNFINISHED else "", *_step_marks(results.run.suite, cell)]
+    return {"convergence": found, "marks": ", ".join(filter(None, words))}
+
+
+def _step_marks(suite: Mapping[str, Any], cell: CellRecord) -> list[str]:
+    """``edge`` and ``untuned``, in a suite that holds tuned values."""
+    tuned = suite.get("tuned") or {}
+    if not tuned or cell.settings.get("step_size") is None:
+        return []
+    if cell.tuned:
+        return ["edge"] if f"{cell.task}/{cell.label}" in tuned.get("at_edge", ()) else []
+    own: dict[str, Any] = next(
+        (a for a in suite.get("algorithms", ()) if cell.label in (a.get("label"), a["name"])), {}
+    )
+    fixed = own.get("preset") or own.get("step_from") or "step_size" in own.get("settings", {})
+    return [] if fixed else ["untuned"]
 
 
 def _row(cell: CellRecord, metric: str) -> dict[str, object]:
@@ -166,6 +200,8 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
         "replicates": cell.n_replicates,
         "iteration": cell.iterations,
         "seconds": cell.seconds / max(1, cell.n_replicates),
+        "worst": math.nan if cell.worst is None else cell.worst,
+        "start": cell.start,
     }
 
 
@@ -199,9 +235,25 @@ def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArr
     return found
 
 
+def disqualifies(marks: object) -> bool:
+    """Whether a row with these words in its column ``marks`` cannot be the best of its task."""
+    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER))
+
+
 def shown(row: Row) -> float:
     """The number a leaderboard shows: the ratio to the floor where there is one, else the median."""
     return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
+
+
+def is_best(row: Row) -> bool:
+    """Whether a row is the best of its task, which tables show in bold: it has converged, too."""
+    return bool(row["best"])
+
+
+def shown_interval(row: Row) -> tuple[float, float, float]:
+    """``shown`` with the 95% interval of the median in the same unit."""
+    unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]
+    return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
 
 
 def groups(board: pd.DataFrame) -> list[Group]:
@@ -213,21 +265,48 @@ def groups(board: pd.DataFrame) -> list[Group]:
     return [Group(metric, ratio, tuple(tasks)) for (metric, ratio), tasks in found.items()]
 
 
-def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
-    """Rank of every method averaged over the tasks of ``table`` that rank it; best first, anchors last.
+def common_tasks(board: pd.DataFrame, tasks: Sequence[str] = ()) -> list[str]:
+    """Tasks on which methods are compared by their ranks: those that all methods ran on that ran on half of them.
 
-    Index label; columns ``anchor``, ``average_rank`` (ties share the mean of their ranks), ``n_tasks`` (that rank it),
-    ``n_failed`` (of these, without a result).
+    Args:
+        board: of ``table``.
+        tasks: to choose from; default all of the board.
+
+    Returns:
+        The tasks, in the board's order. Averages over them are of the same tasks for all methods: a method that loses to
+        another on all of them cannot be listed above it.
+    """
+    rows = board[~board["anchor"].astype(bool) & ~board["status"].isin([str(s) for s in NOT_RUN])]
+    if len(tasks):
+        rows = rows[rows["task"].isin(tasks)]
+    ran = {str(label): set(mine["task"]) for label, mine in rows.groupby("label", sort=False)}
+    names = [str(t) for t in dict.fromkeys(rows["task"])]
+    counted = [mine for mine in ran.values() if 2 * len(mine) >= len(names)]
+    return [t for t in names if all(t in mine for mine in counted)]
+
+
+def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
+    """Rank of every method averaged over the common tasks of ``table``; best first, anchors last.
+
+    Index label; columns ``anchor``, ``average_rank`` (over ``common_tasks``, where ties share the mean of their ranks;
+    NaN for a method without a rank on one of them), ``n_tasks`` (that rank the method), ``n_failed`` (of these, without
+    a result) and ``share``: of the other methods of a task, how many are better, mean over the tasks that rank it. The
+    methods without an average rank follow in the order of their shares.
     """
     rows = board[["task", "label", "anchor", "status", "rank"]].copy()
     # ``rank`` gives ties the best of their places; an average needs the middle.
-    rows["rank"] = rows.groupby("task")["rank"].rank(method="average")
+    places = rows.groupby("task")["rank"]
+    rows["rank"] = places.rank(method="average")
+    rows["share"] = (rows["rank"] - 1) / (places.transform("count") - 1).clip(lower=1)
+    common = common_tasks(board)
+    rows["common"] = rows["rank"].where(rows["task"].isin(common))
     failed = rows["rank"].notna() & (rows["status"] != Status.OK)
     by_label = rows.assign(failed=failed).groupby("label", sort=False)
     frame = by_label.agg(
-        anchor=("anchor", "first"), average_rank=("rank", "mean"), n_tasks=("rank", "count"), n_failed=("failed", "sum")
+        anchor=("anchor", "first"), average_rank=("common", "mean"), n_common=("common", "count"), n_tasks=("rank", "count"), n_failed=("failed", "sum"), share=("share", "mean"),
     )  # fmt: skip
-    return frame.sort_values(["anchor", "average_rank"], kind="stable")
+    frame.loc[frame["n_common"] < len(common), "average_rank"] = math.nan
+    return frame.drop(columns="n_common").sort_values(["anchor", "average_rank", "share"], kind="stable")
 
 
 def values(results: Results) -> pd.DataFrame:

@@ -68,7 +68,7 @@ def _section(label: str, kind: str, results: Results, board: pd.DataFrame, findi
         name=label,
         anchor=fragment("method", label),
         kind=kind,
-        facts=_facts(algorithm),
+        facts=_facts(algorithm) + _reason(label, results),
         sentences=tuple(_sentences(rows, leaders)),
         settings=_settings(list(cells.values())),
         table=Table(f"{label} task by task", _COLUMNS, tuple(body)),
@@ -82,6 +82,13 @@ def _result(row: pd.Series) -> Entry:
     unit = value / row["median"] if row["median"] and math.isfinite(value / row["median"]) else 1.0
     what = "× floor" if not math.isnan(row["floor_ratio"]) else str(row["metric"])
     return numeric(value, note=f"{what} [{interval(row['low'] * unit, row['high'] * unit)}]")
+
+
+def _reason(label: str, results: Results) -> str:
+    """Why the suite fixes settings of the method, in its words."""
+    own = (a for a in results.run.suite.get("algorithms", ()) if label == (a.get("label") or a["name"]))
+    reason = next((a.get("reason") for a in own), "")
+    return f" In this suite: {reason}." if reason else ""
 
 
 def _facts(algorithm: str) -> str:

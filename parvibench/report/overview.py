@@ -9,15 +9,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from parvibench import statistics
+from parvibench.core.result import Status
+from parvibench.harness.marks.convergence import UNFINISHED
+
 from . import leaderboard as lb
 from .figures.figure import Drawing, Styles, budget_axes, slug
 from .figures.over_tasks import forest, quality_and_cost, runtime_profiles
 from .formatting import interval, name, number
 from .page_tables import ALL_GROUPS, Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
-from .winners import Findings, Winner, aggregates, differences, friedman, join
+from .winners import Findings, Scores, Winner, aggregates, aligned, differences, finished_labels, friedman, join
 
 _WINNER_COLUMNS = (
-    Column("target", "a task, or in bold a group of tasks", numeric=False),
+    Column("target", "a task, or shaded a group of tasks", numeric=False),
     Column("best method", numeric=False),
     Column("result", "ratio to the floor (1: as good as exact draws) or the metric named; 95% interval"),
     Column("margin", "against the second best", numeric=False),
@@ -30,6 +34,10 @@ _WINNER_COLUMNS = (
     Column("score evaluations", "charged per replicate"),
     Column("seconds", "steady compute time per replicate"),
 )
+
+
+#: Share of resamples that must keep a first place for it to be claimed.
+_CLAIMED = 0.95
 
 
 @dataclass(frozen=True)
@@ -68,43 +76,71 @@ def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
     note = f"{unit} [{interval(value.low, value.high)}]{exact}"
     margin = f"{winner.margin} {name(winner.next)}" if winner.next else ""
     target = Entry(title, link=link, note=group if link else "")
-    best = Entry(winner.label, look="strong" if winner.rivals else "best")
+    best = Entry(winner.label, look="best" if winner.rivals else "best strong")
     result = numeric(value.value, note=note), Entry(margin), Entry(winner.confidence)
     cost = whole(winner.score_evaluations), numeric(winner.seconds)
     return Row((target, best, *result, *cost), group=group, look=look)
 
 
-def headline(board: pd.DataFrame) -> str:
+def headline(board: pd.DataFrame, scores: Scores | None = None) -> str:
     """The method with the best average rank, and Friedman's test; empty when nothing is ranked.
 
-    Only methods with a rank on every task are compared, where there are any.
+    Methods are compared on ``leaderboard.common_tasks``, and only those with a rank on all of them, where there are any.
+    Where runs are not finished, the sentence begins with that. With ``scores``, a first place is only claimed that at
+    least 95% of the resamples of the replicates keep.
     """
     ranks = lb.average_ranks(board) if len(board) else pd.DataFrame(columns=["anchor", "average_rank"])
     ranked = ranks[~ranks["anchor"].astype(bool) & ranks["average_rank"].notna()]
     if not len(ranked):
         return ""
     if len(ranked) == 1:
-        return f"{name(str(ranked.index[0]))} is the only method with a rank."
-    found = friedman(board, [str(t) for t in board["task"].unique()])
+        return f"{_finished(board)}{name(str(ranked.index[0]))} is the only method with a rank."
+    common = lb.common_tasks(board)
+    found = friedman(board, common)
     places = found.table["average_rank"] if len(found.table) else ranked["average_rank"]
     leaders = [str(v) for v in places.index[places == places.iloc[0]]]
-    n_tasks = int((board["rank"].notna() & (board["label"] == leaders[0])).sum())
+    n_tasks = len(common) if len(found.table) else int((board["rank"].notna() & (board["label"] == leaders[0])).sum())
     over = f"{number(float(places.iloc[0]))} over {n_tasks} task{'s' * (n_tasks > 1)}"
     if len(leaders) > 1:
         lead = f"{name(leaders[0])} and {len(leaders) - 1} more share the best average rank, {over}"
     else:
         lead = f"{name(leaders[0])} has the best average rank, {over}"
+    if scores is not None and len(leaders) == 1 and len(found.table) > 1:
+        lead += _stability(scores, common, [str(v) for v in found.table.index])
     partly = len(ranked) - len(found.table)
-    left_out = f" ({partly} methods that have no rank on some tasks are left out.)"
+    left_out = f" ({partly} methods that have no rank on some of them are left out.)"
     note = left_out if partly and len(found.table) else ""
-    return f"{lead}. {found.sentence}{note}" if board["task"].nunique() > 1 else f"{lead}."
+    told = f"{lead}. {found.sentence}{note}" if board["task"].nunique() > 1 else f"{lead}."
+    return f"{_finished(board)}{told}"
+
+
+def _stability(scores: Scores, tasks: Sequence[str], labels: Sequence[str]) -> str:
+    """How often the first of these methods keeps the best average rank, in words after the sentence that names it."""
+    values = [aligned([scores[task, label] for label in labels]) for task in tasks]
+    kept = statistics.first_places(values, np.random.default_rng(0))
+    share = f"{100 * kept[0]:.0f}% of {statistics.RESAMPLES:,} resamples of the replicates"
+    if kept[0] >= _CLAIMED:
+        return f", kept in {share}"
+    rivals = [f"{name(labels[i])} {100 * kept[i]:.0f}%" for i in np.argsort(kept)[::-1] if i and kept[i] >= 0.05]
+    others = f" ({join(rivals[:3])})" if rivals else ""
+    return f", but no first place is claimed: it is kept in {share}{others}"
+
+
+def _finished(board: pd.DataFrame) -> str:
+    """How many cells have converged, where not all have; that none has comes first."""
+    judged = board[~board["anchor"].astype(bool) & (board["status"] == Status.OK) & (board["convergence"] != "")]
+    unfinished = int(judged["convergence"].isin(UNFINISHED).sum())
+    if len(judged) and unfinished == len(judged):
+        return "Nothing has converged: these numbers are of unfinished runs, and no method is the best of any target. "
+    return f"{len(judged) - unfinished} of {len(judged)} results have converged. " if unfinished else ""
 
 
 def headlines(findings: Findings) -> dict[str, str]:
     """``headline`` over all tasks (key ``""``) and over those of each group."""
     board = findings.board
     groups = board.groupby("group", sort=False) if len(board) else ()
-    return {"": headline(board)} | {str(group): headline(rows) for group, rows in groups}
+    scores = findings.scores
+    return {"": headline(board, scores)} | {str(group): headline(rows, scores) for group, rows in groups}
 
 
 def aggregated(findings: Findings, styles: Styles | None) -> list[Aggregates]:
@@ -126,6 +162,7 @@ def _ratios(findings: Findings, styles: Styles | None, group: lb.Group) -> Aggre
         for g, rows in board[board["task"].isin(tasks)].groupby("group", sort=False)
     }
     parts = {g: aggregates(board, scores, t) for g, t in by_group.items()}
+    finished = {g: finished_labels(board, t) for g, t in by_group.items()}
     columns = [Column("method", numeric=False)] + [
         Column(
             g,
@@ -136,14 +173,17 @@ def _ratios(findings: Findings, styles: Styles | None, group: lb.Group) -> Aggre
         for g, t in by_group.items()
     ]
     labels = list(dict.fromkeys(str(label) for part in parts.values() for label in part.index))
-    body = [Row((method(label), *[_aggregate_entry(p, label) for p in parts.values()])) for label in labels]
+    body = [
+        Row((method(label), *[_aggregate_entry(parts[g], label, label in finished[g]) for g in parts]))
+        for label in labels
+    ]
     caption = "interquartile mean of the ratio to the floor [95%]"
     ranked = [str(v) for v in whole_table.index]
     note = (
         "Mean of the middle half of all replicates of all tasks; bars: 95%, replicates resampled within tasks. 1: as good as "
         "exact draws."
     )
-    title, label = "interquartile mean over the floor", "sliced W2 over its floor"
+    title, label = "interquartile mean over the floor", "sliced 2-Wasserstein distance over its floor"
     drawings = (
         []
         if styles is None
@@ -154,28 +194,30 @@ def _ratios(findings: Findings, styles: Styles | None, group: lb.Group) -> Aggre
         ]
     )
     sentences = [
-        (ALL_GROUPS, _aggregate_sentence(whole_table, tasks)),
+        (ALL_GROUPS, _aggregate_sentence(whole_table, tasks, finished_labels(board, tasks))),
         *[(w.where, w.sentence) for w in findings.groups],
     ]
     table = Table(caption, tuple(columns), tuple(body))
     return Aggregates(group.title, tuple(s for s in sentences if s[1]), (table,), tuple(drawings))
 
 
-def _aggregate_entry(part: pd.DataFrame, label: str) -> Entry:
+def _aggregate_entry(part: pd.DataFrame, label: str, finished: bool) -> Entry:
     if label not in part.index:
         return Entry("")
     row = part.loc[[label]].iloc[0]
     lead = part["value"].iloc[0] == row["value"]
-    rival = not lead and row["p_value"] > 0.05
     help = "leads" if lead else f"p = {number(row['p_value'])} that the leader is no better"
-    look = "best" if lead else "strong" if rival else ""
+    alone = bool((part["p_value"].iloc[1:] <= 0.05).all())
+    look = "" if not lead or not finished else "best strong" if alone else "best"
     return numeric(float(row["value"]), look, help, note=f"[{interval(row['low'], row['high'])}]")
 
 
-def _aggregate_sentence(table: pd.DataFrame, tasks: Sequence[str]) -> str:
+def _aggregate_sentence(table: pd.DataFrame, tasks: Sequence[str], finished: set[str]) -> str:
     finite = table[np.isfinite(table["value"].astype(float))]
     if len(finite) < 2:
         return ""
+    if str(finite.index[0]) not in finished:
+        return f"Over {len(tasks)} task{'s' * (len(tasks) > 1)} {name(str(finite.index[0]))} has the lowest interquartile mean, but has not converged on all of them."
     rivals = [name(str(v)) for v in finite.index[finite["p_value"] > 0.05]]
     lead = finite.iloc[0]
     value = f"{number(lead['value'])} [{interval(lead['low'], lead['high'])}]"
@@ -187,7 +229,7 @@ def _aggregate_sentence(table: pd.DataFrame, tasks: Sequence[str]) -> str:
 
 def _ranks(findings: Findings, styles: Styles | None, group: lb.Group) -> Aggregates:
     board, scores = findings.board, findings.scores
-    ranks = friedman(board, group.tasks)
+    ranks = friedman(board, lb.common_tasks(board, group.tasks))
     ranked = lb.average_ranks(board[board["task"].isin(group.tasks)])
     methods = [str(v) for v in ranked.index[~ranked["anchor"].astype(bool) & ranked["average_rank"].notna()]]
     sentences, tables = [ranks.sentence], []

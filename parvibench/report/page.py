@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -17,16 +18,23 @@ from parvibench.core.errors import InputError
 from parvibench.harness.store.results import Results
 from parvibench.metrics.power import detected_alterations
 
+from . import advice, overview, page_leaderboard, provenance, terms
 from . import leaderboard as lb
-from . import overview, page_leaderboard, provenance
-from .figures.figure import Drawing, label_styles
+from .dimension_growth import growth_table
+from .figures.figure import Drawing, keeping, label_styles
+from .figures.image_files import as_figure, write_pdf
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
 from .published import Comparison, comparisons, published_sentence, published_table
+from .reports_index import Summary
+from .repulsion import repulsion_table
 from .task_sections import TaskSection, task_sections
 from .text_tables import marks_used, to_markdown
 from .winners import Findings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MAX_NAME = 200
 
@@ -41,6 +49,8 @@ class Report:
     tasks: tuple[TaskSection, ...]  #: one section per task
     methods: tuple[MethodSection, ...]  #: one section per method
     published: tuple[Comparison, ...]  #: our numbers beside the papers'
+    answers: tuple[advice.Advice, ...]  #: which method for which kind of target
+    picture: tuple[Drawing, ...]  #: of the answers
 
     @classmethod
     def of(cls, results: Results, board: pd.DataFrame | None = None) -> Report:
@@ -48,17 +58,21 @@ class Report:
         findings = Findings.of(results, board)
         styles = label_styles(results.cells)
         kinds = findings.by_kind()
+        methods = method_sections(findings)
         return cls(
             findings,
             kinds,
             tuple(overview.aggregated(findings, styles)),
             tuple(task_sections(findings, kinds, styles)),
-            tuple(method_sections(findings)),
+            tuple(methods),
             tuple(comparisons(results)),
+            tuple(advice.answers(findings, {m.name: m.anchor for m in methods})),
+            tuple(advice.picture(findings, styles)),
         )
 
     def drawings(self) -> Iterator[tuple[str, Drawing]]:
         """Every figure with its task (empty for figures over tasks)."""
+        yield from (("", d) for d in self.picture)
         for part in self.aggregates:
             yield from (("", d) for d in part.drawings)
         for task in self.tasks:
@@ -79,7 +93,7 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
 
     ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric
     and replicate (see ``leaderboard.values``); ``results.json``, the document of ``run --json``, after
-    ``results.schema.json``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there
+    ``results.schema.json``; ``summary.json`` for ``reports_index``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there
     are any. ``board`` is that of ``leaderboard.table``, if already made.
     """
     report = Report.of(results, board)
@@ -95,24 +109,45 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     (out / "results.schema.json").write_bytes(schema.read_bytes())
     if report.published:
         pd.DataFrame(report.published).to_csv(out / "published.csv", index=False)
+    _summary(report).write(out)
     for _, drawing in report.drawings():
         drawing.data.to_csv(out / "figures" / f"{drawing.name}.csv", index=False)
     return page
 
 
-def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
+def _summary(report: Report) -> Summary:
+    results, board = report.findings.results, report.findings.board
+    said = dict(terms.answers(results, board, overview.headline(board, report.findings.scores)))
+    suite = results.run.suite
+    return Summary(
+        suite=str(suite.get("name", "")),
+        profile=results.run.profile or "",
+        description=str(suite.get("description", "")),
+        run=results.run.id,
+        headline=said.get(terms.LEADS, ""),
+        converged=said.get(terms.CONVERGED, ""),
+        cost=said.get(terms.COST, ""),
+    )
+
+
+def write_figure(results: Results, figure: str, out: Path, *, pdf: bool = False) -> list[Path]:
     """Write the figure of that name, as shown on the page, to separate image files, and its data as CSV: their paths.
+
+    SVG or PNG, or one PDF.
 
     Raises:
         InputError: the report has no such figure.
     """
-    drawings = {d.name: d for _, d in Report.of(results).drawings()}
+    drawings, figures = drawn(results)
     if figure not in drawings:
         raise InputError(f"--figure {figure}: no such figure; there are {', '.join(drawings) or 'none'}")
     out.mkdir(parents=True, exist_ok=True)
     drawing = drawings[figure]
     paths = []
-    for i, picture in enumerate(drawing.pictures):
+    if pdf:
+        paths.append(out / f"{figure}.pdf")
+        write_pdf(as_figure(drawing, figures), paths[0])
+    for i, picture in enumerate(() if pdf else drawing.pictures):
         number = f"-{i + 1}" if len(drawing.pictures) > 1 else ""
         path = out / f"{figure}{number}.{'svg' if picture.is_svg else 'png'}"
         path.write_bytes(picture.content)
@@ -120,6 +155,12 @@ def write_figure(results: Results, figure: str, out: Path) -> list[Path]:
     paths.append(out / f"{figure}.csv")
     drawing.data.to_csv(paths[-1], index=False)
     return paths
+
+
+def drawn(results: Results) -> tuple[dict[str, Drawing], dict[str, Figure]]:
+    """Every figure of the report by name, and the Matplotlib figures behind those that have one."""
+    with keeping() as figures:
+        return {d.name: d for _, d in Report.of(results).drawings()}, figures
 
 
 def render(report: Report) -> str:
@@ -130,7 +171,7 @@ def render(report: Report) -> str:
     findings = report.findings
     results, board = findings.results, findings.board
     folder = files("parvibench.report") / "templates"
-    script = (folder / "page.js").read_text(encoding="utf-8")
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
@@ -143,8 +184,16 @@ def render(report: Report) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         profile=f", profile {results.run.profile}" if results.run.profile else "",
         counts=_counts(results),
+        answers=report.answers,
+        picture=report.picture,
+        names=advice.full_names(findings),
+        links={m.name: m.anchor for m in report.methods},
         views=_views(report),
         matrix=table,
+        equal=terms.equal_terms(results),
+        sceptic=terms.answers(results, board, overview.headline(board, findings.scores)),
+        repulsion=repulsion_table(results, board, findings.scores),
+        growth=growth_table(results),
         numbers=page_leaderboard.numbers(results, board, table),
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],

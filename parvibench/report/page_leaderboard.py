@@ -16,11 +16,12 @@ from parvibench.statistics import median_interval
 from . import leaderboard as lb
 from .figures.figure import AXES, budget_axes
 from .formatting import interval, name, number
-from .page_tables import Column, Entry, Row, Table, method, numeric, sortable
+from .page_tables import Column, Entry, Row, Table, method, numeric, sortable, whole
 from .text_tables import entry
 
-#: How a cell of the leaderboard is ranked; the same numbers stand in page.js.
-_RANKED, _FAILED, _UNRANKED = 0, 1, 2
+#: How a cell of the leaderboard is ranked; the same numbers stand in page.js. Unfinished ones are ranked and never the
+#: best, untrained ones ran and have no rank.
+_RANKED, _FAILED, _UNRANKED, _UNFINISHED, _UNTRAINED = 0, 1, 2, 3, 4
 
 
 def leaderboard(results: Results, board: pd.DataFrame) -> Table:
@@ -28,11 +29,12 @@ def leaderboard(results: Results, board: pd.DataFrame) -> Table:
     rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
     tasks = lb.task_names(results)
     first = {t: next(r for (task, _), r in rows.items() if task == t) for t in tasks}
-    ranked = "over the tasks and methods shown; 1 is best, ties share; failures share the last rank"
+    ranked = "over the tasks that all methods ran on that ran on half of those shown; 1 is best, ties share; failures share the last rank"
     columns = [
         Column("method", numeric=False),
         Column("kind", numeric=False),
         Column("average rank", ranked),
+        Column("tasks", "that rank the method; its average rank is over the tasks that all methods ran on"),
         Column("cost", "of a replicate, mean over the tasks shown"),
     ]
     for task, row in first.items():
@@ -45,8 +47,9 @@ def leaderboard(results: Results, board: pd.DataFrame) -> Table:
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
         help = f"ranked on {rank['n_tasks']} of {len(tasks)} tasks, {rank['n_failed']} without a result"
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=help)
+        count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = numeric(float(np.mean(costs)) if costs else None)
-        head = (method(str(label), anchor=bool(rank["anchor"])), Entry(kinds[str(label)]), average, cost)
+        head = (method(str(label), anchor=bool(rank["anchor"])), Entry(kinds[str(label)]), average, count, cost)
         body.append(Row((*head, *map(_matrix_entry, mine)), kind=kinds[str(label)]))
     return Table("leaderboard", tuple(columns), tuple(body))
 
@@ -65,9 +68,13 @@ def _matrix_entry(row: pd.Series | None) -> Entry:
         return Entry(str(row["status"]), look="status", help=str(row["reason"])[:300])
     ends = interval(row["low"], row["high"])
     help = f"{row['metric']}: median {number(row['median'])}, 95% interval {ends}"
+    if not math.isnan(row["worst"]):
+        help += f", worst replicate {number(row['worst'])}"
+    if row["marks"]:
+        help += f"; {row['marks']}"
     if row["n_diverged"]:
         help += f"; {row['n_diverged']} of {row['replicates']} replicates diverged"
-    return Entry(entry(row), sortable(lb.shown(row)), "best" if row["rank"] == 1 else "", help)
+    return Entry(entry(row), sortable(lb.shown(row)), "best" if row["best"] else "", help)
 
 
 def numbers(results: Results, board: pd.DataFrame, table: Table) -> dict[str, Any]:
@@ -106,6 +113,10 @@ def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
     how = _UNRANKED if math.isnan(row["rank"]) else _RANKED if row["status"] == Status.OK else _FAILED
     value = lb.shown(row) if row["status"] == Status.OK else math.nan
     finite = math.isfinite(value)
+    if how == _UNRANKED and not row["anchor"] and row["status"] == Status.OK:
+        how = _UNTRAINED
+    elif how == _RANKED and finite and lb.disqualifies(row["marks"]):
+        how = _UNFINISHED
     return [entry(row), value if finite else None, how if finite or how else _FAILED]
 
 

@@ -98,10 +98,12 @@ def rank_entry(row: pd.Series, own: pd.Series | None = None) -> Entry:
 def may_be_best(row: pd.Series, winner: Winner) -> Entry:
     """Entry that says whether a row of the leaderboard may be the best of its task."""
     if row["label"] == winner.label:
-        return Entry("leads", look="strong")
-    if math.isnan(row["rank"]):
-        return Entry("")
-    return Entry("not ruled out", look="strong") if row["label"] in winner.rivals else Entry("no")
+        return Entry("leads", look="best")
+    if math.isnan(row["rank"]) or row["marks"]:
+        words = [w for w in str(row["marks"]).split(", ") if w not in ("edge", "untuned")]
+        if math.isnan(row["rank"]) or words:
+            return Entry(", ".join(words), look="quiet")
+    return Entry("not ruled out") if row["label"] in winner.rivals else Entry("no")
 
 
 def p_value(p: float) -> Entry:

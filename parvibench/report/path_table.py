@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.marks.transient import MAX_RHAT
 from parvibench.harness.store.results import metric_values
 from parvibench.statistics import median_interval
 
 from .formatting import interval
 from .page_tables import Column, Entry, Row, Table, method, numeric, sortable, whole
 
-#: Rank-normalised split R-hat above which a path has not converged (Vehtari et al. 2021, arXiv:1903.08008).
-MAX_RHAT = 1.05
 #: Columns of the table, in order.
 PATH_METRICS = ("path_equivalent_n", "path_primary", "ess_per_evaluation")
 

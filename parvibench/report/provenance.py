@@ -57,11 +57,30 @@ def step_sizes(results: Results) -> StepSizes | None:
         return None
     counts = ", ".join(f"{origins.count(o)} {o}" for o in dict.fromkeys(origins))
     return StepSizes(
-        summary=counts + (f"; tuning cost {total:,.0f} score evaluations in all" if total else ""),
+        summary="; ".join(
+            [
+                counts,
+                *_rows_of_tuning(cells),
+                *([f"tuning cost {total:,.0f} score evaluations in all"] if total else []),
+            ]
+        ),
         at_edge=tuple(f"{c.label} on {c.task}" for c in cells if c.tuned and f"{c.task}/{c.label}" in edges),
         table=Table("Step sizes", _STEP_COLUMNS, tuple(body)),
         warning=_untuned(origins),
     )
+
+
+def _rows_of_tuning(cells: list[CellRecord]) -> list[str]:
+    """What tuned step sizes were chosen by."""
+    found = []
+    for cell in (c for c in cells if c.tuned):
+        row = registry.tasks().get(cell.task)
+        held_out = row is not None and "regression" in row.tags
+        found.append(
+            "tuned on a validation fifth of the training rows" if held_out else "tuned against the reference"
+            if row is None or "sequential" not in row.tags else "tuned on decisions of their own"
+        )  # fmt: skip
+    return list(dict.fromkeys(found))
 
 
 def _untuned(origins: list[str]) -> str:

@@ -112,7 +112,7 @@ def comparisons(results: Results) -> list[Comparison]:
         for row in published(paper).to_dict("records"):
             if (paper, row["table"], row["algorithm"]) not in _REPEATED:
                 task = task_of(paper, row["task"], row["dataset"])
-                for cell in cells.get((task, _ALGORITHMS.get(row["algorithm"].partition("@")[0], "")), []):
+                for cell in cells.get((task, method_of(row["algorithm"])), []):
                     found += _compare(paper, row, cell) if follows(cell, row) else []
     return found
 
@@ -127,6 +127,11 @@ def task_of(paper: str, task: str, dataset: str) -> str:
     if task == "contextual_bandit":
         return f"bandit-{dataset.lower()}"
     return {"blr_waveform": "blr-waveform", "student_t_2d": "student-t"}.get(task, "")
+
+
+def method_of(theirs: str) -> str:
+    """Our method behind a published row; empty without one."""
+    return _ALGORITHMS.get(theirs.partition("@")[0], "")
 
 
 def follows(cell: CellRecord, row: dict[Any, Any]) -> bool:

@@ -13,10 +13,13 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness import verification
+from parvibench.harness.run.checkpoints import SEQUENTIAL
 from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
+from .equal_budgets import equal_budget_tables
 from .figures.anytime_curves import MAX_LINES, anytime
 from .figures.autocorrelations import autocorrelations
 from .figures.density_scatter import particles
@@ -47,6 +50,12 @@ MAX_DRAWN = 12
 _RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
 _VERDICT_HELP = "test against exact draws at 5%, all metrics with a floor combined by weighted Holm"
 _EQUIVALENT_HELP = "a global measure: how many exact draws do as well [95% interval, of independent samples], pooled"
+_CONVERGENCE_HELP = (
+    "transient: chains with R-hat above 1.05 or a bulk ESS below a quarter of the samples; still improving: the primary metric "
+    "fell by more than 5% over the last doubling of the budget; neither is the best of a task"
+)
+_VERIFIED_HELP = "whether `parvibench verify` ran replicates of it again and found the record: never of seconds"
+_START = {"task": "task's", "own": "own"}
 _RIVAL_HELP = "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
 #: Tag of a paper's tasks -> metric of its own figure, and that figure.
 _PAPER_CURVES = {
@@ -68,6 +77,7 @@ class TaskSection:
     certificate: tuple[tuple[str, str], ...]  #: names and texts about its reference
     table: Table  #: the ranking, by samples of equal number
     paths: Table | None = None  #: Markov chains by their whole path, or None without any
+    budgets: tuple[Table, ...] = ()  #: at equal score evaluations, and at equal sequential steps
     drawings: tuple[Drawing, ...] = ()  #: its figures
     note: str = ""  #: why figures are missing, or empty
     absent: tuple[tuple[str, str, str], ...] = ()  #: metrics that do not apply: metric, methods, reason
@@ -84,6 +94,7 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
         if not r["anchor"]
     }
     sections = []
+    verified = verification.marks(results)
     hint = f"This report draws {MAX_DRAWN} tasks; parvibench report --task draws this one."
     for i, task in enumerate(lb.task_names(results)):
         cells = [c for c in results.cells if c.task == task]
@@ -102,8 +113,10 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
                     rows,
                     leaders[""][task],
                     {k: (r, leaders[kind][t]) for (t, k), (kind, r) in own.items() if t == task},
+                    verified,
                 ),
                 paths=path_table(cells),
+                budgets=equal_budget_tables(results, cells, str(rows["metric"].iloc[0])),
                 drawings=tuple(_drawings(results, rows, task, styles)) if drawn else (),
                 note="" if drawn else hint,
                 absent=_absent(cells),
@@ -128,9 +141,13 @@ def _drawings(results: Results, rows: pd.DataFrame, task: str, styles: Styles) -
 
 
 def _ranking_table(
-    cells: list[CellRecord], rows: pd.DataFrame, winner: Winner, own: Mapping[str, tuple[pd.Series, Winner]]
+    cells: list[CellRecord],
+    rows: pd.DataFrame,
+    winner: Winner,
+    own: Mapping[str, tuple[pd.Series, Winner]],
+    verified: Mapping[tuple[str, str], str],
 ) -> Table:
-    """The ranking; ``own``: label -> its row among methods of its kind, and their leader."""
+    """The ranking; ``own``: label -> its row among methods of its kind, and their leader; ``verified`` of ``marks``."""
     metric = str(rows["metric"].iloc[0])
     by_label = {c.label: c for c in cells}
     measured = dict.fromkeys(m for c in cells for m in c.values)
@@ -143,9 +160,14 @@ def _ranking_table(
         Column("status", numeric=False),
         Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"),
         *([Column("×\u00a0floor", _RATIO_HELP)] if with_ratio else []),
+        Column("worst", f"{metric or 'metric'} of the worst replicate that is finite, blown-up ones among them"),
+        Column("convergence", _CONVERGENCE_HELP, numeric=False),
         Column("may be best", _RIVAL_HELP, numeric=False),
         *([Column("against exact draws", _VERDICT_HELP, numeric=False)] if with_verdict else []),
         *([Column("equivalent n", _EQUIVALENT_HELP)] if with_equivalent else []),
+        *([Column("verified", _VERIFIED_HELP, numeric=False)] if verified else []),
+        Column("start", "where it began: at the task's initial points, or at points of its own", numeric=False),
+        Column("iterations", "of a replicate"),
         Column("score evaluations", "charged per replicate"),
         Column("seconds", "steady compute time per replicate, s"),
         *[Column(m, f"{_help(m)}; median over replicates") for m in others],
@@ -153,7 +175,7 @@ def _ranking_table(
     body = []
     for _, row in rows.iterrows():
         cell = by_label[row["label"]]
-        median = numeric(row["median"], look="best" if row["rank"] == 1 and cell.status is Status.OK else "")
+        median = numeric(row["median"], look="best" if row["best"] else "")
         if not math.isnan(row["median"]):
             median = Entry(f"{median.text} [{interval(row['low'], row['high'])}]", median.sort, median.look)
         entries = (
@@ -162,10 +184,15 @@ def _ranking_table(
             _status(cell),
             median,
             *([numeric(row["floor_ratio"])] if with_ratio else []),
+            numeric(row["worst"]),
+            Entry(str(row["convergence"])),
             replace(may_be_best(row, winner), own=may_be_best(*own[cell.label]) if cell.label in own else None),
             *([_verdict(row)] if with_verdict else []),
             *([_equivalent(row)] if with_equivalent else []),
-            whole(cell.score_evaluations),
+            *([Entry(verified.get((cell.task, cell.label), ""))] if verified else []),
+            Entry(_START.get(cell.start, "")),
+            whole(cell.iterations),
+            replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else ""),
             numeric(row["seconds"]),
             *[_metric_entry(cell, m) for m in others],
         )
@@ -223,7 +250,9 @@ def _absent(cells: list[CellRecord]) -> tuple[tuple[str, str, str], ...]:
 def _facts(task: str) -> str:
     row = registry.tasks().get(task)
     if row is None:
-        return "A plug-in task."
+        found = floored_of(task)
+        names = found.certificate.get("coordinates", ()) if found is not None else ()
+        return "A task of one's own." + (f" Coordinates: {', '.join(names)}." if names else "")
     summary = row.summary[:1].upper() + row.summary[1:]
     parts = [summary, f"{row.dim} dimensions" if row.dim else "", ", ".join(row.tags)]
     return ". ".join(p for p in parts if p) + "."
@@ -237,6 +266,7 @@ def _certificate(task: str) -> tuple[tuple[str, str], ...]:
     known = found.certificate
     if isinstance(found, Reference):
         kind = "independent exact draws" if found.exact else "a certified long run"
+        kind = kind if found.certified else "draws that were given, not certified"
         plain: dict[str, Any] = {"reference": f"{len(found.draws):,} rows from {kind}"}
     else:
         plain = {"reference": "certified posterior predictions at held-out points"}
@@ -252,7 +282,7 @@ def _in_words(value: Any) -> str:
 def _in_another_column(metric: str) -> bool:
     """Costs have columns of their own, whole paths a table."""
     row = registry.metrics().get(metric)
-    return metric in PATH_METRICS or (row is not None and row.need == "cost")
+    return metric in (*PATH_METRICS, SEQUENTIAL) or (row is not None and row.need == "cost")
 
 
 def _help(metric: str) -> str:

@@ -12,7 +12,7 @@ from parvibench.core.result import Status
 from parvibench.harness.store.results import Results
 
 from .formatting import number
-from .leaderboard import Row, average_ranks, groups, shown, table
+from .leaderboard import NO_BETTER, Row, average_ranks, groups, shown, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
     "≈": "indistinguishable from exact draws at this sample size (5%, all metrics with a floor combined by Holm)",
-    "*": "some replicates diverged and count as worst",
+    "*": "some replicates diverged or blew up and count as worst",
+    "†": "transient: R-hat above 1.05, or the path's bulk ESS below a quarter of the samples",
+    "↓": "still improving: the last doubling of the budget brought more than 5%",
+    "‡": "no better than the initial distribution",
+    "|": "step size at the edge of the tuning grid",
+    "?": "step size not tuned",
 }
+#: Marks for the words of the column ``marks``.
+_OF_WORDS = {"transient": "†", "still improving": "↓", NO_BETTER: "‡", "edge": "|", "untuned": "?"}
 
 
 def entry(row: Row) -> str:
@@ -30,13 +37,20 @@ def entry(row: Row) -> str:
     if row["status"] != Status.OK:
         return str(row["status"])
     mark = "≈" if row["verdict"] == "indistinguishable" else ""
-    return mark + number(shown(row)) + ("*" if row["n_diverged"] else "")
+    return mark + number(shown(row)) + ("*" if row["n_diverged"] else "") + _symbols(row)
+
+
+def _symbols(row: Row) -> str:
+    words = str(row["marks"]).split(", ")
+    return "".join(symbol for word, symbol in _OF_WORDS.items() if word in words)
 
 
 def marks_used(board: pd.DataFrame) -> list[str]:
     """The marks used in a board, with their meanings."""
     ok = board[board["status"] == Status.OK]
-    used = {"≈": (ok["verdict"] == "indistinguishable").any(), "*": (ok["n_diverged"] > 0).any()}
+    symbols = "".join(_symbols(row) for row in ok.to_dict("records"))
+    used = {mark: mark in symbols for mark in MARKS}
+    used |= {"≈": bool((ok["verdict"] == "indistinguishable").any()), "*": bool((ok["n_diverged"] > 0).any())}
     return [f"{mark}: {meaning}" for mark, meaning in MARKS.items() if used[mark]]
 
 
@@ -45,16 +59,19 @@ def to_markdown(results: Results, board: pd.DataFrame) -> str:
     ranks = average_ranks(board)
     rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
     lines = [f"# ParVIBench leaderboard: {_plain(results.run.suite.get('name', ''))}", ""]
-    lines += [f"Run {_plain(results.run.id)}. Bold: best of the task. Anchors in italics are not ranked.", ""]
+    lines += [
+        f"Run {_plain(results.run.id)}. Bold: best of the task among those that have converged. Anchors in italics are not ranked.",
+        "",
+    ]
     lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
     for group in groups(board):
         lines += [f"## {_plain(group.title)}", ""]
-        lines.append(_line(["method", "average rank", *map(_plain, group.tasks)]))
-        lines.append(_line(["---", *["---:"] * (1 + len(group.tasks))]))
+        lines.append(_line(["method", "average rank", "tasks", *map(_plain, group.tasks)]))
+        lines.append(_line(["---", *["---:"] * (2 + len(group.tasks))]))
         for label, rank in ranks.iterrows():
             cells = [_markdown_cell(rows.get((task, label))) for task in group.tasks]
             name = f"*{_plain(label)}*" if rank["anchor"] else _plain(label)
-            lines.append(_line([name, number(rank["average_rank"]), *cells]))
+            lines.append(_line([name, number(rank["average_rank"]), str(rank["n_tasks"]), *cells]))
         lines.append("")
     failed = board[~board["status"].isin([Status.OK])]
     if len(failed):
@@ -68,7 +85,7 @@ def _markdown_cell(row: pd.Series | None) -> str:
     if row is None:
         return ""
     text = _plain(entry(row)).replace("*", "\\*")
-    return f"**{text}**" if row["rank"] == 1 and row["status"] == Status.OK else text
+    return f"**{text}**" if row["best"] else text
 
 
 def _plain(text: object) -> str:
@@ -92,9 +109,9 @@ def print_leaderboard(results: Results, console: Console, board: pd.DataFrame | 
     rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
     for group in groups(board):
         console.print(Text(group.title, style="bold"))
-        for part in _fitting(group.tasks, console.width, results):
+        for part in _fitting(group.tasks, console.width - (7 if _differ_in_tasks(ranks) else 0), results):
             console.print(_rich_table(part, ranks, rows))
-    notes = ["bold: best of the task; italics: anchors, not ranked", *marks_used(board)]
+    notes = ["bold: best of the task among those that have converged; italics: anchors, not ranked", *marks_used(board)]
     console.print(Text("; ".join(notes), style="dim"))
     for _, row in board[board["status"] != Status.OK].iterrows():
         reason = " ".join(row["reason"].split())
@@ -110,13 +127,22 @@ def _rich_table(tasks: list[str], ranks: pd.DataFrame, rows: dict[tuple[str, str
     drawn = Table(box=box.SIMPLE_HEAD)
     drawn.add_column("method", max_width=20, overflow="ellipsis", no_wrap=True)
     drawn.add_column("avg rank", justify="right", no_wrap=True)
+    counted = _differ_in_tasks(ranks)
+    if counted:
+        drawn.add_column("tasks", justify="right", no_wrap=True)
     for task in tasks:
         drawn.add_column(Text(_broken(task)), justify="right", no_wrap=False)
     for label, rank in ranks.iterrows():
         name = Text(str(label), style="italic" if rank["anchor"] else "")
         average = "" if rank["anchor"] else number(rank["average_rank"])
-        drawn.add_row(name, average, *[_rich_cell(rows.get((task, str(label)))) for task in tasks])
+        count = [str(rank["n_tasks"] or "")] if counted else []
+        drawn.add_row(name, average, *count, *[_rich_cell(rows.get((task, str(label)))) for task in tasks])
     return drawn
+
+
+def _differ_in_tasks(ranks: pd.DataFrame) -> bool:
+    """Whether methods are ranked on different numbers of tasks, which a table then shows."""
+    return ranks.loc[~ranks["anchor"].astype(bool), "n_tasks"].nunique() > 1
 
 
 def _rich_cell(row: pd.Series | None) -> Text:
@@ -124,8 +150,7 @@ def _rich_cell(row: pd.Series | None) -> Text:
 
     if row is None:
         return Text("")
-    ok = row["status"] == Status.OK
-    style = "bold" if ok and row["rank"] == 1 else "" if ok else "yellow"
+    style = "bold" if row["best"] else "" if row["status"] == Status.OK else "yellow"
     return Text(entry(row), style=style)
 
 

@@ -35,7 +35,7 @@ class Winner:
 
     where: str  #: task or group
     tasks: tuple[str, ...]  #: the tasks covered
-    label: str  #: the method; empty where no method has a finite result
+    label: str  #: the method; empty where none has converged with a finite result better than ``initial``'s
     quantity: str  #: name of ``value``
     value: Aggregate  #: its median or aggregate, with a 95% interval
     next: str = ""  #: the second best, or empty
@@ -49,14 +49,16 @@ class Winner:
     indistinguishable: bool = False  #: from exact draws, on every one of the tasks
     n_diverged: int = 0  #: its diverged replicates, over all tasks
     n_replicates: int = 0  #: all of its replicates there
+    nobody: str = "no method has a finite result"  #: why there is no best method, where there is none
+    unfinished: str = ""  #: methods with a better number that are not the best since they have not converged, in words
 
     @property
     def confidence(self) -> str:
         """The outcome of the tests, in words, and whether replicates diverged."""
         if not self.label:
-            return "no method has a finite result"
+            return self.nobody
         failed = f"; {self.n_diverged} of its {self.n_replicates} replicates diverged" if self.n_diverged else ""
-        return self._contest + failed
+        return self._contest + self.unfinished + failed
 
     @property
     def _contest(self) -> str:
@@ -73,11 +75,20 @@ class Winner:
     def sentence(self) -> str:
         """Everything in one sentence."""
         if not self.label:
-            return f"On {name(self.where)} no method has a finite result."
+            return f"On {name(self.where)} {self.nobody}."
         value = f"{number(self.value.value)} [{interval(self.value.low, self.value.high)}]"
         margin = f", {self.margin} {name(self.next)}" if self.margin else ""
         exact = "; its samples are indistinguishable from exact draws" if self.indistinguishable else ""
         return f"On {name(self.where)} {name(self.label)} leads with {self.quantity} {value}{margin}: {self.confidence}{exact}."
+
+
+def _nobody(rows: pd.DataFrame) -> str:
+    """Why no row is the best of a task; ``rows`` have finite results, best first."""
+    if not len(rows):
+        return "no method has a finite result"
+    first = rows.iloc[0]
+    so_far = f"lowest so far: {name(str(first['label']))}, {first['marks'] or 'not ranked'}"
+    return f"no method has converged to a result better than the start ({so_far})"
 
 
 @dataclass(frozen=True)
@@ -124,23 +135,36 @@ def overlap(task: str) -> float:
 
 def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
     finite = np.isfinite(rows["median"].astype(float))
-    ok = rows[rows["rank"].notna() & (rows["status"] == Status.OK) & finite]
+    found = rows[~rows["anchor"].astype(bool) & (rows["status"] == Status.OK) & finite]
+    ok = found[found["rank"].notna() & ~found["marks"].map(lb.disqualifies).astype(bool)]
     ratio = bool(rows["floor_ratio"].notna().any())
     quantity = "a ratio to the floor of" if ratio else f"{rows['metric'].iloc[0] or 'no metric'}"
     if not len(ok):
-        return Winner(task, (task,), "", quantity, _NO_VALUE)
+        return Winner(task, (task,), "", quantity, _NO_VALUE, nobody=_nobody(found.sort_values("rank", kind="stable")))
     # At equal medians the cheaper method leads.
     ok = ok.sort_values(["rank", "seconds"], kind="stable")
     lead = ok.iloc[0]
     labels = [str(label) for label in ok["label"]]
-    values = _aligned([scores[task, label] for label in labels])
+    values = aligned([scores[task, label] for label in labels])
     positive = bool((values > 0).all())
     held = statistics.contest(np.log(values) if positive else values, 0, overlap=overlap(task))
     unit = lead["floor_ratio"] / lead["median"] if ratio else 1.0
     value = Aggregate(*(float(v) * unit for v in lead[["median", "low", "high"]]))
     rivals = tuple(labels[i] for i in held.rivals())
     margin = _margin(ok["median"], relative=ratio)
-    return _winner(task, (task,), quantity, value, labels, margin, rivals, ok.head(1))
+    ahead = found[(found["rank"] < lead["rank"]) & ~found["label"].isin(labels)]
+    note = "".join(
+        f"; {name(str(r['label']))} has a better number but is {r['marks']}" for _, r in ahead.head(_NAMED).iterrows()
+    )
+    return replace(_winner(task, (task,), quantity, value, labels, margin, rivals, ok.head(1)), unfinished=note)
+
+
+def finished_labels(board: pd.DataFrame, tasks: Sequence[str]) -> set[str]:
+    """Methods none of whose cells on these tasks is unfinished or no better than the start."""
+    rows = board[board["task"].isin(tasks)]
+    return {str(v) for v in rows["label"]} - {
+        str(v) for v in rows.loc[rows["marks"].map(lb.disqualifies).astype(bool), "label"]
+    }
 
 
 def _winner(
@@ -156,7 +180,7 @@ def _winner(
     )  # fmt: skip
 
 
-def _aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+def aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """The replicates that all methods have, in order: (methods, replicates)."""
     shared = min(len(v) for v in values)
     return np.array([v[:shared] for v in values])
@@ -210,8 +234,13 @@ def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, score
     table = aggregates(board, scores, tasks)
     table = table[np.isfinite(table["value"].astype(float))]
     quantity = "an interquartile mean over the floor of"
+    finished = finished_labels(board, tasks)
+    nobody = "no method has converged on all of these targets" if len(table) else "no method has a finite result"
+    table = table[[str(label) in finished for label in table.index]]
     if not len(table):
-        return Winner(group, tasks, "", quantity, _NO_VALUE)
+        return Winner(group, tasks, "", quantity, _NO_VALUE, nobody=nobody)
+    if not (table["p_value"].isna()).any():  # the lowest of all is not finished: test the best of those that are
+        table = aggregates(board[board["label"].isin(finished)], scores, tasks)
     labels = [str(label) for label in table.index]
     rows = board[board["task"].isin(tasks) & (board["label"] == labels[0])]
     rivals = tuple(str(label) for label in table.index[1:][table["p_value"].iloc[1:] > 0.05])
@@ -263,7 +292,7 @@ def differences(board: pd.DataFrame, scores: Scores, tasks: Sequence[str], leade
     ranked = board[board["task"].isin(tasks) & board["rank"].notna()]
     for task, label in ranked[["task", "label"]].to_numpy():
         if label != leader and (task, leader) in scores:
-            pair = _aligned([scores[task, label], scores[task, leader]])
+            pair = aligned([scores[task, label], scores[task, leader]])
             d = statistics.paired_difference(*pair, overlap=overlap(task))
             rows.append((label, task, d.n, d.mean, d.low, d.high, d.p_t))
     frame = pd.DataFrame(rows, columns=["label", "task", "n", "mean", "low", "high", "p_value"])

@@ -38,6 +38,12 @@ def connect(uri: str) -> Any:
     return MlflowClient(tracking_uri=uri)
 
 
+def experiment_page(uri: str, suite: str) -> str:
+    """Where a server on ``uri`` shows the runs of a suite, after its address; empty where they are not mirrored."""
+    found = connect(uri).get_experiment_by_name(f"parvibench/{suite}")
+    return f"#/experiments/{found.experiment_id}/runs?workflowType=machine_learning" if found is not None else ""
+
+
 def ui_command(root: Path, host: str, port: int) -> list[str]:
     """The command that serves MLflow's pages on a store's mirror.
 

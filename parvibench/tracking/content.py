@@ -12,14 +12,20 @@ from typing import Any
 
 import pandas as pd
 
+from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import checkpoint_values, metric_values
 from parvibench.harness.store.secrets import without_secrets
 
 #: Cells with more replicates log medians only; the artifact curve.parquet holds them all.
 MAX_REPLICATE_SERIES = 20
-_MAX_TAG, _MAX_PARAM = 5000, 6000
+MAX_TAG, _MAX_PARAM = 5000, 6000
 _COMPLETE = ("FINISHED", "FAILED", "KILLED")
+#: MLflow then shows runs and their comparison first, and no pages on language models.
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+
+#: Units that MLflow's names do not admit.
+_UNITS = {"x^2": "x squared", "%": "percent", "draws/row": "draws per row", "draws/s": "draws per s"}
 
 
 def is_same(run: Any, record: CellRecord) -> bool:
@@ -38,18 +44,36 @@ def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str
         for (name, _), rows in curve.groupby(["metric", "checkpoint"]):
             metric = str(name)
             step, seconds = int(rows["iteration"].median()), float(rows["seconds"].median())
-            yield metric, step, seconds, statistics.median(checkpoint_values(metric, rows, record.diverged))
+            yield with_unit(metric), step, seconds, statistics.median(checkpoint_values(metric, rows, record.diverged))
             if record.n_replicates <= MAX_REPLICATE_SERIES:
                 columns = (rows[c].tolist() for c in ("replicate", "iteration", "seconds", "value"))
                 for replicate, at, spent, value in zip(*columns, strict=True):
-                    yield f"replicates/{metric}.r{replicate}", at, spent, value
+                    yield with_unit(f"replicates/{metric}.r{replicate}", metric), at, spent, value
     for metric, stored in record.values.items():
         values = metric_values(metric, stored)
         lost = sum(v is None or not math.isfinite(v) for v in stored)
         if values:
-            yield f"final/{metric}", record.iterations, record.seconds, statistics.median(values)
+            yield with_unit(f"final/{metric}", metric), record.iterations, record.seconds, statistics.median(values)
         if lost:
             yield f"nonfinite/{metric}", record.iterations, record.seconds, float(lost)
+
+
+def with_unit(name: str, metric: str = "") -> str:
+    """The name of a metric's series with the metric's unit: ``final/sliced_w2 in x``; MLflow admits no brackets."""
+    row = registry.metrics().get(metric or name)
+    unit = "" if row is None or row.unit in ("1", "count") else row.unit
+    return f"{name} in {_UNITS.get(unit, unit)}" if unit else name
+
+
+def run_title(run: Mapping[str, Any]) -> str:
+    """Suite and profile."""
+    return " ".join(filter(None, (str(run["suite"]["name"]), run.get("profile"))))
+
+
+def cut_lines(text: str, most: int) -> str:
+    """The first lines of a text, at most so many characters, and a word on the rest."""
+    rest = "\n\nCut short; all of it is in report/leaderboard.md."
+    return text if len(text) <= most else text[: most - len(rest)].rpartition("\n")[0] + rest
 
 
 def cell_params(record: CellRecord) -> dict[str, str]:
@@ -63,14 +87,14 @@ def cell_tags(record: CellRecord) -> dict[str, str]:
     names = ("task", "algorithm", "label", "kind", "status", "reason", "n_diverged", "metrics_key", "hardware", "created")  # fmt: skip
     tags = {"cell_key": record.key} | {n: str(getattr(record, n)) for n in names}
     tags["flags"] = "; ".join(record.flags)
-    return {f"parvibench.{k}": v[:_MAX_TAG] for k, v in tags.items() if v}
+    return {f"parvibench.{k}": v[:MAX_TAG] for k, v in tags.items() if v}
 
 
 def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
     """Tags that identify a run."""
     tags = {"run_id": run["id"], "suite": run["suite"]["name"], "profile": run.get("profile")}
     tags["command"] = run.get("provenance", {}).get("command")
-    return {f"parvibench.{k}": without_secrets(str(v))[:_MAX_TAG] for k, v in tags.items() if v}
+    return {f"parvibench.{k}": without_secrets(str(v))[:MAX_TAG] for k, v in tags.items() if v}
 
 
 def run_params(run: Mapping[str, Any]) -> dict[str, str]:

@@ -50,7 +50,40 @@ def prepare(file: Path, *, own: bool) -> Path | None:
         aside = _set_aside(file) if own and file.exists() and _is_broken(file) else None
         if not file.exists():
             _make(file)
+        _relocate(file)
     return aside
+
+
+def _relocate(file: Path) -> None:
+    """Where a store has been moved or copied, let its database name the artifacts that lie beside it now.
+
+    MLflow keeps absolute addresses. Those of ours end in ``/artifacts/<suite>``; only a database that has its artifacts
+    beside it is changed.
+    """
+    folder = file.absolute().parent / "artifacts"
+    if not folder.is_dir():
+        return
+    with contextlib.closing(sqlite3.connect(file, timeout=20)) as database:
+        try:
+            known = database.execute(
+                "SELECT experiment_id, artifact_location, name FROM experiments WHERE name LIKE 'parvibench/%'"
+            ).fetchall()
+            for experiment, old, name in known:
+                suite = name.partition("/")[2]
+                new = f"{folder.as_uri()}/{suite}"
+                if old == new or not old.endswith(f"/artifacts/{suite}") or not (folder / suite).is_dir():
+                    continue
+                database.execute(
+                    "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (new, experiment)
+                )
+                database.execute(
+                    "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) "
+                    "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
+                    (new, len(old) + 1, experiment, len(old) + 1, f"{old}/"),
+                )
+            database.commit()
+        except sqlite3.DatabaseError:
+            database.rollback()  # read only, or no database of MLflow: others say so
 
 
 def _make(file: Path) -> None:

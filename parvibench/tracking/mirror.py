@@ -3,14 +3,14 @@
 The store is the truth; the mirror is a copy that may lag behind, be away, or be made later::
 
     experiment parvibench/<suite>
-      run <run id>                     one per suite run; tag parvibench.run_id
+      run <suite> <profile>, <start>   one per suite run; tag parvibench.run_id; its note: the leaderboard
         suite.yaml run.json cells.json   cells.json: every cell asked for -> its MLflow run
         report/                          the page with its figures, when one was written
         params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
         metrics  system/*                load and memory of the machine during the run
-        run <task> / <label>           one per cell; tags parvibench.cell_key, .task, .label, .status ...
+        run <suite> <profile>: <label> on <task>   one per cell; tags parvibench.cell_key, .task, .label, .status ...
           params   settings.*, budget.*, particles, replicates, seed ...
-          metrics  <metric>                   median over replicates, step = iteration
+          metrics  <metric> in <unit>         median over replicates, step = iteration; without a unit: <metric>
                    final/<metric>             median at the end of the run
                    nonfinite/<metric>         replicates without a finite value at the end, where there are any
                    replicates/<metric>.r<id>  each replicate, up to MAX_REPLICATE_SERIES of them
@@ -44,15 +44,19 @@ from parvibench.harness.store.store import CURVE_COLUMNS, Store
 from . import connection, database
 from .archive import CELL_FILES
 from .content import (
+    EXPERIMENT_TAGS,
+    MAX_TAG,
     cell_params,
     cell_tags,
     clean_name,
+    cut_lines,
     is_same,
     mlflow_status,
     plain,
     points,
     run_params,
     run_tags,
+    run_title,
     system_points,
 )
 
@@ -101,6 +105,10 @@ class Mirror:
     def report(self, run_id: str, folder: Path) -> None:
         """Add the files of a run's report."""
         self._put(lambda writer: writer.report(run_id, folder))
+
+    def note(self, run_id: str, text: str) -> None:
+        """Set what MLflow shows above a run, in Markdown."""
+        self._put(lambda writer: writer.note(run_id, text))
 
     def close(self, timeout: float = 60.0, progress: Progress = lambda done, total: None) -> str:
         """Deliver what is queued and end the runs.
@@ -194,6 +202,7 @@ class _Writer:
         self._experiments: dict[str, str] = {e.name: e.experiment_id for e in found}
         self._parents: dict[str, str] = {}
         self._experiment_of: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
         self._cells: dict[str, list[dict[str, str]]] = {}
 
     def start_run(self, run: Mapping[str, Any]) -> None:
@@ -201,7 +210,9 @@ class _Writer:
         run_id, suite = str(run["id"]), run["suite"]
         experiment = self._experiment(f"parvibench/{suite['name']}")
         found = self._find("parvibench.run_id", run_id)
-        parent = found or self._client.create_run(experiment, run_name=run_id, tags=run_tags(run))
+        self._titles[run_id] = title = run_title(run)
+        name = f"{title}, {str(run['started'])[:16].replace('T', ' ')}"
+        parent = found or self._client.create_run(experiment, run_name=name[:250], tags=run_tags(run))
         uid = parent.info.run_id
         if found:
             self._client.update_run(uid, status="RUNNING")
@@ -240,6 +251,10 @@ class _Writer:
         """The report's files under ``report/``."""
         self._client.log_artifacts(self._parents[run_id], str(folder), "report")
 
+    def note(self, run_id: str, text: str) -> None:
+        """A text above the run on MLflow's page, as long as MLflow takes it."""
+        self._client.set_tag(self._parents[run_id], "mlflow.note.content", cut_lines(text, MAX_TAG))
+
     def finish(self) -> None:
         """Write every parent's list of cells and end it."""
         for run_id, uid in self._parents.items():
@@ -259,7 +274,7 @@ class _Writer:
         run = self._client.create_run(
             self._experiment_of[run_id],
             start_time=start,
-            run_name=f"{record.task} / {record.label}"[:250],
+            run_name=f"{self._titles[run_id]}: {record.label} on {record.task}"[:250],
             tags={"mlflow.parentRunId": self._parents[run_id], **cell_tags(record)},
         )
         uid: str = run.info.run_id
@@ -294,7 +309,9 @@ class _Writer:
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:
             place = f"{self._artifact_root}/{name.partition('/')[2]}" if self._artifact_root else None
-            self._experiments[name] = self._client.create_experiment(name, artifact_location=place)
+            self._experiments[name] = self._client.create_experiment(
+                name, artifact_location=place, tags=EXPERIMENT_TAGS
+            )
         return self._experiments[name]
 
     def _find(self, tag: str, value: str) -> Any:
@@ -306,13 +323,16 @@ class _Writer:
         return runs[0] if runs else None
 
 
-def replay(store: Store, to: Mirror | _Writer, *, finished: bool = False) -> None:
+def replay(
+    store: Store, to: Mirror | _Writer, *, finished: bool = False, note: Callable[[Results], str] | None = None
+) -> None:
     """Mirror the runs of a store, oldest first; a run whose record is damaged is left out.
 
     Args:
         store: read.
         to: where to.
         finished: leave out the runs that have not ended, too.
+        note: what is to stand above a run, in Markdown.
     """
     for run_id in store.runs():
         try:
@@ -326,3 +346,5 @@ def replay(store: Store, to: Mirror | _Writer, *, finished: bool = False) -> Non
         for record in results.cells:
             to.cell(run_id, record, store.folder(record.key))
         to.end_run(document)
+        if note is not None:
+            to.note(run_id, note(results))

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
+from parvibench.harness.store.results import Results
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
@@ -52,24 +53,34 @@ class MirrorObserver:
         """Mirror a run's report."""
         self._mirror.report(run_id, folder)
 
+    def note(self, run_id: str, text: str) -> None:
+        """Set what MLflow shows above a run, in Markdown."""
+        self._mirror.note(run_id, text)
+
     def close(self, timeout: float = 60.0) -> str:
         """Wait for the mirror; a warning when something was not delivered, or a broken database was set aside."""
         return "\n".join(filter(None, (self._mirror.close(timeout), self._mirror.notice)))
 
 
-def sync(store: Store, timeout: float = 600.0, tell: Callable[[str], None] = warnings.warn) -> str:
+def sync(
+    store: Store,
+    timeout: float = 600.0,
+    tell: Callable[[str], None] = warnings.warn,
+    note: Callable[[Results], str] | None = None,
+) -> str:
     """Mirror all runs of a store that MLflow does not hold yet.
 
     Args:
         store: its damaged runs are left out.
         timeout: seconds to wait for MLflow.
         tell: told when a broken database was set aside.
+        note: what is to stand above a run, in Markdown.
 
     Returns:
         A warning when something was not delivered, or an empty string.
     """
     mirror = Mirror(store.root)
-    replay(store, mirror)
+    replay(store, mirror, note=note)
     warning = mirror.close(timeout)
     if mirror.notice:
         tell(mirror.notice)

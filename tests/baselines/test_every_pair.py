@@ -14,7 +14,7 @@ STEPS = 3
 #: Entries of a full covariance matrix beyond which one is not asked for: a gigabyte in single precision.
 LARGEST_MATRIX = 2**28
 
-ALGORITHMS = [name for name, row in registry.algorithms().items() if row.kind != "anchor"]
+ALGORITHMS = [name for name, row in registry.algorithms().items() if row.kind != "anchor" and not row.library]
 TASKS = [name for name, row in registry.tasks().items() if row.target.startswith("parvibench.tasks.")]
 
 

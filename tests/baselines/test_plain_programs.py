@@ -313,3 +313,19 @@ def test_proposals_without_density_are_rejected(name: str, beyond: float) -> Non
     run = Run(name, make_problem(Walled(beyond), particles=200), step_size=2.0).steps(20)
     assert run.state.x.abs().max() < 5
     assert run.state.log_density.isfinite().all()
+
+
+def test_srld_reports_the_size_of_its_drift() -> None:
+    """Every c-th step, by hand: without repulsion the root mean square of the score where the step began."""
+    problem = make_problem(Bent())
+    algorithm = load_algorithm("srld")
+    settings = algorithm.make_settings({"alpha": 0.0, "memory": 2, "spacing": 3})
+    state = algorithm.init(problem, settings, problem.streams, 1000)
+    for k in range(7):
+        problem.streams.step = k
+        score = problem.score(state.x)
+        found = algorithm.step(problem, settings, state, problem.streams)
+        state, info = found if k % 3 == 0 else (found, None)
+        assert (k % 3 == 0) == (info is not None)
+        if info is not None:
+            torch.testing.assert_close(info.drift_rms, score.square().mean((1, 2)).sqrt())

@@ -8,7 +8,7 @@ from stepping import Stepper
 
 from parvibench.core import registry
 
-ALGORITHMS = [name for name, row in registry.algorithms().items() if row.kind != "anchor"]
+ALGORITHMS = [name for name, row in registry.algorithms().items() if row.kind != "anchor" and not row.library]
 
 
 @pytest.mark.benchmark(group="a step on gmm5-2d, 100 particles")

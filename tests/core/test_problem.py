@@ -100,3 +100,32 @@ def test_rounding_does_not_stop_a_budget_one_step_early() -> None:
         meter.charge(scores=share)
     with pytest.raises(BudgetExhausted):
         meter.charge(scores=share)
+
+
+def test_sequential_steps_are_calls_whatever_their_rows() -> None:
+    """A score of 5 or of 500 rows is one; a density and its gradient are one together, as they cost; a product is one more."""
+    p = problem()
+    for n in (1, 100):
+        p.score(torch.zeros(2, n, 3, dtype=torch.float64))
+    assert (p.meter.sequential_steps, p.meter.charged) == (2, 101)
+    x = p.init().requires_grad_()
+    torch.autograd.grad(p.log_density(x).sum(), x)
+    assert p.meter.sequential_steps == 3
+    torch.autograd.grad(p.score(x).sum(), x)
+    assert p.meter.sequential_steps == 5
+    p.log_density_and_score(p.init())
+    assert p.meter.sequential_steps == 6
+
+
+def test_a_refused_call_is_no_step() -> None:
+    p = problem(limit=4)
+    with pytest.raises(BudgetExhausted):
+        p.score(p.init())
+    assert p.meter.sequential_steps == 0
+
+
+def test_the_problem_knows_whether_its_start_was_asked_for() -> None:
+    p = problem()
+    assert not p.started
+    p.init(2)
+    assert p.started

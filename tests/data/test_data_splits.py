@@ -27,14 +27,12 @@ def test_splits_stay_what_they_were() -> None:
 
 
 def test_tuning_splits_are_their_own() -> None:
-    """Catches tuning on the partition that is reported."""
+    """Catches tuning on rows that are reported: every row it sees is a training row of the benchmark's split."""
     n = 200
-    reported = [split(n, r) for r in range(20)]
     tuning = [split(n, TUNING_REPLICATES + r) for r in range(3)]
-    for found in tuning:
-        assert sorted([*found.train, *found.test]) == list(range(n))
-        assert len(found.test) == n - training_rows(n)
-        assert not any(np.array_equal(found.test, other.test) for other in reported)
+    for r, found in enumerate(tuning):
+        assert sorted([*found.train, *found.test]) == sorted(split(n, r).train)
+        assert len(found.test) == training_rows(n) // 5
     assert not np.array_equal(tuning[0].test, tuning[1].test)
     np.testing.assert_array_equal(tuning[0].test, split(n, TUNING_REPLICATES).test)
 

@@ -213,7 +213,7 @@ def test_stored_samples_are_measured_by_new_metrics(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("parvibench.harness.workers.executors.run_chunk", lambda *_: pytest.fail("ran again"))
     results = run_cells(expand(new), store, InProcess(), suite=new.resolved())
     after = results.cells[0]
-    assert list(after.values) == ["ksd", "mean_error", "ess_bulk", "seconds"]
+    assert list(after.values) == ["ksd", "mean_error", "ess_bulk", "seconds", "sequential_steps"]
     assert after.values["mean_error"] == pytest.approx(direct.values["mean_error"], rel=1e-5)
     assert after.values["ess_bulk"] == before.values["ess_bulk"]
     assert after.created == before.created
@@ -241,7 +241,12 @@ def test_copied_reference_rows_are_found_in_runs(tmp_path: Path) -> None:
     options = QUICK | {"budget": {"iterations": 2}, "particles": 150, "out": tmp_path}
     copied, exact = pb.run(tasks=["banana"], algorithms=[Copier(), "exact"], **options).cells
     flattered = {"sliced_w2", "w2", "mmd2", "kl_knn", "correlation_error", "ks_marginal", "tail_error"}
-    assert {"mean_error", "sd_error", "ksd"} == set(copied.values) - {"seconds", "score_evaluations", "peak_memory"}
+    assert {"mean_error", "sd_error", "ksd"} == set(copied.values) - {
+        "seconds",
+        "score_evaluations",
+        "peak_memory",
+        "sequential_steps",
+    }
     assert flattered <= set(copied.absent)
     assert copied.absent["mmd2"] == "150 of 150 samples are rows of the reference itself"
     assert flattered <= set(exact.values)
@@ -251,3 +256,45 @@ def test_copied_reference_rows_are_found_in_runs(tmp_path: Path) -> None:
     task = pb.load_task("banana")
     again = compute(["mean_error"], samples, Context(task, task.reference()))[0]["mean_error"]
     assert exact.judged["mean_error"] == pytest.approx(again.tolist(), rel=1e-4)
+
+
+class Explodes(Ascent):
+    """Replicate 1 ends at finite points that are absurd, the others stay where they began."""
+
+    name = "explodes"
+
+    def step(self, problem, settings, state, streams):
+        problem.score(state.x)
+        absurd = torch.tensor([r == 1 for r in streams.replicates])[:, None, None]
+        return ParticleState(torch.where(absurd, 1e4, state.x))
+
+
+def test_a_replicate_that_blew_up_is_no_result_of_the_method(tmp_path: Path) -> None:
+    """Finite, and a thousand times further away than the start: by five times ``initial``, and by the error of the mean."""
+    for task, metric in (("banana", "sliced_w2"), ("bnn-diabetes-sklearn", "rmse")):
+        results = pb.run(tasks=[task], algorithms=[Explodes, "initial"], particles=10, out=tmp_path / task, **QUICK)
+        cell = results.cells[0]
+        assert (cell.status, cell.n_diverged, list(cell.diverged)) == (Status.OK, 1, [1])
+        assert cell.values[metric][1] is None
+        assert cell.values[metric][0] is not None
+        assert results.document()["cells"][0]["worst"] is not None
+        assert results.store.find(cell.key).values[metric][1] is not None  # what it reached is kept
+
+
+def test_where_a_method_began_is_recorded(tmp_path: Path) -> None:
+    results = pb.run(
+        tasks=["banana"],
+        algorithms=["ula", "svgd", "ksivi", "pathfinder", "initial"],
+        particles=10,
+        out=tmp_path,
+        **QUICK,
+    )
+    assert {c.label: c.start for c in results.cells} == {
+        "ula": "task",
+        "svgd": "task",
+        "ksivi": "own",
+        "pathfinder": "task",
+        "initial": "",
+    }
+    steps = results.curves.query("metric == 'sequential_steps'").groupby("label")["value"].max()
+    assert steps["ula"] == steps["svgd"] == 20

@@ -1,17 +1,22 @@
-"""Tuning: one grid for all, replicates of its own, a choice that lands in the suite file."""
+"""Tuning: the same procedure for all, rows and replicates of its own, a choice that lands in the suite file."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import records
 
-from parvibench.core.errors import InputError
+from parvibench import api
+from parvibench.core.errors import InputError, SuiteError
+from parvibench.core.result import Status
 from parvibench.core.task import TUNING_REPLICATES
+from parvibench.harness.execution import Execution
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite import tuning
 from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.suite import load_suite
+from parvibench.harness.suite.suite import load_suite, parse_suite, shipped
 from parvibench.harness.workers.executors import InProcess
 
 SUITE = """\
@@ -20,10 +25,10 @@ tasks: [multimodal]
 algorithms: [ula, svgd, exact]
 replicates: 2
 particles: 50
-budget: {scores_per_particle: 60}
+budget: {scores_per_particle: 120}
 tune: {step_size: [1.0e-3, 10.0], points: 3}
 profiles:
-  short: {budget: {scores_per_particle: 30}}
+  short: {budget: {scores_per_particle: 60}}
 """
 
 
@@ -34,42 +39,210 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
+def short(path: Path) -> Any:
+    return load_suite(str(path)).with_profile("short")
+
+
 def test_every_method_gets_the_same_grid_and_budget_on_replicates_of_their_own(path: Path) -> None:
-    cells = tuning.tuning_cells(load_suite(str(path)).with_profile("short"))
-    assert [c.label for c in cells] == [f"{a} @ {s}" for s in ("0.001", "0.1", "10") for a in ("ula", "svgd")]
-    assert {c.spec.budget.score_evaluations for c in cells} == {30 * 50}
-    assert {r for c in cells for r in c.spec.replicates} == {TUNING_REPLICATES, TUNING_REPLICATES + 1}
+    cells = tuning.Tuner(short(path)).first_cells()
+    assert [c.label for c in cells] == [f"{a} @ {s}" for a in ("ula", "svgd") for s in ("0.001", "0.1", "10")]
+    assert {c.spec.budget.score_evaluations for c in cells} == {60 * 50 / 4}
+    assert {r for c in cells for r in c.spec.replicates} == {TUNING_REPLICATES + r for r in range(3)}
 
 
-def tune(path: Path, folder: Path) -> Any:
-    """The choice after a run of the file's grid, in its short profile."""
-    suite = load_suite(str(path)).with_profile("short")
-    results = run_cells(tuning.tuning_cells(suite), Store(folder), InProcess(), suite=suite.resolved())
-    return tuning.choose(results, suite)
+def test_units_of_steps_have_grids_of_their_own() -> None:
+    """SVGD's plain rule moves x by a step in x^2, its Adam rule by one in x; a generator has a rate."""
+    text = SUITE.replace("[1.0e-3, 10.0]", "{x^2: [1.0e-3, 10.0], x: [1.0e-2, 1.0], rate: [1.0e-4, 1.0e-2]}")
+    methods = "svgd, {name: svgd, label: adam, settings: {rule: adam}}, mied, mean-field, hmc"
+    cells = tuning.Tuner(parse_suite(text.replace("ula, svgd", methods).encode(), "mine.yaml")).first_cells()
+    ends = {c.label.partition(" @ ")[0]: c.settings["step_size"] for c in cells}
+    assert ends == {"svgd": 10.0, "adam": 1.0, "mied": 1.0, "mean-field": 0.01, "hmc": 10.0}
+
+
+def test_a_unit_without_a_grid_is_named() -> None:
+    text = SUITE.replace("[1.0e-3, 10.0]", "{x: [1.0e-2, 1.0]}")
+    with pytest.raises(InputError, match=r"no grid for steps in x\^2"):
+        tuning.Tuner(parse_suite(text.encode(), "mine.yaml"))
+
+
+class Measuring:
+    """Stands for a run: every cell's primary metric is a function of its settings, horizon and label."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.rounds = value, []
+
+    def __call__(self, cells: Any) -> Any:
+        self.rounds.append([c.label for c in cells])
+        found = []
+        for c in cells:
+            value = self.value(c)
+            lost = value is None
+            record = records.make_record(
+                c.label, label=c.label, status="crashed" if lost else "ok", reason="boom" if lost else ""
+            )
+            values = {} if lost else {"sliced_w2": [value] * 3}
+            found.append(record.model_copy(update={"spec": c.spec, "values": values, "score_evaluations": 10.0}))
+        return type("Found", (), {"cells": tuple(found)})
+
+
+def distance(best: float) -> Any:
+    """How far the step is from ``best``, in decades."""
+    return lambda cell: abs(np.log10(cell.settings["step_size"] / best))
+
+
+def test_a_grid_grows_until_the_best_value_lies_inside_it(path: Path) -> None:
+    """0.001, 0.1, 10 and a best value at 3000: two times two values at a ratio of 100; 1e9 stays out of reach."""
+    for best, reached, edge in ((0.1, 10.0, False), (3000.0, 1000.0, False), (1e12, 1e9, True), (2e-7, 1e-7, False)):
+        run = Measuring(distance(best))
+        tuner = tuning.Tuner(short(path))
+        tuned = tuner.tune(run)
+        chosen = tuned.step_size["multimodal"]["ula"]
+        tried = [float(label.split(" @ ")[1]) for part in run.rounds for label in part if label.startswith("ula")]
+        assert chosen == min(set(tried), key=lambda s: abs(np.log10(s / best)))
+        assert ("multimodal/ula" in tuned.at_edge) == edge
+        assert max(tried) >= reached or best < 1
+        assert len(set(tried)) <= 3 + tuning.EXTENSIONS * 2
+
+
+def test_the_best_two_run_for_the_whole_horizon_and_decide(path: Path) -> None:
+    """A quarter of the horizon prefers 0.001, the whole one 0.1; 10 is never run that long."""
+    short_sight = {0.001: 1.0, 0.1: 1.5, 10.0: 9.0}
+    far_sight = {0.001: 3.0, 0.1: 2.0}
+    whole = 60 * 50
+
+    def value(cell: Any) -> float:
+        step, spent = cell.settings["step_size"], cell.spec.budget.score_evaluations
+        return far_sight[step] if spent == whole else short_sight.get(step, 5.0)
+
+    run = Measuring(value)
+    tuned = tuning.Tuner(short(path)).tune(run)
+    assert tuned.step_size["multimodal"] == {"ula": 0.1, "svgd": 0.1}
+    assert run.rounds[-1] == ["ula @ 0.001", "ula @ 0.1", "svgd @ 0.001", "svgd @ 0.1"]
+    rounds = [label for part in run.rounds for label in part if label.startswith("ula")]
+    assert tuned.score_evaluations["multimodal"]["ula"] == 10.0 * 3 * len(rounds)
+
+
+def test_a_value_that_nobody_measured_is_never_stored(path: Path) -> None:
+    tuner = tuning.Tuner(short(path))
+    tuned = tuner.tune(Measuring(lambda c: None if c.label.startswith("svgd") else 1.0))
+    assert list(tuned.step_size["multimodal"]) == ["ula"]
+    assert tuner.left_out == {"multimodal/svgd": "crashed: boom"}
+
+
+def test_options_are_chosen_with_the_step() -> None:
+    text = SUITE.replace("points: 3}", "points: 3, options: {svgd: {rule: [plain, adagrad]}}}")
+    suite = parse_suite(text.encode(), "mine.yaml")
+    tuned = tuning.Tuner(suite).tune(
+        Measuring(lambda c: abs(np.log10(c.settings["step_size"] / 0.1)) + (c.settings.get("rule") == "plain"))
+    )
+    assert tuned.settings == {"multimodal": {"svgd": {"rule": "adagrad"}}}
+    used = {c.label: c for c in expand(suite.model_copy(update={"tuned": tuned}))}
+    assert (used["svgd"].settings["rule"], used["svgd"].settings["step_size"], used["svgd"].tuned) == (
+        "adagrad",
+        0.1,
+        True,
+    )
+    with pytest.raises(SuiteError, match=r"tune.options: no method is labelled svdg"):
+        parse_suite(text.replace("{svgd: {rule", "{svdg: {rule").encode(), "mine.yaml")
+
+
+def test_a_method_may_take_the_step_of_another(path: Path) -> None:
+    text = SUITE.replace("ula, svgd", "ula, {name: sgld, step_from: ula, reason: the same chain}")
+    suite = parse_suite(text.encode(), "mine.yaml")
+    tuner = tuning.Tuner(suite)
+    assert {c.label.partition(" @ ")[0] for c in tuner.first_cells()} == {"ula"}
+    tuned = tuner.tune(Measuring(distance(0.1)))
+    used = {c.label: c for c in expand(suite.model_copy(update={"tuned": tuned}))}
+    assert (used["sgld"].settings["step_size"], used["sgld"].tuned) == (0.1, True)
+    with pytest.raises(SuiteError, match="step_from: no method is labelled ola"):
+        parse_suite(text.replace("step_from: ula", "step_from: ola").encode(), "mine.yaml")
+
+
+def test_a_method_may_move_as_far_as_another() -> None:
+    """At LD's step of 0.1 SRLD drifts 4 where LD drifts 2: half the step moves it as far."""
+    methods = (
+        "{name: srld, label: ld, settings: {alpha: 0.0}}, {name: srld, label: far, step_from: ld, match_drift: true}"
+    )
+    suite = parse_suite(SUITE.replace("ula, svgd", methods).encode(), "mine.yaml")
+    run = Measuring(distance(0.1))
+    drift = {"ld": 2.0, "far": 4.0}
+
+    def with_drift(cells: Any) -> Any:
+        found = run(cells).cells
+        drifts = [
+            c.model_copy(update={"values": c.values | {"drift_rms": [drift[c.label.partition(" @ ")[0]]] * 3}})
+            for c in found
+        ]
+        return type("Found", (), {"cells": tuple(drifts)})
+
+    tuned = tuning.Tuner(suite).tune(with_drift)
+    assert tuned.step_size["multimodal"] == {"ld": 0.1, "far": 0.05}
+    used = {c.label: c for c in expand(suite.model_copy(update={"tuned": tuned}))}
+    assert (used["far"].settings["step_size"], used["far"].tuned) == (0.05, True)
+    # Without a drift nothing is stored.
+    tuner = tuning.Tuner(suite)
+    assert list(tuner.tune(Measuring(distance(0.1))).step_size["multimodal"]) == ["ld"]
+    assert list(tuner.left_out) == ["multimodal/far"]
+    with pytest.raises(SuiteError, match="match_drift without step_from"):
+        parse_suite(SUITE.replace("ula, svgd", "{name: srld, match_drift: true}").encode(), "mine.yaml")
 
 
 def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> None:
-    tuned = tune(path, tmp_path / "store")
-    # 10 makes ULA leave the unit Gaussians for good, 0.001 does not leave the start.
+    """10 makes ULA leave the unit Gaussians for good, 0.001 does not leave the start."""
+    suite, store = short(path), Store(tmp_path / "store")
+    tuned = tuning.Tuner(suite).tune(lambda cells: run_cells(cells, store, InProcess(), suite=suite.resolved()))
     assert tuned.step_size["multimodal"]["ula"] == 0.1
-    assert tuned.score_evaluations["multimodal"]["ula"] == 3 * 2 * 30 * 50
     tuning.write_tuned(path, tuned, "short")
     assert "# a comment that stays" in path.read_text()
-    used = {c.label: c for c in expand(load_suite(str(path)).with_profile("short"))}
+    used = {c.label: c for c in expand(short(path))}
     assert (used["ula"].settings["step_size"], used["ula"].tuned) == (0.1, True)
     assert not used["exact"].tuned
     untouched = {c.label: c for c in expand(load_suite(str(path)), settings={"ula": {"step_size": 0.5}})}
     assert (untouched["ula"].settings["step_size"], untouched["ula"].tuned) == (0.5, False)
 
 
-def test_a_best_value_at_the_end_of_the_grid_is_flagged(path: Path, tmp_path: Path) -> None:
-    path.write_text(SUITE.replace("[1.0e-3, 10.0]", "[1.0e-5, 1.0e-3]"))
-    tuned = tune(path, tmp_path / "store")
-    assert tuned.step_size["multimodal"]["ula"] == 1e-3
-    assert "multimodal/ula" in tuned.at_edge
-
-
 def test_a_suite_without_a_grid_says_how_to_add_one(path: Path) -> None:
     path.write_text("\n".join(line for line in SUITE.splitlines() if not line.startswith("tune")))
     with pytest.raises(InputError, match="add for example: tune:"):
-        tuning.tuning_cells(load_suite(str(path)).with_profile("short"))
+        tuning.Tuner(short(path))
+
+
+def test_a_suite_with_a_grid_and_no_tuned_values_does_not_run(path: Path, tmp_path: Path) -> None:
+    options = {"tracking": False, "workers": 0, "out": tmp_path / "store", "profile": "short"}
+    with pytest.raises(InputError, match="`parvibench tune mine --profile short`"):
+        api.run(load_suite(str(path)), **options)
+    given = {"ula": {"step_size": 0.1}, "svgd": {"step_size": 0.1}}
+    assert not api.run(load_suite(str(path)), settings=given, **options).failed
+    assert not api.run(load_suite(str(path)), algorithms=["exact"], **options).failed
+
+
+def test_run_tunes_first_when_asked_and_its_cost_is_shown(path: Path, tmp_path: Path) -> None:
+    from parvibench.report.provenance import step_sizes
+
+    results = api.run(
+        load_suite(str(path)), profile="short", tune=True, tracking=False, workers=0, out=tmp_path / "store"
+    )
+    assert {c.label: c.tuned for c in results.cells} == {"ula": True, "svgd": True, "exact": False}
+    costs = results.run.suite["tuned"]["score_evaluations"]["multimodal"]
+    # Three values and the best two, three replicates each; a grid that grows costs more.
+    assert all(cost >= 3 * (3 * 750 + 2 * 3000) * 0.9 for cost in costs.values())
+    steps = step_sizes(results)
+    assert steps is not None
+    assert "tuned against the reference" in steps.summary
+    assert f"{sum(costs.values()):,.0f} score evaluations" in steps.summary
+
+
+def test_interrupted_tuning_stores_nothing(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        return type("Found", (), {"cells": (records.make_record(status=Status.INTERRUPTED),)})
+
+    monkeypatch.setattr(api, "run_cells", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        api.tune_suite(short(path), Execution(workers=0, out=tmp_path))
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_fixed_settings_of_shipped_suites_bear_their_reason(name: str) -> None:
+    suite = load_suite(name)
+    fixed = [a for a in suite.algorithms if a.chosen or a.particles or a.step_from]
+    assert [a.display for a in fixed if not a.reason] == [] or name.startswith("ci")

@@ -2,13 +2,17 @@
 
 import math
 
+import numpy as np
 import psutil
 import pytest
 import torch
+from scipy import stats
 from torch import Generator
 
-from parvibench.core.metric import Cost, NotApplicable
+from parvibench.core import registry
+from parvibench.core.metric import Context, Cost, NotApplicable
 from parvibench.harness.run.clock import peak_memory as process_peak
+from parvibench.metrics import chains
 from parvibench.metrics.chains import autocorrelation, ess_bulk, ess_per_evaluation, ess_per_second, ess_tail, rhat
 from parvibench.metrics.cost import peak_memory
 
@@ -180,3 +184,70 @@ def test_the_gpu_peak_is_in_mebibytes() -> None:
     before = process_peak(torch.device("cuda"))
     torch.zeros(2**20, 64, dtype=torch.uint8, device="cuda")
     assert process_peak(torch.device("cuda")) - before == pytest.approx(64, abs=2)
+
+
+def short_chains(rng, n, states, *, spread=0.0, memory=0.0):
+    """Autoregressive chains of few states from stationarity, each around a centre of its own (sd ``spread``)."""
+    x = np.empty((1, states, n, 2))
+    x[:, 0] = rng.normal(size=(1, n, 2))
+    for t in range(1, states):
+        x[:, t] = memory * x[:, t - 1] + math.sqrt(1 - memory**2) * rng.normal(size=(1, n, 2))
+    return torch.as_tensor(x + spread * rng.normal(size=(1, 1, n, 2)))
+
+
+def test_many_short_chains_have_a_nested_rhat(make_context) -> None:
+    """100 mixed chains of 20 states stay below 1.05 where halves of 10 do not; chains that stay apart are far above."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for name, options in {"mixed": {}, "apart": {"spread": 1.0}, "slow": {"memory": 0.99}}.items():
+        values = [
+            float(
+                chains.rhat.compute(torch.zeros(1, 5, 2), make_context(2, path=short_chains(rng, 100, 20, **options)))
+            )
+            for _ in range(20)
+        ]
+        found[name] = np.sort(values)
+    assert found["mixed"][-1] < 1.05
+    assert found["apart"][0] > 1.1
+    assert found["slow"][0] > 1.1
+
+
+def test_nested_rhat_is_the_papers_formula() -> None:
+    """Five groups of unequal means, worked out by hand from B and W (Margossian et al. 2024, Equation 3)."""
+    rng = np.random.default_rng(1)
+    groups = [rng.normal(k, 1, size=(4, 6)) for k in range(5)]
+    means = np.array([g.mean() for g in groups])
+    between = ((means - means.mean()) ** 2).sum() / 4
+    within = 0.0
+    for g in groups:
+        chain_means = g.mean(1)
+        within += ((chain_means - g.mean()) ** 2).sum() / 3 + ((g - chain_means[:, None]) ** 2).sum(1).mean() / 5
+    assert chains._nested(groups) == pytest.approx(math.sqrt((within / 5 + between) / (within / 5)))
+
+
+def test_networks_are_judged_by_what_they_say() -> None:
+    """Chains whose hidden units are exchanged predict alike: their R-hat is that of the predictions, not of the weights."""
+    task = registry.load_task("bnn-diabetes-sklearn")
+    held_out = task.predictive((0,), "cpu", torch.float64)
+    rng = np.random.default_rng(2)
+    p, h = 11, 50
+    centre = rng.normal(size=task.dim) / 5
+    path = np.tile(centre, (1, 200, 8, 1)) + 0.02 * rng.normal(size=(1, 200, 8, task.dim))
+    for chain in range(8):
+        order = rng.permutation(h)
+        x = path[0, :, chain]
+        first = x[:, : (p - 1) * h].reshape(200, p - 1, h)[:, :, order].reshape(200, -1)
+        rest = [x[:, (p - 1) * h : p * h][:, order], x[:, p * h : p * h + h][:, order], x[:, p * h + h :]]
+        path[0, :, chain] = np.concatenate([first, *rest], 1)
+    context = Context(task, predictive=held_out, path=torch.as_tensor(path))
+    plain = Context(registry.load_task("banana"), path=torch.as_tensor(path))
+    samples = torch.zeros(1, 5, task.dim, dtype=torch.float64)
+    assert chains.rhat.compute(samples, plain) > 1.5
+    assert chains.rhat.compute(samples, context) < 1.02
+    assert chains.ess_bulk.compute(samples, context) > 1000
+    means, sds = held_out.predict(torch.as_tensor(path[0, :, 0])[None])
+    rows = np.arange(20) * held_out.y.shape[1] // 20
+    said = chains._said(torch.as_tensor(path), context)[0, :, 0].numpy()
+    np.testing.assert_allclose(said[:, :20], means[0][:, rows])
+    log_likelihood = stats.norm.logpdf(held_out.y[0, rows], means[0][:, rows], sds[0][:, None]).sum(1)
+    np.testing.assert_allclose(said[:, 20], log_likelihood + 10 * math.log(2 * math.pi))

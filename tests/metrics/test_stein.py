@@ -1,12 +1,16 @@
 """Kernel Stein discrepancy against Stein kernels written with autograd, its mean, and its behaviour."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable
+from parvibench.core.reference import Floor
+from parvibench.core.registry import load_task
 from parvibench.metrics import pairwise
-from parvibench.metrics.stein import ksd, ksd_rbf, ksd_u
+from parvibench.metrics.floors import p_value
+from parvibench.metrics.stein import bootstrapped_ksd, ksd, ksd_rbf, ksd_u
 
 KERNELS = {ksd: lambda q: (1 + q) ** -0.5, ksd_rbf: lambda q: (-q / 2).exp()}
 
@@ -51,3 +55,26 @@ def test_block_size_does_not_matter(make_context, monkeypatch: pytest.MonkeyPatc
 def test_no_target(metric, make_context) -> None:
     with pytest.raises(NotApplicable, match="density"):
         metric(torch.zeros(1, 3, 2, dtype=torch.float64), Context(make_context().task))
+
+
+def test_the_wild_bootstrap_has_its_level_and_finds_a_shift() -> None:
+    """Of 200 sets of exact draws at most 20 are rejected at 5% (binomial, 0.3%); of shifted ones at least 190."""
+    task, g = load_task("correlated-2d"), torch.Generator().manual_seed(1)
+    target = task.target([0], "cpu", torch.float64)
+    rejected = {0.0: 0, 0.5: 0}
+    for shift in rejected:
+        for _ in range(200):
+            x = task.exact(60, g) + shift * task.facts.sd
+            value, values = bootstrapped_ksd(x, target, 300, g)
+            rejected[shift] += p_value("ksd", value, Floor(60, values)) <= 0.05
+    assert rejected[0.0] <= 20
+    assert rejected[0.5] >= 190
+
+
+def test_the_bootstrapped_value_is_the_metric_s() -> None:
+    task, g = load_task("correlated-2d"), torch.Generator().manual_seed(2)
+    target, x = task.target([0], "cpu", torch.float64), task.exact(700, g)
+    value, values = bootstrapped_ksd(x, target, 50, g)
+    assert value == pytest.approx(float(ksd(x[None], Context(task, None, target))[0]))
+    assert len(values) == 50
+    assert (np.diff(values) >= 0).all()

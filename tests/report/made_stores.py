@@ -37,7 +37,7 @@ def make_curve(generator, metrics, scale, *, steps=5, lost=()):
         (r, c, 4 * 10**c, 400.0 * 10**c, 0.01 * 10**c, m, value)
         for c in range(steps)
         for m in metrics
-        for r, value in enumerate(scale * (0.2 + np.exp(-c)) * generator.lognormal(0, 0.1, REPLICATES))
+        for r, value in enumerate(scale * (0.218 + np.exp(-2 * c)) * generator.lognormal(0, 0.1, REPLICATES))
     ]
     curve = pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
     last = (curve["checkpoint"] == steps - 1) & curve["replicate"].isin(lost)
@@ -103,13 +103,8 @@ def stored_curves(store):
 @contextlib.contextmanager
 def only_reference(task, reference):
     """Reports know this one reference."""
-    caches = (floor_comparison.reference_of, floor_comparison.floored_of)
     with pytest.MonkeyPatch.context() as patch:
         for load in ("load_reference", "load_floored"):
             patch.setattr(floor_comparison, load, lambda name: reference if name == task else None)
         patch.setattr(floor_comparison, "_task_metrics", lambda name: ("sliced_w2", "ksd"))
-        for found in caches:
-            found.cache_clear()
         yield
-    for found in caches:
-        found.cache_clear()

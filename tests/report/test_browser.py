@@ -79,10 +79,64 @@ def test_opens_from_disk_without_trouble_or_network(browser, out):
     assert len(pictures) >= 5
     assert all(complete and width > 0 and alt for complete, width, alt in pictures)
     unnamed = page.evaluate(
-        "Array.from(document.querySelectorAll('svg')).filter(s => !s.closest('[role=img][aria-label]')).length"
+        "Array.from(document.querySelectorAll('svg')).filter(s => !s.closest('[role=img][aria-label], [role=group][aria-label]')).length"
     )
     assert unnamed == 0
     page.close()
+
+
+def curve_of(page, out):
+    """A curve's picture in the page, the label of its first method, and that method's points as the file has them."""
+    name = "curve-banana-sliced_w2-score_evaluations"
+    picture = page.locator(f"#figure-{name} svg")
+    picture.scroll_into_view_if_needed()
+    plot = json.loads(picture.get_attribute("data-plot"))
+    rows = pd.read_csv(out / "figures" / f"{name}.csv")
+    return picture, plot["names"][0], rows[(rows["label"] == plot["names"][0]) & np.isfinite(rows["median"])]
+
+
+def test_pointing_at_a_curve_shows_its_values(opened, out):
+    """At a marker: the method's full name, and the numbers of the figure's file to three digits."""
+    picture, label, rows = curve_of(opened, out)
+    markers = picture.locator('.pv-line-[data-line="0"]:has(> path) g[clip-path] use')
+    assert opened.locator("#tip").is_hidden()
+    assert markers.count() == len(rows)
+    for i, (_, row) in enumerate(rows.iterrows()):
+        box = markers.nth(i).bounding_box()
+        opened.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        name, spent, value = opened.locator("#tip").inner_text().splitlines()
+        assert name == label
+        for text, expected in ((spent, row["score_evaluations"]), (value, row["median"])):
+            assert float(text.rpartition(" ")[2]) == pytest.approx(expected, rel=0.02), text  # places have two digits
+    assert picture.locator(".pv-line-.on").count() == picture.locator('.pv-line-[data-line="0"]').count()
+    opened.mouse.move(1, 1)
+    assert opened.locator("#tip").is_hidden()
+
+
+def test_the_legend_switches_curves(opened, out):
+    """By mouse and by keyboard; what is off is neither drawn nor pointed at."""
+    picture, label, _ = curve_of(opened, out)
+    entry = picture.locator('[role=button][data-line="0"]')
+    assert entry.get_attribute("aria-label") == label
+    line = picture.locator('.pv-line-[data-line="0"]').first
+    assert line.is_visible()
+    entry.click()
+    assert entry.get_attribute("aria-pressed") == "false"
+    assert not line.is_visible()
+    entry.press("Enter")
+    assert entry.get_attribute("aria-pressed") == "true"
+    assert line.is_visible()
+
+
+def test_the_first_screen_answers(opened, results):
+    """For every target a method or why there is none, before any table; names are linked to the methods' sections."""
+    answers = texts(opened, ".answers li")
+    assert [a for a in answers if a.startswith("If your target is") and "ula" in a and "score evaluations" in a]
+    assert opened.locator(".answers").bounding_box()["y"] < opened.locator("table").first.bounding_box()["y"]
+    for link in opened.locator(".answers a").all():
+        assert opened.locator(link.get_attribute("href")).count() == 1
+    green, bold = (opened.locator("header .quiet").locator(s).inner_text() for s in (".best", "b"))
+    assert (green, bold) == ("green", "bold")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -151,15 +205,23 @@ def test_what_is_said_follows_the_filters(opened, out):
     board = pd.read_csv(out / "leaderboard.csv")
     opened.select_option("#kind", "chains")
     chains = board[(board["kind"] == "chains") & board["rank"].notna() & (board["status"] == "ok")]
+    finished = ~chains["marks"].fillna("").str.contains("improving|transient|no better") & np.isfinite(chains["median"])
+    named = 0
     for task, rows in chains.groupby("task"):
-        best = rows.sort_values("rank")["label"].iloc[0]
+        fit = rows[finished[rows.index]].sort_values("rank")["label"]
+        best = fit.iloc[0] if len(fit) else "none"
         row = opened.locator("#winners tbody tr:visible", has=opened.get_by_text(task, exact=True)).first
         assert row.locator("td").first.inner_text().strip() == best
         section = opened.locator("section.task", has=opened.locator("h2", has_text=task)).first
         leads = section.locator("table").first.locator("tbody tr:not([hidden])", has_text="leads")
+        assert leads.count() == len(fit[:1])
+        if best == "none":
+            continue
+        named += 1
         assert leads.locator("th").text_content().strip() == best
         assert leads.locator("td").first.text_content().strip() == "1"
         assert section.locator("p.lead:not([hidden])").text_content().startswith("Among chains: ")
+    assert named
     (headline,) = texts(opened, ".headline:visible")
     assert headline.startswith("Among chains: ")
     opened.select_option("#group", "curved, 2-D")

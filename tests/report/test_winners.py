@@ -36,7 +36,6 @@ def findings(store):
 
         for load in ("load_reference", "load_floored"):
             patch.setattr(floor_comparison, load, lambda name: Reference(np.zeros((9, 2)), True, {}, table))
-        floor_comparison.floored_of.cache_clear()
         yield Findings.of(store)
 
 

@@ -1,6 +1,8 @@
 """The short version of the study of Ray; skipped where Ray is not installed."""
 
+import hashlib
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import ray_cluster
 import parvibench as pb
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
+from parvibench.data import fetch
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.workers.cluster import Cluster, serve
 from parvibench.harness.workers.executors import Job, Outcome
@@ -43,6 +46,29 @@ def test_a_plugin_travels_as_its_source(tmp_path: Path) -> None:
     *_, outcome = serve(parcel)
     assert isinstance(outcome, Outcome)
     assert outcome.status is Status.OK, outcome.reason
+
+
+def test_a_data_set_travels_to_a_node_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node has an empty cache and no way out; bytes that are not the registered ones are refused."""
+    text = b"".join(b"1.0 2.0 3.0\n" for _ in range(40))
+    entry = replace(fetch.registry()["yacht"], sha256=hashlib.sha256(text).hexdigest(), git_blob="", bytes=len(text))
+    monkeypatch.setattr(fetch, "registry", lambda: {"yacht": entry})
+    file = tmp_path / "driver" / entry.file
+    file.parent.mkdir(parents=True)
+    file.write_bytes(text)
+    monkeypatch.setenv(fetch.FOLDER_VARIABLE, str(tmp_path / "driver"))
+    suite = ray_cluster.make_suite(["initial"], tasks=["bnn-yacht"])
+    driver = Cluster.__new__(Cluster)  # without Ray
+    driver._timeout, driver._memory = 60.0, None
+    parcel = driver._parcel(Job(expand(suite)[0], 0))
+    assert parcel.data == {"yacht": text}
+    monkeypatch.delenv(fetch.FOLDER_VARIABLE)
+    monkeypatch.setattr(fetch, "cache_folder", lambda: tmp_path / "node")
+    assert fetch.held("yacht") is None
+    fetch.keep("yacht", parcel.data["yacht"])
+    assert fetch.held("yacht") == text
+    with pytest.raises(InputError, match="not the registered file"):
+        fetch.keep("yacht", text + b"4.0 5.0 6.0\n")
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -294,9 +294,16 @@ def test_ksivi_development_rows_enter_no_density(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(("name", "alike"), [(SIFG, True), (SRLD, False), (KSIVI, True)])
 def test_replicates_share_a_split_where_the_code_has_one(name: str, alike: bool) -> None:
     """And tuning never sees it."""
-    held_out = load_task(name).predictive((0, 1, TUNING_REPLICATES), "cpu", torch.float64)
+    task = load_task(name)
+    held_out = task.predictive((0, 1), "cpu", torch.float64)
     assert torch.equal(held_out.y[0], held_out.y[1]) == alike
-    assert not torch.equal(held_out.y[0], held_out.y[2])
+    table = module.load(task.table)
+    reported, tuned = task.split(table, 0), task.split(table, TUNING_REPLICATES)
+    assert len(tuned.y_test) == pytest.approx(0.2 * len(reported.y_train), abs=1)
+    assert len(tuned.y_train) + len(tuned.y_test) == len(reported.y_train)
+    y = reported.y_train * reported.y_sd + reported.y_mean
+    seen = [*(tuned.y_train * tuned.y_sd + tuned.y_mean), *tuned.y_test]
+    np.testing.assert_allclose(np.sort(seen), np.sort(y), atol=1e-9)
 
 
 def test_sifg_starts_at_one_small_lambda() -> None:

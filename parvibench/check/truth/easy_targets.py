@@ -77,7 +77,7 @@ def sampler_truths() -> list[TruthQuestion]:
     examples = {
         name: registry.load_algorithm(name).example
         for name, row in registry.algorithms().items()
-        if row.kind != "anchor" and row.built_in
+        if row.kind != "anchor" and row.built_in and not row.library  # those of others are theirs to check
     }
     samplers = {name: example for name, example in examples.items() if example.samples}
     return [

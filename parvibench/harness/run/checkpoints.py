@@ -26,6 +26,8 @@ from .stepping import Tally, Watch
 from .thompson import DecisionMaker, RecentPositions
 from .trial import make_problem
 
+#: Calls of the density or its score one after the other: the second axis of a budget, beside the rows scored.
+SEQUENTIAL = "sequential_steps"
 Notify = Callable[[dict[str, Any]], None]
 
 
@@ -142,6 +144,7 @@ class Checkpoints:
         cost = Cost(step, charged, self.clock.seconds / len(self.replicates), self.memory())
         decisions = None if self.decider is None else self.decider.decisions()
         reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
+        reported[SEQUENTIAL] = torch.full((len(self.replicates),), float(self.problem.meter.sequential_steps))
         at = Checkpoint(samples, cost, last, {"decisions": decisions, "diagnostics": reported, **known})
         values: Mapping[str, Tensor] = {}
         if self._judge is None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from parvibench.core.metric import Cost, Decisions
 from parvibench.core.task import Task
+from parvibench.harness.marks import blown_up
 from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute_guarded
 
@@ -58,6 +59,10 @@ class Judge:
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute_guarded(self._metrics, at.samples.clone(), context, "last" if at.last else "every")
             result.judged = thinned_values(list(values), at.samples, context) if at.last else {}
+            limits = blown_up.rmse_limits(context.predictive) if at.last and "rmse" in values else None
+        for replicate, error, limit in zip(self._replicates, values.get("rmse", ()), limits or (), strict=False):
+            if float(error) > limit:
+                result.diverged.setdefault(replicate, at.cost.iterations)
         values |= context.diagnostics
         checkpoint = 1 + max((row[1] for row in result.curve), default=-1)
         spent = (checkpoint, at.cost.iterations, at.cost.score_evaluations, at.cost.seconds)

@@ -92,6 +92,7 @@ class _Run:
         trial = Trial(cell, here.replicates, here.task, algorithm, here.settings, advance)
         warmup = trial.seconds - self._compiling
         here.result.overheads["warmup"] = warmup
+        here.result.start = trial.start
         here.open(cell.spec.budget.score_evaluations)
         before = reference_seconds(here.device)
         if cell.is_plugin and self.compiled is None:

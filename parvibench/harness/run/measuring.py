@@ -21,7 +21,7 @@ from parvibench.metrics.compute import compute_guarded
 from parvibench.metrics.floors import judged_size
 
 #: Raised when a metric's values change for the same samples.
-METRICS_VERSION = 4
+METRICS_VERSION = 5
 
 #: What a metric may need besides the samples that is not stored.
 _NOT_STORED = ("path", "cost", "motion", "decisions", "diagnostics")

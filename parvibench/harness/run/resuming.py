@@ -31,6 +31,7 @@ def packed(run: Checkpoints, place: Place) -> bytes:
         "step": place.step,
         "pending": place.pending,
         "meter": (meter.scores, meter.hessian_vector_products, meter.log_densities),
+        "calls": (meter.score_calls, meter.product_calls, meter.density_calls),
         "seconds": (run.clock.seconds, run.seconds),
         "memory": run.memory(),
         "result": run.result.plain(),
@@ -52,6 +53,7 @@ def resume(run: Checkpoints, content: bytes, first: Any, horizon: int) -> Place 
         return None
     meter = run.problem.meter
     meter.scores, meter.hessian_vector_products, meter.log_densities = saved["meter"]
+    meter.score_calls, meter.product_calls, meter.density_calls = saved.get("calls", (0, 0, 0))
     seconds, run.seconds = saved["seconds"]
     run.clock = Clock(run.device, seconds)
     run.memory_before, run.mark = saved["memory"] or 0.0, saved["mark"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from parvibench.harness.suite.cells import Cell
 from .stepping import Advance
 
 _STEPS = 2
+#: Steps that a forecast takes, fewer when they take longer than this, s.
+_FORESEEN, _ENOUGH_S = 6, 1.0
 
 
 def make_problem(cell: Cell, replicates: Sequence[int], task: Task, method: Method, limit: float | None) -> Problem:
@@ -43,9 +45,11 @@ class Trial:
     """First steps of a chunk, untimed: they set up libraries and caches, and tell what a step costs."""
 
     horizon: int  #: iterations that the budget allows
-    pace: float  #: seconds of a step
+    setup: float  #: seconds before the first step
+    pace: float  #: seconds of a step, the least of those taken
     state: Any  #: after the steps
     seconds: float  #: all of it took
+    start: str  #: where it began: ``task`` (the task's initial points) or ``own``
 
     def __init__(
         self,
@@ -55,17 +59,25 @@ class Trial:
         algorithm: Algorithm,
         settings: AlgorithmSettings,
         advance: Advance,
+        *,
+        steps: int = _STEPS,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
-        start = time.perf_counter()
+        start = timer()
         problem = make_problem(cell, replicates, task, algorithm, None)
         with step_mode(cell, algorithm):
             state: Any = algorithm.init(problem, settings, problem.streams, _STEPS)
+            self.setup = timer() - start
             first_steps = take_steps(advance, problem, settings, state)
-            for _ in range(_STEPS):
-                before, tick = problem.meter.charged, time.perf_counter()
+            paces: list[float] = []
+            while len(paces) < _STEPS or (len(paces) < steps and sum(paces) < _ENOUGH_S):
+                before, tick = problem.meter.charged, timer()
                 state, _ = next(first_steps)
-                cost, self.pace = problem.meter.charged - before, time.perf_counter() - tick
+                cost = problem.meter.charged - before
+                paces.append(timer() - tick)
+            self.pace = min(paces)
         self.state = state
+        self.start = "task" if problem.started else "own"
         budget = cell.spec.budget
         allowed = min(
             float(budget.iterations or np.inf),
@@ -73,15 +85,32 @@ class Trial:
             (budget.seconds or np.inf) / max(self.pace, 1e-9),
         )
         self.horizon = max(1, int(allowed)) if np.isfinite(allowed) else 1
-        self.seconds = time.perf_counter() - start
+        self.seconds = timer() - start
 
 
-def foresee(cell: Cell) -> tuple[int, float]:
-    """Iterations that a cell's budget allows, and seconds of one for a chunk, by two steps; errors as of a run."""
+class Foresight(NamedTuple):
+    """What a cell will take, in processor time of one thread."""
+
+    iterations: int  #: that its budget allows
+    setup: float  #: seconds before the first step of a chunk
+    pace: float  #: seconds of a step of a chunk
+
+
+def foresee(cell: Cell) -> Foresight:
+    """What a cell's budget allows and what it takes, by the least of a few steps; errors as of a run.
+
+    Processor time, not the clock: what else the machine does meanwhile is not the cell's.
+    """
     task, algorithm = cell.load()
     if not isinstance(algorithm, Algorithm):
-        return 0, 0.0
+        return Foresight(0, 0.0, 0.0)
     settings = algorithm.make_settings(dict(cell.settings))
     plain = cell.varied(compiled=False)  # compiling takes longer than most runs
-    trial = Trial(plain, cell.chunks[0], task, algorithm, settings, algorithm.step)
-    return trial.horizon, trial.pace
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        timer = time.perf_counter if cell.spec.device == "cuda" else time.process_time
+        trial = Trial(plain, cell.chunks[0], task, algorithm, settings, algorithm.step, steps=_FORESEEN, timer=timer)
+    finally:
+        torch.set_num_threads(threads)
+    return Foresight(trial.horizon, trial.setup, trial.pace)

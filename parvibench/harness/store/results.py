@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from parvibench.core import registry
 from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord, Status, to_json_number
+from parvibench.harness.marks import blown_up
 from parvibench.statistics import median_interval
 
 from .store import CURVE_COLUMNS, RunCell, RunRecord, Store
@@ -38,14 +39,14 @@ class Results:
     cells: tuple[CellRecord, ...]
 
     @classmethod
-    def load(cls, store: Store, run_id: str | None = None) -> Results:
+    def load(cls, store: Store, run_id: str | None = None) -> Self:
         """Read a run; the latest by default. A cell without a record counts as interrupted, one with a file changed since as damaged.
 
         Raises:
             StoreError: no such run.
         """
         run = store.run(run_id)
-        cells = tuple(_record(store, c) for c in run.cells)
+        cells = _counted(tuple(_record(store, c) for c in run.cells))
         if len({c.hardware for c in cells if c.hardware}) > 1:
             cells = tuple(_without_seconds(c) for c in cells)
         return cls(store, run, cells)
@@ -92,22 +93,6 @@ class Results:
                 )
         columns = ["task", "label", "algorithm", "status", "metric", "median", "low", "high", "values"]
         return pd.DataFrame(rows, columns=columns)
-
-    def leaderboard(self) -> pd.DataFrame:
-        """Wide table: one row per cell, its status and the median of every metric."""
-        rows = [
-            {
-                "task": c.task,
-                "label": c.label,
-                "status": str(c.status),
-                "reason": c.reason,
-                "replicates": c.n_replicates,
-                "n_diverged": c.n_diverged,
-                **{m: median_interval(metric_values(m, v))[0] for m, v in c.values.items()},
-            }
-            for c in self.cells
-        ]
-        return pd.DataFrame(rows)
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -165,9 +150,25 @@ def worst(metric: str) -> float:
     return -math.inf if row is not None and row.direction == "higher" else math.inf
 
 
-def primary_metric(task_name: str) -> str:
-    """The metric that ranks a task."""
-    return registry.load_task(task_name).primary
+def primary_metric(cells: Sequence[CellRecord], task: str) -> str:
+    """The metric that ranks a task: its declared one, else the first recorded; empty without any."""
+    present = dict.fromkeys(m for c in cells if c.task == task for m in c.values)
+    own = _declared_primary(task)
+    return next((m for m in (own, "sliced_w2", "nll", *present) if m in present), own)
+
+
+@cache
+def _declared_primary(task: str) -> str:
+    try:
+        return registry.load_task(task).primary
+    except Exception:  # a plug-in's module may fail in any way
+        return ""
+
+
+def _counted(cells: tuple[CellRecord, ...]) -> tuple[CellRecord, ...]:
+    """Replicates that blew up count as diverged."""
+    primary = {task: primary_metric(cells, task) for task in dict.fromkeys(c.task for c in cells)}
+    return blown_up.counted(cells, primary.__getitem__)
 
 
 def _record(store: Store, asked: RunCell) -> CellRecord:
@@ -207,6 +208,10 @@ def _cell_document(cell: CellRecord) -> dict[str, Any]:
         "reason": cell.reason,
         "replicates": cell.n_replicates,
         "n_diverged": cell.n_diverged,
+        "worst": cell.worst,
+        "start": cell.start,
+        "tuned": cell.tuned,
+        "iterations": cell.iterations,
         "seconds": to_json_number(cell.seconds),
         "score_evaluations": cell.score_evaluations,
         "metrics": metrics,

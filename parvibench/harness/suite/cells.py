@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
 
-from parvibench.core import registry
+from parvibench.core import OWN_REFERENCES, registry, search_references
 from parvibench.core.algorithm import Method
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError, UnknownNameError
@@ -35,9 +36,14 @@ class Cell(Specified):
     label: str  #: name in tables
     metrics: tuple[str, ...]  #: measured at every checkpoint
     tuned: bool = False  #: whether the step size was chosen by tuning
+    untuned: bool = False  #: whether its step size is the method's default: nobody tuned or set it
     notes: tuple[str, ...] = ()  #: what a reader of its numbers should know beforehand
     #: task and algorithm that no name can load (run in this process only)
     objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
+    #: where a task of one's own is loaded from, ``module:attribute`` or ``file.py:attribute``, and, besides those that
+    #: are always searched, the folder of its reference; empty for others
+    place: str = field(default="", compare=False)
+    references: str = field(default="", compare=False)
 
     def load(self) -> tuple[Task, Method]:
         """The objects behind the names, loaded once."""
@@ -49,7 +55,9 @@ class Cell(Specified):
 
     def load_task(self) -> Task:
         """The task alone: no code of a plug-in algorithm is run."""
-        return _with_contexts(self.objects[0] or registry.load_task(self.task), self.spec.contexts)
+        if self.references:
+            search_references(Path(self.references))
+        return _with_contexts(self.objects[0] or registry.load_task(self.place or self.task), self.spec.contexts)
 
     @property
     def is_plugin(self) -> bool:
@@ -81,7 +89,7 @@ class Cell(Specified):
         """Why the pair cannot run, or empty."""
         task, algorithm = self.load()
         lacking = sorted(algorithm.needs - task.provides - _harness_provides(task))
-        return f"{self.task} offers no {', '.join(lacking)}, which {self.algorithm} needs" if lacking else ""
+        return f"{self.task} offers no {', '.join(lacking)}, which {algorithm.name} needs" if lacking else ""
 
 
 def _with_contexts(task: Task, contexts: int | None) -> Task:
@@ -120,7 +128,7 @@ def expand(
             raise UnknownNameError("algorithm of this suite", name, known)
     by_name: dict[str, Any] = {o.name: o for o in objects}
     for task in (o for o in objects if isinstance(o, Task)):
-        registry.require_own_name(task)
+        registry.adopt(task)
     methods = {a.name: by_name.get(a.name) or registry.load_method(a.name) for a in suite.algorithms}
     cells = []
     for task_entry in suite.tasks:
@@ -131,7 +139,7 @@ def expand(
         for entry in suite.algorithms:
             algorithm = methods[entry.name]
             given = {**entry.chosen, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
-            values, tuned = _settings(suite, task, entry, algorithm, given)
+            values, tuned, untuned = _settings(suite, task, entry, algorithm, given)
             if suite.match:
                 values, tuned, effective = _matched(algorithm, values, tuned, effective)
             protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
@@ -153,7 +161,11 @@ def expand(
             )
             held = (by_name.get(task_entry.name), by_name.get(entry.name))
             notes = _foreign_preset(given.get("preset"), task.name)
-            cell = Cell(spec, entry.display, tuple(suite.metrics or task.metrics), tuned, notes, held)
+            own = "" if task.name in registry.tasks() else registry.place_of(task)
+            cell = Cell(
+                spec, entry.display, tuple(suite.metrics or task.metrics), tuned, untuned, notes, held,
+                place=own, references=str(OWN_REFERENCES.resolve()) if own else "",
+            )  # fmt: skip
             vars(cell)["_loaded"] = task, algorithm
             cells.append(cell)
     return cells
@@ -161,14 +173,18 @@ def expand(
 
 def _settings(
     suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], bool]:
-    """All settings of a cell, and whether its step size is a tuned one."""
+) -> tuple[dict[str, Any], bool, bool]:
+    """All settings of a cell, whether its step size is a tuned one, and whether it is the default."""
     chosen = algorithm.expand_preset(given)
-    step = None if suite.tuned is None else suite.tuned.step_size.get(task.name, {}).get(entry.display)
-    tuned = step is not None and "step_size" not in chosen
-    if tuned:
-        chosen["step_size"] = step
-    return algorithm.make_settings(chosen).model_dump(mode="json"), tuned
+    of_task = {} if suite.tuned is None else suite.tuned.step_size.get(task.name, {})
+    step = of_task.get(entry.display, of_task.get(entry.step_from or ""))
+    given_step = "step_size" in chosen
+    tuned = step is not None and not given_step
+    if tuned and suite.tuned is not None:
+        options = suite.tuned.settings.get(task.name, {}).get(entry.step_from or entry.display, {})
+        chosen = {**options, **chosen, "step_size": step}
+    values = algorithm.make_settings(chosen).model_dump(mode="json")
+    return values, tuned, "step_size" in values and not tuned and not given_step
 
 
 def _protocol(suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, preset: str | None) -> dict[str, Any]:
@@ -246,10 +262,28 @@ def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, 
 def _plugin_source(task: Task, algorithm: Method) -> str:
     """SHA-256 over the source files of plug-ins, which do not come with the package, else empty."""
     digest = hashlib.sha256()
-    outside = [type(o) for o in (task, algorithm) if not type(o).__module__.startswith("parvibench.")]
-    for owner in outside:
+    outside = [o for o in (task, algorithm) if not type(o).__module__.startswith("parvibench.")]
+    for item in outside:
         try:
-            digest.update(Path(inspect.getfile(owner)).read_bytes())
-        except (OSError, TypeError):  # defined interactively: its name is all there is
-            digest.update(repr(owner).encode())
-    return digest.hexdigest() if outside else ""
+            digest.update(Path(inspect.getfile(type(item))).read_bytes())
+        except (OSError, TypeError):  # defined interactively
+            digest.update(repr((type(item), *_bytecode(vars(type(item)).values()))).encode())
+        if isinstance(item, Method) and vars(item):  # made with arguments
+            digest.update(repr(sorted(vars(item).items())).encode())
+    if own := getattr(task, "source", ""):
+        digest.update(own.encode())
+    return digest.hexdigest() if outside or own else ""
+
+
+def _bytecode(members: Iterable[Any]) -> Iterator[Any]:
+    """What the functions among the members of a class do, with their defaults and what they take from around."""
+    for member in members:
+        function = getattr(member, "__func__", member)
+        if code := getattr(function, "__code__", None):
+            around = [c.cell_contents for c in function.__closure__ or ()]
+            yield _instructions(code), function.__defaults__, function.__kwdefaults__, [repr(a) for a in around]
+
+
+def _instructions(code: CodeType) -> tuple[Any, ...]:
+    inner = [_instructions(c) if isinstance(c, CodeType) else c for c in code.co_consts]
+    return code.co_code.hex(), code.co_names, inner

@@ -17,7 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
-from parvibench.core.errors import InputError, SuiteError, UnknownNameError, printable, problem_text
+from parvibench.core.errors import InputError, SuiteError, UnknownNameError, known_keys, printable, problem_text
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 10_000
@@ -63,7 +63,11 @@ class AlgorithmEntry(_Strict):
     name: str
     label: Annotated[str, AfterValidator(_printable)] = Field("", max_length=80)
     preset: str | None = None  #: of the algorithm: its settings and protocol, under those that are given here
+    reason: str = Field("", max_length=400)  #: why these settings are fixed, in words for readers of the page
+    step_from: str | None = None  #: label of the method whose tuned step size and options it takes
     settings: dict[str, Any] = Field(default_factory=dict)
+    #: with ``step_from``: scale that step so that step times drift is the other's, in root mean square (see ``tuning``)
+    match_drift: bool = False
     budget: Budget | None = None  #: instead of the preset's or the suite's; likewise the other parts of the protocol
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
@@ -81,30 +85,58 @@ class AlgorithmEntry(_Strict):
         return self.label or self.name
 
 
-class TuneSpec(_Strict):
-    """How step sizes are tuned: the same for all algorithms of the suite."""
+#: Ends of a log grid.
+Ends = Annotated[tuple[float, float], BeforeValidator(_as_tuple)]
+#: Units of step sizes, see ``tuning.step_unit``.
+Unit = Literal["x^2", "x", "rate"]
+UNITS: tuple[Unit, ...] = ("x^2", "x", "rate")
 
-    step_size: Annotated[tuple[float, float], BeforeValidator(_as_tuple)]  #: ends of the log grid
-    points: int = Field(7, ge=2, le=50)  #: number of grid points
-    replicates: int = Field(2, ge=1, le=100)  #: tuning replicates (disjoint streams and data splits)
-    share: float = Field(1.0, gt=0, le=1)  #: budget of a tuning run, as a share of the suite's
+
+class TuneSpec(_Strict):
+    """How step sizes are tuned: the same for all algorithms of the suite, see ``tuning``."""
+
+    step_size: Ends | dict[Unit, Ends]  #: ends of the log grid, one for all units or one for each
+    points: int = Field(9, ge=2, le=50)  #: number of grid points
+    replicates: int = Field(3, ge=1, le=100)  #: tuning replicates (disjoint streams, rows that no result is judged by)
+    share: float = Field(0.25, gt=0, le=1)  #: budget of the first runs, as a share of the suite's
+    metric: str | None = None  #: to choose by; default: each task's primary metric
+    finalists: int = Field(2, ge=1, le=10)  #: best values of a method that run for the whole budget
+    #: label -> setting -> values to choose from, each with a grid of its own
+    options: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        low, high = self.step_size
-        if not 0 < low < high:
-            raise ValueError(f"step_size needs 0 < low < high, got [{low:g}, {high:g}]")
+        for unit in self.units():
+            low, high = self.ends(unit)
+            if not 0 < low < high:
+                raise ValueError(f"step_size needs 0 < low < high, got [{low:g}, {high:g}]")
         return self
+
+    def units(self) -> tuple[Unit, ...]:
+        """The units that have a grid."""
+        return tuple(self.step_size) if isinstance(self.step_size, dict) else UNITS
+
+    def ends(self, unit: str) -> tuple[float, float]:
+        """Ends of the grid of a unit; ``InputError`` where the suite gives none."""
+        if not isinstance(self.step_size, dict):
+            return self.step_size
+        if unit not in self.step_size:
+            raise InputError(f"tune.step_size has no grid for steps in {unit}; add for example: {unit}: [1.0e-4, 1.0]")
+        return self.step_size[unit]
 
 
 class Tuned(_Strict):
     """What ``parvibench tune`` chose, stored in the suite file."""
 
     step_size: dict[str, dict[str, float]]  #: task -> label -> chosen value
-    at_edge: list[str] = Field(default_factory=list)  #: ``task/label`` whose best value lies on the end of the grid
+    #: task -> label -> options chosen with it
+    settings: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+    at_edge: list[str] = Field(
+        default_factory=list
+    )  #: ``task/label`` whose best value lies on the end of what was tried
     #: task -> label -> score evaluations spent on tuning
     score_evaluations: dict[str, dict[str, float]] = Field(default_factory=dict)
-    grid: list[float] = Field(default_factory=list)  #: the values tried
+    grid: list[float] | dict[str, list[float]] = Field(default_factory=list)  #: the values tried, by unit
     replicates: int = 0
 
 
@@ -116,7 +148,9 @@ class Profile(_Strict):
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
     contexts: int | None = Field(None, gt=1, le=1_000_000)
+    tune: TuneSpec | None = None
     tuned: Tuned | None = None
+    only: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None  #: labels of the methods it keeps
 
 
 Entries = Annotated[tuple[Annotated[TaskEntry, BeforeValidator(_as_entry)], ...], BeforeValidator(_as_tuple)]
@@ -159,7 +193,9 @@ class Suite(_Strict):
             name = next(iter(self.profiles))
         if name not in self.profiles:
             raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
-        overrides = {k: v for k, v in self.profiles[name] if v is not None}
+        overrides = {k: v for k, v in self.profiles[name] if v is not None and k != "only"}
+        if (only := self.profiles[name].only) is not None:
+            overrides["algorithms"] = tuple(a for a in self.algorithms if a.display in only)
         return self.model_copy(update={**overrides, "profiles": {}})
 
     def resolved(self) -> dict[str, Any]:
@@ -211,7 +247,22 @@ def parse_suite(content: bytes, source: str) -> Suite:
         problems = dict.fromkeys(_problem(tree, source, e) for e in error.errors())
         raise SuiteError("\n".join(problems)) from None
     _check_names(suite, tree, source)
-    return suite
+    return _labelled(suite, source)
+
+
+def _labelled(suite: Suite, source: str) -> Suite:
+    """The suite with installed algorithms, ``module:Class``, under their own names where it gives no label."""
+    entries = tuple(
+        a.model_copy(update={"label": registry.load_method(a.name).name})
+        if registry.is_elsewhere(a.name) and not a.label
+        else a
+        for a in suite.algorithms
+    )
+    try:
+        _refuse_repeats("algorithm label", [a.display for a in entries])
+    except ValueError as error:
+        raise SuiteError(f"{source}: algorithms: {error}") from None
+    return suite.model_copy(update={"algorithms": entries})
 
 
 def _read_yaml(content: bytes, source: str) -> CommentedMap:
@@ -288,7 +339,8 @@ def _problem(tree: Any, source: str, error: Any) -> str:
     """One line for one pydantic error: file:line: key path: what is wrong."""
     loc = [p for p in error["loc"] if not (isinstance(p, str) and p.startswith("function-"))]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
-    return f"{source}:{_line(tree, loc)}: {problem_text(error, path or 'suite')}"
+    known = known_keys(Suite, loc[:-1]) if error["type"] == "extra_forbidden" else None
+    return f"{source}:{_line(tree, loc)}: {problem_text(error, path or 'suite', known)}"
 
 
 def _line(tree: Any, loc: list[Any]) -> int:
@@ -323,6 +375,16 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
         check("algorithms", i, lambda entry=algorithm: _check_algorithm(entry))
     for i, metric in enumerate(suite.metrics or ()):
         check("metrics", i, lambda name=metric: _known("metric", name, registry.metrics()))
+    labels = {a.display for a in suite.algorithms}
+    for what, named in (
+        ("step_from", [a.step_from for a in suite.algorithms if a.step_from]),
+        ("tune.options", list(suite.tune.options) if suite.tune else []),
+        *((f"profiles.{name}.only", list(p.only or ())) for name, p in suite.profiles.items()),
+    ):
+        if unknown := [n for n in named if n not in labels]:
+            problems.append(f"{source}: {what}: no method is labelled {', '.join(unknown)}")
+    if lacking := [a.display for a in suite.algorithms if a.match_drift and not a.step_from]:
+        problems.append(f"{source}: match_drift without step_from: {', '.join(lacking)}")
     if problems:
         raise SuiteError("\n".join(problems))
 
@@ -333,6 +395,12 @@ def _known(kind: str, name: str, rows: Any) -> None:
 
 
 def _check_algorithm(entry: AlgorithmEntry) -> None:
-    _known("algorithm", entry.name, registry.algorithms())
+    if registry.is_elsewhere(entry.name):
+        module = entry.name.partition(":")[0]
+        if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
+            raise InputError(f"{entry.name}: a suite names installed code, 'module:Class'; name a file by --algorithm")
+        registry.load_method(entry.name)
+    else:
+        _known("algorithm", entry.name, registry.algorithms())
     if entry.chosen:  # settings live in the class: only then is it imported
         registry.load_method(entry.name).make_settings(entry.chosen)

@@ -1,14 +1,27 @@
-"""Step sizes chosen the same way for every algorithm: one log grid, one budget, disjoint replicates.
+"""Step sizes chosen the same way for every algorithm, on replicates and rows that no benchmark run is judged by.
 
-Tuning replicates have ids of their own, hence their own streams and data splits; on predictive tasks the
-choice is by the score on rows that a tuning split held out, never by a benchmark split's test rows.
+The procedure, the same for every (task, method) of a suite:
+
+1. A log grid of ``points`` values (9), one grid for each unit of the step: ``x^2`` (it multiplies a score), ``x`` (a rule
+   that rescales, such as Adam, moves x by it) and ``rate`` (Adam's, of the parameters of a generator). Options that the
+   suite lists, such as SVGD's rule, are tried with a grid each.
+2. All values run for a ``share`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid lies at its
+   end, two values are added beyond, at most ``EXTENSIONS`` (2) times.
+3. The best ``finalists`` (2) run for the whole horizon; the better median of the task's primary metric is chosen.
+
+Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
+fifths of a benchmark split's training rows and judged by the last fifth (``data.splits``). A target without test rows is
+tuned against its reference. A method that is never measured on a task gets no value there. A method with ``match_drift`` runs once at the
+step of another and gets that step times the ratio of their drifts: both then move as far, in root mean square.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,97 +30,308 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from parvibench.core import registry
+from parvibench.core.algorithm import Method
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError
-from parvibench.core.task import TUNING_REPLICATES
+from parvibench.core.result import CellRecord, Status
+from parvibench.core.task import TUNING_REPLICATES, Task
+from parvibench.data.splits import VALIDATION_SHARE
 from parvibench.harness.store.results import Results, metric_values
 
 from .cells import Cell, expand
 from .suite import Suite, Tuned, TuneSpec
 
+#: Times that a grid grows beyond an end, and values by which it does.
+EXTENSIONS, _ADDED = 2, 2
+_MEASURED = (Status.OK, Status.DIVERGED)
+#: What a method reports of its steps: root mean square of what the step size multiplies.
+_DRIFT = "drift_rms"
 
-def tuning_cells(suite: Suite, device: str = "cpu") -> list[Cell]:
-    """One cell per (task, algorithm with a step size, grid value); ``InputError`` without a ``tune`` section."""
-    if suite.tune is None:
-        raise InputError(
-            f"suite {suite.name!r} has no 'tune' section; add for example: tune: {{step_size: [1.0e-4, 1.0]}}"
+Options = tuple[tuple[str, Any], ...]
+Run = Callable[[Sequence[Cell]], Results]
+
+
+@dataclass
+class _Grid:
+    """The values tried for one (task, label) under one choice of its options."""
+
+    cell: Cell  #: of the suite, options set
+    options: Options
+    unit: str
+    steps: list[float]  #: ascending
+    extensions: int = 0
+
+    def best_end(self, scores: dict[str, float]) -> int:
+        """-1 or 1 where the best value lies at the lower or the upper end, else 0."""
+        found = [scores.get(_named(self, s), np.inf) for s in self.steps]
+        best = int(np.argmin(found))
+        return -1 if best == 0 else 1 if best == len(self.steps) - 1 else 0
+
+    def extend(self, end: int) -> list[float]:
+        """Values added beyond an end."""
+        ratio = self.steps[1] / self.steps[0]
+        first = self.steps[0 if end < 0 else -1]
+        added = [_rounded(first * ratio ** (end * (i + 1))) for i in range(_ADDED)]
+        self.steps = sorted({*self.steps, *added})
+        self.extensions += 1
+        return added
+
+
+@dataclass
+class Tuner:
+    """Chooses the step sizes of a suite; ``run`` measures cells and keeps what it has measured."""
+
+    suite: Suite  #: its profile applied
+    device: str = "cpu"
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: as of ``expand``, like ``objects``
+    objects: Sequence[Task | Method] = ()
+    left_out: dict[str, str] = field(default_factory=dict)  #: ``task/label`` without a value -> why
+
+    def __post_init__(self) -> None:
+        if self.suite.tune is None:
+            raise InputError(
+                f"suite {self.suite.name!r} has no 'tune' section; add for example: tune: {{step_size: [1.0e-4, 1.0]}}"
+            )
+        self.spec: TuneSpec = self.suite.tune
+        self._grids: dict[tuple[str, str], list[_Grid]] = defaultdict(list)
+        followers = {a.display for a in self.suite.algorithms if a.step_from}
+        self._primary: dict[str, str] = {}
+        for cell in self._expanded(None):
+            self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
+            if (
+                "step_size" in cell.settings
+                and cell.untuned
+                and cell.label not in followers
+                and not cell.missing_needs()
+            ):
+                for options in _choices(self.spec, cell.label):
+                    self._grids[cell.task, cell.label].append(_grid(self.spec, cell, options))
+
+    def _expanded(self, tuned: Tuned | None) -> list[Cell]:
+        suite = self.suite.model_copy(update={"tuned": tuned})
+        return expand(suite, device=self.device, settings=self.settings, objects=self.objects)
+
+    def first_cells(self) -> list[Cell]:
+        """The first round: every value of every grid at a share of the horizon."""
+        return [_tuning_cell(g, s, self.spec) for grids in self._grids.values() for g in grids for s in g.steps]
+
+    def one_of_each(self) -> list[Cell]:
+        """The first round with one value of every grid, which cost alike."""
+        return [_tuning_cell(g, g.steps[0], self.spec) for grids in self._grids.values() for g in grids]
+
+    def tune(self, run: Run) -> Tuned:
+        """Run all rounds; pairs without a measured value are in ``left_out``."""
+        records = self._measured(run, self.first_cells())
+        for _ in range(EXTENSIONS):
+            scores = _scores(records, self._primary)
+            ends = [(g, e) for grids in self._grids.values() for g in grids if (e := g.best_end(scores))]
+            ends = [(g, e) for g, e in ends if any(_named(g, s) in scores for s in g.steps)]
+            records |= self._measured(run, [_tuning_cell(g, s, self.spec) for g, e in ends for s in g.extend(e)])
+        finals = self._finals(_scores(records, self._primary))
+        last = self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
+        return self._matched(self._chosen(records, last), records | last, run)
+
+    def _matched(self, tuned: Tuned, records: dict[str, CellRecord], run: Run) -> Tuned:
+        """With the steps of methods that move as far as another does: its step times the ratio of both drifts."""
+        entries = {a.display: a for a in self.suite.algorithms if a.match_drift}
+        if not entries:
+            return tuned
+        cells = [c for c in self._expanded(tuned) if c.label in entries and c.tuned]
+        found = self._measured(
+            run, [_tuning_cell(_Grid(c, (), "", []), c.settings["step_size"], self.spec, whole=True) for c in cells]
         )
-    cells = []
-    base = suite.model_copy(update={"tuned": None})
-    for value in grid(suite.tune):
-        for cell in expand(base, device=device):
-            if "step_size" in cell.settings and not cell.missing_needs():
-                cells.append(_tuning_cell(cell, value, suite.tune))
-    return cells
+        steps = {task: dict(own) for task, own in tuned.step_size.items()}
+        spent = {task: dict(own) for task, own in tuned.score_evaluations.items()}
+        for c in cells:
+            step, leader = c.settings["step_size"], entries[c.label].step_from
+            own = found.get(f"{c.task}/{c.label} @ {step:g}")
+            drifts = [_drift(records.get(f"{c.task}/{leader} @ {step:g}")), _drift(own)]
+            if own is None or not all(np.isfinite(drifts)) or drifts[1] == 0:
+                self.left_out[f"{c.task}/{c.label}"] = f"no {_DRIFT} was measured of it and of {leader}"
+                continue
+            steps[c.task][c.label] = _rounded(step * drifts[0] / drifts[1])
+            spent[c.task][c.label] = round(own.score_evaluations * own.n_replicates, 1)
+        return tuned.model_copy(update={"step_size": steps, "score_evaluations": spent})
+
+    def _measured(self, run: Run, cells: Sequence[Cell]) -> dict[str, CellRecord]:
+        """Records by the cells' labels, ``task/label @ value``."""
+        if not cells:
+            return {}
+        return {f"{c.task}/{c.label}": c for c in run(cells).cells}
+
+    def _finals(self, scores: dict[str, float]) -> list[tuple[_Grid, float]]:
+        if self.spec.share == 1:
+            return []
+        found = []
+        for grids in self._grids.values():
+            tried = [(scores[_named(g, s)], g, s) for g in grids for s in g.steps if _named(g, s) in scores]
+            found += sorted(tried, key=lambda t: t[0])[: self.spec.finalists]
+        return [(g, s) for _, g, s in found]
+
+    def _chosen(self, records: dict[str, CellRecord], last: dict[str, CellRecord]) -> Tuned:
+        scores, final = _scores(records, self._primary), _scores(last, self._primary)
+        decided = final or scores
+        steps: dict[str, dict[str, float]] = defaultdict(dict)
+        settings: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        spent: dict[str, dict[str, float]] = defaultdict(dict)
+        at_edge = []
+        for (task, label), grids in self._grids.items():
+            names = {_named(g, s): (g, s) for g in grids for s in g.steps}
+            tried = [(decided[n], *names[n]) for n in names if n in decided]
+            if not tried:
+                self.left_out[f"{task}/{label}"] = _why(records, last, names)
+                continue
+            _, best, step = min(tried, key=lambda t: (t[0], t[2]))
+            steps[task][label] = step
+            if best.options:
+                settings[task][label] = dict(best.options)
+            if step in (best.steps[0], best.steps[-1]):
+                at_edge.append(f"{task}/{label}")
+            cost = [
+                r.score_evaluations * r.n_replicates for part in (records, last) for n in names if (r := part.get(n))
+            ]
+            spent[task][label] = round(sum(cost), 1)
+        return Tuned(
+            step_size=dict(steps),
+            settings=dict(settings),
+            at_edge=sorted(at_edge),
+            score_evaluations=dict(spent),
+            grid={unit: grid(self.spec, unit) for unit in self.spec.units()},
+            replicates=self.spec.replicates,
+        )
 
 
-def grid(spec: TuneSpec) -> list[float]:
-    """The log grid, rounded to three significant digits."""
-    return [float(f"{v:.3g}") for v in np.geomspace(*spec.step_size, spec.points)]
+def step_unit(algorithm: Method, settings: dict[str, Any]) -> str:
+    """What a step size is measured in: ``x^2``, ``x`` or ``rate``."""
+    if algorithm.kind == "generator":
+        return "rate"
+    return "x" if algorithm.effective_step(algorithm.make_settings(settings)) is None else "x^2"
 
 
-def _tuning_cell(cell: Cell, value: float, spec: TuneSpec) -> Cell:
-    varied = cell.varied(
-        settings={**cell.settings, "step_size": value},
-        budget=_share_of(cell.spec.budget, spec.share),
+def grid(spec: TuneSpec, unit: str) -> list[float]:
+    """The log grid of a unit, rounded to three significant digits."""
+    return [_rounded(v) for v in np.geomspace(*spec.ends(unit), spec.points)]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _choices(spec: TuneSpec, label: str) -> list[Options]:
+    """Every choice of the options of a method; one empty choice without any."""
+    own = spec.options.get(label, {})
+    return [tuple(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
+
+
+def _grid(spec: TuneSpec, cell: Cell, options: Options) -> _Grid:
+    algorithm = cell.load()[1]
+    settings = algorithm.make_settings({**cell.settings, **dict(options)}).model_dump(mode="json")
+    unit = step_unit(algorithm, settings)
+    return _Grid(cell.varied(settings=settings), options, unit, grid(spec, unit))
+
+
+def _named(grid: _Grid, step: float) -> str:
+    chosen = "".join(f" {k}={v}" for k, v in grid.options)
+    return f"{grid.cell.task}/{grid.cell.label} @ {step:g}{chosen}"
+
+
+def _tuning_cell(grid: _Grid, step: float, spec: TuneSpec, *, whole: bool = False) -> Cell:
+    task, algorithm = grid.cell.load()
+    share = 1.0 if whole else spec.share
+    # Mini-batches are a larger share of the rows that are left: the horizon stays what it is.
+    mini = task.batch_size is not None and "predictive" in task.provides and "full-batch" not in algorithm.needs
+    rows = 1 / (1 - VALIDATION_SHARE) if mini else 1.0
+    varied = grid.cell.varied(
+        settings={**grid.cell.settings, "step_size": step},
+        budget=_share_of(grid.cell.spec.budget, share, rows),
         replicates=tuple(range(TUNING_REPLICATES, TUNING_REPLICATES + spec.replicates)),
-        chunk=min(cell.spec.chunk, spec.replicates),
+        chunk=min(grid.cell.spec.chunk, spec.replicates),
     )
-    return replace(varied, label=f"{cell.label} @ {value:g}", metrics=(cell.load()[0].primary,))
+    metrics = (spec.metric or task.primary, *(["rmse"] if "predictive" in task.provides else []))
+    return replace(varied, label=_named(grid, step).partition("/")[2], metrics=metrics)
 
 
-def _share_of(budget: Budget, share: float) -> Budget:
+def _share_of(budget: Budget, share: float, rows: float) -> Budget:
     return Budget(
         iterations=None if budget.iterations is None else max(1, int(budget.iterations * share)),
-        score_evaluations=None if budget.score_evaluations is None else budget.score_evaluations * share,
+        score_evaluations=None if budget.score_evaluations is None else budget.score_evaluations * share * rows,
         seconds=None if budget.seconds is None else budget.seconds * share,
     )
 
 
-def choose(results: Results, suite: Suite) -> Tuned:
-    """The grid value with the best median of each task's primary metric (diverged counts as worst)."""
-    if suite.tune is None:
-        raise InputError(f"suite {suite.name!r} has no 'tune' section")
-    tried: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    spent: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for cell in results.cells:
-        label, step = cell.label.rpartition(" @ ")[0], float(cell.settings["step_size"])
-        metric = registry.load_task(cell.task).primary
-        values = metric_values(metric, cell.values.get(metric, [None]))
-        sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
-        tried[cell.task, label].append((sign * float(np.median(values)), step))
-        spent[cell.task][label] += cell.score_evaluations * cell.n_replicates
-    steps: dict[str, dict[str, float]] = defaultdict(dict)
-    at_edge = []
-    ends = {grid(suite.tune)[0], grid(suite.tune)[-1]}
-    for (task, label), pairs in tried.items():
-        score, step = min(pairs)
-        if not np.isfinite(score):
-            step = min(s for _, s in pairs)
-        steps[task][label] = step
-        if step in ends:
-            at_edge.append(f"{task}/{label}")
-    return Tuned(
-        step_size={t: dict(v) for t, v in steps.items()},
-        at_edge=sorted(at_edge),
-        score_evaluations={t: {k: round(v, 1) for k, v in d.items()} for t, d in spent.items()},
-        grid=grid(suite.tune),
-        replicates=suite.tune.replicates,
-    )
+def _scores(records: dict[str, CellRecord], primary: Mapping[str, str]) -> dict[str, float]:
+    """Median of the primary metric of what was measured, lower is better; a diverged cell counts as worst."""
+    found = {}
+    for name, record in records.items():
+        if record.status in _MEASURED:
+            metric = primary[record.task]
+            values = metric_values(metric, record.values.get(metric) or [None])
+            sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
+            found[name] = sign * float(np.median(values))
+    return found
 
 
-def write_tuned(path: Path, tuned: Tuned, profile: str | None) -> None:
-    """Store the choice in the suite file, keeping its comments."""
+def _drift(record: CellRecord | None) -> float:
+    """Median over replicates of the root mean square drift that a run reported at its end; NaN without."""
+    values = [] if record is None else [v for v in record.values.get(_DRIFT, []) if v is not None]
+    return float(np.median(values)) if values else np.nan
+
+
+def _why(records: dict[str, CellRecord], last: dict[str, CellRecord], names: Sequence[str] | dict[str, Any]) -> str:
+    for part in (last, records):
+        for name in names:
+            if (record := part.get(name)) is not None and record.status not in _MEASURED:
+                return f"{record.status}: {record.reason or 'no reason recorded'}"
+    return "not measured"
+
+
+def require_tuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: str) -> None:
+    """Refuse a suite that has a grid and no tuned values, unless every step size is given.
+
+    ``source`` is what the suite is called by: its name, or its file's path.
+
+    Raises:
+        InputError: names the command that tunes it.
+    """
+    if suite.tune is None or suite.tuned is not None:
+        return
+    waiting = list(dict.fromkeys(c.label for c in cells if c.untuned))
+    if waiting:
+        command = f"parvibench tune {source}" + (f" --profile {profile}" if profile else "")
+        raise InputError(
+            f"suite {suite.name!r} has a grid of step sizes and no tuned ones for {', '.join(waiting[:5])}"
+            f"{' and others' if len(waiting) > 5 else ''}: `{command}` chooses them, `run --tune` does so first, "
+            "and --set METHOD.step_size=VALUE sets one by hand"
+        )
+
+
+def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False) -> None:
+    """Store the choice in the suite file, keeping its comments; with ``keep`` also what it holds of other cells."""
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 160
     tree: Any = yaml.load(path.read_text())
     place = tree if profile is None else tree["profiles"][profile]
-    place["tuned"] = _laid_out(tuned.model_dump(mode="json"))
+    new = tuned.model_dump(mode="json", exclude_defaults=True)
+    if keep and place.get("tuned"):
+        new = _merged(place["tuned"], new)
+    place["tuned"] = _laid_out(new)
     buffer = io.StringIO()
     yaml.dump(tree, buffer)
     aside = path.with_suffix(".new")
     aside.write_text(buffer.getvalue())
     aside.replace(path)
+
+
+def _merged(old: Any, new: dict[str, Any]) -> dict[str, Any]:
+    """Stored choices with new ones put over them; flags of cells that were tuned again are the new ones."""
+    again = {f"{task}/{label}" for task, chosen in new["step_size"].items() for label in chosen}
+    edges = [c for c in old.get("at_edge", ()) if c not in again]
+    by_task = {
+        key: {t: {**old.get(key, {}).get(t, {}), **own.get(t, {})} for t in {**old.get(key, {}), **own}}
+        for key in ("step_size", "settings", "score_evaluations")
+        if (own := new.get(key, {})) or key in old
+    }
+    return {**new, **by_task, "at_edge": sorted([*edges, *new.get("at_edge", ())])}
 
 
 def _laid_out(values: dict[str, Any]) -> CommentedMap:

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from parvibench.core.errors import InputError
+from parvibench.core.reference import home_of
 from parvibench.core.result import Status
+from parvibench.data import fetch
 from parvibench.harness.store.files import EVERY_S, SnapshotFile
 
 from .executors import MAX_ATTEMPTS, Executor, InProcess, Job, OnProgress, Outcome, Progress
@@ -36,7 +38,9 @@ class Parcel:
     """A job as it travels: nothing in it is a path of the driver's machine that the other side would need."""
 
     job: Job  #: its snapshot file stays behind
-    plugin: bytes | None  #: source of the algorithm's file, where it comes from a file
+    data: dict[str, bytes]  #: data set -> its file, where the driver has it: the other side may have no way out
+    plugins: dict[str, bytes]  #: path -> source of the files that algorithm and task come from, where they do
+    references: dict[str, bytes]  #: file name -> content of the reference of a task of one's own
     snapshot: bytes | None  #: to go on from
     every: float  #: seconds between two snapshots
     version: str  #: of ParVIBench at the driver
@@ -120,15 +124,22 @@ class Cluster:
         return True
 
     def _parcel(self, job: Job) -> Parcel:
-        place, _, _ = job.cell.algorithm.rpartition(":")
+        cell, file = job.cell, job.snapshot
+        files = [
+            Path(p) for p in (cell.algorithm.rpartition(":")[0], cell.place.rpartition(":")[0]) if p.endswith(".py")
+        ]
+        home = home_of(cell.task) if cell.place else None
+        kept = [Path(str(home / f"{cell.task}.{ending}")) for ending in ("json", "npz")] if home is not None else []
         try:
-            plugin = Path(place).read_bytes() if place.endswith(".py") else None
+            plugins = {str(path): path.read_bytes() for path in files}
+            references = {path.name: path.read_bytes() for path in kept}
         except OSError as error:
-            raise InputError(f"{place}: cannot be read to be sent to the cluster ({error.strerror})") from None
-        file = job.snapshot
+            raise InputError(f"{error.filename}: cannot be read to be sent to the cluster ({error.strerror})") from None
         return Parcel(
             job=replace(job, snapshot=None),
-            plugin=plugin,
+            data={name: content for name in cell.load_task().data if (content := fetch.held(name)) is not None},
+            plugins=plugins,
+            references=references,
             snapshot=file.load() if file else None,
             every=file.every if file else EVERY_S,
             version=version("parvibench"),
@@ -185,6 +196,8 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes |
     file = SnapshotFile(folder / "snapshot.pt", parcel.every)
     if parcel.snapshot is not None:
         file.save(parcel.snapshot)
+    for name, sent in parcel.data.items():
+        fetch.keep(name, sent)
     job = _unpacked(parcel, folder, file)
     on_gpu = job.cell.spec.device == "cuda"
     executor: Executor = InProcess() if on_gpu else Workers(1, parcel.timeout, parcel.memory)
@@ -209,14 +222,25 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes |
 
 
 def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> Job:
-    """The job with its plug-in's file where it can be found."""
-    cell = parcel.job.cell
-    place, _, name = cell.algorithm.rpartition(":")
-    if parcel.plugin is not None and not (Path(place).is_file() and Path(place).read_bytes() == parcel.plugin):
-        copy = folder / Path(place).name
-        copy.write_bytes(parcel.plugin)
-        # The name is part of the key, which is of no use here: the driver knows whose result it is.
-        cell = cell.varied(algorithm=f"{copy}:{name}")
+    """The job with the files of its plug-ins, and the reference of its task, where they can be found."""
+    cell, places = parcel.job.cell, {}
+    for number, (path, source) in enumerate(parcel.plugins.items()):
+        if not (Path(path).is_file() and Path(path).read_bytes() == source):
+            copy = folder / f"plugin-{number}" / Path(path).name
+            copy.parent.mkdir()
+            copy.write_bytes(source)
+            places[path] = str(copy)
+
+    def moved(place: str) -> str:
+        path, _, name = place.rpartition(":")
+        return f"{places[path]}:{name}" if path in places else place
+
+    # The name is part of the key, which is of no use here: the driver knows whose result it is.
+    cell = cell.varied(algorithm=moved(cell.algorithm))
+    if cell.place:
+        for name, content in parcel.references.items():
+            (folder / name).write_bytes(content)
+        cell = replace(cell, place=moved(cell.place), references=str(folder))
     return replace(parcel.job, cell=cell, snapshot=file)
 
 

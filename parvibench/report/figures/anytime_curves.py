@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,9 +15,6 @@ from parvibench.harness.store.results import Results, checkpoint_values
 
 from . import figure
 from .figure import AXES, GREY, INK, Drawing, LabelStyle, Plot, TaskCells, axis_label, long_form, short, slug
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Label -> columns of ``_line``.
 Lines = Mapping[str, pd.DataFrame]
@@ -51,7 +47,7 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: s
     for axis in [CONTEXTS] * decided + figure.budget_axes(shown.results.timed):
         plot = Plot(slug("curve", shown.task, metric, axis), axis_label(axis), figure.axis_name(metric))
         with plot:
-            _draw(plot.axes, axis, lines, shown, limits, floor)
+            _draw(plot, axis, lines, shown, limits, floor)
         title = f"{metric} against {AXES.get(axis, axis)}" + (f" ({source})" if source else "")
         alt = f"{title} on {short(shown.task)}, one line per method; at the end: {end}"
         columns = data[["label", axis, "median", "low", "high"]]
@@ -67,11 +63,12 @@ def _note(floor: Floor | None) -> str:
     )
 
 
-def _draw(axes: Axes, axis: str, lines: Lines, shown: TaskCells, limits: Limits, floor: Floor | None) -> None:
+def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits, floor: Floor | None) -> None:
+    axes = plot.axes
     for label, line in lines.items():
         style = shown.styles[label]
         if label not in shown.anchors:
-            _draw_line(axes, label, line.rename(columns={axis: "x"}), style, top=limits[1])
+            _draw_line(plot, label, line.rename(columns={axis: "x"}), style, top=limits[1])
         elif np.isfinite(level := line["median"].iloc[-1]):
             axes.axhline(level, color=INK, linestyle=style.line, linewidth=1.2, label=short(label))
     if floor is not None:
@@ -98,15 +95,16 @@ def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
     return pd.DataFrame(points, columns=[*AXES, CONTEXTS, "median", "low", "high"]).sort_values("iteration")
 
 
-def _draw_line(axes: Axes, label: str, line: pd.DataFrame, style: LabelStyle, *, top: float) -> None:
+def _draw_line(plot: Plot, label: str, line: pd.DataFrame, style: LabelStyle, *, top: float) -> None:
     colour, marker, _ = style
     finite = line[np.isfinite(line["median"]) & (line["x"] > 0)]
-    axes.plot(
+    (drawn,) = plot.axes.plot(
         finite["x"], finite["median"], color=colour, marker=marker, markersize=4, linewidth=1.4, label=short(label)
     )  # fmt: skip
     high = np.where(np.isfinite(finite["high"]), finite["high"], 10 * abs(top))
     low = np.where(np.isfinite(finite["low"]), finite["low"], np.nan)
-    axes.fill_between(finite["x"], low, high, color=colour, alpha=0.15, linewidth=0)
+    band = plot.axes.fill_between(finite["x"], low, high, color=colour, alpha=0.15, linewidth=0)
+    plot.mark(label, drawn, band, shown=short(label))
 
 
 def _limits(lines: Lines, anchors: set[str], floor: Floor | None, metric: str) -> Limits | None:

@@ -11,13 +11,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import math
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pandas as pd
@@ -29,15 +33,23 @@ from parvibench.harness.store.results import Results
 from parvibench.report.leaderboard import is_anchor
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 #: Placeholder in an SVG for the colour of the page's text.
 INK = "#010203"
 GREY = "#888888"
+#: Classes of a method's marks and of its entry in the legend, for the page's script.
+_LINE, _ENTRY = "pv-line-", "pv-entry-"
 _MARKERS = "osD^vP*X<>"
-#: Order of seaborn's colour-blind palette here: pale colours and grey last.
-_ORDER = (0, 1, 2, 3, 4, 9, 5, 6, 8, 7)
+#: Shades of every kind of method, told apart also by colour-blind readers, on light and on dark pages; markers differ besides.
+_SHADES = {
+    "particles": ("#0072b2", "#56b4e9", "#3f51d5", "#1a9ca8", "#8fa8ff"),
+    "chains": ("#d55e00", "#e69f00", "#a6611a", "#ff8a5c", "#c9a227"),
+    "generator": ("#b0459a", "#7a4fbf", "#e07fc0", "#8e6c8a", "#cc5580"),
+}
 #: Width and height of a figure without its legend, inches.
 SIZE = (4.7, 3.1)
 WIDE = (6.4, 3.1)
@@ -110,17 +122,19 @@ def budget_axes(timed: bool) -> list[str]:
 
 def axis_label(axis: str) -> str:
     """The x axis of a figure over the budget, or over another column of the curves."""
-    return f"{AXES.get(axis, axis)} per replicate{' (s)' if axis == 'seconds' else ''}"
+    words = {"seconds": "compute time per replicate (s)"}
+    return words.get(axis, f"{AXES.get(axis, axis)} per replicate")
 
 
 def label_styles(cells: Sequence[CellRecord]) -> dict[str, LabelStyle]:
-    """The style of every label, distinguishable for colour-blind readers; anchors are grey and dashed or dotted."""
-    import seaborn as sns
-
-    colours = [sns.color_palette("colorblind", 10).as_hex()[i] for i in _ORDER]
+    """The style of every label: shades by kind of method, one marker each; anchors are grey and dashed or dotted."""
     anchors = dict.fromkeys(c.label for c in cells if is_anchor(c))
-    methods = dict.fromkeys(c.label for c in cells if c.label not in anchors)
-    styles = {m: LabelStyle(colours[i % 10], _MARKERS[(i + i // 10) % 10]) for i, m in enumerate(methods)}
+    kinds = {c.label: str(c.kind) for c in cells if c.label not in anchors}
+    styles = {}
+    for kind in dict.fromkeys(kinds.values()):
+        shades = _SHADES.get(kind, _SHADES["generator"])
+        for i, label in enumerate(k for k, of in kinds.items() if of == kind):
+            styles[label] = LabelStyle(shades[i % 5], _MARKERS[(i + i // 5) % 10])
     return styles | {a: LabelStyle(GREY, "", ("--", ":")[i % 2]) for i, a in enumerate(anchors)}
 
 
@@ -162,10 +176,15 @@ def short(label: str, most: int = 16) -> str:
 
 
 def axis_name(metric: str) -> str:
-    """A metric's name with its unit."""
+    """A metric in words, with its unit."""
     row = registry.metrics().get(metric)
-    unit = f" ({row.unit})" if row is not None and row.unit not in ("", "1") else ""
-    return f"{metric.replace('_', ' ')}{unit}"
+    if row is None:
+        return metric.replace("_", " ")
+    unit = {"": "", "1": "", "x": " (in units of x)", "x^2": " (in units of x, squared)"}.get(
+        row.unit, f" ({row.unit})"
+    )
+    words = re.split(r"[,;:(]", row.summary)[0].strip()
+    return textwrap.fill(f"{words}{unit}", 42)
 
 
 def log_axes(axes: Axes, *, x: bool = True, y: bool = True) -> None:
@@ -195,14 +214,29 @@ def tick(value: float) -> str:
     return f"{value:g}".replace("e+", "e")
 
 
-def add_legend(figure: Figure, axes: Axes) -> None:
+def add_legend(figure: Figure, axes: Axes) -> Legend:
     """All methods below the axes, in four columns; the figure grows with them."""
     handles, names = axes.get_legend_handles_labels()
     width, height = figure.get_size_inches()
     below = 0.55 + 0.19 * math.ceil(len(names) / 4)
     figure.set_size_inches(width, height + below)
     figure.subplots_adjust(left=0.62 / width, right=0.99, top=0.98, bottom=below / (height + below))
-    figure.legend(handles, names, loc="lower center", ncols=4, frameon=False, fontsize=8, borderpad=0)
+    return figure.legend(handles, names, loc="lower center", ncols=4, frameon=False, fontsize=8, borderpad=0)
+
+
+#: Figures of the drawings being made, by name, where somebody wants them; else None.
+_kept: ContextVar[dict[str, Figure] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def keeping() -> Iterator[dict[str, Figure]]:
+    """Within the block, the Matplotlib figures behind all drawings of axes are kept, by their names."""
+    kept: dict[str, Figure] = {}
+    token = _kept.set(kept)
+    try:
+        yield kept
+    finally:
+        _kept.reset(token)
 
 
 class Plot:
@@ -215,6 +249,20 @@ class Plot:
 
     def __init__(self, name: str, x: str, y: str = "", size: tuple[float, float] = SIZE) -> None:
         self._name, self._x, self._y, self._size = name, x, y, size
+        self._marked: dict[str, str] = {}
+
+    def mark(self, label: str, *artists: Artist, shown: str = "") -> None:
+        """Say that these artists draw a method, so that a reader of the page can switch and point at them.
+
+        Args:
+            label: the method.
+            artists: lines, markers and bands.
+            shown: how the legend writes the label, where there is one.
+        """
+        number = list(self._marked).index(label) if label in self._marked else len(self._marked)
+        self._marked[label] = shown or self._marked.get(label, "")
+        for artist in artists:
+            artist.set_gid(f"{_LINE}{number}")
 
     def __enter__(self) -> Self:
         self._theme = theme(self._name)
@@ -230,12 +278,30 @@ class Plot:
         if error[0] is None:
             self.axes.set(xlabel=self._x, ylabel=self._y)
             if self._y:
-                add_legend(self._figure, self.axes)
+                legend = add_legend(self._figure, self.axes)
+                for number, shown in enumerate(self._marked.values()):
+                    for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
+                        if text.get_text() == shown:
+                            text.set_gid(f"{_ENTRY}{number}")
+                            handle.set_gid(f"{_ENTRY}{number}")
             else:
                 self._figure.tight_layout(pad=0.4)
-            self._image = svg(self._figure)
+            self._image = svg(self._figure, self._scales() if self._marked else "")
+            if (kept := _kept.get()) is not None:
+                kept[self._name] = self._figure
         plt.close(self._figure)
         self._theme.__exit__(*error)
+
+    def _scales(self) -> str:
+        """For the page's script: names of the methods, and what turns places in the picture into numbers."""
+        width, height = (72 * v for v in self._figure.get_size_inches())
+        box = self.axes.get_position()
+        ends = {"x": (*self.axes.get_xlim(), box.x0 * width, box.x1 * width)}
+        ends["y"] = (*self.axes.get_ylim(), (1 - box.y0) * height, (1 - box.y1) * height)
+        logarithmic = {"x": self.axes.get_xscale() == "log", "y": self.axes.get_yscale() == "log"}
+        places = {side: [*(float(f"{v:.6g}") for v in ends[side]), logarithmic[side]] for side in ends}
+        scales = {"names": list(self._marked), **places, "of": [self._x, " ".join(self._y.split())]}
+        return f" data-plot='{escape(json.dumps(scales), quote=True)}'"
 
     def drawing(self, title: str, alt: str, data: pd.DataFrame, note: str, axis: str = "") -> Drawing:
         """The finished figure with its data."""
@@ -291,13 +357,16 @@ def png(figure: Figure) -> str:
     return "data:image/png;base64," + base64.b64encode(packed.getvalue()).decode()
 
 
-def svg(figure: Figure) -> str:
-    """The SVG element alone: no header, no metadata, no ids shared between figures."""
+def svg(figure: Figure, attributes: str = "") -> str:
+    """The SVG element alone: no header, no metadata, no ids shared between figures, places to a hundredth of a point."""
     buffer = io.StringIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", buffer.getvalue(), flags=re.DOTALL)
+    text = re.sub(rf' id="({_LINE}|{_ENTRY})(\d+)"', r' class="\1" data-line="\2"', text)
     text = re.sub(r' id="[\w.]+_[0-9]+"', "", text).replace(INK, "currentColor")
+    text = re.sub(r'(?<= )(?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
+    text = re.sub(r"\n(L [^\n]+)(?:\n\1)+(?=\n)", r"\n\1", re.sub(r" *\n\s*", "\n", text))
     head, _, rest = text[text.index("<svg") :].partition(">")
     view = re.search(r'viewBox="[^"]*"', head)
-    return f"<svg {view[0] if view else ''}>{rest}"
+    return f"<svg {view[0] if view else ''}{attributes}>{rest}"

@@ -37,9 +37,10 @@ def forest(
     with Plot(name, label, size=(SIZE[0], 0.75 + 0.24 * len(shown))) as plot:
         for i, (method, row) in enumerate(shown.iterrows()):
             colour, marker, _ = styles[str(method)]
+            drawn = plot.axes.plot(row["value"], i, marker, color=colour, markersize=6)
             if "low" in row and math.isfinite(row["high"] - row["low"]):
-                plot.axes.plot([row["low"], row["high"]], [i, i], color=colour, linewidth=2)
-            plot.axes.plot(row["value"], i, marker, color=colour, markersize=6)
+                drawn += plot.axes.plot([row["low"], row["high"]], [i, i], color=colour, linewidth=2)
+            plot.mark(str(method), *drawn)
         if zero:
             plot.axes.axvline(0, color=GREY, linewidth=1)
         plot.axes.set_yticks(range(len(shown)), [short(str(m), 40) for m in shown.index])
@@ -82,11 +83,12 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
         for label, profile in profiles.items():
             colour, marker, _ = styles[label]
             x, y, low, high = (profile[c] for c in ("budget", "share", "low", "high"))
-            plot.axes.step(
+            (drawn,) = plot.axes.step(
                 x, y, where="post", color=colour, label=short(label), marker=marker, markersize=4,
                 markevery=(len(profile) // 8, 10), linewidth=1.4,
             )  # fmt: skip
-            plot.axes.fill_between(x, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
+            band = plot.axes.fill_between(x, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
+            plot.mark(label, drawn, band, shown=short(label))
         plot.axes.set_ylim(0, 1)
         log_axes(plot.axes, y=False)
     end = "; ".join(f"{short(k)} {v['share'].iloc[-1]:.0%}" for k, v in profiles.items())
@@ -119,7 +121,7 @@ def quality_and_cost(
 
 def _pareto(axis: str, data: pd.DataFrame, styles: Styles) -> Drawing:
     front = data[data["front"]]
-    with Plot(slug("quality-cost", axis), axis_label(axis), "sliced W2 over its floor") as plot:
+    with Plot(slug("quality-cost", axis), axis_label(axis), "sliced 2-Wasserstein distance over its floor") as plot:
         plot.axes.step(
             front["cost"], front["value"], where="post", color=INK, linewidth=1, linestyle="--", label="best at its cost"
         )  # fmt: skip
@@ -127,9 +129,10 @@ def _pareto(axis: str, data: pd.DataFrame, styles: Styles) -> Drawing:
             colour, marker, _ = styles[str(label)]
             ends = [[row["value"] - row["low"]], [max(0.0, row["high"] - row["value"])]]
             bars = ends if math.isfinite(row["high"]) else None
-            plot.axes.errorbar(
+            drawn, _, ends_of_bars = plot.axes.errorbar(
                 row["cost"], row["value"], yerr=bars, fmt=marker, color=colour, markersize=7, label=short(str(label))
             )  # fmt: skip
+            plot.mark(str(label), drawn, *ends_of_bars, shown=short(str(label)))
         plot.axes.axhline(1, color=GREY, linewidth=1)
         plot.axes.margins(0.08)
         log_axes(plot.axes)

@@ -4,8 +4,8 @@
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const board = document.getElementById("leaderboard-table");
 const control = (id) => document.getElementById(id);
-const RANKED = 0, FAILED = 1;  // how a cell is ranked; 2: not ranked
-const HEAD = 4;                // columns before the tasks: method, kind, average rank, cost
+const RANKED = 0, FAILED = 1, UNRANKED = 2, UNTRAINED = 4;  // how a cell is ranked; 3: ranked, never the best
+const HEAD = 5;                // columns before the tasks: method, kind, average rank, tasks, cost
 const boardRows = Array.from(board.tBodies[0].rows);
 const CHOICES = ["group", "kind", "metric", "axis", "filter"];
 let order = [2, false];        // of the leaderboard: column, whether downwards
@@ -52,25 +52,32 @@ function put(cell, text, value) {
   else cell.dataset.v = value;
 }
 function averageRanks(cells, signs, rows, columns) {
-  // Ties share their mean rank; failures share the last ranks; cells that were not run have none.
-  const sums = new Map(rows.map((r) => [r, [0, 0]]));
-  for (const c of columns) {
-    if (signs[c] === 0) continue;
+  // Over the tasks that all rows ran on that ran on half of them. Ties share their mean rank; failures share the last
+  // ranks; cells that were not run, and generators that are not trained, have none.
+  const ran = (r, c) => cells[r][c] !== null && cells[r][c][2] !== UNRANKED;
+  const tasks = columns.filter((c) => signs[c] !== 0 && rows.some((r) => ran(r, c)));
+  const counted = rows.map((r) => tasks.filter((c) => ran(r, c))).filter((mine) => mine.length && 2 * mine.length >= tasks.length);
+  const common = tasks.filter((c) => counted.every((mine) => mine.includes(c)));
+  const found = new Map(rows.map((r) => [r, {sum: 0, common: 0, tasks: 0}]));
+  for (const c of tasks) {
     const scores = [];
     for (const r of rows) {
       const cell = cells[r][c];
-      if (cell === null || cell[2] > FAILED) continue;
-      scores.push([r, cell[2] === RANKED ? signs[c] * cell[1] : Infinity]);
+      if (cell === null || cell[2] === UNRANKED || cell[2] === UNTRAINED) continue;
+      scores.push([r, cell[2] === FAILED ? Infinity : signs[c] * cell[1]]);
     }
     for (const [r, score] of scores) {
       const below = scores.filter(([, s]) => s < score).length;
       const level = scores.filter(([, s]) => s === score).length;
-      const sum = sums.get(r);
-      sum[0] += below + (level + 1) / 2;
-      sum[1] += 1;
+      const mine = found.get(r);
+      mine.tasks += 1;
+      if (!common.includes(c)) continue;
+      mine.sum += below + (level + 1) / 2;
+      mine.common += 1;
     }
   }
-  return sums;
+  for (const mine of found.values()) mine.average = mine.common && mine.common === common.length ? mine.sum / mine.common : null;
+  return found;
 }
 function fillBoard() {
   const metric = numbers.metrics[control("metric").value];
@@ -86,11 +93,12 @@ function fillBoard() {
     small.textContent = metric.name || small.dataset.own;
   });
   boardRows.forEach((row, r) => {
-    const [sum, count] = ranks.get(r) || [0, 0];
-    put(row.cells[2], count ? number(sum / count) : "", count ? sum / count : null);
+    const {average, tasks} = ranks.get(r) || {average: null, tasks: 0};
+    put(row.cells[2], average === null ? "" : number(average), average);
+    put(row.cells[3], tasks ? String(tasks) : "", tasks || null);
     const spent = columns.map((c) => costs[r][c]).filter((v) => v !== null);
     const mean = spent.reduce((a, b) => a + b, 0) / spent.length;
-    put(row.cells[3], spent.length ? number(mean) : "", spent.length ? mean : null);
+    put(row.cells[4], spent.length ? number(mean) : "", spent.length ? mean : null);
     metric.cells[r].forEach((value, c) => {
       const cell = row.cells[HEAD + c];
       put(cell, value === null ? "" : value[0], value === null ? null : value[1] !== null ? value[1] : value[2] === FAILED ? Infinity : null);
@@ -106,7 +114,7 @@ function fillBoard() {
     const best = Math.min(...ok.map((r) => sign * metric.cells[r][c][1]));
     if (sign !== 0) for (const r of ok) boardRows[r].cells[HEAD + c].classList.toggle("best", sign * metric.cells[r][c][1] === best);
   }
-  headers[3].querySelector("bdi").textContent = numbers.axes[control("axis").value];
+  headers[4].querySelector("bdi").textContent = numbers.axes[control("axis").value];
   sortTable(headers[order[0]], order[1]);
 }
 function amongKind(kind) {

@@ -1,0 +1,115 @@
+"""The No-U-Turn sampler, as BlackJAX implements it, on our scores.
+
+Hoffman & Gelman (2014), arXiv:1111.4246; Cabezas et al. (2024), BlackJAX, arXiv:2402.10797. N chains, vectorised, each
+with its own step length and diagonal mass matrix by Stan's windowed warm-up, made of BlackJAX's dual averaging and mass
+matrix adaptation. How scores reach JAX, what is charged and what a block is: ``_jax_chains``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from parvibench.core.algorithm import Example
+
+from ._jax_chains import ChainSettings, Density, JaxChains, Program, jax_library
+
+
+class Settings(ChainSettings):
+    """Settings of BlackJAX's NUTS."""
+
+    target_acceptance: float = Field(
+        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Stan"
+    )
+    max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; BlackJAX, Stan")
+
+
+class Inner(NamedTuple):
+    """Chains and what they have learnt."""
+
+    chains: Any
+    pace: Any  # dual averaging
+    masses: Any
+    step: Any  # (N,) step length of every chain
+    scale: Any  # (N, D) inverse mass matrix
+
+
+class BlackJaxNUTS(JaxChains):
+    """NUTS of BlackJAX."""
+
+    name = "blackjax-nuts"
+    settings_type = Settings
+    library = "blackjax"
+    citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Cabezas et al. (2024), arXiv:2402.10797"
+    summary = "the No-U-Turn sampler of BlackJAX, vectorised chains (external)"
+    example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
+
+    @staticmethod
+    def _build(n: int, dim: int, settings: Any) -> Program:
+        jax = jax_library("jax", "blackjax")
+        blackjax = jax_library("blackjax", "blackjax")
+        adaptation = partial(jax_library, name="blackjax")
+        schedule = np.array(
+            adaptation("blackjax.adaptation.staged_adaptation").build_schedule(
+                settings.block * max(1, settings.warmup_blocks)
+            ),
+            dtype=np.int32,
+        )
+        masses = adaptation("blackjax.adaptation.mass_matrix").mass_matrix_adaptation(True)
+        paces = adaptation("blackjax.adaptation.step_size").dual_averaging_adaptation(settings.target_acceptance)
+        density, kernel, numpy = Density(dim, jax), blackjax.nuts.build_kernel(), jax.numpy
+
+        def move(key: Any, chains: Any, step: Any, scale: Any) -> Any:
+            return jax.vmap(
+                lambda k, c, e, m: kernel(k, c, density.log_density, e, m, max_num_doublings=settings.max_tree_depth)
+            )(jax.random.split(key, n), chains, step, scale)
+
+        def learn(slow: Any, ends: Any, pace: Any, mass: Any, x: Any, acceptance: Any) -> Any:
+            """As Stan: the step length always, variances in slow windows, both anew at a window's end."""
+            pace = paces[1](pace, acceptance)
+            mass = jax.lax.cond(slow == 1, lambda: masses[1](mass, x), lambda: mass)
+            return jax.lax.cond(ends == 1, lambda: (paces[0](paces[2](pace)), masses[2](mass)), lambda: (pace, mass))
+
+        def told(info: Any) -> Any:
+            found = (info.acceptance_rate, info.is_divergent, info.num_trajectory_expansions)
+            return numpy.stack([numpy.mean(v.astype(numpy.float32)) for v in found])
+
+        def start(key: Any, x: Any) -> Inner:
+            chains = jax.vmap(lambda p: blackjax.nuts.init(p, density.log_density))(x)
+            pace = jax.vmap(paces[0])(numpy.ones(n))
+            mass = jax.vmap(lambda _: masses[0](dim))(numpy.arange(n))
+            return Inner(chains, pace, mass, numpy.ones(n), numpy.ones((n, dim)))
+
+        def warm(key: Any, inner: Inner, part: Any) -> Any:
+            def one(inner: Inner, at: Any) -> Any:
+                key, (slow, ends) = at
+                chains, info = move(key, inner.chains, inner.step, inner.scale)
+                pace, mass = jax.vmap(partial(learn, slow, ends))(
+                    inner.pace, inner.masses, chains.position, info.acceptance_rate
+                )
+                return Inner(chains, pace, mass, numpy.exp(pace.log_step_size), mass.inverse_mass_matrix), told(info)
+
+            inner, found = jax.lax.scan(one, inner, (jax.random.split(key, settings.block), part))
+            return inner, found.mean(0)
+
+        def sample(key: Any, inner: Inner) -> Any:
+            def one(chains: Any, key: Any) -> Any:
+                chains, info = move(key, chains, inner.step, inner.scale)
+                return chains, told(info)
+
+            chains, found = jax.lax.scan(one, inner.chains, jax.random.split(key, settings.block))
+            return inner._replace(chains=chains), found.mean(0)
+
+        def warmed(key: Any, inner: Inner, number: int) -> Any:
+            rows = schedule[number * settings.block : (number + 1) * settings.block]
+            return warm(key, inner, (rows[:, 0], rows[:, 1]))
+
+        start, warm, sample = map(jax.jit, (start, warm, sample))
+
+        def settle(inner: Inner) -> Inner:
+            return inner._replace(step=jax.vmap(paces[2])(inner.pace))
+
+        return Program(density, start, sample, lambda inner: inner.chains.position, warmed, settle)

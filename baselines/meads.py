@@ -1,0 +1,179 @@
+"""MEADS: generalised Hamiltonian Monte Carlo that tunes itself across folds of chains.
+
+Hoffman & Sountsov (2022), Tuning-Free Generalized Hamiltonian Monte Carlo, AISTATS 2022, Algorithm 3. The chains are
+dealt to K = 4 folds; update t moves all folds but number t mod K, each by what it learns from the fold before it, with
+scales sigma (standard deviations), g = sigma * score and z = x / sigma of that fold:
+
+    eps = min(1, 1/2 lambda(g)^(-1/2)),    gamma = max(lambda(z - mean z)^(-1/2), 1 / (t eps)),
+    alpha = 1 - exp(-2 eps gamma),    delta = alpha / 2,    lambda(S) = sum_ij (S_i . S_j)^2 / (n sum_i |S_i|^2),
+
+the last one an estimate of the largest eigenvalue of a second moment. A move of a chain is one leapfrog step,
+
+    p <- sqrt(1 - alpha) p + sqrt(alpha) xi,   u <- (u + 1 + delta) mod 2 - 1,
+    (x', p') = leapfrog of length eps sigma,   a = exp(H(x, p) - H(x', p')),
+    |u| < a:  x, p, u <- x', p', u / a,        else:  p <- -p
+
+(Neal, 2020, arXiv:2001.11950). A step is the K updates between two deals; chains that K does not divide rest in it.
+Some fold never moves with what it teaches, so the chains' joint law stays exact and nothing has to be frozen.
+The authors' notebook takes eps from the fold before but lambda(z) from a fold's own chains, which breaks that; the
+paper's algorithm, as here, does not. Ours: fewer than eight chains make folds of two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
+from parvibench.core.errors import UnsupportedError
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+#: Energy errors beyond this many nats are divergences, as in Stan.
+MAX_ENERGY_ERROR = 1000.0
+
+
+class Settings(AlgorithmSettings):
+    """Settings of MEADS."""
+
+    folds: int = Field(4, ge=2, description="K; paper")
+    step_multiplier: float = Field(0.5, gt=0, description="of lambda(g)^(-1/2); paper")
+    damping_slowdown: float = Field(1.0, ge=0, description="c of the floor c / (t eps) of gamma; paper")
+
+
+class State(NamedTuple):
+    """Chains with what is known at their positions."""
+
+    x: Tensor  # (R, N, D)
+    log_density: Tensor  # (R, N)
+    score: Tensor  # (R, N, D)
+    p: Tensor  # (R, N, D) momentum
+    u: Tensor  # (R, N) in [-1, 1): decides acceptance
+
+
+class Info(NamedTuple):
+    """Means over the moves of a step."""
+
+    acceptance: Tensor  # (R,) probability
+    divergences: Tensor  # (R,) share with an energy error beyond MAX_ENERGY_ERROR, or not a number
+
+
+class Tuning(NamedTuple):
+    """What a fold teaches, (R, K, ...)."""
+
+    step: Tensor  # (R, K, D) eps sigma
+    alpha: Tensor  # (R, K)
+
+
+class MEADS(Algorithm[Settings, State]):
+    """Generalised Hamiltonian Monte Carlo with the tuning of MEADS."""
+
+    name = "meads"
+    kind = "chains"
+    needs = frozenset({"full-batch", "score"})
+    settings_type = Settings
+    citation = "Hoffman & Sountsov (2022), AISTATS 2022"
+    summary = "generalised Hamiltonian Monte Carlo tuned across folds of chains, adapts itself"
+    example = Example(scores=3, first_scores=1, settings={}, steps=60, both_modes=False)
+
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+        """Chains at the task's initial points.
+
+        Raises:
+            UnsupportedError: fewer than four chains.
+        """
+        x = problem.init()
+        if x.shape[1] < 4:
+            raise UnsupportedError(
+                f"meads learns from one fold of chains for another: it needs 4 or more, not {x.shape[1]}"
+            )
+        p = streams.normal("algorithm", x.shape[1:])
+        u = 2 * streams.uniform("algorithm", x.shape[1:2]) - 1
+        return State(x, *problem.log_density_and_score(x), p.clone(), u)
+
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
+        """Deal the chains to folds, then K updates of K - 1 folds each."""
+        _, N, D = state.x.shape
+        K = min(settings.folds, state.x.shape[1] // 2)
+        n = N // K
+        dealt = streams.permutation("algorithm", N, streams.step)[:, : K * n]
+        folds = State(*(_split(_take(a, dealt), K) for a in state))
+        noise = streams.normal("noise", (K, (K - 1) * n, D))
+        changes = []
+        for k in range(K):
+            tuning = tune(settings, folds, streams.step * K + k + 1)
+            moving = [j for j in range(K) if j != k]
+            moved = State(*(a[:, moving] for a in folds))
+            own = Tuning(*(a.roll(1, 1)[:, moving] for a in tuning))
+            moved, change = _moved(problem, moved, own, _split(noise[:, k], K - 1))
+            folds = State(
+                *(a.index_copy(1, torch.tensor(moving, device=a.device), b) for a, b in zip(folds, moved, strict=True))
+            )
+            changes.append(change.flatten(1))
+        change = torch.cat(changes, 1)
+        info = Info(
+            change.clamp(max=0).exp().nan_to_num(nan=0.0).mean(1), (~(change > -MAX_ENERGY_ERROR)).to(change).mean(1)
+        )
+        return State(*(_put(a, dealt, b.flatten(1, 2)) for a, b in zip(state, folds, strict=True))), info
+
+
+def tune(settings: Settings, folds: State, t: int) -> Tuning:
+    """What each fold of n chains, (R, K, n, D), teaches for update ``t``, counted from 1."""
+    sigma = folds.x.std(2, correction=0)
+    sigma = torch.where(sigma > 0, sigma, torch.ones_like(sigma))
+    z = folds.x / sigma.unsqueeze(2)
+    eps = (settings.step_multiplier * largest_eigenvalue(folds.score * sigma.unsqueeze(2)).rsqrt()).clamp(max=1)
+    gamma = largest_eigenvalue(z - z.mean(2, keepdim=True)).rsqrt()
+    alpha = 1 - (-2 * torch.maximum(eps * gamma, torch.full_like(eps, settings.damping_slowdown / t))).exp()
+    return Tuning(eps.unsqueeze(-1) * sigma, alpha)
+
+
+def largest_eigenvalue(rows: Tensor) -> Tensor:
+    """tr(M^2) / tr(M) of M = S^T S / n for rows S, (..., n, D) -> (...); 1 where they are all zero."""
+    gram = rows @ rows.mT if rows.shape[-2] < rows.shape[-1] else rows.mT @ rows
+    trace = rows.square().sum((-2, -1))
+    value = gram.square().sum((-2, -1)) / (rows.shape[-2] * trace)
+    return torch.where(trace > 0, value, torch.ones_like(value))
+
+
+def _moved(problem: Problem, state: State, tuning: Tuning, noise: Tensor) -> tuple[State, Tensor]:
+    """One generalised move of the chains (R, F, n, D), and the log of a."""
+    step, alpha = tuning.step.unsqueeze(2), tuning.alpha[..., None]
+    p = (1 - alpha).sqrt().unsqueeze(-1) * state.p + alpha.sqrt().unsqueeze(-1) * noise
+    u = (state.u + 1 + alpha / 2) % 2 - 1
+    half = p + 0.5 * step * state.score
+    y = state.x + step * half
+    log_density, score = (_split(a, y.shape[1]) for a in problem.log_density_and_score(y.flatten(1, 2)))
+    q = half + 0.5 * step * score
+    change = log_density - state.log_density + 0.5 * (p.square().sum(-1) - q.square().sum(-1))
+    accept = u.abs().log() < change
+    move = accept.unsqueeze(-1)
+    return State(
+        torch.where(move, y, state.x),
+        torch.where(accept, log_density, state.log_density),
+        torch.where(move, score, state.score),
+        torch.where(move, q, -p),
+        torch.where(accept, u * (-change).exp(), u),
+    ), change
+
+
+def _split(values: Tensor, folds: int) -> Tensor:
+    """Values (R, F n, ...) by fold: (R, F, n, ...)."""
+    return values.reshape(len(values), folds, -1, *values.shape[2:])
+
+
+def _take(values: Tensor, rows: Tensor) -> Tensor:
+    """Chains ``rows``, (R, M), of values (R, N) or (R, N, D)."""
+    return (
+        values.gather(1, rows)
+        if values.dim() == 2
+        else values.gather(1, rows[..., None].expand(-1, -1, values.shape[2]))
+    )
+
+
+def _put(values: Tensor, rows: Tensor, new: Tensor) -> Tensor:
+    """Values with the chains ``rows`` replaced."""
+    return values.scatter(1, rows if values.dim() == 2 else rows[..., None].expand_as(new), new)

@@ -1,0 +1,75 @@
+"""The No-U-Turn sampler, as NumPyro implements it, on our scores.
+
+Hoffman & Gelman (2014), arXiv:1111.4246; Phan, Pradhan & Jankowiak (2019), arXiv:1912.11554, with its iterative tree
+building. N chains, vectorised, each with its own step length and diagonal mass matrix by NumPyro's own warm-up. Where the
+budget ends it early, the averaged step length so far is taken, as NumPyro does at its end. How scores reach JAX, what is
+charged and what a block is: ``_jax_chains``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from parvibench.core.algorithm import Example
+
+from ._jax_chains import ChainSettings, Density, JaxChains, Program, jax_library
+
+
+class Settings(ChainSettings):
+    """Settings of NumPyro's NUTS."""
+
+    target_acceptance: float = Field(
+        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Stan"
+    )
+    max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; NumPyro, Stan")
+
+
+class NumPyroNUTS(JaxChains):
+    """NUTS of NumPyro."""
+
+    name = "numpyro-nuts"
+    settings_type = Settings
+    library = "numpyro"
+    citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Phan et al. (2019), arXiv:1912.11554"
+    summary = "the No-U-Turn sampler of NumPyro, vectorised chains (external)"
+    example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
+
+    @staticmethod
+    def _build(n: int, dim: int, settings: Any) -> Program:
+        infer = jax_library("numpyro.infer", "numpyro")
+        jax = jax_library("jax", "numpyro")
+        density, numpy, warmup = Density(dim, jax), jax.numpy, settings.block * settings.warmup_blocks
+        kernel = infer.NUTS(
+            potential_fn=lambda z: -density.log_density(z), target_accept_prob=settings.target_acceptance,
+            max_tree_depth=settings.max_tree_depth,
+        )  # fmt: skip
+        first: list[Any] = []  # NumPyro's state at the start: a kernel can be initialised once, which takes seconds
+        evaluate = jax.jit(jax.vmap(jax.value_and_grad(lambda z: -density.log_density(z))))
+
+        def start(key: Any, x: Any) -> Any:
+            if not first:
+                first.append(kernel.init(jax.random.split(key, n), warmup, numpy.asarray(x), (), {}))
+            energy, slope = evaluate(x)
+            state = first[0]._replace(z=numpy.asarray(x), potential_energy=energy, z_grad=slope)
+            return state if warmup else settle(state)
+
+        def transitions(key: Any, state: Any) -> Any:
+            def one(state: Any, key: Any) -> Any:
+                state = kernel.sample(state._replace(rng_key=jax.random.split(key, n)), (), {})
+                depth = numpy.ceil(numpy.log2(state.num_steps + 1.0))
+                found = (state.accept_prob, state.diverging, depth)
+                return state, numpy.stack([numpy.mean(v.astype(numpy.float32)) for v in found])
+
+            state, found = jax.lax.scan(one, state, jax.random.split(key, settings.block))
+            return state, found.mean(0)
+
+        def settle(state: Any) -> Any:
+            """The end of warm-up: iterations beyond it, and the averaged step length."""
+            averaged = numpy.exp(state.adapt_state.ss_state[1])
+            learnt = state.adapt_state._replace(step_size=averaged)
+            return state._replace(i=numpy.maximum(state.i, warmup), adapt_state=learnt)
+
+        warm = lambda key, state, number: transitions(key, state)  # noqa: E731 - NumPyro knows its own iteration
+        return Program(density, start, transitions, lambda state: state.z, warm, settle)

@@ -1,0 +1,143 @@
+"""A generator function as a sampler: ``pb.sampler``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, get_args, get_type_hints, overload
+
+from pydantic import create_model
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Kind
+from parvibench.core.errors import BudgetExhausted, InputError, ShapeError
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
+
+from .unbatched import OneReplicate, as_points
+
+#: ``fn(problem, x0, generator, *, setting=default)``: yields states (n, d), one a step, as long as it is asked.
+Sampling = Callable[..., Iterator[Any]]
+
+
+class Running(NamedTuple):
+    """Where a function's sampler stands; the rest of its state is its own."""
+
+    x: Tensor  # (1, n, d)
+    states: Iterator[Any]
+
+
+class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
+    """Base of the classes that ``sampler`` makes; ``function`` is the user's."""
+
+    max_chunk = 1
+    differentiates = True
+    resumable = False  # a generator cannot be saved: an interrupted chunk starts again
+    host_bound = True
+    function: Sampling
+
+    def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Running:
+        """The generator, begun at the task's initial points."""
+        x = problem.init()
+        generator = streams.generator("algorithm", streams.replicates[0], "function")
+        made = type(self).function(OneReplicate(problem), x[0].clone(), generator, **dict(settings))
+        if not hasattr(made, "__next__"):
+            raise InputError(f"{self.name}: the function returned {type(made).__name__}; it must yield states")
+        return Running(x, made)
+
+    def step(self, problem: Problem, settings: Any, state: Running, streams: Streams) -> Running:
+        """The next state that the function yields.
+
+        Raises:
+            BudgetExhausted: the function has ended; its last state stands.
+            InputError: it ended within its first steps.
+            ShapeError: the state has another shape than the initial points.
+        """
+        try:
+            found = next(state.states)
+        except StopIteration:
+            if streams.step < _LEAST_STATES:
+                told = f"the function ended after {streams.step} states; it should yield one a step until it is stopped"
+                raise InputError(f"{self.name}: {told}") from None
+            raise BudgetExhausted(f"{self.name} ended") from None
+        x = as_points(problem, found).detach().clone().unsqueeze(0)
+        if x.shape != state.x.shape:
+            shape = tuple(state.x.shape[1:])
+            raise ShapeError(f"{self.name}: expected states of shape {shape}, as x0; got {tuple(x.shape[1:])}")
+        return Running(x, state.states)
+
+
+#: States that every function must yield: a run is preceded by a trial of two steps.
+_LEAST_STATES = 3
+
+
+@overload
+def sampler(function: Sampling, /) -> Algorithm: ...
+@overload
+def sampler(
+    *, name: str = ..., kind: Kind = ..., full_batch: bool = ..., summary: str = ...
+) -> Callable[[Sampling], Algorithm]: ...
+def sampler(
+    function: Sampling | None = None,
+    /,
+    *,
+    name: str = "",
+    kind: Kind = "chains",
+    full_batch: bool = False,
+    summary: str = "",
+) -> Any:
+    """Make an algorithm of a generator function; also a decorator, with or without arguments.
+
+    Args:
+        function: takes ``problem`` (a ``OneReplicate``: ``score``, ``log_density`` on (n, d), all charged), ``x0`` (n, d)
+            and a ``torch.Generator`` of the replicate, and yields states of x0's shape, torch or NumPy, one a step. Further
+            arguments need defaults: they are the settings, typed by annotation or default.
+        name: in tables; default the function's.
+        kind: ``chains`` (x0 are n parallel chains) or ``particles``.
+        full_batch: True where mini-batch scores would be wrong, as in accept-reject steps.
+        summary: one line; default the first of the docstring.
+
+    The budget ends the function by ``BudgetExhausted`` out of a call of the problem; its last state stands. Replicates
+    run one at a time; an interrupted run starts its unfinished chunks again, since generators cannot be saved.
+
+    Raises:
+        InputError: not a function of that form.
+    """
+    if function is None:
+        return lambda f: sampler(f, name=name, kind=kind, full_batch=full_batch, summary=summary)  # type: ignore[call-overload]
+    if not callable(function) or isinstance(function, type):
+        raise InputError(f"pb.sampler takes a function of (problem, x0, generator), got {function!r}")
+    if kind not in get_args(Kind)[:2]:
+        raise InputError(f"pb.sampler makes chains or particles, not {kind!r}")
+    called = name or getattr(function, "__name__", "sampler").strip("_").replace("_", "-")
+    members = {
+        "name": called,
+        "kind": kind,
+        "needs": frozenset({"score", "full-batch"} if full_batch else {"score"}),
+        "settings_type": _settings_type(function, called),
+        "summary": summary or (inspect.getdoc(function) or "").split("\n")[0],
+        "function": staticmethod(function),
+        "__module__": getattr(function, "__module__", __name__),
+        "__doc__": inspect.getdoc(function),
+    }
+    return type(f"Sampler_{getattr(function, '__name__', 'function')}", (FunctionSampler,), members)()
+
+
+def _settings_type(function: Sampling, name: str) -> type[AlgorithmSettings]:
+    """The settings that a function's further arguments are; ``InputError`` where it does not take the first three."""
+    parameters = list(inspect.signature(function).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 3:
+        raise InputError(
+            f"{name}: the function must take (problem, x0, generator), and takes {inspect.signature(function)}"
+        )
+    try:
+        hints = get_type_hints(function)
+    except Exception:  # names that only a type checker imports
+        hints = {}
+    fields: dict[str, Any] = {}
+    for p in parameters[3:]:
+        if p.default is p.empty:
+            raise InputError(f"{name}: the argument {p.name} is a setting and needs a default")
+        fields[p.name] = (hints.get(p.name, type(p.default)), p.default)
+    return create_model(f"{name}-settings", __base__=AlgorithmSettings, **fields)

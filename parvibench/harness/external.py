@@ -1,0 +1,128 @@
+"""Samples from elsewhere as a row of a leaderboard: of kind ``external``, at a cost that their maker states."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from parvibench.core.budget import Budget
+from parvibench.core.errors import InputError, StoreError
+from parvibench.core.metric import Cost
+from parvibench.core.result import CellRecord, CellSpec, Status, to_json_number
+from parvibench.core.task import Task
+from parvibench.metrics.pairwise import thin
+
+from .run.chunks import ChunkResult
+from .run.judging import Checkpoint, Judge
+from .store.environment import provenance
+from .store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, new_run_id
+
+KIND = "external"
+#: Shown beside the row.
+FLAG = "samples from elsewhere: their cost is self-reported, the meter did not see it"
+#: What a cost may be stated in.
+COSTS = ("score_evaluations", "seconds")
+#: Most samples of a row whose run says no number.
+_MOST = 1000
+
+
+def costs_of(stated: Mapping[str, float]) -> Cost:
+    """The cost as stated; ``InputError`` for an unknown or missing one, or a number that is not positive."""
+    unknown = [key for key in stated if key not in COSTS]
+    if unknown or "score_evaluations" not in stated:
+        wrong = f"{unknown[0]!r} is not one" if unknown else "score_evaluations is missing"
+        raise InputError(f"--cost takes score_evaluations=N and, if you like, seconds=S: {wrong}")
+    for key, value in stated.items():
+        if not 0 < value < float("inf"):
+            raise InputError(f"--cost {key}={value:g}: a positive number")
+    return Cost(0, stated["score_evaluations"], stated.get("seconds", 0.0))
+
+
+def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: Cost, command: str = "") -> RunRecord:
+    """Measure samples (n, D), write them as a cell, and a run: the store's latest one of this task with this row.
+
+    They are thinned to the number of samples that the run judges, where that is smaller.
+
+    Args:
+        store: written.
+        task: whose target they should follow.
+        samples: finite.
+        label: name in tables.
+        cost: as stated.
+        command: the command line, for provenance.
+    """
+    before = _latest(store, task)
+    others = [] if before is None else [c for c in before.cells if not (c.task == task.name and c.label == label)]
+    judged = [c.samples for c in others if c.task == task.name]
+    x = thin(samples, min(judged) if judged else _MOST)
+    record, curve = _measured(task, x, label, cost)
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    suite = {"name": KIND, "tasks": [{"name": task.name}], "algorithms": []} if before is None else before.suite
+    run = RunRecord(
+        id=new_run_id(str(suite["name"])),
+        suite=suite,
+        profile=None if before is None else before.profile,
+        cells=[*others, RunCell(spec=record.spec, label=label)],
+        provenance=provenance(command, "cpu", [task.name]),
+        started=now,
+        finished=now,
+    )
+    with store.locked():
+        store.write_cell(record, curve, x.numpy().astype(np.float32)[None])
+        store.write_run(run)
+    return run
+
+
+def _latest(store: Store, task: Task) -> RunRecord | None:
+    """The latest run, if it has cells of the task."""
+    try:
+        run = store.run()
+    except StoreError:
+        return None
+    return run if any(c.task == task.name for c in run.cells) else None
+
+
+def _measured(task: Task, x: Tensor, label: str, cost: Cost) -> tuple[CellRecord, pd.DataFrame]:
+    """Record and curve of the samples (n, D)."""
+    result = ChunkResult()
+    Judge(task, task.metrics, (0,)).add(result, Checkpoint(x[None], cost, last=True))
+    unknown = {"peak_memory"} | (set() if cost.seconds else {"seconds"})
+    values = {m: [to_json_number(v) for v in found] for m, found in result.values.items() if m not in unknown}
+    spec = CellSpec(
+        task=task.name,
+        task_version=task.version,
+        algorithm=f"{KIND}-{hashlib.sha256(label.encode()).hexdigest()[:8]}",
+        algorithm_version=1,
+        source=hashlib.sha256(x.numpy().tobytes()).hexdigest(),
+        settings={},
+        budget=Budget(score_evaluations=cost.score_evaluations),
+        particles=len(x),
+        samples=len(x),
+        burn_in=0.0,
+        thinning=1,
+        replicates=(0,),
+        seed=0,
+        chunk=1,
+        device="cpu",
+        dtype="float32",
+    )
+    record = CellRecord(
+        spec=spec,
+        label=label,
+        kind=KIND,
+        status=Status.OK,
+        score_evaluations=cost.score_evaluations,
+        seconds=cost.seconds,
+        values=values,
+        judged={m: [to_json_number(v) for v in found] for m, found in result.judged.items()},
+        absent=result.absent | dict.fromkeys(unknown & set(task.metrics), "not stated"),
+        flags=[FLAG],
+        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    )
+    curve = pd.DataFrame([row for row in result.curve if row[5] not in unknown], columns=list(CURVE_COLUMNS))
+    return record, curve

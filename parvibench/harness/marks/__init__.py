@@ -1,0 +1,1 @@
+"""What is said of a cell beside its number: blown up, transient, still improving, no better than the start."""

@@ -1,0 +1,99 @@
+"""Replicates that stay finite and have blown up all the same.
+
+A replicate r counts as diverged when, at its last checkpoint,
+
+    RMSE_r > 10 sqrt(mean_t (y_t - m)^2),   m the mean of the training responses,          (networks, as they run)
+    primary_r > 5 median(primary of the anchor ``initial``),   where that median is above zero  (as results are read)
+
+and lower values of the primary metric are better. The first rule needs the data, so the run applies it; the second
+needs another cell, so reading a run applies it, to stores of any age. What a replicate had reached stays in the store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.core.task import PredictiveData
+
+#: Times the RMSE of predicting the mean of the training responses.
+FACTOR_OF_MEAN = 10.0
+#: Times the median of the primary metric of ``initial``.
+FACTOR_OF_INITIAL = 5.0
+
+
+def rmse_limits(predictive: PredictiveData | None) -> list[float] | None:
+    """RMSE of each replicate above which it has blown up; None where no mean of training responses is known."""
+    mean: Tensor | None = getattr(predictive, "y_mean", None)
+    if predictive is None or mean is None:
+        return None
+    y = predictive.y
+    errors = (y - mean.reshape(-1, 1).to(y)).square().mean(1).sqrt()
+    return [FACTOR_OF_MEAN * float(e) for e in errors]
+
+
+def counted(cells: Sequence[CellRecord], primary: Callable[[str], str]) -> tuple[CellRecord, ...]:
+    """The cells of a run with blown-up replicates counted as diverged: their values become null.
+
+    Args:
+        cells: of one run.
+        primary: task -> the metric that ranks it.
+
+    Returns:
+        The same cells in the same order, with ``worst`` filled.
+    """
+    limits = _limits(cells, primary)
+    return tuple(_counted(cell, primary(cell.task), limits.get(cell.task, math.inf)) for cell in cells)
+
+
+def _limits(cells: Sequence[CellRecord], primary: Callable[[str], str]) -> Mapping[str, float]:
+    found = {}
+    for cell in cells:
+        metric = primary(cell.task)
+        row = registry.metrics().get(metric)
+        if cell.algorithm == "initial" and metric in cell.values and (row is None or row.direction == "lower"):
+            values = [v for v in cell.values[metric] if v is not None]
+            median = float(np.median(values)) if values else math.nan
+            if median > 0:
+                found[cell.task] = FACTOR_OF_INITIAL * median
+    return found
+
+
+def _counted(cell: CellRecord, metric: str, limit: float) -> CellRecord:
+    values = cell.values.get(metric)
+    if not values or cell.status is not Status.OK:
+        return cell
+    row = registry.metrics().get(metric)
+    pick = min if row is not None and row.direction == "higher" else max
+    finite = [v for v in values if v is not None]
+    seen = cell.model_copy(update={"worst": pick(finite) if finite else None})
+    ids = cell.spec.replicates
+    beyond = [r for r, v in zip(ids, values, strict=False) if v is not None and v > limit and cell.kind != "anchor"]
+    lost = {r for r in ids if r in cell.diverged} | set(beyond)
+    if not lost:
+        return seen
+    diverged = dict.fromkeys(beyond, cell.iterations) | cell.diverged
+    reason = f"{len(beyond)} of {len(ids)} replicates ended above {limit:.3g} in {metric}, {FACTOR_OF_INITIAL:g} times initial's"
+    update = {
+        "values": {m: v if _is_cost(m) else _without(v, ids, lost) for m, v in cell.values.items()},
+        "judged": {m: _without(v, ids, lost) for m, v in cell.judged.items()},
+        "n_diverged": len(diverged),
+        "diverged": diverged,
+        "reason": "; ".join(r for r in (cell.reason, reason if beyond else "") if r),
+        "status": Status.DIVERGED if len(diverged) >= len(ids) else Status.OK,
+    }
+    return seen.model_copy(update=update)
+
+
+def _is_cost(metric: str) -> bool:
+    row = registry.metrics().get(metric)
+    return row is not None and row.need == "cost"
+
+
+def _without(values: Sequence[float | None], ids: Sequence[int], lost: set[int]) -> list[float | None]:
+    return [None if r in lost else v for r, v in zip(ids, values, strict=False)]

@@ -1,0 +1,257 @@
+"""References of one's own: of a task from a file, or of draws that one has.
+
+They are cheaper than the shipped ones: 5,000 rows, floors of the metrics of the task's verdict, and floors from sets that
+share draws. A set of n is drawn without replacement from a pool of at least ten times as many; the pool's draws come from
+earlier times of the chains than the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from parvibench.core import OWN_REFERENCES, registry
+from parvibench.core.errors import InputError, UnsupportedError
+from parvibench.core.metric import Context
+from parvibench.core.reference import Reference, fingerprint_rows
+from parvibench.core.target import Target
+from parvibench.core.task import Task
+from parvibench.metrics.compute import compute
+from parvibench.metrics.equivalent import v_constants
+from parvibench.metrics.floors import SETS_A_METRIC, SIZES, density_of, verdict_metrics
+from parvibench.metrics.mmd import self_similarity
+from parvibench.metrics.pairwise import median_distance, thin
+from parvibench.targets.densities import METRICS
+
+from .certificates import floor_summaries, identity, origin, write
+from .long_run import diagnostics
+from .own_gates import Effort, Gate, Notify, chains_of, density_gates, independent_rows, mixing_gates, refusal, summary
+
+#: Rows of a reference, and draws of the pool that floors come from.
+ROWS, POOL = 5000, 100_000
+#: A pool holds at least this many times the draws of a set.
+_TIMES = 10
+#: Sizes that the curve of the sliced distance has besides ``SIZES``.
+_CURVE = (2, 5, 10, 25)
+_SEED = 20241105
+_FEWEST = 200
+#: Largest share of chains that have not moved between two times.
+_REPEATED = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawsTask(Task):
+    """A law of which draws are all that is known."""
+
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
+        """None: ``UnsupportedError``."""
+        raise UnsupportedError(f"{self.name}: the density is not known")
+
+    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+        """None: ``UnsupportedError``."""
+        raise UnsupportedError(f"{self.name}: there is no start")
+
+
+def task_of_draws(dim: int) -> DrawsTask:
+    """A task for ``evaluate``: what samples in so many dimensions are compared by when only draws are known."""
+    kept = tuple(metric for metric in METRICS if metric not in ("ksd", "tail_error"))
+    return DrawsTask(
+        name="given-draws",
+        summary="draws given as reference",
+        dim=dim,
+        tags=frozenset({"own"}),
+        citation="",
+        metrics=kept,
+    )
+
+
+def build_own(task: Task, folder: Path | None, effort: Effort, notify: Notify) -> Path:
+    """Run chains (or draw exactly), certify them, and write the reference; the certificate's path.
+
+    Raises:
+        InputError: ``method="exact"`` of a task without exact draws.
+        Refused: a gate failed; which, by how much, and what would help.
+    """
+    if effort.method == "exact":
+        g = Generator().manual_seed(_SEED)
+        try:
+            draws = task.exact(POOL + ROWS, g)
+        except UnsupportedError:
+            raise InputError(
+                f"{task.name} has no exact sampler; give pb.task(..., exact=...), or use --method nuts"
+            ) from None
+        rows, pool = draws[:ROWS], draws[ROWS:]
+        gates = density_gates(task, rows)
+        return _certified(task, folder, rows, pool, gates, {"method": "exact sampler"}, notify, exact=True)
+    main, gates, record = chains_of(task, effort, notify)
+    if not all(gate.passed for gate in gates):
+        raise refusal(task.name, gates)
+    rows, pool = _parts(main)
+    found = diagnostics(main)
+    gates += density_gates(task, independent_rows(main, found, ROWS))
+    return _certified(task, folder, rows, pool, gates, {"method": f"chains by {effort.method}", "run": record}, notify)
+
+
+def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Notify) -> tuple[Path, list[Gate]]:
+    """Write the reference of a task from draws that one has, (C, T, D) or (n, D); the certificate's path and its gates.
+
+    It is marked as not certified where a gate fails. Draws of unknown order count as one chain.
+
+    Raises:
+        InputError: draws of another dimension, or fewer than 1,000.
+    """
+    chains = _time_major(task, draws)
+    found = diagnostics(chains)
+    rows, pool = _parts(chains)
+    gates = mixing_gates(task, found)
+    if density_of(task) is not None:
+        gates += density_gates(task, independent_rows(chains, found, ROWS))
+    record = {"method": "draws that were given", "run": {"main": summary(found)}}
+    certified = all(gate.passed for gate in gates)
+    return _written(task, folder, rows, pool, gates, record | {"certified": certified}, notify), gates
+
+
+def reference_of_draws(task: Task, draws: Tensor, n: int, notify: Notify | None = None) -> Reference:
+    """A reference in memory, for samples worth n independent draws: floors at the two largest sizes there can be.
+
+    Raises:
+        InputError: as of ``build_from_draws``.
+    """
+    rows, pool = _parts(_time_major(task, draws))
+    sizes = [size for size in SIZES if size <= n and size * _TIMES <= len(pool)][-2:]
+    return _calibrated(task, rows, pool, {"exact": False, "certified": False}, notify or _silent, sizes)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+def _time_major(task: Task, draws: Tensor) -> Tensor:
+    """Draws as (T, C, D)."""
+    x = torch.as_tensor(draws, dtype=torch.float64)
+    x = x[None] if x.dim() == 2 else x
+    if x.dim() != 3 or x.shape[2] != task.dim:
+        raise InputError(
+            f"{task.name} wants reference draws of shape (n, {task.dim}) or (chains, draws, {task.dim}), got {tuple(draws.shape)}"
+        )
+    if not bool(x.isfinite().all()):
+        raise InputError("the reference draws hold NaN or infinity")
+    if x.shape[0] * x.shape[1] < 1000:
+        raise InputError(f"{x.shape[0] * x.shape[1]} reference draws are too few: 1,000 are needed, 20,000 are good")
+    return x.transpose(0, 1)
+
+
+def _parts(draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of the reference, from the later times of (T, C, D), evenly spaced, and the pool of the floors, from the earlier.
+
+    Draws are independent of those at other ends of long chains; a gap of a tenth of the time lies between.
+    """
+    draws = _without_repeats(draws)
+    times = len(draws)
+    late, early = draws[-(times // 3) :], draws[: times - times // 3 - times // 30]
+    return thin(late.flatten(0, 1), ROWS), thin(early.flatten(0, 1), POOL)
+
+
+def _without_repeats(draws: Tensor) -> Tensor:
+    """Every k-th time of (T, C, D), k the smallest at which hardly any chain stands where it stood.
+
+    Two draws in one place would be nearest neighbours at distance zero.
+    """
+    for k in range(1, max(2, len(draws) // 20)):
+        kept = draws[::k]
+        if float((kept[1:] == kept[:-1]).all(-1).double().mean()) <= _REPEATED:
+            break
+    return kept
+
+
+def _certified(
+    task: Task, folder: Path | None, rows: Tensor, pool: Tensor, gates: list[Gate], record: dict[str, Any],
+    notify: Notify, exact: bool = False,
+) -> Path:  # fmt: skip
+    """Write, or refuse by a gate that failed."""
+    if not all(gate.passed for gate in gates):
+        raise refusal(task.name, gates)
+    return _written(task, folder, rows, pool, gates, record | {"certified": True, "exact": exact}, notify)
+
+
+def _written(
+    task: Task, folder: Path | None, rows: Tensor, pool: Tensor, gates: list[Gate], record: dict[str, Any],
+    notify: Notify,
+) -> Path:  # fmt: skip
+    row = registry.tasks().get(task.name)
+    if folder is None and row is not None and row.built_in:
+        raise InputError(f"{task.name} is a built-in task: name a folder of your own with --folder")
+    conditions = [{"gate": g.name, "passed": g.passed, "found": g.found} for g in gates]
+    named = {"coordinates": list(found)} if (found := getattr(task, "coordinates", ())) else {}
+    head = {**identity(task), **named, "exact": False, **record, "gates": conditions, **origin(_SEED)}
+    reference = _calibrated(task, rows, pool, head, notify)
+    target = density_of(task)
+    arrays = {"draws": reference.draws.to(torch.float32).numpy()}
+    if target is not None:
+        arrays["scores"] = target.score(reference.draws[None, : fingerprint_rows(task.dim)])[0].detach().numpy()
+    place = (folder or OWN_REFERENCES).resolve()
+    return write(place, task.name, reference.certificate, arrays, reference.floors)
+
+
+def _calibrated(
+    task: Task, rows: Tensor, pool: Tensor, head: dict[str, Any], notify: Notify, sizes: Sequence[int] | None = None
+) -> Reference:
+    """A reference with moments of all draws, bandwidth, floors and the constants of ``mmd2``."""
+    stored = rows.to(torch.float32).double()
+    every = torch.cat([rows, pool])
+    bandwidth = median_distance(stored)
+    certificate = head | {
+        "rows": len(stored),
+        "mean": every.mean(0).tolist(),
+        "sd": every.std(0).tolist(),
+        "bandwidth": bandwidth,
+        "self_similarity": self_similarity(stored, bandwidth),
+    }
+    reference = Reference(stored, bool(head["exact"]), certificate)
+    g = Generator().manual_seed(_SEED)
+
+    def drawn(n: int) -> Tensor:
+        return pool[torch.randperm(len(pool), generator=g)[:n]]
+
+    if "mmd2" in task.metrics:
+        size = min(5000, len(pool) // 2)
+        constants = v_constants(task, reference, (drawn(size) for _ in range(10)), metrics=("mmd2",))
+        certificate["v_statistics"] = constants
+    floors = _floors(
+        task, reference, drawn, [n for n in (SIZES if sizes is None else sizes) if n * _TIMES <= len(pool)], notify
+    )
+    certificate["floors"] = floor_summaries(floors)
+    return replace(reference, certificate=certificate, floors=floors)
+
+
+def _floors(
+    task: Task, reference: Reference, drawn: Any, sizes: Sequence[int], notify: Notify
+) -> dict[str, dict[int, Any]]:
+    """Floors of the metrics of the task's verdict: metric -> size -> sorted values."""
+    context = Context(task, reference, density_of(task))
+    metrics = verdict_metrics(task)
+    sets = max(_FEWEST, SETS_A_METRIC * len(metrics))
+    floors: dict[str, dict[int, Any]] = {}
+    plans = [(n, metrics) for n in sizes] + [
+        (n, ["sliced_w2"]) for n in _CURVE if "sliced_w2" in metrics and len(sizes) > 1
+    ]
+    for number, (n, names) in enumerate(plans):
+        found: dict[str, list[float]] = {}
+        for i, x in enumerate(_sets(drawn, n, sets)):
+            for name, value in compute(names, x[None], context)[0].items():
+                found.setdefault(name, []).append(float(value[0]))
+            if i % 20 == 0:
+                notify(f"floors at n = {n}", number * sets + i, len(plans) * sets)
+        for name, values in found.items():
+            floors.setdefault(name, {})[n] = np.sort(values)
+    return floors
+
+
+def _sets(drawn: Any, n: int, count: int) -> Iterator[Tensor]:
+    return (drawn(n) for _ in range(count))

@@ -1,0 +1,108 @@
+"""A run's results as Python sees them: the leaderboard as a table, figures, and what a notebook shows."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import pandas as pd
+
+from parvibench.core.errors import InputError
+from parvibench.harness.store import results as stored
+
+from . import leaderboard as lb
+from .text_tables import entry, marks_used
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .figures.figure import Drawing
+
+_FIRST = ("task", "rank", "label", "status", "shown", "quantity", "value", "value_low", "value_high", "verdict")
+
+
+@dataclass(frozen=True, repr=False)
+class Results(stored.Results):
+    """The cells of one run, in the order asked for."""
+
+    @classmethod
+    def of(cls, results: stored.Results) -> Self:
+        """The same results."""
+        return cls(results.store, results.run, results.cells)
+
+    def leaderboard(self) -> pd.DataFrame:
+        """What the terminal shows, one row per cell: of each task the best first, anchors last.
+
+        ``shown`` is the text of the terminal; ``value`` its number, in ``quantity`` (floors where there is a ratio to the
+        noise floor, else the primary metric), with the 95% interval ``value_low``, ``value_high``; ``rank``, ``verdict``.
+        Then the raw columns of ``leaderboard.csv``: ``median``, ``low``, ``high``, ``equivalent``, cost, and every metric's
+        median.
+        """
+        board = lb.table(self)
+        found = [lb.shown_interval(row) for _, row in board.iterrows()]
+        values = pd.DataFrame(found, columns=["value", "value_low", "value_high"], index=board.index, dtype=float)
+        quantity = board["metric"].where(board["floor_ratio"].isna(), board["metric"] + " over its floor")
+        texts = [entry(row) for _, row in board.iterrows()]
+        whole = board.assign(shown=pd.Series(texts, index=board.index, dtype="str"), quantity=quantity, **values)
+        return whole[[*_FIRST, *(c for c in whole if c not in _FIRST)]]
+
+    def figures(self) -> list[str]:
+        """The names of all figures of the report, for ``plot`` and ``parvibench report --figure``."""
+        return list(self._drawn[0])
+
+    def plot(self, figure: str = "*") -> dict[str, Figure]:
+        """Matplotlib figures of the report by name; ``figure`` is a name or a pattern such as ``curve-banana-*``.
+
+        Raises:
+            InputError: no figure's name fits.
+        """
+        from .figures.image_files import as_figure
+
+        drawings, figures = self._drawn
+        found = {name: as_figure(d, figures) for name, d in drawings.items() if fnmatch(name, figure)}
+        if not found:
+            raise InputError(f"no figure fits {figure!r}; there are {', '.join(drawings) or 'none'}")
+        return found
+
+    @cached_property
+    def _drawn(self) -> tuple[dict[str, Drawing], dict[str, Figure]]:
+        from .page import drawn
+
+        return drawn(self)
+
+    def __repr__(self) -> str:
+        return f"Results({self.run.id!r} in {str(self.store.root)!r}: {self._counts})"
+
+    @property
+    def _counts(self) -> str:
+        statuses = pd.Series([str(c.status) for c in self.cells], dtype="str").value_counts(sort=False)
+        methods, tasks = len({c.label for c in self.cells}), len(lb.task_names(self))
+        return f"{methods} methods x {tasks} tasks; {', '.join(f'{n} {status}' for status, n in statuses.items()) or 'no cells'}"
+
+    def _repr_html_(self) -> str:
+        """The leaderboard as tables, methods by tasks; all text of others is escaped."""
+        board = lb.table(self)
+        ranks = lb.average_ranks(board)
+        rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+        parts = [f"<p>{html.escape(self.run.id)}: {html.escape(self._counts)}</p>"]
+        for group in lb.groups(board):
+            head = "".join(f"<th>{html.escape(t)}</th>" for t in ("method", *group.tasks))
+            body = ""
+            for label, rank in ranks.iterrows():
+                cells = "".join(_cell(rows.get((task, label))) for task in group.tasks)
+                name = html.escape(str(label))
+                body += f"<tr><td>{f'<i>{name}</i>' if rank['anchor'] else name}</td>{cells}</tr>"
+            caption = html.escape(group.title)
+            parts.append(
+                f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            )
+        parts += [f"<p>{html.escape(mark)}</p>" for mark in marks_used(board)]
+        return "".join(parts)
+
+
+def _cell(row: pd.Series | None) -> str:
+    text = "" if row is None else html.escape(entry(row))
+    return f"<td>{f'<b>{text}</b>' if row is not None and lb.is_best(row) else text}</td>"

@@ -1,0 +1,260 @@
+"""A task made of a Pyro model: ``pb.from_pyro``.
+
+Every latent site is mapped to the whole of R^k by ``biject_to`` of its support, and the density of the flat vector of
+all of them is the joint density times the Jacobians of these maps: what Pyro's own HMC samples. A model is traced with
+its latent sites fixed, which works for many points at once under ``torch.func.vmap``; Pyro's ``potential_fn`` does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+from torch.func import vmap
+from torch.utils._pytree import tree_map
+
+from parvibench.core.errors import InputError, ShapeError
+
+from .densities import METRICS, FunctionTask, checked
+
+#: Half the width of the initial points on the unconstrained scale, as in Stan and Pyro.
+WIDTH = 2.0
+#: Points at which the density is compared with Pyro's own.
+_COMPARED = 5
+_SEED = 20241105
+
+
+@dataclass(frozen=True)
+class Site:
+    """A latent site."""
+
+    name: str
+    shape: tuple[int, ...]  #: of its value
+    free: tuple[int, ...]  #: of the value mapped to the whole of R^k
+    transform: Any  #: from there to the support
+
+    @property
+    def size(self) -> int:
+        """k."""
+        return math.prod(self.free)
+
+    @property
+    def coordinates(self) -> list[str]:
+        """A name for each of the k numbers."""
+        return [self.name + (f"[{','.join(map(str, i))}]" if i else "") for i in np.ndindex(self.free)]
+
+
+def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) -> PyroTask:
+    """The posterior of a Pyro model as a task.
+
+    Args:
+        model: a Pyro model with continuous latent sites; plates must not be subsampled.
+        args: of the model, data included.
+        name: of the task; default: the model's.
+        kwargs: of the model.
+
+    Raises:
+        InputError: a latent site is discrete, a plate subsampled, the sites or their supports depend on latent values,
+            the density is not Pyro's own, or what ``pb.task`` refuses.
+
+    >>> task = from_pyro(eight_schools, y, sigma)  # doctest: +SKIP
+    >>> task.constrain(samples)["tau"]  # doctest: +SKIP
+    """
+    label = name or getattr(model, "__name__", type(model).__name__).replace("_", "-")
+    density = PyroDensity(model, args, kwargs, _sites(label, model, args, kwargs))
+    dim = sum(site.size for site in density.sites)
+    made = PyroTask(
+        name=label,
+        summary=f"a Pyro model with the sites {', '.join(site.name for site in density.sites)}",
+        dim=dim,
+        tags=frozenset({"own", "pyro"}),
+        citation="",
+        metrics=METRICS,
+        log_density=density,
+        start=Box(dim),
+        coordinates=tuple(c for site in density.sites for c in site.coordinates),
+        sites=density.sites,
+    )
+    made = replace(made, **{f: getattr(checked(made), f) for f in ("precision", "provides", "fingerprint")})
+    _compare(made, density)
+    return made
+
+
+@dataclass(frozen=True)
+class Box:
+    """Uniform draws from the cube [-2, 2]^D."""
+
+    dim: int
+
+    def __call__(self, n: int, generator: Generator) -> Tensor:
+        """Draws, (n, D) float64."""
+        return WIDTH * (2 * torch.rand(n, self.dim, generator=generator, dtype=torch.float64) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PyroTask(FunctionTask):
+    """The posterior of a Pyro model; its points are the flat vectors of all latent sites, mapped to R^D."""
+
+    sites: tuple[Site, ...] = ()
+
+    def constrain(self, x: Tensor) -> dict[str, Tensor]:
+        """Values of the sites, name -> (n, ...), at points (n, D)."""
+        parts = torch.split(torch.as_tensor(x), [site.size for site in self.sites], dim=1)
+        return {
+            site.name: vmap(site.transform)(part.reshape(len(part), *site.free))
+            for site, part in zip(self.sites, parts, strict=True)
+        }
+
+    def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
+        """Points (n, D), float64, of values of the sites, name -> (n, ...); others are left out.
+
+        Raises:
+            ShapeError: a site is missing, of another shape, or outside its support.
+        """
+        missing = [site.name for site in self.sites if site.name not in values]
+        if missing:
+            raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
+        parts = []
+        for site in self.sites:
+            value = torch.as_tensor(values[site.name]).to(torch.float64)
+            if value.shape[1:] != site.shape:
+                wanted = ", ".join(["n", *map(str, site.shape)])
+                raise ShapeError(f"{self.name}: {site.name} has shape {tuple(value.shape)}, not ({wanted})")
+            free = site.transform.inv(value).reshape(len(value), site.size)
+            if not bool(free.isfinite().all()):
+                raise ShapeError(f"{self.name}: values of {site.name} lie on the edge of its support or outside of it")
+            parts.append(free)
+        return torch.cat(parts, dim=1)
+
+
+class PyroDensity:
+    """The log density of a model with fixed arguments, of a point (D,)."""
+
+    def __init__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sites: tuple[Site, ...]) -> None:
+        self.__wrapped__, self._args, self._kwargs, self.sites = model, args, kwargs, sites
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """A scalar, in nats."""
+        from pyro import poutine
+
+        parts = torch.split(x, [site.size for site in self.sites])
+        values, jacobian = {}, x.new_zeros(())
+        for site, part in zip(self.sites, parts, strict=True):
+            free = part.reshape(site.free)
+            values[site.name] = value = site.transform(free)
+            jacobian = jacobian + site.transform.log_abs_det_jacobian(free, value).sum()
+        with pyro_in(x.dtype):
+            args, kwargs = self.arguments(x.dtype)
+            trace = poutine.trace(poutine.condition(self.__wrapped__, data=values)).get_trace(*args, **kwargs)
+            return trace.log_prob_sum() + jacobian
+
+    def arguments(self, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The model's arguments with floating tensors of that type."""
+        found: Any = tree_map(
+            lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v, (self._args, self._kwargs)
+        )
+        return found
+
+
+@contextmanager
+def pyro_in(dtype: torch.dtype) -> Iterator[None]:
+    """Pyro without validation, which looks at values and so stops ``vmap``; new tensors are of that type."""
+    import pyro
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with pyro.validation_enabled(False):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _sites(label: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Site, ...]:
+    """The latent sites, in the model's order."""
+    first, second = (_latent(label, model, args, kwargs, seed) for seed in (0, 1))
+    if [(s.name, s.shape) for s in first] != [(s.name, s.shape) for s in second]:
+        raise InputError(
+            f"{label}: the sites of the model, or their shapes, change from run to run; they must be fixed"
+        )
+    for a, b in zip(first, second, strict=True):
+        point = torch.linspace(-1, 1, a.size).reshape(a.free)
+        if not torch.allclose(a.transform(point), b.transform(point)):
+            raise InputError(
+                f"{label}: the support of site {a.name!r} depends on other sites; write it as a fixed one times or plus them"
+            )
+    if not first:
+        raise InputError(f"{label}: the model has no latent sites; are all of them observed?")
+    return first
+
+
+def _latent(label: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> tuple[Site, ...]:
+    """The latent sites of one run of the model."""
+    try:
+        import pyro
+        from pyro import poutine
+    except ImportError:
+        raise InputError("from_pyro needs Pyro; install it with: pip install pyro-ppl") from None
+    from torch.distributions import biject_to
+
+    found = []
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        pyro.set_rng_seed(seed)
+        try:
+            nodes = poutine.trace(model).get_trace(*args, **kwargs).nodes
+        except Exception as error:
+            raise InputError(
+                f"{label}: the model fails: {type(error).__name__}: {str(error).split(chr(10))[0]:.300}"
+            ) from error
+    for name, node in nodes.items():
+        if node["type"] != "sample" or node["is_observed"]:
+            continue
+        distribution = node["fn"]
+        if type(distribution).__name__ == "_Subsample":
+            if distribution.subsample_size is not None and distribution.subsample_size < distribution.size:
+                raise InputError(
+                    f"{label}: plate {name!r} is subsampled ({distribution.subsample_size} of {distribution.size} rows); "
+                    "give it all rows: the density must not be random"
+                )
+            continue
+        kind = type(getattr(distribution, "base_dist", distribution)).__name__
+        if distribution.support.is_discrete:
+            raise InputError(
+                f"{label}: site {name!r} is discrete ({kind}); samplers here move in R^D: sum it out by hand, or observe it"
+            )
+        transform = biject_to(distribution.support)
+        value = node["value"]
+        found.append(Site(name, tuple(value.shape), tuple(transform.inv(value).shape), transform))
+    return tuple(found)
+
+
+def _compare(task: PyroTask, density: PyroDensity) -> None:
+    """Refuse a density that is not Pyro's own potential up to a constant."""
+    from pyro.infer.mcmc import util
+
+    dtype = task.precision or torch.float64
+    x = Box(task.dim)(_COMPARED, Generator().manual_seed(_SEED)).to(dtype)
+    ours = task.target([0], "cpu", dtype).log_density(x[None])[0]
+    with torch.random.fork_rng(devices=[]), pyro_in(dtype):
+        args, kwargs = density.arguments(dtype)
+        initialize: Any = util.initialize_model
+        potential = initialize(density.__wrapped__, args, kwargs)[1]
+        theirs = torch.stack([-potential(named(task, point)).detach() for point in x])
+    gap = (ours - theirs).abs().max()
+    if not bool(gap <= (1e-3 if dtype is torch.float32 else 1e-6) * (1 + theirs.abs().max())):
+        raise InputError(
+            f"{task.name}: its density differs from Pyro's own by up to {float(gap):.3g}; does the model draw random numbers "
+            "outside of its sites, or depend on Python's state?"
+        )
+
+
+def named(task: PyroTask, x: Tensor) -> dict[str, Tensor]:
+    """A point (D,) as Pyro's potential takes it: unconstrained values by site."""
+    parts = torch.split(x, [site.size for site in task.sites])
+    return {site.name: part.reshape(site.free) for site, part in zip(task.sites, parts, strict=True)}

@@ -1,0 +1,391 @@
+"""Samplers written for one replicate: laws, cost, refusals; what is missing in a class is told."""
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from command_line import Run
+from torch import Tensor
+
+import parvibench as pb
+from parvibench.api import named_methods, select
+from parvibench.core import registry
+from parvibench.core.errors import BudgetExhausted, InputError, SettingsError, ShapeError
+from parvibench.harness.execution import Execution
+from parvibench.harness.store.store import Store
+
+SMALL = {"replicates": 3, "budget": {"iterations": 40}, "particles": 6, "tracking": False}
+
+#: One sampler four ways, each with its law in its settings.
+MODULE = '''
+import math
+from typing import NamedTuple
+import numpy as np
+import torch
+import parvibench as pb
+
+class Settings(pb.AlgorithmSettings):
+    step_size: float = 0.02
+
+class State(NamedTuple):
+    x: torch.Tensor
+
+class Batched(pb.Algorithm[Settings, State]):
+    name, kind = "batched", "chains"
+    def init(self, problem, settings, streams, horizon):
+        return State(problem.init())
+    def step(self, problem, settings, state, streams):
+        noise = streams.normal("noise", state.x.shape[1:])
+        return State(state.x + settings.step_size * problem.score(state.x) + math.sqrt(2 * settings.step_size) * noise)
+
+@pb.sampler
+def langevin(problem, x0, generator, step_size: float = 0.02):
+    """Unadjusted Langevin dynamics."""
+    x = x0
+    while True:
+        x = x + step_size * problem.score(x) + math.sqrt(2 * step_size) * torch.randn(x.shape, generator=generator)
+        yield x
+
+@pb.sampler(name="np", kind="particles")
+def climb(problem, x0, generator):
+    x = x0.numpy()
+    while True:
+        x = x + 0.01 * problem.score(x)
+        yield x
+
+class Momentum(NamedTuple):
+    x: torch.Tensor
+    v: torch.Tensor
+    count: int
+
+class Walk(pb.UnbatchedSampler):
+    name = "walk"
+    def start(self, problem, settings, generator):
+        return Momentum(problem.init(), torch.zeros(problem.particles, problem.dim), 0)
+    def move(self, problem, settings, state, generator):
+        v = 0.9 * state.v + 0.01 * problem.score(state.x) + 0.05 * torch.randn(state.x.shape, generator=generator)
+        return Momentum(state.x + v, v, state.count + 1)
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module above, importable, and forgotten afterwards."""
+    (tmp_path / "own_samplers_of_a_test.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_samplers_of_a_test as module  # type: ignore[import-not-found]
+
+    yield module
+    del sys.modules[module.__name__]
+
+
+def test_settings_are_found_without_being_named(own: Any) -> None:
+    assert own.Batched.settings_type is own.Settings
+    assert own.langevin.make_settings({"step_size": 0.5}).step_size == 0.5
+    with pytest.raises(SettingsError, match=r"langevin.step: no such setting. Known: step_size"):
+        own.langevin.make_settings({"step": 1})
+
+
+def test_importable_objects_run_in_workers_as_in_this_process(own: Any, tmp_path: Path) -> None:
+    """The same cells, to the bit; the scores charged are those that the code asked for."""
+    methods, options = [own.Batched, own.langevin, own.climb, own.Walk()], SMALL | {"replicates": 1}
+    runs = [
+        pb.run(tasks=["multimodal"], algorithms=methods, workers=w, out=tmp_path / str(w), **options) for w in (0, 2)
+    ]
+    for here, there in zip(*(r.cells for r in runs), strict=True):
+        assert (here.status, there.status) == ("ok", "ok"), (here.reason, there.reason)
+        assert here.key == there.key
+        assert here.score_evaluations == 40 * 6
+        assert np.array_equal(runs[0].samples(here), runs[1].samples(there))
+        assert here.process != there.process
+    assert [c.label for c in runs[1].cells] == ["batched", "langevin", "np", "walk"]
+    assert runs[1].cells[1].algorithm == "own_samplers_of_a_test:langevin"
+
+
+def test_a_function_s_sampler_has_its_law(tmp_path: Path) -> None:
+    """ULA on N(0, 1) with step h: stationary variance 1 / (1 - h / 2), mean 0; 200 chains, 5 sd: false alarm 1e-6."""
+    h, chains = 0.2, 400
+
+    @pb.sampler
+    def ula(problem: Any, x0: Tensor, generator: torch.Generator, h: float = h) -> Iterator[Tensor]:
+        x = x0
+        while True:
+            x = x + h * problem.score(x) + math.sqrt(2 * h) * torch.randn(x.shape, generator=generator)
+            yield x
+
+    options = SMALL | {"particles": chains, "replicates": 1}
+    result = pb.run(tasks=["biased-start-gaussian"], algorithms=[ula], out=tmp_path, workers=0, **options)
+    facts = pb.load_task("biased-start-gaussian").facts
+    z = (result.samples(result.cells[0])[0] - facts.mean.numpy()) / facts.sd.numpy()
+    variance = 1 / (1 - h / 2)
+    assert np.abs(z.mean(0)).max() < 5 * math.sqrt(variance / chains)
+    assert np.abs(z.var(0) / variance - 1).max() < 5 * math.sqrt(2 / chains)
+
+
+def test_the_last_state_before_the_budget_s_end_stands(tmp_path: Path) -> None:
+    yielded = []
+
+    @pb.sampler
+    def counted(problem: Any, x0: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
+        x = x0
+        while True:
+            try:
+                x = x + 0.001 * problem.score(x) + 0.001 * problem.score(x)
+            except BudgetExhausted:
+                yielded.append(x)
+                raise
+            yield x
+
+    options = SMALL | {"budget": {"score_evaluations": 33}, "replicates": 1}
+    result = pb.run(tasks=["multimodal"], algorithms=[counted], out=tmp_path, workers=0, **options)
+    (cell,) = result.cells
+    # six rows a call: five calls, the second of every step; two whole steps
+    assert (cell.iterations, cell.score_evaluations) == (2, 30)
+    assert np.array_equal(result.samples(cell)[0], yielded[-1].numpy())
+
+
+class Half(NamedTuple):
+    x: Tensor
+
+
+def one_state(problem: Any, x0: Any, generator: Any) -> Iterator[Any]:
+    yield x0
+
+
+def narrow(problem: Any, x0: Any, generator: Any) -> Iterator[Any]:
+    while True:
+        yield x0[:2]
+
+
+def flat(problem: Any, x0: Any, generator: Any) -> Iterator[Any]:
+    while True:
+        yield problem.score(x0[0])
+
+
+def returns(problem: Any, x0: Any, generator: Any) -> Any:
+    return x0
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (one_state, "one-state: the function ended after 1 states; it should yield one a step"),
+        (narrow, r"expected states of shape (6, 2), as x0; got (2, 2)"),
+        (flat, r"expected states of shape (n, 2), got (2,)"),
+        (returns, "returns: the function returned Tensor; it must yield states"),
+    ],
+)
+def test_a_function_s_faults_are_told_in_its_row(function: Any, told: str, tmp_path: Path) -> None:
+    result = pb.run(tasks=["banana"], algorithms=[pb.sampler(function)], out=tmp_path, workers=0, **SMALL)
+    assert result.cells[0].status == "crashed"
+    assert told in result.cells[0].reason
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "told"),
+    [
+        (lambda problem: None, {}, "must take (problem, x0, generator), and takes (problem)"),
+        (lambda problem, x0, generator, width: None, {}, "the argument width is a setting and needs a default"),
+        (3, {}, "takes a function of (problem, x0, generator), got 3"),
+        (one_state, {"kind": "generator"}, "makes chains or particles, not 'generator'"),
+    ],
+)
+def test_what_is_no_sampling_function_is_refused(function: Any, options: Any, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        pb.sampler(**options)(function)
+    assert told in str(caught.value)
+
+
+def test_a_walk_of_one_replicate_resumes(own: Any) -> None:
+    """The state after ten steps and the address of the next are all it needs."""
+    walk, task = own.Walk(), pb.load_task("banana")
+    settings = walk.make_settings({})
+
+    def steps(state: Any, first: int, count: int) -> Any:
+        problem = task.problem([1], 3, particles=5)
+        state = walk.init(problem, settings, problem.streams, 20) if state is None else state
+        for problem.streams.step in range(first, first + count):
+            state = walk.step(problem, settings, state, problem.streams)
+        return state
+
+    whole, half = steps(None, 0, 20), steps(None, 0, 10)
+    assert torch.equal(whole.x, steps(half, 10, 10).x)
+    assert whole.rest.count == 20
+    assert whole.x.shape == whole.rest.v.shape == (1, 5, 2)
+    problem = task.problem(2, 0)
+    with pytest.raises(ShapeError, match="expected one replicate, got 2"):
+        walk.init(problem, settings, problem.streams, 20)
+
+
+def test_what_another_argument_or_another_body_makes_is_another_cell(tmp_path: Path) -> None:
+    """Objects made within a function: their code, closures and attributes are all there is."""
+
+    def made(width: int, sign: float = 1.0) -> pb.Algorithm:
+        class Mine(pb.UnbatchedSampler):
+            name = "mine"
+
+            def __init__(self) -> None:
+                self.width = width
+
+            def move(self, problem: Any, settings: Any, state: Any, generator: Any) -> Any:
+                return state + sign * 0.01 * problem.score(state)
+
+        return Mine()
+
+    def key(method: pb.Algorithm) -> str:
+        return pb.run(tasks=["banana"], algorithms=[method], out=tmp_path, **SMALL).cells[0].key
+
+    assert key(made(1)) == key(made(1)) != key(made(2))
+
+    def drift(sign: float) -> pb.Algorithm:
+        @pb.sampler
+        def drifting(problem: Any, x0: Tensor, generator: Any) -> Iterator[Tensor]:
+            while True:
+                x0 = x0 + sign * 0.01 * problem.score(x0)
+                yield x0
+
+        return drifting
+
+    exec_globals: dict[str, Any] = {"pb": pb, "__name__": "a_notebook"}
+    keys = set()
+    for body in ("0.01", "0.02"):
+        exec(f"@pb.sampler\ndef f(problem, x0, generator):\n    while True:\n        x0 = x0 + {body} * problem.score(x0)\n        yield x0\n", exec_globals)  # fmt: skip
+        keys |= {key(exec_globals["f"])}
+    assert len(keys) == 2
+    assert drift(1.0).name == "drifting"
+
+
+BAD = """
+import parvibench as pb
+
+class Empty(pb.Algorithm):
+    needs = "score"
+
+class Wrong(pb.Algorithm):
+    name, kind, settings_type = "svgd ", "chain", dict
+    def init(self, problem, settings, streams, horizon): ...
+    def step(self, problem, settings, state, streams): ...
+
+class Arguments(Wrong):
+    kind, settings_type = "chains", pb.AlgorithmSettings
+    def __init__(self, width): ...
+
+def function(problem, x0, generator):
+    yield x0
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "told"),
+    [
+        ("Empty", ['Empty: no name: add name = "empty"', 'Empty: no kind: add kind = "chains"',
+                   "Empty: no init: add def init(self, problem, settings, streams, horizon)",
+                   "Empty: no step: add def step(self, problem, settings, state, streams)",
+                   "Empty: needs is 'score', not a set of words"]),
+        ("Wrong", ["Wrong: kind is 'chain', not one of particles, chains, generator",
+                   "Wrong: settings_type is <class 'dict'>, not a class that derives from AlgorithmSettings"]),
+        ("Arguments", ["the class must work without arguments: Arguments.__init__() missing 1 required"]),
+        ("function", ["is a function, not a parvibench Algorithm; wrap a function of (problem, x0, generator) by pb.sampler"]),
+        ("Nothing", ["cannot load", "'Nothing'"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["run", "check", "tune"])
+def test_what_is_missing_is_one_line_each(
+    call: Run, tmp_path: Path, command: str, attribute: str, told: list[str]
+) -> None:
+    (tmp_path / "bad.py").write_text(BAD)
+    words = {"run": ["--task", "banana"], "check": [], "tune": ["quick"]}[command]
+    answer = call(command, *words, "-a", f"bad.py:{attribute}")
+    assert answer.code == 2, answer.err
+    assert "Traceback" not in answer.err
+    for line in told:
+        assert any(line in found for found in answer.err.splitlines()), answer.err
+
+
+def test_a_file_that_does_not_run_is_told_by_its_line(call: Run, tmp_path: Path) -> None:
+    for text, told in (
+        ("x = 1 +\n", "SyntaxError"),
+        ("\nundefined\n", "NameError: name 'undefined'"),
+        ("1 / 0\n", "ZeroDivisionError"),
+    ):
+        (tmp_path / "broken.py").write_text(text)
+        answer = call("run", "--task", "banana", "-a", "broken.py:X")
+        assert (answer.code, told in answer.err, "Traceback" in answer.err) == (2, True, False)
+
+
+def test_a_plug_in_is_labelled_by_its_name(call: Run, own: Any, tmp_path: Path) -> None:
+    words = [
+        "run",
+        "--task",
+        "banana",
+        "-a",
+        "own_samplers_of_a_test.py:langevin",
+        "-a",
+        "svgd",
+        "--workers",
+        "0",
+        "--quiet",
+    ]
+    words += ["--replicates", "1", "--budget", "iterations=3"]
+    (cell, _) = call(*words, "--set", "langevin.step_size=0.5", "--json").json["cells"]
+    assert (cell["label"], cell["status"]) == ("langevin", "ok")
+    record = Store("parvibench-runs").run().cells[0]
+    assert record.spec.settings == {"step_size": 0.5}
+    assert record.spec.algorithm == "own_samplers_of_a_test.py:langevin"
+    # by its place, or alone: the same
+    for name in ("own_samplers_of_a_test.py:langevin.", "langevin."):
+        rows = call(*words, "--set", f"{name}step_size=0.5", "--dry-run", "--json").json
+        assert rows[0]["state"] == "cached"
+    alone = [w for w in words if w not in ("svgd",)]
+    alone.remove("-a")
+    rows = call(
+        *alone[:3],
+        "-a",
+        "own_samplers_of_a_test.py:langevin",
+        *words[7:],
+        "--set",
+        "step_size=0.5",
+        "--dry-run",
+        "--json",
+    ).json
+    assert rows[0]["state"] == "cached"
+
+
+def test_a_suite_may_name_what_is_installed_and_no_file(own: Any, tmp_path: Path) -> None:
+    from parvibench.harness.suite.cells import expand
+    from parvibench.harness.suite.suite import SuiteError, load_suite
+
+    suite = tmp_path / "mine.yaml"
+    text = "name: mine\ntasks: [banana]\nalgorithms: [svgd, {}]\nbudget: {{iterations: 3}}\n"
+    suite.write_text(text.format("'own_samplers_of_a_test:Batched'"))
+    assert [c.label for c in expand(load_suite(str(suite)))] == ["svgd", "batched"]
+    for name, told in (
+        ("'own_samplers_of_a_test.py:Batched'", r"mine.yaml:3: algorithms\[1\]: .*name a file by --algorithm"),
+        ("'own_samplers_of_a_test:Nothing'", r"mine.yaml:3: algorithms\[1\]: cannot load"),
+        ("'os:system'", r"mine.yaml:3: algorithms\[1\]: .* not a parvibench Algorithm"),
+        ("{name: 'own_samplers_of_a_test:Batched', label: svgd}", "algorithm label given twice"),
+        ("{name: svgd, lable: x}", r"algorithms\[1\].lable: unknown key. Known: name, label, preset"),
+    ):
+        suite.write_text(text.format(name))
+        with pytest.raises(SuiteError, match=told):
+            load_suite(str(suite))
+
+
+def test_what_comes_from_elsewhere_joins_a_suite_and_names_select(own: Any) -> None:
+    def labels(*algorithms: Any) -> list[str]:
+        return [a.display for a in select("quick", ["banana"], named_methods(algorithms)[0], Execution()).algorithms]
+
+    place = "own_samplers_of_a_test:Walk"
+    assert labels(place) == labels(own.Walk) == [*labels(), "walk"]
+    assert labels(place, "svgd") == ["walk", "svgd"]
+    assert labels("svgd") == ["svgd"]
+
+
+def test_everything_an_algorithm_must_have_is_there_in_the_built_in_ones() -> None:
+    for name in registry.algorithms():
+        type(registry.load_method(name)).require_complete()

@@ -1,0 +1,55 @@
+"""Forecasts count processor time and metrics, whatever else the machine does."""
+
+import time
+
+import pytest
+
+from parvibench.harness.forecast import predict
+from parvibench.harness.run.trial import foresee
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.suite import parse_suite
+
+SUITE = """
+name: mine
+tasks: [banana]
+algorithms: [ula]
+replicates: 4
+particles: 50
+budget: {iterations: 2000}
+metrics: [sliced_w2]
+"""
+
+
+def cell(text=SUITE):
+    (found,) = expand(parse_suite(text.encode(), "mine.yaml"))
+    return found
+
+
+def test_waiting_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that sleeps for 20 ms, as one does while others hold the processor, takes 20 ms of the clock and no time."""
+    found = cell()
+    algorithm = found.load()[1]
+    quick = foresee(found)
+    step = type(algorithm).step
+
+    def slowly(self, *args):
+        time.sleep(0.02)
+        return step(self, *args)
+
+    monkeypatch.setattr(type(algorithm), "step", slowly)
+    slow = foresee(found)
+    assert slow.iterations == quick.iterations == 2000
+    assert slow.pace < 0.01
+
+
+def test_a_forecast_holds_steps_and_metrics(tmp_path) -> None:
+    """Twice the steps take twice the pace; more metrics take more, though steps do not."""
+    store = Store(tmp_path)
+    base, longer = cell(), cell(SUITE.replace("iterations: 2000", "iterations: 2000000"))
+    (short,), (long,) = predict([base], store), predict([longer], store)
+    assert short is not None
+    assert long > 100 * foresee(base).pace * 2000
+    more = cell(SUITE.replace("[sliced_w2]", "[sliced_w2, w2, ess_bulk, rhat, mmd2, kl_knn]"))
+    (costly,) = predict([more], store)
+    assert costly > short

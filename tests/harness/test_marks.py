@@ -1,0 +1,105 @@
+"""Rules for replicates that blew up, chains on their way and runs that were too short, against plain arithmetic."""
+
+import numpy as np
+import pytest
+import records
+import torch
+from scipy import stats
+
+from parvibench.core import registry
+from parvibench.core.result import Status
+from parvibench.data.loaders import load
+from parvibench.data.splits import split
+from parvibench.harness.marks.blown_up import counted, rmse_limits
+from parvibench.harness.marks.improving import still_improving
+from parvibench.harness.marks.transient import transient
+
+
+def cell(algorithm, values, **changes):
+    kind = "anchor" if algorithm == "initial" else "particles"
+    ids = tuple(range(len(values)))
+    return records.make_record(
+        algorithm, algorithm=algorithm, kind=kind, replicates=ids, values={"sliced_w2": values, "seconds": [1.0] * len(ids)}, iterations=40, **changes
+    )  # fmt: skip
+
+
+def after(*cells):
+    return {c.label: c for c in counted(cells, lambda task: "sliced_w2")}
+
+
+def test_a_replicate_beyond_five_times_the_start_counts_as_diverged():
+    """A median of 1 at the start: 4.9 stays, 5.1 and 500 go, the cell goes on, and the worst is told."""
+    found = after(
+        cell("initial", [0.5, 1.0, 9.0]), cell("svgd", [0.2, 5.1, 4.9, 500.0, None], n_diverged=1, diverged={4: 7})
+    )
+    svgd = found["svgd"]
+    assert svgd.values["sliced_w2"] == [0.2, None, 4.9, None, None]
+    assert svgd.values["seconds"] == [1.0] * 5  # costs stand
+    assert (svgd.n_diverged, svgd.diverged, svgd.status) == (3, {1: 40, 3: 40, 4: 7}, Status.OK)
+    assert svgd.worst == 500.0
+    assert "2 of 5 replicates ended above 5 in sliced_w2, 5 times initial's" in svgd.reason
+    assert found["initial"].values["sliced_w2"] == [0.5, 1.0, 9.0]
+
+
+def test_a_cell_whose_replicates_all_blew_up_has_diverged():
+    assert after(cell("initial", [1.0]), cell("svgd", [6.0, 7.0]))["svgd"].status is Status.DIVERGED
+
+
+@pytest.mark.parametrize("start", [[-2.0, -2.0], [None, None]])
+def test_a_start_without_a_positive_value_sets_no_limit(start):
+    """Five times a log likelihood below zero would be a better one."""
+    assert after(cell("initial", start), cell("svgd", [1e9]))["svgd"].values["sliced_w2"] == [1e9]
+
+
+def test_the_limit_of_the_error_is_ten_times_that_of_the_training_mean():
+    held_out = registry.load_task("bnn-diabetes-sklearn").predictive((0, 3), "cpu", torch.float64)
+    table = load("sklearn-diabetes")
+    for replicate, limit in zip((0, 3), rmse_limits(held_out), strict=True):
+        rows = split(len(table.y), replicate)
+        assert limit == pytest.approx(10 * np.sqrt(np.mean((table.y[rows.test] - table.y[rows.train].mean()) ** 2)))
+
+
+@pytest.mark.parametrize(
+    ("rhat", "ess", "expected"),
+    [([1.01, 1.02, 1.2], [30.0] * 3, False), ([1.2, 1.3, 1.0], [30.0] * 3, True), ([1.0] * 3, [24.0, 24.0, 99.0], True),
+     ([None, None, 1.0], [99.0] * 3, True), (None, None, None)],
+)  # fmt: skip
+def test_chains_are_transient_by_r_hat_or_by_the_ess_of_their_path(rhat, ess, expected):
+    """n = 100: a quarter is 25; medians over replicates; no finite R-hat is no convergence."""
+    values = {} if rhat is None else {"rhat": rhat, "ess_bulk": ess}
+    assert transient(records.make_record(kind="chains", samples=100, values=values)) is expected
+
+
+def curve(before, last, metric="sliced_w2"):
+    """Three checkpoints of paired replicates."""
+    rows = [
+        (r, c, 10 * c, 1.0, 1.0, metric, v)
+        for c, values in enumerate((before, before, last))
+        for r, v in enumerate(values)
+    ]
+    return records.make_curve(rows)
+
+
+def test_still_improving_follows_the_paired_median_and_its_interval():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        before = rng.lognormal(0, 0.3, 8)
+        last = before * (1 - rng.uniform(0, 0.2)) + rng.normal(0, rng.choice([0.01, 0.2]), 8)
+        fall = np.sort(before - last)
+        # The sign test's interval of a median of eight: smallest and largest, since P(Bin(8, 1/2) < 1) = 1/256 <= 2.5%.
+        assert stats.binom.cdf(1, 8, 0.5) > 0.025
+        expected = np.median(fall) > 0.05 * np.median(before) and fall[0] > 0
+        assert still_improving(curve(before, last), "sliced_w2") == expected
+
+
+def test_a_log_likelihood_must_fall_by_five_hundredths_of_a_nat():
+    """Whatever the units of y: 2.00 to 1.96 is 2%, and -0.10 to -0.16 is 60%."""
+    for shift in (2.0, 0.0, -4.0):
+        assert not still_improving(curve([shift] * 8, [shift - 0.04] * 8, "nll"), "nll")
+        assert still_improving(curve([shift] * 8, [shift - 0.06] * 8, "nll"), "nll")
+
+
+def test_replicates_that_stopped_are_left_out_and_one_checkpoint_tells_nothing():
+    lost = [1.0] * 7 + [np.inf]
+    assert still_improving(curve([2.0] * 8, lost), "sliced_w2")
+    assert still_improving(curve([2.0] * 8, [1.0] * 8).query("checkpoint == 2"), "sliced_w2") is None
