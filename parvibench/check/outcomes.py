@@ -13,9 +13,11 @@ from scipy import stats
 from .evidence import Array, Shift, bound_p_value, law_p_values, shift
 from .questions import Bound, Expected, Fixed, Law, Oracle, Question
 
-Verdict = Literal["ok", "improved", "regression", "suspicious"]
-#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler.
-RED: tuple[Verdict, ...] = ("regression", "suspicious")
+Verdict = Literal["ok", "changed", "regression", "suspicious"]
+#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler, and better than
+#: the past is a change that somebody must have meant.
+RED: tuple[Verdict, ...] = ("regression", "suspicious", "changed")
+_BETTER = "better than the past: accept with --update"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ def decide(question: Question, values: Mapping[str, list[float]], threshold: flo
     for name, p in _p_values({n: e for n, e in expected.items() if n not in missing}, fresh).items():
         x, effect = fresh[name], _effect(expected[name], fresh[name])
         verdict = _verdict(expected[name], x, effect, p, threshold)
-        interval, reason = (effect.low, effect.high), _diverged(x) if verdict in RED else ""
+        if verdict == "changed" and question.oracle == "truth":
+            verdict = "suspicious"  # no update makes it right
+        reason = _BETTER if verdict == "changed" else _diverged(x) if verdict in RED else ""
+        interval = (effect.low, effect.high)
         tests.append(
             Test(
                 question.task, question.algorithm, name, question.oracle,
@@ -112,7 +117,7 @@ def _verdict(expected: Expected, fresh: Array, effect: Shift, p_value: float, th
         exact = Law(expected.exact, expected.better)
         if beyond <= threshold and _is_better(exact, fresh, shift(fresh, expected.exact)):
             return "suspicious"
-    return "improved"
+    return "changed"
 
 
 def _is_better(expected: Law | Fixed, fresh: Array, effect: Shift) -> bool:

@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 from .outcomes import RED, Test
 from .rounds import CheckResult
+from .traces.stored import MovedTrace
+from .traces.trace import Value
 
 #: Columns of ``rows``.
 COLUMNS = ("task", "algorithm", "statistic", "oracle", "effect [95%]", "p", "replicates", "verdict")
@@ -22,6 +24,7 @@ def document(result: CheckResult) -> dict[str, Any]:
         "threshold": result.threshold,
         "new": result.new,
         "incomparable": result.incomparable,
+        "traces": {"taken": result.traced, "moved": [asdict(m) | {"where": m.where} for m in result.moved]},
         "tests": [
             asdict(t) | {"effect": _number(t.effect), "interval": [_number(v) for v in t.interval]}
             for t in result.tests
@@ -36,27 +39,39 @@ def _number(value: float) -> float | None:
 def counts(result: CheckResult) -> str:
     """One line: the numbers of tests, of failed ones, and of what was not tested."""
     pairs = len({(t.task, t.algorithm) for t in result.tests})
-    red, better = len(result.red), sum(t.verdict == "improved" for t in result.tests)
-    line = f"{len(result.tests)} tests of {pairs} pairs: {red} red"
-    others = {"improved": better, "new": len(result.new), "not comparable": len(result.incomparable)}
+    line = f"{len(result.tests)} tests of {pairs} pairs: {len(result.red)} red"
+    if result.traced:
+        line = f"{result.traced} traces: {len(result.moved)} moved; {line}"
+    others = {"new": len(result.new), "not comparable": len(result.incomparable)}
     return line + "".join(f", {count} {word}" for word, count in others.items() if count)
 
 
 def rows(result: CheckResult) -> list[tuple[str, ...]]:
-    """Failed tests and improvements as rows of text, failed ones and small p-values first."""
-    changed = (t for t in result.tests if t.verdict != "ok")
+    """Failed tests as rows of text, small p-values first."""
     return [
         (t.task, t.algorithm, t.metric, t.oracle, _effect(t), f"{t.p_value:.1e}", str(t.replicates), t.verdict)
-        for t in sorted(changed, key=lambda t: (t.verdict not in RED, t.p_value))
+        for t in sorted(result.red, key=lambda t: t.p_value)
     ]  # fmt: skip
 
 
 def notes(result: CheckResult) -> list[str]:
-    """What was not compared with the past, and why, a line each."""
+    """What has moved, what was not compared with the past, and why, a line each."""
     return [
+        *(f"moved: {moved_line(m)}" for m in result.moved),
         *(f"new: no baseline yet, run parvibench check --update: {name}" for name in result.new),
         *(f"not comparable: {line}" for line in result.incomparable),
     ]
+
+
+def moved_line(moved: MovedTrace) -> str:
+    """Which trace, since when, both values, and where it runs."""
+    values = f"{_value(moved.value)}, was {_value(moved.stored)}"
+    through = f"; runs through {', '.join(moved.modules)}" if moved.modules else ""
+    return f"{moved.trace}: {moved.where}: {values}{through}"
+
+
+def _value(value: Value | None) -> str:
+    return "nothing" if value is None else value if isinstance(value, str) else f"{value:.10g}"
 
 
 def _effect(test: Test) -> str:
@@ -84,7 +99,10 @@ def _line(cells: tuple[str, ...]) -> str:
 def junit(result: CheckResult) -> str:
     """JUnit XML: one case per test, grouped by task and algorithm; an error for what is not comparable."""
     root = ElementTree.Element(
-        "testsuites", name="parvibench check", tests=str(len(result.tests)), failures=str(len(result.red))
+        "testsuites",
+        name="parvibench check",
+        tests=str(len(result.tests) + len(result.moved)),
+        failures=str(len(result.red) + len(result.moved)),
     )
     groups: dict[tuple[str, str], list[Test]] = {}
     for test in result.tests:
@@ -101,6 +119,10 @@ def junit(result: CheckResult) -> str:
             if t in red:
                 message = f"{t.verdict}: {_effect(t)}, p = {t.p_value:.2g}, {t.replicates} replicates"
                 ElementTree.SubElement(case, "failure", message=message, type=t.verdict)
+    for moved in result.moved:
+        suite = ElementTree.SubElement(root, "testsuite", name=moved.trace, tests="1", failures="1")
+        case = ElementTree.SubElement(suite, "testcase", classname="traces", name=moved.where)
+        ElementTree.SubElement(case, "failure", message=moved_line(moved), type="changed")
     for line in result.incomparable:
         suite = ElementTree.SubElement(root, "testsuite", name="not comparable", tests="1", errors="1")
         case = ElementTree.SubElement(suite, "testcase", classname="baseline", name=line)

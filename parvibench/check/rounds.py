@@ -16,6 +16,7 @@ from parvibench.core.streams import derive_seed
 
 from .outcomes import RED, Test, decide, failed, gating
 from .questions import Measurement, Question, Values, batches, measure
+from .traces.stored import MovedTrace
 
 Keep = Callable[[Question, Values], None]
 
@@ -46,6 +47,8 @@ class CheckResult:
     new: list[str] = field(default_factory=list)  #: cells and densities that the baseline does not hold
     #: cells and densities that cannot be compared with the stored ones, and why
     incomparable: list[str] = field(default_factory=list)
+    traced: int = 0  #: traces taken
+    moved: list[MovedTrace] = field(default_factory=list)  #: those that differ from the stored ones
 
     @property
     def red(self) -> list[Test]:
@@ -53,10 +56,12 @@ class CheckResult:
         return [t for t in self.tests if t.verdict in RED]
 
     @property
-    def verdict(self) -> Literal["pass", "regression", "incomparable"]:
-        """A regression outweighs what is not comparable; what is new fails nothing."""
-        if self.red:
+    def verdict(self) -> Literal["pass", "changed", "regression", "incomparable"]:
+        """A regression outweighs a change, and that what is not comparable; what is new fails nothing."""
+        if any(t.verdict != "changed" for t in self.red):
             return "regression"
+        if self.red or self.moved:
+            return "changed"
         return "incomparable" if self.incomparable else "pass"
 
 
