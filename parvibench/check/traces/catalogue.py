@@ -98,6 +98,12 @@ def _take(trace: Trace, *, with_modules: bool) -> Taken:
     return Taken(held[0], " ".join(modules))
 
 
+def unpacked(content: bytes) -> dict[str, Taken]:
+    """The traces that a job has taken."""
+    parts: Mapping[str, Any] = json.loads(content)
+    return {name: Taken(*part) for name, part in parts.items()}
+
+
 def take(
     chosen: Sequence[Subject],
     workers: int,
@@ -118,7 +124,6 @@ def take(
     for done, outcome in enumerate(executor.run(work, lambda progress: None), 1):
         if outcome.result is None:
             raise InputError(f"traces of {outcome.job.subjects[0].name} and others: {outcome.reason}")
-        parts: Mapping[str, Any] = json.loads(outcome.result.sealed)
-        found |= {name: Taken(*part) for name, part in parts.items()}
+        found |= unpacked(outcome.result.sealed)
         notify("traces", done, count)
     return dict(sorted(found.items()))

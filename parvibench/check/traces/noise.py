@@ -49,7 +49,7 @@ class Noise(TorchFunctionMode):
     def uniform(self, shape: Sequence[int], generator: Generator | None) -> Array:
         """Uniform numbers in (0, 1)."""
         raw = uniform_numbers(_key(generator), math.prod(shape)).reshape(tuple(shape))
-        return np.clip(raw + self._shift, 2.0**-54, 1 - 2.0**-53) if self._shift else raw
+        return np.asarray(np.clip(raw + self._shift, 2.0**-54, 1 - 2.0**-53)) if self._shift else raw
 
     def _rand(self, *size: Any, **options: Any) -> Tensor:
         return _made(self.uniform(_shape(size), options.pop("generator", None)), options)
