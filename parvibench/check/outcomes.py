@@ -14,10 +14,10 @@ from .evidence import Array, Shift, bound_p_value, law_p_values, shift
 from .questions import Bound, Expected, Fixed, Law, Oracle, Question, Share
 from .words import sentence, statistic_in_words
 
-Verdict = Literal["ok", "improved", "regression", "suspicious", "wrong", "not converged"]
-#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler; what
-#: contradicts known truth is wrong, or has not run for long enough.
-RED: tuple[Verdict, ...] = ("regression", "suspicious", "wrong", "not converged")
+Verdict = Literal["ok", "changed", "regression", "suspicious", "wrong", "not converged"]
+#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler, better than the
+#: past is a change that somebody must have meant; what contradicts known truth is wrong, or has not run for long enough.
+RED: tuple[Verdict, ...] = ("regression", "suspicious", "changed", "wrong", "not converged")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,11 @@ def decide(question: Question, values: Mapping[str, list[float]], threshold: flo
         verdict = _verdict(expected[name], x, effect, p, threshold)
         if verdict == "regression" and question.oracle == "truth":
             verdict = "not converged" if question.converging(name, values) else "wrong"
+        elif verdict == "changed" and question.oracle == "truth":
+            verdict = "suspicious"  # no update makes it right
         reason = sentence(question, name, expected[name], x, effect) if verdict != "ok" else ""
+        if verdict == "changed":
+            reason += "; better than the past: accept with --update"
         tests.append(
             Test(
                 question.task, question.algorithm, name, question.oracle, effect.effect, (effect.low, effect.high), p,
@@ -116,7 +120,7 @@ def _verdict(expected: Expected, fresh: Array, effect: Shift, p_value: float, th
         exact = Law(expected.exact, expected.better)
         if beyond <= threshold and _is_better(exact, fresh, shift(fresh, expected.exact)):
             return "suspicious"
-    return "improved"
+    return "changed"
 
 
 def _is_better(expected: Law | Fixed, fresh: Array, effect: Shift) -> bool:

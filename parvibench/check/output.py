@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 from .outcomes import RED, Test
 from .rounds import CheckResult
 from .suspects import suspects
+from .traces.stored import MovedTrace
+from .traces.trace import Value
 
 #: Lines of text are at most so long; sentences of a group that are shown, and names of a list.
 _WIDTH, _SENTENCES, _NAMES = 80, 4, 5
@@ -65,15 +67,34 @@ def command(test: Test, result: CheckResult) -> str:
 
 def lines(result: CheckResult) -> list[str]:
     """The whole outcome but for its last line, at 80 columns."""
-    found = [line for group in groups(result) for line in _lines_of(group)]
-    if not result.red:
-        found += asked(result)
-    better = [t for t in result.tests if t.verdict == "improved"]
-    for t in better[:_SENTENCES]:
-        found += _wrapped(f"improved: {t.algorithm} on {t.task}: {t.reason}")
-    if len(better) > _SENTENCES:
-        found.append(f"improved: {len(better) - _SENTENCES} more")
+    found = [*moved_lines(result), *(line for group in groups(result) for line in _lines_of(group))]
+    return found or asked(result)
+
+
+def moved_lines(result: CheckResult) -> list[str]:
+    """Traces that moved, by the module that most of them run through, at 80 columns."""
+    found, left = [], list(result.moved)
+    while left:
+        through = Counter(m for moved in left for m in moved.modules)
+        shared = min(through, key=lambda m: (-through[m], not m.startswith(("baselines.", "tasks.")), m), default="")
+        group = [m for m in left if not shared or shared in m.modules]
+        left = [m for m in left if m not in group]
+        found += _wrapped(f"CHANGED: {len(group)} trace" + "s" * (len(group) > 1) + f" through {shared or '?'}")
+        for moved in group[:_SENTENCES]:
+            found += _wrapped(f"- {moved_line(moved)}", "    ", "      ")
+        if len(group) > _SENTENCES:
+            found.append(f"    ... and {len(group) - _SENTENCES} more (--json has all)")
+        found += ["  ask again: parvibench check --oracle traces", ""]
     return found
+
+
+def moved_line(moved: MovedTrace) -> str:
+    """Which trace, since when, and both values."""
+    return f"{moved.trace}: {moved.where} {_value(moved.value)}, was {_value(moved.stored)}"
+
+
+def _value(value: Value | None) -> str:
+    return "nothing" if value is None else value if isinstance(value, str) else f"{value:.7g}"
 
 
 def _lines_of(group: Group) -> list[str]:
@@ -135,6 +156,7 @@ def document(result: CheckResult) -> dict[str, Any]:
         "threshold": result.threshold,
         "new": result.new,
         "incomparable": result.incomparable,
+        "traces": {"taken": result.traced, "moved": [asdict(m) | {"where": m.where} for m in result.moved]},
         "groups": [
             {"title": g.title, "where": g.where, "command": g.command, "tests": len(g.tests)}
             | {"reasons": [t.reason for t in g.tests[:_SENTENCES]]}
@@ -154,9 +176,10 @@ def _number(value: float) -> float | None:
 def counts(result: CheckResult) -> str:
     """One line: the numbers of tests, of failed ones, and of what was not tested."""
     pairs = len({(t.task, t.algorithm) for t in result.tests})
-    red, better = len(result.red), sum(t.verdict == "improved" for t in result.tests)
-    line = f"{len(result.tests)} tests of {pairs} pairs: {red} red"
-    others = {"improved": better, "new": len(result.new), "not comparable": len(result.incomparable)}
+    line = f"{len(result.tests)} tests of {pairs} pairs: {len(result.red)} red"
+    if result.traced:
+        line = f"{result.traced} traces: {len(result.moved)} moved; {line}"
+    others = {"new": len(result.new), "not comparable": len(result.incomparable)}
     return line + "".join(f", {count} {word}" for word, count in others.items() if count)
 
 
@@ -181,7 +204,10 @@ def markdown(result: CheckResult) -> str:
 def junit(result: CheckResult) -> str:
     """JUnit XML: one case per test, grouped by task and algorithm; an error for what is not comparable."""
     root = ElementTree.Element(
-        "testsuites", name="parvibench check", tests=str(len(result.tests)), failures=str(len(result.red))
+        "testsuites",
+        name="parvibench check",
+        tests=str(len(result.tests) + len(result.moved)),
+        failures=str(len(result.red) + len(result.moved)),
     )
     where = {id(t): group for group in groups(result) for t in group.tests}
     by_pair: dict[tuple[str, str], list[Test]] = {}
@@ -201,6 +227,11 @@ def junit(result: CheckResult) -> str:
                 again = command(t, result)
                 told = {"": t.circumstances, "look in: ": where[id(t)].where, "ask again: ": again}
                 failure.text = "\n".join(key + value for key, value in told.items() if value)
+    for moved in result.moved:
+        suite = ElementTree.SubElement(root, "testsuite", name=moved.trace, tests="1", failures="1")
+        case = ElementTree.SubElement(suite, "testcase", classname="traces", name=moved.where)
+        failure = ElementTree.SubElement(case, "failure", message=f"changed: {moved_line(moved)}", type="changed")
+        failure.text = f"runs through: {' '.join(moved.modules)}"
     for line in result.incomparable:
         suite = ElementTree.SubElement(root, "testsuite", name="not comparable", tests="1", errors="1")
         case = ElementTree.SubElement(suite, "testcase", classname="baseline", name=line)

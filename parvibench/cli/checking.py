@@ -43,6 +43,7 @@ def check(
         list[str] | None, Option(help="Suites whose cells are compared with the past; default: ci and ci-networks.")
     ] = None,
     baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
+    traces: Annotated[Path | None, Option(help="File of the stored traces; default: the package's own.")] = None,
     algorithm: Annotated[
         list[str] | None,
         Option(
@@ -54,8 +55,9 @@ def check(
     ] = None,
     task: shared.Tasks = None,
     oracle: Annotated[
-        Literal["both", "past", "truth"], Option(help="Compare with the stored past, with known truth, or both.")
-    ] = "both",
+        Literal["all", "traces", "past", "truth"],
+        Option(help="Compare with stored traces, with the stored past, with known truth, or with all."),
+    ] = "all",
     setting: shared.Settings = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
     allow_diverged: Annotated[
@@ -71,10 +73,11 @@ def check(
     as_json: Json = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask before --update writes.")] = False,
 ) -> int:
-    """Run fresh replicates and test whether any sampler got worse: exit code 0 no, 1 yes, 2 not comparable.
+    """Test whether anything changed, and whether any sampler got worse: exit code 0 no, 1 yes, 2 not comparable.
 
-    Cells and densities that the baseline does not hold are listed as new and fail nothing. Tests are sequential;
-    all of them together raise a false alarm in at most one run in a thousand.
+    Traces come first: a few numbers of short deterministic runs of every preset, option, task and metric, compared to
+    seven digits. Then fresh replicates are tested: all tests together raise a false alarm in at most one run in a
+    thousand. What has no baseline yet is listed as new and fails nothing.
     """
     for option, file in (("--junit", junit), ("--markdown", markdown)):
         if file is not None and not file.parent.is_dir():
@@ -90,16 +93,53 @@ def check(
         iterations=iterations, allow_diverged=allow_diverged,
     )  # fmt: skip
     if update:
-        return _update(chosen, baseline, processes, root, yes, partly=bool(algorithm or task))
+        partly = bool(algorithm or task)
+        if chosen.traces and not _update_traces(chosen, traces, processes, yes, partly=partly):
+            return EXIT_FAILED
+        return _update(chosen, baseline, processes, root, yes, partly=partly) if chosen.cells or chosen.densities else 0
     from parvibench.check.rounds import check as run
+    from parvibench.check.traces import stored
+    from parvibench.check.traces.catalogue import take
 
     asked = chosen.resolve(baseline)
     with progress() as show:
+        found = take(chosen.traces, processes, notify=show) if chosen.traces else {}
+        compared = stored.compare(stored.load(traces), found, chosen.traces)
         result = run(asked.questions, seed=root, workers=processes, notify=show)
-    result.new.extend(asked.new)
+    result = replace(result, traced=compared.count, moved=compared.moved)
+    result.new.extend([*compared.new, *asked.new])
     result.incomparable.extend(asked.incomparable)
     result = replace(result, options=_options(setting or (), iterations, allow_diverged))
     return _write(result, junit, markdown, as_json)
+
+
+def _update_traces(chosen: Selection, file: Path | None, workers: int, yes: bool, *, partly: bool) -> bool:
+    """Store the traces, or the chosen ones, after showing what has moved; whether they were to be stored."""
+    from parvibench.check.output import moved_line
+    from parvibench.check.traces import stored
+    from parvibench.check.traces.catalogue import take
+
+    path = file or Path(str(stored.shipped()))
+    _may_ask(path, yes)
+    with progress() as show:
+        found = take(chosen.traces, workers, with_modules=True, notify=show)
+    old = stored.load(path)
+    compared = stored.compare(old, found, chosen.traces if partly else None)
+    for line in [*map(moved_line, compared.moved), *(f"{name}: new" for name in compared.new if old)]:
+        answer(line)
+    if old and not yes and not typer.confirm(f"Write {path}?"):
+        return False
+    gone = [m.trace for m in compared.moved if m.value is None and not m.label]
+    made = stored.merged(old, found, gone) if partly else found
+    stored.write(path, made)
+    answer(f"{path}: {len(made)} traces")
+    return True
+
+
+def _may_ask(path: Path, yes: bool) -> None:
+    """``InputError`` where an update would ask and nobody can answer."""
+    if path.is_file() and not yes and not sys.stdin.isatty():
+        raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
 
 
 def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:
@@ -107,8 +147,7 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     from parvibench.check.past import baseline
 
     path = file or Path(str(baseline.shipped()))
-    if path.is_file() and not yes and not sys.stdin.isatty():
-        raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
+    _may_ask(path, yes)
     with progress() as show:
         made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
         cells, densities = chosen.cells, chosen.densities
@@ -155,7 +194,7 @@ def _print(result: CheckResult) -> None:
         answer(line)
     for line in output.notes(result):
         warn(line)
-    if result.incomparable:
+    if result.incomparable or result.verdict == "changed":
         warn("after an intended change: parvibench check --update")
     counts = f"{output.counts(result)} (p < {result.threshold:.1e})"
     answer(f"{result.verdict}: {counts}; --seed {result.seed}")

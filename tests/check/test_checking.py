@@ -52,8 +52,8 @@ def verdict(question: Question, seed: int = 1) -> str:
 def test_worse_better_and_unchanged() -> None:
     assert verdict(Normal(0.0)) == "ok"
     assert verdict(Normal(3.0)) == "regression"
-    assert verdict(Normal(-3.0)) == "improved"
-    assert verdict(Normal(3.0, "higher")) == "improved"
+    assert verdict(Normal(-3.0)) == "changed"
+    assert verdict(Normal(3.0, "higher")) == "changed"
     assert verdict(Normal(-3.0, "same")) == "regression"
     # Expected around zero: wherever it goes it gets worse; closer to zero it gets better.
     assert verdict(Normal(3.0, "zero")) == "regression"
@@ -62,7 +62,7 @@ def test_worse_better_and_unchanged() -> None:
 def test_better_than_exact_draws_is_suspicious() -> None:
     exact = np.random.default_rng(1).normal(size=120) - 1
     assert verdict(Normal(-6.0, "lower", exact)) == "suspicious"
-    assert verdict(Normal(-6.0, "lower", exact - 8)) == "improved"
+    assert verdict(Normal(-6.0, "lower", exact - 8)) == "changed"
 
 
 def test_clear_answers_take_one_stage_and_doubtful_ones_more() -> None:
@@ -115,7 +115,7 @@ def test_fixed_values_and_bounds() -> None:
     assert tests["error"].verdict == "ok"
     assert tests["gone"].reason == "gone: no longer measured"
     cheaper = {t.metric: t for t in decide(Mixed(), {"cost": [90.0, 90.0], "error": [0.9] * 9 + [0.8]}, 1e-6)}
-    assert (cheaper["cost"].verdict, cheaper["error"].verdict) == ("improved", "regression")
+    assert (cheaper["cost"].verdict, cheaper["error"].verdict) == ("changed", "regression")
 
 
 def test_documents_for_machines() -> None:
