@@ -41,21 +41,23 @@ class NumPyroNUTS(JaxChains):
         infer = jax_library("numpyro.infer", "numpyro")
         jax = jax_library("jax", "numpyro")
         density, numpy, warmup = Density(dim, jax), jax.numpy, settings.block * settings.warmup_blocks
-        kernels: list[Any] = []  # an object of NumPyro's can be initialised once; the first one makes all transitions
+        kernel = infer.NUTS(
+            potential_fn=lambda z: -density.log_density(z), target_accept_prob=settings.target_acceptance,
+            max_tree_depth=settings.max_tree_depth,
+        )  # fmt: skip
+        first: list[Any] = []  # NumPyro's state at the start: a kernel can be initialised once, which takes seconds
+        evaluate = jax.jit(jax.vmap(jax.value_and_grad(lambda z: -density.log_density(z))))
 
         def start(key: Any, x: Any) -> Any:
-            kernel = infer.NUTS(
-                potential_fn=lambda z: -density.log_density(z), target_accept_prob=settings.target_acceptance,
-                max_tree_depth=settings.max_tree_depth,
-            )  # fmt: skip
-            kernels.append(kernel)
-            del kernels[1:]
-            state = kernel.init(jax.random.split(key, n), warmup, numpy.asarray(x), (), {})
+            if not first:
+                first.append(kernel.init(jax.random.split(key, n), warmup, numpy.asarray(x), (), {}))
+            energy, slope = evaluate(x)
+            state = first[0]._replace(z=numpy.asarray(x), potential_energy=energy, z_grad=slope)
             return state if warmup else settle(state)
 
         def transitions(key: Any, state: Any) -> Any:
             def one(state: Any, key: Any) -> Any:
-                state = kernels[0].sample(state._replace(rng_key=jax.random.split(key, n)), (), {})
+                state = kernel.sample(state._replace(rng_key=jax.random.split(key, n)), (), {})
                 depth = numpy.ceil(numpy.log2(state.num_steps + 1.0))
                 found = (state.accept_prob, state.diverging, depth)
                 return state, numpy.stack([numpy.mean(v.astype(numpy.float32)) for v in found])

@@ -122,7 +122,7 @@ def _value_of(name: str, shape: tuple[int, ...], names: Sequence[str], flat: NDA
     """Values (n, *shape) of a variable from its columns, wherever its indices count from."""
     columns = {_index(n): i for i, n in enumerate(names) if n.partition("[")[0] == name}
     lowest = [min(index[axis] for index in columns) for axis in range(len(shape))] if all(columns) else []
-    value = np.full((len(flat), *shape), np.nan)
+    value: Any = np.full((len(flat), *shape), np.nan)
     for index, column in columns.items():
         place = tuple(i - low for i, low in zip(index, lowest, strict=False))
         if len(place) != len(shape) or any(i >= length for i, length in zip(place, shape, strict=True)):

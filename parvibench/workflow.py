@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from parvibench.api import named_methods, select, tune_suite
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, Method
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE, Execution
 from parvibench.harness.session import Observer
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite import tuning
-from parvibench.harness.suite.suite import Tuned, load_suite, shipped
+from parvibench.harness.suite.suite import Suite, Tuned, load_suite, shipped
 from parvibench.report.presented import Results
 
 if TYPE_CHECKING:
@@ -79,13 +79,7 @@ def tune(
     """
     whole = load_suite(suite)
     profile = profile or next(iter(whole.profiles), None)
-    named, held = named_methods(algorithms)
-    chosen = select(whole, tasks, named, Execution(profile=profile))
-    if named:  # what joins a suite is tuned without its others
-        asked = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
-        chosen = chosen.model_copy(
-            update={"algorithms": tuple(a for a in chosen.algorithms if asked & {a.name, a.display})}
-        )
+    chosen, held = _part(whole, tasks, algorithms, profile)
     if write is not None and not os.access(write, os.W_OK):
         raise InputError(f"{write}: cannot be written; name another suite file with --write")
     execution = Execution(workers=0 if held else workers, out=Path(out), profile=profile)
@@ -107,9 +101,19 @@ def tuner(
     profile: str | None,
 ) -> tuning.Tuner:
     """What ``tune`` would run, for its forecast."""
-    named, held = named_methods(algorithms)
-    chosen = select(load_suite(suite), tasks, named, Execution(profile=profile))
+    chosen, held = _part(load_suite(suite), tasks, algorithms, profile)
     return tuning.Tuner(chosen, settings=settings, objects=held)
+
+
+def _part(
+    suite: Suite, tasks: Sequence[str], algorithms: Sequence[str | Method | type[Method]], profile: str | None
+) -> tuple[Suite, list[Method]]:
+    """What is to be tuned: where algorithms are named those alone, also where they join the suite; and the objects."""
+    named, held = named_methods(algorithms)
+    chosen = select(suite, tasks, named, Execution(profile=profile))
+    asked = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
+    kept = tuple(a for a in chosen.algorithms if not asked or asked & {a.name, a.display})
+    return chosen.model_copy(update={"algorithms": kept}), held
 
 
 def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:

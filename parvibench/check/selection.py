@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +13,17 @@ from parvibench.harness.suite.cells import Cell
 
 from .past import baseline as past
 from .questions import Asked, Question
+from .traces.catalogue import Subject, subjects
 from .truth import truth_questions
-from .truth.contract import Effort, Sampler, sampler_questions
-from .truth.own_density import own_density_questions
+from .truth.samplers.of_sampler import Effort, Sampler
+from .truth.samplers.questions_of import sampler_questions
 from .truth.steps import settings_of
+from .truth.task_facts import own_density_questions
 
-#: Default iterations of a sampler that is not registered.
-ITERATIONS = 500
+#: Which oracles are asked.
+Asking = Literal["all", "traces", "past", "truth"]
+#: Default iterations and seed of a sampler that is not registered.
+ITERATIONS, SEED = 500, 1
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Selection:
     cells: list[Cell]  #: compared with the stored past
     densities: list[str]  #: tasks whose densities are compared with the stored past
     truths: list[Question]  #: questions of known truth
+    traces: list[Subject] = field(default_factory=list)  #: whose traces are compared with the stored ones
 
     def resolve(self, baseline: Path | None = None) -> Asked:
         """All questions, those of the past by ``baseline`` or the package's own; ``InputError`` without one."""
@@ -43,9 +48,10 @@ def select_questions(
     suites: Sequence[str] | None = None,
     algorithms: Sequence[str] = (),
     tasks: Sequence[str] = (),
-    oracle: Literal["both", "past", "truth"] = "both",
+    oracle: Asking = "all",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     iterations: int = ITERATIONS,
+    allow_diverged: float = 0.0,
 ) -> Selection:
     """Choose the questions of a check.
 
@@ -56,35 +62,39 @@ def select_questions(
         oracle: which one to ask.
         settings: of samplers that are not registered, by place or name.
         iterations: of samplers that are not registered.
+        allow_diverged: share of their points that may be not finite.
 
     Raises:
         InputError: an unknown name or setting.
     """
     outside = [a for a in algorithms if ":" in a]
     named = [a for a in algorithms if ":" not in a]
-    cells = past.suite_cells(suites or past.SUITES) if oracle != "truth" else []
-    densities = past.plain_tasks() if oracle != "truth" else []
-    truths: list[Question] = list(truth_questions()) if oracle != "past" else []
+    cells = past.suite_cells(suites or past.SUITES) if oracle in ("all", "past") else []
+    densities = past.plain_tasks() if oracle in ("all", "past") else []
+    truths: list[Question] = list(truth_questions()) if oracle in ("all", "truth") else []
+    traces = subjects() if oracle in ("all", "traces") else []
     if algorithms:
-        known = {c.label for c in cells} | {q.algorithm for q in truths}
+        known = {c.label for c in cells} | {q.algorithm for q in truths} | _names(traces, "algorithm")
         _refuse_unknown("algorithm of the check", named, known)
         cells = [c for c in cells if c.label in named]
         densities = []
         truths = [q for q in truths if q.algorithm in named]
+        traces = [s for s in traces if s.kind == "algorithm" and s.name in named]
     given = _settings_of(outside, settings or {})
-    truths += [q for a in outside for q in outside_questions(a, given[a], iterations)]
+    truths += [q for a in outside for q in outside_questions(a, given[a], iterations, allow_diverged)]
     own = [t for t in tasks if registry.is_place(t)]
     tasks = [t for t in tasks if t not in own]
     if own and not tasks and not algorithms:
-        cells, densities, truths = [], [], []
+        cells, densities, truths, traces = [], [], [], []
     if tasks:
-        known = {c.task for c in cells} | set(densities) | {q.task for q in truths}
+        known = {c.task for c in cells} | set(densities) | {q.task for q in truths} | _names(traces, "task")
         _refuse_unknown("task of the check", tasks, known)
         cells = [c for c in cells if c.task in tasks]
         densities = [t for t in densities if t in tasks]
         truths = [q for q in truths if q.task in tasks]
+        traces = [s for s in traces if s.kind == "task" and s.name in tasks]
     truths += [q for place in own for q in own_density_questions(place)]
-    return Selection(cells, densities, truths)
+    return Selection(cells, densities, truths, traces)
 
 
 def _settings_of(outside: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -99,18 +109,25 @@ def _settings_of(outside: Sequence[str], settings: Mapping[str, Mapping[str, Any
     return {a: {**settings.get(a, {}), **settings.get(name, {})} for a, name in names.items()}
 
 
-def outside_questions(sampler: Sampler, settings: dict[str, Any], iterations: int) -> list[Question]:
-    """Questions of a sampler that is not registered: easy targets within a tolerance, and the contract.
+def outside_questions(
+    sampler: Sampler, settings: dict[str, Any], iterations: int, allow_diverged: float = 0.0
+) -> list[Question]:
+    """Questions of a sampler that is not registered: easy targets within a tolerance, the contract, dependence.
 
     ``sampler`` is ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only;
-    ``iterations`` must be enough for a bent target of unit scale.
+    ``iterations`` must be enough for targets of scale 1/2; ``allow_diverged`` is the share of points there that may be
+    not finite.
 
     Raises:
         InputError: no such sampler or setting.
     """
     algorithm = registry.load_algorithm(sampler) if isinstance(sampler, str) else sampler
     algorithm.make_settings(settings)
-    return list(sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations)))
+    return list(sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged))
+
+
+def _names(traces: Sequence[Subject], kind: str) -> set[str]:
+    return {s.name for s in traces if s.kind == kind}
 
 
 def _refuse_unknown(kind: str, names: Sequence[str], known: set[str]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import secrets
+import shlex
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -40,6 +43,7 @@ def check(
         list[str] | None, Option(help="Suites whose cells are compared with the past; default: ci and ci-networks.")
     ] = None,
     baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
+    traces: Annotated[Path | None, Option(help="File of the stored traces; default: the package's own.")] = None,
     algorithm: Annotated[
         list[str] | None,
         Option(
@@ -51,45 +55,91 @@ def check(
     ] = None,
     task: shared.Tasks = None,
     oracle: Annotated[
-        Literal["both", "past", "truth"], Option(help="Compare with the stored past, with known truth, or both.")
-    ] = "both",
+        Literal["all", "traces", "past", "truth"],
+        Option(help="Compare with stored traces, with the stored past, with known truth, or with all."),
+    ] = "all",
     setting: shared.Settings = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
+    allow_diverged: Annotated[
+        float, Option(min=0, max=1, help="Share of points of a sampler of your own that may be not finite.")
+    ] = 0.0,
     update: Annotated[bool, Option(help="Make the baseline again, after showing the differences.")] = False,
     workers: Annotated[int | None, Option(help="Processes; 0: none but this one. Default: one per CPU.")] = None,
-    seed: Annotated[int | None, Option(help="Of all fresh replicates; default: drawn, and printed.")] = None,
+    seed: Annotated[
+        int | None, Option(help="Of all fresh replicates; default: drawn, and printed; 1 for your own.")
+    ] = None,
     junit: Annotated[Path | None, Option(help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, Option(help="Write a Markdown summary (appended).")] = None,
     as_json: Json = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask before --update writes.")] = False,
 ) -> int:
-    """Run fresh replicates and test whether any sampler got worse: exit code 0 no, 1 yes, 2 not comparable.
+    """Test whether anything changed, and whether any sampler got worse: exit code 0 no, 1 yes, 2 not comparable.
 
-    Cells and densities that the baseline does not hold are listed as new and fail nothing. Tests are sequential;
-    all of them together raise a false alarm in at most one run in a thousand.
+    Traces come first: a few numbers of short deterministic runs of every preset, option, task and metric, compared to
+    seven digits. Then fresh replicates are tested: all tests together raise a false alarm in at most one run in a
+    thousand. What has no baseline yet is listed as new and fails nothing.
     """
     for option, file in (("--junit", junit), ("--markdown", markdown)):
         if file is not None and not file.parent.is_dir():
             raise InputError(f"{option} {file}: no such folder: {file.parent}")
     processes = (os.cpu_count() or 1) if workers is None else workers
-    root = secrets.randbelow(2**31) if seed is None else seed
-    from parvibench.check.selection import select_questions
+    from parvibench.check.selection import SEED, select_questions
 
     settings = shared.parse_settings(setting, algorithm)
+    own = bool(algorithm) and all(":" in name for name in algorithm or ())
+    root = seed if seed is not None else SEED if own else secrets.randbelow(2**31)
     chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
-        iterations=iterations,
+        iterations=iterations, allow_diverged=allow_diverged,
     )  # fmt: skip
     if update:
-        return _update(chosen, baseline, processes, root, yes, partly=bool(algorithm or task))
+        partly = bool(algorithm or task)
+        if chosen.traces and not _update_traces(chosen, traces, processes, yes, partly=partly):
+            return EXIT_FAILED
+        return _update(chosen, baseline, processes, root, yes, partly=partly) if chosen.cells or chosen.densities else 0
     from parvibench.check.rounds import check as run
+    from parvibench.check.traces import stored
+    from parvibench.check.traces.catalogue import take
 
     asked = chosen.resolve(baseline)
     with progress() as show:
+        found = take(chosen.traces, processes, notify=show) if chosen.traces else {}
+        compared = stored.compare(stored.load(traces), found, chosen.traces)
         result = run(asked.questions, seed=root, workers=processes, notify=show)
-    result.new.extend(asked.new)
+    result = replace(result, traced=compared.count, moved=compared.moved)
+    result.new.extend([*compared.new, *asked.new])
     result.incomparable.extend(asked.incomparable)
+    result = replace(result, options=_options(setting or (), iterations, allow_diverged))
     return _write(result, junit, markdown, as_json)
+
+
+def _update_traces(chosen: Selection, file: Path | None, workers: int, yes: bool, *, partly: bool) -> bool:
+    """Store the traces, or the chosen ones, after showing what has moved; whether they were to be stored."""
+    from parvibench.check.output import moved_line
+    from parvibench.check.traces import stored
+    from parvibench.check.traces.catalogue import take
+
+    path = file or Path(str(stored.shipped()))
+    _may_ask(path, yes)
+    with progress() as show:
+        found = take(chosen.traces, workers, with_modules=True, notify=show)
+    old = stored.load(path)
+    compared = stored.compare(old, found, chosen.traces if partly else None)
+    for line in [*map(moved_line, compared.moved), *(f"{name}: new" for name in compared.new if old)]:
+        answer(line)
+    if old and not yes and not typer.confirm(f"Write {path}?"):
+        return False
+    gone = [m.trace for m in compared.moved if m.value is None and not m.label]
+    made = stored.merged(old, found, gone) if partly else found
+    stored.write(path, made)
+    answer(f"{path}: {len(made)} traces")
+    return True
+
+
+def _may_ask(path: Path, yes: bool) -> None:
+    """``InputError`` where an update would ask and nobody can answer."""
+    if path.is_file() and not yes and not sys.stdin.isatty():
+        raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
 
 
 def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:
@@ -97,8 +147,7 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     from parvibench.check.past import baseline
 
     path = file or Path(str(baseline.shipped()))
-    if path.is_file() and not yes and not sys.stdin.isatty():
-        raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
+    _may_ask(path, yes)
     with progress() as show:
         made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
         cells, densities = chosen.cells, chosen.densities
@@ -116,6 +165,12 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     return 0
 
 
+def _options(set_: Sequence[str], iterations: int, allow_diverged: float) -> str:
+    """What the command line said about a sampler of one's own."""
+    given = [*(f"--set {shlex.quote(pair)}" for pair in set_), f"--iterations {iterations}"]
+    return " ".join([*given, *([f"--allow-diverged {allow_diverged:g}"] if allow_diverged else [])])
+
+
 def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
     """Write the outcome wherever it was asked for; the exit code."""
     from parvibench.check import output
@@ -129,20 +184,17 @@ def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_js
         shared.print_json(output.document(result))
     else:
         _print(result)
-    return {"pass": 0, "regression": EXIT_FAILED, "incomparable": EXIT_USAGE}[result.verdict]
+    return {"pass": 0, "incomparable": EXIT_USAGE}.get(result.verdict, EXIT_FAILED)
 
 
 def _print(result: CheckResult) -> None:
     from parvibench.check import output
 
-    if rows := output.rows(result):
-        table = shared.new_table(*output.COLUMNS)
-        for *cells, verdict in rows:
-            table.add_row(*cells, verdict, style="green" if verdict == "improved" else "red")
-        shared.out_console.print(table)
+    for line in output.lines(result):
+        answer(line)
     for line in output.notes(result):
         warn(line)
-    if result.incomparable:
+    if result.incomparable or result.verdict == "changed":
         warn("after an intended change: parvibench check --update")
     counts = f"{output.counts(result)} (p < {result.threshold:.1e})"
     answer(f"{result.verdict}: {counts}; --seed {result.seed}")

@@ -87,7 +87,12 @@ def reference_build(
         raise InputError(
             "reference build: name one task, as file.py:OBJECT" if given else "reference build: name a task"
         )
-    options = {"method": method, "warmup": warmup, "draws": numbers[-1] if numbers else None, "chains": chains}
+    options: dict[str, Any] = {
+        "method": method,
+        "warmup": warmup,
+        "draws": numbers[-1] if numbers else None,
+        "chains": chains,
+    }
     chosen = {key: value for key, value in options.items() if value is not None}
     if given and chosen:
         raise InputError(f"--{next(iter(chosen))} is for chains that are run; draws from {given[0]} are there already")

@@ -188,7 +188,7 @@ def _written(
     if folder is None and row is not None and row.built_in:
         raise InputError(f"{task.name} is a built-in task: name a folder of your own with --folder")
     conditions = [{"gate": g.name, "passed": g.passed, "found": g.found} for g in gates]
-    named = {"coordinates": list(task.coordinates)} if getattr(task, "coordinates", ()) else {}
+    named = {"coordinates": list(found)} if (found := getattr(task, "coordinates", ())) else {}
     head = {**identity(task), **named, "exact": False, **record, "gates": conditions, **origin(_SEED)}
     reference = _calibrated(task, rows, pool, head, notify)
     target = density_of(task)

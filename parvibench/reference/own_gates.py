@@ -130,7 +130,7 @@ def _run(
 def _whitened(task: Task, base: Target, draws: Tensor) -> Whitened:
     try:
         return Whitened.from_draws(base, draws)
-    except torch.linalg.LinAlgError:
+    except RuntimeError:
         raise ParVIBenchError(
             f"{task.name}: the chains' covariance is singular: they do not move in every direction"
         ) from None

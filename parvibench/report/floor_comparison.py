@@ -83,7 +83,7 @@ def floored_of(task: str) -> Floored | None:
 
 def _read(load: Callable[[str], T | None], task: str) -> T | None:
     try:
-        return _once(load, task, stamp_of(task))  # type: ignore[arg-type]
+        return _once(load, task, stamp_of(task))
     except (ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
         return None
 

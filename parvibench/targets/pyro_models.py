@@ -105,7 +105,7 @@ class PyroTask(FunctionTask):
 
     def constrain(self, x: Tensor) -> dict[str, Tensor]:
         """Values of the sites, name -> (n, ...), at points (n, D)."""
-        parts = torch.as_tensor(x).split([site.size for site in self.sites], dim=1)
+        parts = torch.split(torch.as_tensor(x), [site.size for site in self.sites], dim=1)
         return {
             site.name: vmap(site.transform)(part.reshape(len(part), *site.free))
             for site, part in zip(self.sites, parts, strict=True)
@@ -143,7 +143,7 @@ class PyroDensity:
         """A scalar, in nats."""
         from pyro import poutine
 
-        parts = x.split([site.size for site in self.sites])
+        parts = torch.split(x, [site.size for site in self.sites])
         values, jacobian = {}, x.new_zeros(())
         for site, part in zip(self.sites, parts, strict=True):
             free = part.reshape(site.free)
@@ -236,14 +236,15 @@ def _latent(label: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def _compare(task: PyroTask, density: PyroDensity) -> None:
     """Refuse a density that is not Pyro's own potential up to a constant."""
-    from pyro.infer.mcmc.util import initialize_model
+    from pyro.infer.mcmc import util
 
     dtype = task.precision or torch.float64
     x = Box(task.dim)(_COMPARED, Generator().manual_seed(_SEED)).to(dtype)
     ours = task.target([0], "cpu", dtype).log_density(x[None])[0]
     with torch.random.fork_rng(devices=[]), pyro_in(dtype):
         args, kwargs = density.arguments(dtype)
-        potential = initialize_model(density.__wrapped__, args, kwargs)[1]
+        initialize: Any = util.initialize_model
+        potential = initialize(density.__wrapped__, args, kwargs)[1]
         theirs = torch.stack([-potential(named(task, point)).detach() for point in x])
     gap = (ours - theirs).abs().max()
     if not bool(gap <= (1e-3 if dtype is torch.float32 else 1e-6) * (1 + theirs.abs().max())):
@@ -255,5 +256,5 @@ def _compare(task: PyroTask, density: PyroDensity) -> None:
 
 def named(task: PyroTask, x: Tensor) -> dict[str, Tensor]:
     """A point (D,) as Pyro's potential takes it: unconstrained values by site."""
-    parts = x.split([site.size for site in task.sites])
+    parts = torch.split(x, [site.size for site in task.sites])
     return {site.name: part.reshape(site.free) for site, part in zip(task.sites, parts, strict=True)}

@@ -39,9 +39,21 @@ def test_a_new_task_passes_its_tests(call: Run, tmp_path: Path, monkeypatch: pyt
     assert len((tmp_path / "there/my_posterior.py").read_text().splitlines()) < 40
     monkeypatch.chdir(tmp_path / "there")
     tests = loaded("test_my_posterior", monkeypatch)
-    tests.test_exact_draws_have_the_stated_moments()
-    tests.test_the_score_has_mean_zero_under_the_law()
+    tests.test_draws_and_score_are_of_one_law()
     tests.test_a_sampler_runs_on_it(tmp_path / "store")
+    words = ["--replicates", "1", "--budget", "iterations=5", "--workers", "0", "--json"]
+    (cell,) = call("run", "--task", "my_posterior.py:MY_POSTERIOR", "-a", "mala", *words).json["cells"]
+    assert (cell["task"], cell["status"]) == ("My_posterior", "ok")
+
+
+def test_the_test_of_a_new_task_finds_a_wrong_density(
+    call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("new", "task", "askew")
+    file = tmp_path / "askew.py"
+    file.write_text(file.read_text().replace("- 0.5 * w.square()", "- 0.55 * w.square()"))
+    with pytest.raises(AssertionError):
+        loaded("test_askew", monkeypatch).test_draws_and_score_are_of_one_law()
 
 
 def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:

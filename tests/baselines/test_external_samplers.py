@@ -215,10 +215,10 @@ def test_an_absent_library_is_a_row_with_the_line_that_installs_it(
 ) -> None:
     missing, real = ("jax", LIBRARIES[name]), importlib.import_module
 
-    def absent(module: str, *args: Any) -> Any:
+    def absent(module: str, *args: Any, **options: Any) -> Any:
         if module.partition(".")[0] in missing:
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
-        return real(module, *args)
+        return real(module, *args, **options)
 
     monkeypatch.setattr(importlib, "import_module", absent)
     options = {"workers": 0, "out": tmp_path, "tracking": False, "budget": {"iterations": 3}, "replicates": 1}

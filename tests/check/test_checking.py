@@ -52,8 +52,8 @@ def verdict(question: Question, seed: int = 1) -> str:
 def test_worse_better_and_unchanged() -> None:
     assert verdict(Normal(0.0)) == "ok"
     assert verdict(Normal(3.0)) == "regression"
-    assert verdict(Normal(-3.0)) == "improved"
-    assert verdict(Normal(3.0, "higher")) == "improved"
+    assert verdict(Normal(-3.0)) == "changed"
+    assert verdict(Normal(3.0, "higher")) == "changed"
     assert verdict(Normal(-3.0, "same")) == "regression"
     # Expected around zero: wherever it goes it gets worse; closer to zero it gets better.
     assert verdict(Normal(3.0, "zero")) == "regression"
@@ -62,7 +62,7 @@ def test_worse_better_and_unchanged() -> None:
 def test_better_than_exact_draws_is_suspicious() -> None:
     exact = np.random.default_rng(1).normal(size=120) - 1
     assert verdict(Normal(-6.0, "lower", exact)) == "suspicious"
-    assert verdict(Normal(-6.0, "lower", exact - 8)) == "improved"
+    assert verdict(Normal(-6.0, "lower", exact - 8)) == "changed"
 
 
 def test_clear_answers_take_one_stage_and_doubtful_ones_more() -> None:
@@ -113,9 +113,9 @@ def test_fixed_values_and_bounds() -> None:
     tests = {t.metric: t for t in decide(Mixed(), {"cost": [100.0, 110.0], "error": [0.1] * 9 + [0.2]}, 1e-6)}
     assert (tests["cost"].verdict, tests["cost"].effect) == ("regression", 5.0)
     assert tests["error"].verdict == "ok"
-    assert tests["gone"].reason == "no longer measured"
+    assert tests["gone"].reason == "gone: no longer measured"
     cheaper = {t.metric: t for t in decide(Mixed(), {"cost": [90.0, 90.0], "error": [0.9] * 9 + [0.8]}, 1e-6)}
-    assert (cheaper["cost"].verdict, cheaper["error"].verdict) == ("improved", "regression")
+    assert (cheaper["cost"].verdict, cheaper["error"].verdict) == ("changed", "regression")
 
 
 def test_documents_for_machines() -> None:
@@ -130,7 +130,7 @@ def test_documents_for_machines() -> None:
     assert len(root.findall(".//failure")) == 1
     assert len(root.findall(".//error")) == 1
     text = output.markdown(result)
-    assert "a<b\\|c" in text
+    assert "a<b|c on made-up" in text.partition("```text")[2]
     assert "not comparable: toy/ula: settings changed" in text
     assert "new: no baseline yet, run parvibench check --update: toy/mine" in text
     assert document["new"] == ["toy/mine"]

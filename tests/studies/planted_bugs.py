@@ -1,6 +1,8 @@
 """How many planted bugs `parvibench check` finds: each is planted in a child process that runs the check.
 
-``python tests/studies/planted_bugs.py [BUG ...] [--workers 2] [--seed 7] [--markdown reports/check/planted-bugs.md]``
+``python tests/studies/planted_bugs.py [BUG ...] [--workers 2] [--seed 7] [--traces first] [--markdown FILE]``
+Traces are taken first, and the slow questions asked where none has moved: a bug costs seconds. ``--traces none`` leaves
+them out, ``--traces only`` the questions.
 Exit code 1 where fewer than 95% are found.
 """
 
@@ -43,26 +45,28 @@ class BugResult:
     reason: str = ""  # why it was not caught, or the failed test's own reason
 
 
-def check_planted(workers: int, seed: int, names: Sequence[str] = ()) -> Iterator[BugResult]:
+def check_planted(workers: int, seed: int, names: Sequence[str] = (), traces: str = "first") -> Iterator[BugResult]:
     """Check planted bugs one by one, each in a process of one thread; results as they come."""
     bugs = bugs_named(names)  # wrong names are refused before anything is started
-    tests = sum(len(gating(question.expected())) for question in select_questions().resolve().questions)
-    return _results(bugs, max(1, workers), seed, tests)
+    asked = [] if traces == "only" else select_questions().resolve().questions
+    tests = sum(len(gating(question.expected())) for question in asked)
+    options = ["--seed", str(seed), "--tests", str(tests), "--traces", traces]
+    return _results(bugs, max(1, workers), options)
 
 
-def _results(bugs: Sequence[PlantedBug], workers: int, seed: int, tests: int) -> Iterator[BugResult]:
+def _results(bugs: Sequence[PlantedBug], workers: int, options: Sequence[str]) -> Iterator[BugResult]:
     pool = ThreadPoolExecutor(workers)
     try:
-        futures = [pool.submit(_check, bug, seed, tests) for bug in bugs]
+        futures = [pool.submit(_check, bug, options) for bug in bugs]
         for future in as_completed(futures):
             yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _check(bug: PlantedBug, seed: int, tests: int) -> BugResult:
+def _check(bug: PlantedBug, options: Sequence[str]) -> BugResult:
     """Plant one bug in a child process and read the last line that it prints."""
-    command = [sys.executable, "-m", "planted.planting", bug.name, "--seed", str(seed), "--tests", str(tests)]
+    command = [sys.executable, "-m", "planted.planting", bug.name, *options]
     environment = os.environ | ENVIRONMENT
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
@@ -96,7 +100,7 @@ def table(results: Iterable[BugResult]) -> str:
 
 def _line(row: BugResult) -> str:
     by = row.by if row.caught else f"**missed**: {row.reason}"
-    replicates = str(row.replicates) if row.caught else ""
+    replicates = str(row.replicates) if row.caught and row.replicates else ""
     cells = (f"`{row.bug.name}`", row.bug.family, row.bug.summary, by, replicates, f"{row.seconds:.0f}")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -107,10 +111,11 @@ def main() -> int:
     parser.add_argument("bugs", nargs="*", help="names; default: all")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
     parser.add_argument("--seed", type=int, default=7, help="of the checks")
+    parser.add_argument("--traces", choices=("first", "only", "none"), default="first", help="whether traces are taken")
     parser.add_argument("--markdown", type=Path, help="write the table here")
     arguments = parser.parse_args()
     results = []
-    for result in check_planted(arguments.workers, arguments.seed, arguments.bugs):
+    for result in check_planted(arguments.workers, arguments.seed, arguments.bugs, arguments.traces):
         results.append(result)
         print(f"{result.bug.name}: {'found' if result.caught else 'MISSED'}", file=sys.stderr, flush=True)
     text = table(results)

@@ -281,7 +281,7 @@ class Plot:
                 legend = add_legend(self._figure, self.axes)
                 for number, shown in enumerate(self._marked.values()):
                     for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
-                        if text.get_text() == shown:
+                        if text.get_text() == shown and handle is not None:
                             text.set_gid(f"{_ENTRY}{number}")
                             handle.set_gid(f"{_ENTRY}{number}")
             else:

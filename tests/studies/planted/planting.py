@@ -1,7 +1,7 @@
 """Planting a bug: a module's source is changed as the module is imported, in a process of its own.
 
 ``python -m planted.planting BUG --seed S --tests T`` plants one and asks the questions of a check whose answers it
-can change. The files are never touched, nor is any compiled copy of them.
+can change; with ``--traces first`` only where no trace moves, with ``--traces only`` not at all. The files are never touched, nor is any compiled copy of them.
 """
 
 import argparse
@@ -85,15 +85,34 @@ def examine(module: str, seed: int, tests: int) -> dict[str, object]:
     return {"caught": False, "reason": f"{passed} (p = {found.p_value:.1g})" if found else passed, **spent}
 
 
+def trace(module: str) -> dict[str, object]:
+    """Take the traces that a module can move; fields of a ``BugResult``."""
+    from parvibench.check.output import moved_line
+
+    from .tracing import first_moved
+
+    began = time.perf_counter()
+    moved, count = first_moved(module)
+    seconds = time.perf_counter() - began
+    if moved is None:
+        return {"caught": False, "reason": f"none of {count} traces moved", "seconds": seconds}
+    return {"caught": True, "by": f"traces: {moved_line(moved).partition('; runs')[0]}", "seconds": seconds}
+
+
 def main() -> None:
     """Plant the named bug, check, and print the finding as one line of JSON."""
     parser = argparse.ArgumentParser(description="Plant a bug and check what it can change.")
     parser.add_argument("bug", help="its name")
     parser.add_argument("--seed", type=int, required=True, help="of the check")
     parser.add_argument("--tests", type=int, required=True, help="number of tests of a check of everything")
+    parser.add_argument("--traces", choices=("first", "only", "none"), default="first", help="whether traces are taken")
     arguments = parser.parse_args()
     (bug,) = bugs_named([arguments.bug])
     plant(bug)
+    found = trace(bug.module) if arguments.traces != "none" else None
+    if found is not None and (found["caught"] or arguments.traces == "only"):
+        print(json.dumps(found))
+        return
     print(json.dumps(examine(bug.full_module, arguments.seed, arguments.tests)))
 
 

@@ -1,0 +1,1 @@
+"""The oracle of traces: a few numbers of short deterministic runs, which move when behaviour moves."""
