@@ -53,10 +53,10 @@ def test_every_method_gets_the_same_grid_and_budget_on_replicates_of_their_own(p
 def test_units_of_steps_have_grids_of_their_own() -> None:
     """SVGD's plain rule moves x by a step in x^2, its Adam rule by one in x; a generator has a rate."""
     text = SUITE.replace("[1.0e-3, 10.0]", "{x^2: [1.0e-3, 10.0], x: [1.0e-2, 1.0], rate: [1.0e-4, 1.0e-2]}")
-    methods = "svgd, {name: svgd, label: adam, settings: {rule: adam}}, mied, mean-field, hmc"
+    methods = "svgd, {name: svgd, label: adam, settings: {rule: adam}}, mied, mean-field, hmc, lapd-decay"
     cells = tuning.Tuner(parse_suite(text.replace("ula, svgd", methods).encode(), "mine.yaml")).first_cells()
     ends = {c.label.partition(" @ ")[0]: c.settings["step_size"] for c in cells}
-    assert ends == {"svgd": 10.0, "adam": 1.0, "mied": 1.0, "mean-field": 0.01, "hmc": 10.0}
+    assert ends == {"svgd": 10.0, "adam": 1.0, "mied": 1.0, "mean-field": 0.01, "hmc": 10.0, "lapd-decay": 10.0}
 
 
 def test_a_unit_without_a_grid_is_named() -> None:

@@ -205,7 +205,10 @@ def step_unit(algorithm: Method, settings: dict[str, Any]) -> str:
     """What a step size is measured in: ``x^2``, ``x`` or ``rate``."""
     if algorithm.kind == "generator":
         return "rate"
-    return "x" if algorithm.effective_step(algorithm.make_settings(settings)) is None else "x^2"
+    made = algorithm.make_settings(settings)
+    described = type(made).model_fields["step_size"].description or ""
+    decays = "in x^2" in described and " or x" not in described  # no fixed step, yet one that multiplies a score
+    return "x^2" if decays or algorithm.effective_step(made) is not None else "x"
 
 
 def grid(spec: TuneSpec, unit: str) -> list[float]:
