@@ -65,6 +65,7 @@ class HMC(Algorithm[Settings, State]):
 
     name = "hmc"
     kind = "chains"
+    exact = True
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
     citation = "Neal (2011), arXiv:1206.1901"

@@ -52,6 +52,7 @@ class MALA(Algorithm[Settings, State]):
 
     name = "mala"
     kind = "chains"
+    exact = True
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
     citation = "Roberts & Tweedie (1996)"

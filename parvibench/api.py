@@ -75,7 +75,8 @@ def run(
     where = resolve_device(execution.device)
     if execution.compiled:
         require_compiler(where)
-    if execution.tune and chosen.tune is not None and chosen.tuned is None:
+    cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
+    if execution.tune and chosen.tune is not None and chosen.tuned is None and any(c.untuned for c in cells):
         aside = execution.model_copy(update={"out": execution.out / "tuning"})
         done = tune_suite(
             chosen, aside, settings=settings, objects=objects, observers=observers, command=command
@@ -83,7 +84,7 @@ def run(
         for pair, why in done.left_out.items():
             warn(f"{pair} has no tuned step size: {why}")
         chosen = chosen.model_copy(update={"tuned": done.tuned})
-    cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
+        cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
     require_tuned(chosen, cells, execution.profile, suite if isinstance(suite, str) else chosen.name)
     for note in dict.fromkeys(n for cell in cells for n in cell.notes):
         warn(note)

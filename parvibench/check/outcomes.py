@@ -11,11 +11,13 @@ import numpy as np
 from scipy import stats
 
 from .evidence import Array, Shift, bound_p_value, law_p_values, shift
-from .questions import Bound, Expected, Fixed, Law, Oracle, Question
+from .questions import Bound, Expected, Fixed, Law, Oracle, Question, Share
+from .words import sentence, statistic_in_words
 
-Verdict = Literal["ok", "improved", "regression", "suspicious"]
-#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler.
-RED: tuple[Verdict, ...] = ("regression", "suspicious")
+Verdict = Literal["ok", "improved", "regression", "suspicious", "wrong", "not converged"]
+#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler; what
+#: contradicts known truth is wrong, or has not run for long enough.
+RED: tuple[Verdict, ...] = ("regression", "suspicious", "wrong", "not converged")
 
 
 @dataclass(frozen=True)
@@ -31,34 +33,40 @@ class Test:
     p_value: float  #: of what was expected
     verdict: Verdict  #: what follows
     replicates: int  #: fresh ones drawn
-    reason: str = ""  #: why, where no number says it
+    reason: str = ""  #: the outcome in words, where it is not ok
+    circumstances: str = ""  #: length and settings of the runs, in words
 
 
 def decide(question: Question, values: Mapping[str, list[float]], threshold: float) -> list[Test]:
     """All tests of a question, given statistic -> fresh values; p-values up to the threshold are changes."""
     expected = question.expected()
     fresh = {name: np.asarray(values.get(name, []), dtype=np.float64) for name in expected}
-    fresh = {n: e.snapped(fresh[n]) if isinstance(e := expected[n], Law) else fresh[n] for n in fresh}
     missing = [name for name, x in fresh.items() if not len(x)]
-    tests = [failed(question, "no longer measured", name) for name in missing]
-    for name, p in _p_values({n: e for n, e in expected.items() if n not in missing}, fresh).items():
+    tests = [failed(question, f"{statistic_in_words(name)}: no longer measured", name) for name in missing]
+    fresh = {n: x[~np.isnan(x)] for n, x in fresh.items()}
+    fresh = {n: e.snapped(fresh[n]) if isinstance(e := expected[n], Law) else fresh[n] for n in fresh}
+    for name, p in _p_values({n: e for n, e in expected.items() if len(fresh[n])}, fresh).items():
         x, effect = fresh[name], _effect(expected[name], fresh[name])
         verdict = _verdict(expected[name], x, effect, p, threshold)
-        interval, reason = (effect.low, effect.high), _diverged(x) if verdict in RED else ""
+        if verdict == "regression" and question.oracle == "truth":
+            verdict = "not converged" if question.converging(name, values) else "wrong"
+        reason = sentence(question, name, expected[name], x, effect) if verdict != "ok" else ""
         tests.append(
             Test(
-                question.task, question.algorithm, name, question.oracle,
-                effect.effect, interval, p, verdict, len(x), reason,
+                question.task, question.algorithm, name, question.oracle, effect.effect, (effect.low, effect.high), p,
+                verdict, len(x), reason, question.circumstances,
             )
         )  # fmt: skip
     return tests
 
 
 def failed(question: Question, reason: str, metric: str = "status") -> Test:
-    """The outcome where nothing was measured: a regression."""
+    """The outcome where nothing was measured."""
     nan = math.nan
+    verdict: Verdict = "wrong" if question.oracle == "truth" else "regression"
     return Test(
-        question.task, question.algorithm, metric, question.oracle, nan, (nan, nan), 0.0, "regression", 0, reason
+        question.task, question.algorithm, metric, question.oracle, nan, (nan, nan), 0.0, verdict, 0, reason,
+        question.circumstances,
     )  # fmt: skip
 
 
@@ -76,6 +84,8 @@ def _p_values(expected: Mapping[str, Expected], fresh: Mapping[str, Array]) -> d
             found[name] = 1.0 if agree.all() else 0.0
         elif isinstance(e, Bound):
             found[name] = bound_p_value(fresh[name], e.limit)
+        elif isinstance(e, Share):
+            found[name] = 1.0 if fresh[name].mean() <= e.limit else 0.0
         else:
             laws.setdefault((len(fresh[name]), len(e.values)), []).append(name)
     for names in laws.values():
@@ -83,12 +93,6 @@ def _p_values(expected: Mapping[str, Expected], fresh: Mapping[str, Array]) -> d
         theirs = np.column_stack([e.values for n in names if isinstance(e := expected[n], Law)])
         found |= dict(zip(names, law_p_values(ours, theirs).tolist(), strict=True))
     return {name: found[name] for name in expected}
-
-
-def _diverged(fresh: Array) -> str:
-    """How many replicates diverged, in words; empty where none did."""
-    count = int((~np.isfinite(fresh)).sum())
-    return f"{count} of {len(fresh)} replicates are not finite" if count else ""
 
 
 def _effect(expected: Expected, fresh: Array) -> Shift:
@@ -105,7 +109,7 @@ def _effect(expected: Expected, fresh: Array) -> Shift:
 def _verdict(expected: Expected, fresh: Array, effect: Shift, p_value: float, threshold: float) -> Verdict:
     if p_value > threshold or (isinstance(expected, Law) and not expected.gates):
         return "ok"
-    if isinstance(expected, Bound) or not _is_better(expected, fresh, effect):
+    if isinstance(expected, Bound | Share) or not _is_better(expected, fresh, effect):
         return "regression"
     if isinstance(expected, Law) and expected.exact is not None:
         beyond = law_p_values(fresh[:, None], expected.exact[:, None])[0]

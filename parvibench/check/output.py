@@ -1,17 +1,130 @@
-"""The outcome of a check as a table, JSON, Markdown and JUnit XML."""
+"""The outcome of a check as text for 80 columns, Markdown, JSON and JUnit XML, all in the same words."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 from xml.etree import ElementTree
 
 from .outcomes import RED, Test
 from .rounds import CheckResult
+from .suspects import suspects
 
-#: Columns of ``rows``.
-COLUMNS = ("task", "algorithm", "statistic", "oracle", "effect [95%]", "p", "replicates", "verdict")
+#: Lines of text are at most so long; sentences of a group that are shown, and names of a list.
+_WIDTH, _SENTENCES, _NAMES = 80, 4, 5
+
+
+@dataclass(frozen=True)
+class Group:
+    """Red tests that share their probable cause."""
+
+    title: str  #: methods and tasks
+    where: str  #: the module in which the cause probably lies
+    tests: list[Test]  #: the clearest first
+    command: str  #: asks the clearest one's question again
+
+
+def groups(result: CheckResult) -> list[Group]:
+    """Red tests by what they share."""
+    found = []
+    for module, tests in suspects(result.tests):
+        ordered = sorted(tests, key=_gravity)
+        found.append(Group(_title(ordered), module, ordered, command(ordered[0], result)))
+    return found
+
+
+def _gravity(test: Test) -> tuple[int, float]:
+    """What explains other failures comes first."""
+    first = 0 if test.metric in ("status", "diverged") else 1 if test.metric.startswith("contract.") else 2
+    return first, test.p_value
+
+
+def _title(tests: list[Test]) -> str:
+    methods, tasks = (_list(dict.fromkeys(getattr(t, name) for t in tests)) for name in ("algorithm", "task"))
+    return f"{methods} on {tasks}"
+
+
+def _list(names: Iterable[str]) -> str:
+    shown = list(names)
+    more = f" and {len(shown) - _NAMES} more" if len(shown) > _NAMES else ""
+    return ", ".join(shown[:_NAMES]) + more
+
+
+def command(test: Test, result: CheckResult) -> str:
+    """What asks a test's question again, with the same draws."""
+    method = [] if (test.oracle, test.algorithm) == ("past", "density") else ["-a", test.algorithm]
+    parts = [*method, "-t", test.task, "--oracle", test.oracle, "--seed", str(result.seed)]
+    return " ".join(
+        ["parvibench check", *parts, *([result.options] if result.options and ":" in test.algorithm else [])]
+    )
+
+
+def lines(result: CheckResult) -> list[str]:
+    """The whole outcome but for its last line, at 80 columns."""
+    found = [line for group in groups(result) for line in _lines_of(group)]
+    if not result.red:
+        found += asked(result)
+    better = [t for t in result.tests if t.verdict == "improved"]
+    for t in better[:_SENTENCES]:
+        found += _wrapped(f"improved: {t.algorithm} on {t.task}: {t.reason}")
+    if len(better) > _SENTENCES:
+        found.append(f"improved: {len(better) - _SENTENCES} more")
+    return found
+
+
+def _lines_of(group: Group) -> list[str]:
+    verdicts = " and ".join(dict.fromkeys(t.verdict.upper() for t in group.tests))
+    tests = f"{len(group.tests)} test" + "s" * (len(group.tests) > 1)
+    found = _wrapped(f"{verdicts}: {group.title} ({tests})")
+    before = ""
+    for t in group.tests[:_SENTENCES]:
+        heading = f"{t.algorithm} on {t.task}" + (f", {t.circumstances}" if t.circumstances else "") + ":"
+        if heading != before:
+            found += _wrapped(heading, "  ")
+        before = heading
+        found += _wrapped(f"- {t.reason}", "    ", "      ")
+    if len(group.tests) > _SENTENCES:
+        found.append(f"    ... and {len(group.tests) - _SENTENCES} more (--json has all)")
+    if group.where:
+        found += _wrapped(f"look in: {group.where}", "  ")
+    return [*found, f"  ask again: {group.command}", ""]
+
+
+def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=hanging or indent + "  ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def asked(result: CheckResult) -> list[str]:
+    """What was asked: for one method every question, otherwise the numbers of methods, tasks and tests."""
+    methods = {t.algorithm for t in result.tests}
+    if len(methods) == 1:
+        by_task: dict[str, list[str]] = {}
+        for t in result.tests:
+            by_task.setdefault(t.task, []).append(t.metric)
+        names = {task: Counter(_kind(m) for m in metrics) for task, metrics in by_task.items()}
+        return [
+            line
+            for task, kinds in names.items()
+            for line in _wrapped(
+                f"asked on {task}: " + ", ".join(f"{k} ({n})" if n > 1 else k for k, n in kinds.items())
+            )
+        ]
+    oracles = Counter(t.oracle for t in result.tests)
+    tasks = {t.task for t in result.tests}
+    told = ", ".join(f"{count} against {'the past' if o == 'past' else 'known truth'}" for o, count in oracles.items())
+    return _wrapped(f"asked: {len(methods)} methods on {len(tasks)} targets; {told}") if oracles else []
+
+
+def _kind(metric: str) -> str:
+    """The statistic without its index."""
+    return metric.removeprefix("contract.").partition("[")[0].replace("_", " ")
 
 
 def document(result: CheckResult) -> dict[str, Any]:
@@ -22,6 +135,11 @@ def document(result: CheckResult) -> dict[str, Any]:
         "threshold": result.threshold,
         "new": result.new,
         "incomparable": result.incomparable,
+        "groups": [
+            {"title": g.title, "where": g.where, "command": g.command, "tests": len(g.tests)}
+            | {"reasons": [t.reason for t in g.tests[:_SENTENCES]]}
+            for g in groups(result)
+        ],
         "tests": [
             asdict(t) | {"effect": _number(t.effect), "interval": [_number(v) for v in t.interval]}
             for t in result.tests
@@ -42,15 +160,6 @@ def counts(result: CheckResult) -> str:
     return line + "".join(f", {count} {word}" for word, count in others.items() if count)
 
 
-def rows(result: CheckResult) -> list[tuple[str, ...]]:
-    """Failed tests and improvements as rows of text, failed ones and small p-values first."""
-    changed = (t for t in result.tests if t.verdict != "ok")
-    return [
-        (t.task, t.algorithm, t.metric, t.oracle, _effect(t), f"{t.p_value:.1e}", str(t.replicates), t.verdict)
-        for t in sorted(changed, key=lambda t: (t.verdict not in RED, t.p_value))
-    ]  # fmt: skip
-
-
 def notes(result: CheckResult) -> list[str]:
     """What was not compared with the past, and why, a line each."""
     return [
@@ -59,26 +168,14 @@ def notes(result: CheckResult) -> list[str]:
     ]
 
 
-def _effect(test: Test) -> str:
-    """Effect with its interval, or the reason that stands in its place."""
-    if test.reason:
-        return test.reason
-    low, high = test.interval
-    return f"{test.effect:.3g} [{low:.3g}, {high:.3g}]"
-
-
 def markdown(result: CheckResult) -> str:
     """A summary for a pull request."""
-    lines = [f"## parvibench check: {result.verdict}", "", f"{counts(result)}; seed {result.seed}.", ""]
-    if table := rows(result):
-        lines += [_line(COLUMNS), "|---" * len(COLUMNS) + "|", *map(_line, table), ""]
-    if told := notes(result):
-        lines += [*(f"- {line}" for line in told), ""]
-    return "\n".join(lines)
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(c.replace("|", "\\|").replace("\n", " ") for c in cells) + " |"
+    found = [f"## parvibench check: {result.verdict}", "", f"{counts(result)}; seed {result.seed}.", ""]
+    if told := lines(result):
+        found += ["```text", *(line.replace("```", "'''") for line in told), "```", ""]
+    if noted := notes(result):
+        found += [*(f"- {line}" for line in noted), ""]
+    return "\n".join(found)
 
 
 def junit(result: CheckResult) -> str:
@@ -86,10 +183,11 @@ def junit(result: CheckResult) -> str:
     root = ElementTree.Element(
         "testsuites", name="parvibench check", tests=str(len(result.tests)), failures=str(len(result.red))
     )
-    groups: dict[tuple[str, str], list[Test]] = {}
+    where = {id(t): group for group in groups(result) for t in group.tests}
+    by_pair: dict[tuple[str, str], list[Test]] = {}
     for test in result.tests:
-        groups.setdefault((test.task, test.algorithm), []).append(test)
-    for (task, algorithm), tests in groups.items():
+        by_pair.setdefault((test.task, test.algorithm), []).append(test)
+    for (task, algorithm), tests in by_pair.items():
         red = [t for t in tests if t.verdict in RED]
         suite = ElementTree.SubElement(
             root, "testsuite", name=f"{task}/{algorithm}", tests=str(len(tests)), failures=str(len(red))
@@ -99,8 +197,10 @@ def junit(result: CheckResult) -> str:
                 suite, "testcase", classname=f"{task}.{algorithm}", name=f"{t.metric} ({t.oracle})"
             )
             if t in red:
-                message = f"{t.verdict}: {_effect(t)}, p = {t.p_value:.2g}, {t.replicates} replicates"
-                ElementTree.SubElement(case, "failure", message=message, type=t.verdict)
+                failure = ElementTree.SubElement(case, "failure", message=f"{t.verdict}: {t.reason}", type=t.verdict)
+                again = command(t, result)
+                told = {"": t.circumstances, "look in: ": where[id(t)].where, "ask again: ": again}
+                failure.text = "\n".join(key + value for key, value in told.items() if value)
     for line in result.incomparable:
         suite = ElementTree.SubElement(root, "testsuite", name="not comparable", tests="1", errors="1")
         case = ElementTree.SubElement(suite, "testcase", classname="baseline", name=line)

@@ -20,7 +20,7 @@ from parvibench.harness.workers.processes import Workers
 Oracle = Literal["past", "truth"]
 #: Direction in which a statistic improves; ``zero``: towards zero, ``same``: any change is a regression.
 Better = Literal["lower", "higher", "zero", "same"]
-#: Statistic -> one value per replicate; a replicate that diverged has +inf.
+#: Statistic -> one value per replicate: +inf where it diverged, NaN where there is nothing to judge.
 Values = Mapping[str, list[float]]
 
 
@@ -59,7 +59,14 @@ class Bound:
     limit: float  #: of the absolute value of the mean
 
 
-Expected = Law | Fixed | Bound
+@dataclass(frozen=True)
+class Share:
+    """The share of points that may have a fault."""
+
+    limit: float  #: of the mean over replicates
+
+
+Expected = Law | Fixed | Bound | Share
 
 
 class Question(ABC):
@@ -76,6 +83,19 @@ class Question(ABC):
     @abstractmethod
     def expected(self) -> Mapping[str, Expected]:
         """Statistic -> what is expected of it, fixed before anything is measured; each is a test of its own."""
+
+    @property
+    def circumstances(self) -> str:
+        """Length and settings of the runs, in words."""
+        return ""
+
+    def unit(self, statistic: str) -> tuple[float, float]:
+        """Offset and factor that turn a statistic's values into the unit in which it is told."""
+        return 0.0, 1.0
+
+    def converging(self, statistic: str, values: Mapping[str, Sequence[float]]) -> bool:
+        """Whether the fresh values of a statistic that failed were still approaching what is expected."""
+        return False
 
 
 class Asked(NamedTuple):

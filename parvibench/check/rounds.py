@@ -17,6 +17,8 @@ from parvibench.core.streams import derive_seed
 from .outcomes import RED, Test, decide, failed, gating
 from .questions import Measurement, Question, Values, batches, measure
 
+#: Verdict of a whole check.
+Overall = Literal["pass", "regression", "wrong", "not converged", "incomparable"]
 Keep = Callable[[Question, Values], None]
 
 #: Questions measured by one process, and how long they may take, s.
@@ -46,6 +48,7 @@ class CheckResult:
     new: list[str] = field(default_factory=list)  #: cells and densities that the baseline does not hold
     #: cells and densities that cannot be compared with the stored ones, and why
     incomparable: list[str] = field(default_factory=list)
+    options: str = ""  #: of the command line, for a sampler that is not registered
 
     @property
     def red(self) -> list[Test]:
@@ -53,10 +56,13 @@ class CheckResult:
         return [t for t in self.tests if t.verdict in RED]
 
     @property
-    def verdict(self) -> Literal["pass", "regression", "incomparable"]:
-        """A regression outweighs what is not comparable; what is new fails nothing."""
-        if self.red:
+    def verdict(self) -> Overall:
+        """The gravest: a regression, then what is wrong, then what has not converged; what is new fails nothing."""
+        found = {t.verdict for t in self.red}
+        if found & {"regression", "suspicious"}:
             return "regression"
+        if found:
+            return "wrong" if "wrong" in found else "not converged"
         return "incomparable" if self.incomparable else "pass"
 
 

@@ -14,12 +14,13 @@ from parvibench.harness.suite.cells import Cell
 from .past import baseline as past
 from .questions import Asked, Question
 from .truth import truth_questions
-from .truth.contract import Effort, Sampler, sampler_questions
+from .truth.samplers.of_sampler import Effort, Sampler
+from .truth.samplers.questions_of import sampler_questions
 from .truth.steps import settings_of
 from .truth.task_facts import own_density_questions
 
-#: Default iterations of a sampler that is not registered.
-ITERATIONS = 500
+#: Default iterations and seed of a sampler that is not registered.
+ITERATIONS, SEED = 500, 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ def select_questions(
     oracle: Literal["both", "past", "truth"] = "both",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     iterations: int = ITERATIONS,
+    allow_diverged: float = 0.0,
 ) -> Selection:
     """Choose the questions of a check.
 
@@ -56,6 +58,7 @@ def select_questions(
         oracle: which one to ask.
         settings: of samplers that are not registered, by place or name.
         iterations: of samplers that are not registered.
+        allow_diverged: share of their points that may be not finite.
 
     Raises:
         InputError: an unknown name or setting.
@@ -72,7 +75,7 @@ def select_questions(
         densities = []
         truths = [q for q in truths if q.algorithm in named]
     given = _settings_of(outside, settings or {})
-    truths += [q for a in outside for q in outside_questions(a, given[a], iterations)]
+    truths += [q for a in outside for q in outside_questions(a, given[a], iterations, allow_diverged)]
     own = [t for t in tasks if registry.is_place(t)]
     tasks = [t for t in tasks if t not in own]
     if own and not tasks and not algorithms:
@@ -99,18 +102,21 @@ def _settings_of(outside: Sequence[str], settings: Mapping[str, Mapping[str, Any
     return {a: {**settings.get(a, {}), **settings.get(name, {})} for a, name in names.items()}
 
 
-def outside_questions(sampler: Sampler, settings: dict[str, Any], iterations: int) -> list[Question]:
-    """Questions of a sampler that is not registered: easy targets within a tolerance, and the contract.
+def outside_questions(
+    sampler: Sampler, settings: dict[str, Any], iterations: int, allow_diverged: float = 0.0
+) -> list[Question]:
+    """Questions of a sampler that is not registered: easy targets within a tolerance, the contract, dependence.
 
     ``sampler`` is ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only;
-    ``iterations`` must be enough for a bent target of unit scale.
+    ``iterations`` must be enough for targets of scale 1/2; ``allow_diverged`` is the share of points there that may be
+    not finite.
 
     Raises:
         InputError: no such sampler or setting.
     """
     algorithm = registry.load_algorithm(sampler) if isinstance(sampler, str) else sampler
     algorithm.make_settings(settings)
-    return list(sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations)))
+    return list(sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged))
 
 
 def _refuse_unknown(kind: str, names: Sequence[str], known: set[str]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import secrets
+import shlex
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -55,9 +58,14 @@ def check(
     ] = "both",
     setting: shared.Settings = None,
     iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
+    allow_diverged: Annotated[
+        float, Option(min=0, max=1, help="Share of points of a sampler of your own that may be not finite.")
+    ] = 0.0,
     update: Annotated[bool, Option(help="Make the baseline again, after showing the differences.")] = False,
     workers: Annotated[int | None, Option(help="Processes; 0: none but this one. Default: one per CPU.")] = None,
-    seed: Annotated[int | None, Option(help="Of all fresh replicates; default: drawn, and printed.")] = None,
+    seed: Annotated[
+        int | None, Option(help="Of all fresh replicates; default: drawn, and printed; 1 for your own.")
+    ] = None,
     junit: Annotated[Path | None, Option(help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, Option(help="Write a Markdown summary (appended).")] = None,
     as_json: Json = False,
@@ -72,13 +80,14 @@ def check(
         if file is not None and not file.parent.is_dir():
             raise InputError(f"{option} {file}: no such folder: {file.parent}")
     processes = (os.cpu_count() or 1) if workers is None else workers
-    root = secrets.randbelow(2**31) if seed is None else seed
-    from parvibench.check.selection import select_questions
+    from parvibench.check.selection import SEED, select_questions
 
     settings = shared.parse_settings(setting, algorithm)
+    own = bool(algorithm) and all(":" in name for name in algorithm or ())
+    root = seed if seed is not None else SEED if own else secrets.randbelow(2**31)
     chosen = select_questions(
         suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
-        iterations=iterations,
+        iterations=iterations, allow_diverged=allow_diverged,
     )  # fmt: skip
     if update:
         return _update(chosen, baseline, processes, root, yes, partly=bool(algorithm or task))
@@ -89,6 +98,7 @@ def check(
         result = run(asked.questions, seed=root, workers=processes, notify=show)
     result.new.extend(asked.new)
     result.incomparable.extend(asked.incomparable)
+    result = replace(result, options=_options(setting or (), iterations, allow_diverged))
     return _write(result, junit, markdown, as_json)
 
 
@@ -116,6 +126,12 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     return 0
 
 
+def _options(set_: Sequence[str], iterations: int, allow_diverged: float) -> str:
+    """What the command line said about a sampler of one's own."""
+    given = [*(f"--set {shlex.quote(pair)}" for pair in set_), f"--iterations {iterations}"]
+    return " ".join([*given, *([f"--allow-diverged {allow_diverged:g}"] if allow_diverged else [])])
+
+
 def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
     """Write the outcome wherever it was asked for; the exit code."""
     from parvibench.check import output
@@ -129,17 +145,14 @@ def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_js
         shared.print_json(output.document(result))
     else:
         _print(result)
-    return {"pass": 0, "regression": EXIT_FAILED, "incomparable": EXIT_USAGE}[result.verdict]
+    return {"pass": 0, "incomparable": EXIT_USAGE}.get(result.verdict, EXIT_FAILED)
 
 
 def _print(result: CheckResult) -> None:
     from parvibench.check import output
 
-    if rows := output.rows(result):
-        table = shared.new_table(*output.COLUMNS)
-        for *cells, verdict in rows:
-            table.add_row(*cells, verdict, style="green" if verdict == "improved" else "red")
-        shared.out_console.print(table)
+    for line in output.lines(result):
+        answer(line)
     for line in output.notes(result):
         warn(line)
     if result.incomparable:

@@ -212,6 +212,9 @@ class Algorithm(Method, Generic[S, T]):
 
     differentiates: ClassVar[bool] = False  #: True when ``step`` uses autograd (otherwise it runs in inference mode)
     resumable: ClassVar[bool] = True  #: False when the state cannot be saved
+    #: True for a claim that `parvibench check` tests: from its first step on a reversible kernel that leaves every target
+    #: exactly invariant, as Metropolis and Hastings's are; False with discretisation error, adaptation or annealing
+    exact: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

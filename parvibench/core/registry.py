@@ -18,7 +18,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import reference_folders
 from .errors import InputError, ParVIBenchError, UnknownNameError
@@ -167,8 +167,9 @@ def _from_place(place: str) -> Task:
 
     if ":" not in place:
         raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
-    found: Any = _resolve(place)
-    task: Any = found() if inspect.isclass(found) and issubclass(found, Task) else found
+    task: Any = _resolve(place)
+    if inspect.isclass(task) and issubclass(task, Task):
+        task = cast("Any", task)()
     if not isinstance(task, Task):
         attribute = place.rpartition(":")[2]
         right = f"{attribute} = pb.task(log_density, dim=...), with `import parvibench as pb`"

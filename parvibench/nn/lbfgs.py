@@ -87,6 +87,8 @@ def advance(paths: Paths, log_density: Tensor, score: Tensor, longest: int) -> t
         The paths, and which of them have accepted a point by a search, (R, P) bool.
     """
     first, done, trial = paths.stage == _START, paths.done, paths.trial
+    if done.device.type == "cpu" and bool(done.all()):  # elsewhere asking would wait for the device
+        return paths, torch.zeros_like(done)
     usable = log_density.isfinite() & score.isfinite().all(-1)
     slope = torch.linalg.vecdot(paths.score, paths.direction)
     high_enough = usable & (log_density >= paths.log_density + RISE * paths.t * slope)

@@ -113,7 +113,7 @@ def test_fixed_values_and_bounds() -> None:
     tests = {t.metric: t for t in decide(Mixed(), {"cost": [100.0, 110.0], "error": [0.1] * 9 + [0.2]}, 1e-6)}
     assert (tests["cost"].verdict, tests["cost"].effect) == ("regression", 5.0)
     assert tests["error"].verdict == "ok"
-    assert tests["gone"].reason == "no longer measured"
+    assert tests["gone"].reason == "gone: no longer measured"
     cheaper = {t.metric: t for t in decide(Mixed(), {"cost": [90.0, 90.0], "error": [0.9] * 9 + [0.8]}, 1e-6)}
     assert (cheaper["cost"].verdict, cheaper["error"].verdict) == ("improved", "regression")
 
@@ -130,7 +130,7 @@ def test_documents_for_machines() -> None:
     assert len(root.findall(".//failure")) == 1
     assert len(root.findall(".//error")) == 1
     text = output.markdown(result)
-    assert "a<b\\|c" in text
+    assert "a<b|c on made-up" in text.partition("```text")[2]
     assert "not comparable: toy/ula: settings changed" in text
     assert "new: no baseline yet, run parvibench check --update: toy/mine" in text
     assert document["new"] == ["toy/mine"]

@@ -102,6 +102,14 @@ def test_srld_is_one_chain_whatever_the_suite_says() -> None:
     assert cells[0].samples == 10
 
 
+def test_one_chain_is_judged_by_as_many_samples_as_many() -> None:
+    """N is a setting like any other: a chain of the same scores gives n samples from its path."""
+    one, many = expand(parse(GOOD.replace("  - svgd", "  - {name: sgld, label: one, particles: 1}\n  - sgld")))[:2]
+    assert (one.particles, many.particles) == (1, 10)
+    assert one.samples == many.samples == 10
+    assert one.spec.budget == many.spec.budget
+
+
 def test_keys_name_results_and_nothing_else() -> None:
     """Order, labels and descriptions keep keys; settings, budget, seed and replicates change them."""
     base = {c.key for c in expand(parse(GOOD))}

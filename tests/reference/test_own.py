@@ -179,6 +179,7 @@ def test_exact_draws_are_asked_for_where_there_are_some() -> None:
         own.build_own(pb.task(normal, dim=2, name="plain"), None, own_gates.Effort("exact"), silent)
 
 
+@pytest.mark.slow  # the road of the command line asks the same
 def test_draws_as_reference_without_any_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "_FEWEST", 300)
     trusted, g = chains(8000, 1)[0], Generator().manual_seed(5)

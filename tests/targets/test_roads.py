@@ -284,6 +284,7 @@ def test_a_task_in_a_module_runs_in_workers_and_one_of_the_main_program_here(
     assert [c.status for c in results.cells] == [Status.OK, Status.OK]
 
 
+@pytest.mark.slow
 def test_ray_gets_the_file_and_the_reference(
     call: Run, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,14 @@ class CellQuestion(Question):
         """The cell's label."""
         return self.cell.label
 
+    @property
+    def circumstances(self) -> str:
+        """Budget and settings of the cell."""
+        spec = self.cell.spec
+        budget = spec.budget.model_dump(exclude_none=True)
+        steps = [f"{value:g} {limit.replace('_', ' ')}" for limit, value in budget.items()]
+        return ", ".join([*steps, *(f"{key}={value}" for key, value in spec.settings.items())])
+
     def measure(self, replicates: range, seed: int) -> Values:
         """Run fresh replicates of the cell, chunk by chunk."""
         cell = self.cell.varied(replicates=tuple(replicates), seed=seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .at_rest import semi_implicit_questions
 from .easy_targets import sampler_truths
 from .estimators import metric_questions
+from .gradients import gradient_questions
 from .invariance import kernel_questions
 from .langevin_laws import langevin_questions
 from .metering import MeterCharges
@@ -24,6 +25,7 @@ def truth_questions() -> list[TruthQuestion]:
         *semi_implicit_questions(),
         *task_questions(),
         *metric_questions(),
+        *gradient_questions(),
         MeterCharges(),
         Independence(),
     ]

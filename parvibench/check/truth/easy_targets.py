@@ -15,7 +15,10 @@ from parvibench.check.questions import Bound, Expected, Values
 from parvibench.core import registry
 from parvibench.core.algorithm import Example
 
-from .contract import Contract, Effort, Tolerance
+from .samplers.contract import Contract
+from .samplers.of_sampler import Effort
+from .samplers.presets import PresetContract
+from .samplers.tolerance import Tolerance
 from .steps import TruthQuestion, as_values, run, settings_of
 
 
@@ -82,6 +85,7 @@ def sampler_truths() -> list[TruthQuestion]:
         *(Tolerance("multimodal", name, effort_of(e)) for name, e in samplers.items() if e.both_modes),
         *(Tolerance("banana", name, effort) for name, effort in _BENT.items()),
         *(Contract("linear-regression", name, _brief(e)) for name, e in samplers.items()),
+        *(PresetContract(name) for name in examples if registry.load_algorithm(name).presets),
         *(NormalisingConstant(task) for task in ("multimodal", "banana", "gmm2-20d")),
     ]
 

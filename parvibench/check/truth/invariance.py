@@ -7,13 +7,13 @@ forwards and backwards is uniform (Gandy & Scott 2020, arXiv:2001.06465).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from parvibench.check.questions import Expected, Values
 from parvibench.core.registry import load_algorithm, load_task
@@ -98,11 +98,7 @@ class Ranks(_OfKernel):
 def ranks_along(
     target: Target, start: Tensor, replicates: range, seed: int, algorithm_name: str, settings: Settings, length: int
 ) -> Tensor:
-    """Ranks in 0 to L, (F, R, N), of exact draws (R, N, D) in the chains through them, ties broken at random.
-
-    One for each of the functions of ``rank_functions``. The kernel must be reversible; ``target`` is bound to the rows
-    of ``start``, and L is ``length``, steps forwards and backwards together.
-    """
+    """Ranks of exact draws in the chains of a registered kernel; ``target`` is bound to the rows of ``start``."""
     algorithm = load_algorithm(algorithm_name)
     made = algorithm.make_settings(dict(settings))
     # For a reversible kernel, backwards is forwards with other noise.
@@ -110,12 +106,21 @@ def ranks_along(
         torch.stack(run(algorithm, made, problem_at(target, start, replicates, way), length).path)
         for way in (2 * seed, 2 * seed + 1)
     ]
-    generator = generator_of("place", seed)
+    return ranks_of(target, start, paths, generator_of("place", seed))
+
+
+def ranks_of(target: Target, start: Tensor, paths: Sequence[Tensor], generator: Generator) -> Tensor:
+    """Ranks in 0 to L, (F, R, N), of exact draws (R, N, D) in the chains through them, ties broken at random.
+
+    One for each of the functions of ``rank_functions``. The two paths of L steps, (L, R, N, D), both begin at the draws;
+    a random part of them, L steps together, is the chain's future and past.
+    """
+    length = len(paths[0])
     place = torch.randint(0, length + 1, start.shape[:2], generator=generator)
     step = torch.arange(length)[:, None, None]
     used = torch.cat([step < place, step < length - place])  # (2L, R, N)
     own = rank_functions(start, target.log_density(start))[:, None]
-    found = torch.stack([rank_functions(x, target.log_density(x)) for x in torch.cat(paths)], 1)
+    found = torch.stack([rank_functions(x, target.log_density(x)) for x in torch.cat(list(paths))], 1)
     below = ((found < own) & used).sum(1)
     ties = ((found == own) & used).sum(1)
     broken = torch.rand(ties.shape, generator=generator, dtype=torch.float64) * (ties + 1)

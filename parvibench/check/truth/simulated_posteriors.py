@@ -18,17 +18,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from parvibench.check.questions import Bound, Expected, Values
+from parvibench.check.questions import Bound, Expected, Fixed, Values
 from parvibench.core import registry
 from parvibench.core.target import Target
 
 from .invariance import rank_functions, rank_statistics, ranks_along, uniform_ranks
 from .steps import Settings, TruthQuestion, as_values, generator_of, settings_of
+from .task_facts import is_gradient
 
 _LINEAR_ROWS, _LOGISTIC_ROWS, _NETWORK_ROWS = 12, 20, 10
 #: Inputs, intercept included.
 _COEFFICIENTS = 3
 _FEATURES, _HIDDEN = 2, 3
+#: Data sets whose scores are compared with autograd.
+_FEW = 10
 #: Gamma(1, rate) prior of both precisions of a network.
 _GAMMA_RATE = 0.1
 
@@ -159,15 +162,19 @@ class PosteriorStein(TruthQuestion):
         posterior = POSTERIORS[self.task]
         target, truth = _simulated(self.task, self.sets, replicates, seed)
         found = posterior.identities(truth[:, 0], target.score(truth)[:, 0])
-        return {
+        few, at = _simulated(self.task, _FEW, replicates[:1], seed)
+        away = at + _normal(generator_of(self.task, "away", seed), *at.shape)
+        agrees = {"simulated.gradient": [float(is_gradient(few, away))] * len(replicates)}
+        return agrees | {
             f"simulated.{name}": as_values(value.view(len(replicates), -1).mean(1)) for name, value in found.items()
         }
 
     def expected(self) -> Mapping[str, Expected]:
-        """Zero on average."""
+        """Zero on average; the score is the gradient on all data sets, away from the parameters behind them too."""
         posterior = POSTERIORS[self.task]
         nothing = torch.zeros(1, posterior.dim, dtype=torch.float64)
-        return {f"simulated.{name}": Bound(0.0) for name in posterior.identities(nothing, nothing)}
+        identities = {f"simulated.{name}": Bound(0.0) for name in posterior.identities(nothing, nothing)}
+        return identities | {"simulated.gradient": Fixed(1.0)}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from parvibench.check.questions import Expected, Law, Oracle, Question
+from parvibench.check.words import circumstances
 from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
@@ -30,6 +31,11 @@ class TruthQuestion(Question):
     """A question whose answer follows from theory."""
 
     oracle: Oracle = "truth"
+
+    @property
+    def circumstances(self) -> str:
+        """Of the question's own fields."""
+        return circumstances(vars(self))
 
 
 class Run(NamedTuple):

@@ -52,7 +52,7 @@ class DensityTruth(TruthQuestion):
             found = self._identities(x, target.score(x)) | self._moments(task, x)
             for name, value in found.items():
                 values.setdefault(name, []).extend(as_values(value.mean()[None]))
-            values.setdefault("gradient", []).append(float(_is_gradient(target, x[:, :_SCALED_BY])))
+            values.setdefault("gradient", []).append(float(is_gradient(target, x[:, :_SCALED_BY])))
         return values
 
     def expected(self) -> Mapping[str, Expected]:
@@ -99,7 +99,7 @@ def _frame(task_name: str) -> tuple[Tensor, Tensor, Tensor]:
     return along, centre, (high - low) / 2
 
 
-def _is_gradient(target: Target, x: Tensor) -> bool:
+def is_gradient(target: Target, x: Tensor) -> bool:
     """Whether the score is the derivative of the log density, by autograd."""
     leaf = x.clone().requires_grad_()
     gradient = torch.autograd.grad(target.log_density(leaf).sum(), leaf)[0]

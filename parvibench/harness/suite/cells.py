@@ -197,7 +197,9 @@ def _protocol(suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method
     of_entry = {name: value for name in names if (value := getattr(entry, name)) is not None}
     of_suite = {name: getattr(suite, name) for name in names} | {"particles": shared}
     chosen: dict[str, Any] = {**of_suite, **of_preset, **of_entry}
-    chosen["samples"] = chosen["samples"] or chosen["particles"]
+    # Chains of another number than the suite's are judged by as many samples as all: their paths hold them.
+    others = shared if algorithm.kind == "chains" and entry.particles is not None else chosen["particles"]
+    chosen["samples"] = chosen["samples"] or others
     if algorithm.n_particles is not None:
         chosen["particles"] = algorithm.n_particles
     elif algorithm.kind == "particles" and chosen["samples"] > chosen["particles"]:
