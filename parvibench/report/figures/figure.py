@@ -87,7 +87,7 @@ class Picture:
         """Bytes of a separate file, with black text."""
         if not self.is_svg:
             return base64.b64decode(self.image.partition(",")[2])
-        names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+        names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" font-family="DejaVu Sans, sans-serif"'
         return self.image.replace("<svg", f"<svg {names}", 1).replace("currentColor", "#000000").encode()
 
 
@@ -357,6 +357,20 @@ def png(figure: Figure) -> str:
     return "data:image/png;base64," + base64.b64encode(packed.getvalue()).decode()
 
 
+#: Marks of one line: a group of uses of one path.
+_STYLED = re.compile(r'(<g clip-path="[^"]*")>\n((?:<use [^>]*style="[^"]*"/>\n){2,})</g>')
+
+
+def _style_once(found: re.Match[str]) -> str:
+    """Marks that share one style, with that style on their group."""
+    styles = set(re.findall(r' style="([^"]*)"', found[2]))
+    if len(styles) != 1:
+        return found[0]
+    style = styles.pop()
+    plain = found[2].replace(f' style="{style}"', "")
+    return f'{found[1]} style="{style}">\n{plain}</g>'
+
+
 def svg(figure: Figure, attributes: str = "") -> str:
     """The SVG element alone: no header, no metadata, no ids shared between figures, places to a hundredth of a point."""
     buffer = io.StringIO()
@@ -367,6 +381,7 @@ def svg(figure: Figure, attributes: str = "") -> str:
     text = re.sub(r' id="[\w.]+_[0-9]+"', "", text).replace(INK, "currentColor")
     text = re.sub(r'(?<= )(?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
     text = re.sub(r"\n(L [^\n]+)(?:\n\1)+(?=\n)", r"\n\1", re.sub(r" *\n\s*", "\n", text))
+    text = _STYLED.sub(_style_once, re.sub(r"font-family: [^;\"]*; ?", "", text))
     head, _, rest = text[text.index("<svg") :].partition(">")
     view = re.search(r'viewBox="[^"]*"', head)
     return f"<svg {view[0] if view else ''}{attributes}>{rest}"
