@@ -102,6 +102,7 @@ class ChEES(Algorithm[Settings, State]):
     """ChEES-HMC."""
 
     name = "chees-hmc"
+    version = 2
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
@@ -176,7 +177,8 @@ def _started(settings: Settings, state: State, begins: Tensor, momentum: Tensor)
     number = state.number + begins
     step, total = state.dual.log_step.exp(), state.length.log.exp()
     time = _halton(number.device, number.dtype)[(number.long() - 1).clamp(min=0) % PERIOD] * total
-    left = (time / step).ceil().nan_to_num(1.0).clamp(1, settings.max_leapfrogs)
+    # the first lengths are whole numbers of steps but for rounding
+    left = (time / step - 1e-6).ceil().nan_to_num(1.0).clamp(1, settings.max_leapfrogs)
     chain, vector = begins[:, None], begins[:, None, None]
     energy = 0.5 * momentum.square().sum(-1) - state.density
     return state._replace(

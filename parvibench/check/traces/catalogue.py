@@ -46,7 +46,7 @@ def subjects(algorithms: Sequence[str] = (), tasks: Sequence[str] = ()) -> list[
     """Everything that has traces; with names, only these."""
     from .run_traces import run_names
 
-    found = [Subject("algorithm", n) for n, row in registry.algorithms().items() if row.built_in]
+    found = [Subject("algorithm", n) for n, row in registry.algorithms().items() if row.built_in and not row.library]
     found += [Subject("task", n) for n, row in registry.tasks().items() if row.built_in]
     if algorithms or tasks:
         chosen = {*(("algorithm", n) for n in algorithms), *(("task", n) for n in tasks)}

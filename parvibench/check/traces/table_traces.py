@@ -20,6 +20,7 @@ from parvibench.core.algorithm import Algorithm
 from parvibench.core.budget import Meter
 from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams
+from parvibench.core.task import TUNING_REPLICATES
 from parvibench.data import splits
 from parvibench.harness.run.loop import CHECKPOINTS
 from parvibench.harness.run.recorder import PathRecorder
@@ -232,7 +233,7 @@ def _meter() -> Values:
 
 def _splits() -> Values:
     found: Values = {"training": [float(splits.training_rows(n)) for n in (1, 5, 10, 303, 506)]}
-    for replicate in (0, 1, 19, 20, 1_000_000):
+    for replicate in (0, 1, 19, 20, TUNING_REPLICATES):
         parts = splits.split(57, replicate)
         found[f"replicate {replicate}"] = [weighted(parts.train), weighted(parts.test)]
     constant = splits.moments(np.array([[1.0, 2.0], [1.0, 5.0], [1.0, 4.0]]))

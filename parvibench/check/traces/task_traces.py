@@ -17,8 +17,8 @@ from parvibench.core.task import TUNING_REPLICATES, Task
 from .metric_traces import numbers
 from .trace import Trace, Values, plain, weighted
 
-#: Second replicates have data of their own; the third serves tuning.
-_REPLICATES = (0, 1, TUNING_REPLICATES)
+#: Second replicates have data of their own.
+_REPLICATES = (0, 1)
 _POINTS = 3
 
 
@@ -27,6 +27,8 @@ def task_traces(name: str) -> Iterator[Trace]:
     task = registry.load_task(name)
     yield Trace(f"{name} protocol", lambda: _protocol(task))
     yield Trace(f"{name} density", lambda: _sequential(task) if isinstance(task, SequentialTask) else _density(task))
+    if "predictive" in task.provides and not isinstance(task, SequentialTask):  # tuning has rows of its own
+        yield Trace(f"{name} tuning", lambda: _density(task, (TUNING_REPLICATES,)))
     yield Trace(f"{name} start", lambda: _start(task))
 
 
@@ -46,10 +48,10 @@ def astuple_of(budget: Budget) -> tuple[Any, ...]:
     return budget.iterations, budget.score_evaluations, budget.seconds
 
 
-def _density(task: Task) -> Values:
+def _density(task: Task, replicates: tuple[int, ...] = _REPLICATES) -> Values:
     """Log density, score, its product with a vector, and the same of a mini-batch; canonical points; predictions."""
-    target = task.target(_REPLICATES, "cpu", torch.float64)
-    x = _points(task)
+    target = task.target(replicates, "cpu", torch.float64)
+    x = _points(task, len(replicates))
     both = target.log_density_and_score(x)
     found: Values = {
         "log density": target.log_density(x).flatten().tolist(),
@@ -68,7 +70,7 @@ def _density(task: Task) -> Values:
         fits = [(batch, False), (None, False), *([(None, True)] if target.development_rows else [])]
         if "regression" in task.tags:
             found["fit"] = [weighted(target.fit_gradient(x, rows, held)) for rows, held in fits]
-    data = task.predictive(_REPLICATES, "cpu", torch.float64)
+    data = task.predictive(replicates, "cpu", torch.float64)
     if data is not None:
         means, sds = data.predict(x)
         found["predictions"] = [*_rows(means), *_rows(sds.expand(means.shape[:2])[..., None])]
@@ -76,9 +78,9 @@ def _density(task: Task) -> Values:
     return found
 
 
-def _points(task: Task) -> Tensor:
+def _points(task: Task, count: int) -> Tensor:
     """Points of the size of the standard normal's, (R, n, D), those of a path a hundredth apart."""
-    x = numbers(1, len(_REPLICATES), _POINTS, task.dim)
+    x = numbers(1, count, _POINTS, task.dim)
     return 0.3 * x if "network" in task.tags else x
 
 
