@@ -99,19 +99,16 @@ class MEADS(Algorithm[Settings, State]):
         _, N, D = state.x.shape
         K = min(settings.folds, state.x.shape[1] // 2)
         n = N // K
-        dealt = streams.permutation("algorithm", N, streams.step)[:, : K * n]
+        dealt = streams.uniform("algorithm", (N,), index=1).argsort(1)[:, : K * n]
         folds = State(*(_split(_take(a, dealt), K) for a in state))
         noise = streams.normal("noise", (K, (K - 1) * n, D))
         changes = []
         for k in range(K):
             tuning = tune(settings, folds, streams.step * K + k + 1)
-            moving = [j for j in range(K) if j != k]
-            moved = State(*(a[:, moving] for a in folds))
-            own = Tuning(*(a.roll(1, 1)[:, moving] for a in tuning))
-            moved, change = _moved(problem, moved, own, _split(noise[:, k], K - 1))
-            folds = State(
-                *(a.index_copy(1, torch.tensor(moving, device=a.device), b) for a, b in zip(folds, moved, strict=True))
-            )
+            own = Tuning(*(_without(a.roll(1, 1), k) for a in tuning))
+            moved, change = _moved(problem, State(*(_without(a, k) for a in folds)), own, _split(noise[:, k], K - 1))
+            pairs = zip(folds, moved, strict=True)
+            folds = State(*(torch.cat((b[:, :k], a[:, k : k + 1], b[:, k:]), 1) for a, b in pairs))
             changes.append(change.flatten(1))
         change = torch.cat(changes, 1)
         info = Info(
@@ -158,6 +155,11 @@ def _moved(problem: Problem, state: State, tuning: Tuning, noise: Tensor) -> tup
         torch.where(move, q, -p),
         torch.where(accept, u * (-change).exp(), u),
     ), change
+
+
+def _without(values: Tensor, fold: int) -> Tensor:
+    """Values (R, K, ...) but for one fold: (R, K - 1, ...)."""
+    return torch.cat((values[:, :fold], values[:, fold + 1 :]), 1)
 
 
 def _split(values: Tensor, folds: int) -> Tensor:

@@ -188,7 +188,7 @@ def test_a_sampler_is_checked_from_python() -> None:
             return state * 0
 
     found = pb.check(Half, iterations=2, seed=1)
-    assert found.verdict == "regression"
+    assert found.verdict == "wrong"
     assert {t.algorithm for t in found.red} == {"half"}
     with pytest.raises(InputError, match="settings are of samplers of your own"):
         pb.check("mala", step_size=3)

@@ -90,7 +90,7 @@ def moved_lines(result: CheckResult) -> list[str]:
 
 def moved_line(moved: MovedTrace) -> str:
     """Which trace, since when, and both values."""
-    return f"{moved.trace}: {moved.where} {_value(moved.value)}, was {_value(moved.stored)}"
+    return f"{moved.trace}: {moved.where}: {_value(moved.value)}, was {_value(moved.stored)}"
 
 
 def _value(value: Value | None) -> str:

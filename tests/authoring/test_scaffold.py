@@ -28,7 +28,7 @@ def test_the_test_of_a_new_algorithm_finds_a_wrong_sign(
     call("new", "algorithm", "uphill")
     file = tmp_path / "uphill.py"
     file.write_text(file.read_text().replace("x + eta", "x - eta"))
-    with pytest.raises(pytest.fail.Exception, match="regression"):
+    with pytest.raises(pytest.fail.Exception, match="wrong"):
         loaded("test_uphill", monkeypatch).test_it_samples_what_it_should(parvibench_check)
 
 

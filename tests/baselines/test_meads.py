@@ -47,7 +47,7 @@ def test_it_is_the_published_algorithm(chains: int, settings: dict[str, float]) 
         streams = Streams(7, [0, 3], dtype=torch.float64)
         for step in range(3):
             streams.step = step
-            order = streams.permutation("algorithm", chains, step)[r].tolist()
+            order = np.argsort(streams.uniform("algorithm", (chains,), index=1)[r].numpy()).tolist()
             folds = [order[k * n : (k + 1) * n] for k in range(K)]
             noise = streams.normal("noise", (K, (K - 1) * n, 2))[r].numpy()
             for k in range(K):

@@ -145,7 +145,7 @@ def test_a_check_that_nobody_watches_tells_where_it_is(monkeypatch: pytest.Monke
     seen = io.StringIO()
     monkeypatch.setattr(command, "console", Console(file=seen, force_terminal=False))
     monkeypatch.setattr(command, "_PLAIN_EVERY_S", 0.0)
-    with command._progress() as show:
+    with command.progress() as show:
         show("banana/ula", 3, 40)
         show("caught", 4, 0)
     assert seen.getvalue() == "  3/40  banana/ula\n  4  caught\n"

@@ -59,8 +59,8 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_whose_driver_is_killed_leave_no_files(tmp_path: Path) -> None:
-    program, scratch = tmp_path / "driver.py", tmp_path / "tmp"
+def test_no_files_are_left(tmp_path: Path) -> None:
+    program, scratch = tmp_path / "driver.py", tmp_path / "t"
     program.write_text(DRIVER)
     scratch.mkdir()
     own = {**os.environ, "TMPDIR": str(scratch)}

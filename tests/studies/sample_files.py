@@ -22,8 +22,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parvibench import api, cli
+from parvibench import cli, evaluating
 from parvibench.cli import shared
+from parvibench.data.samples import Draws
 
 #: Ending, content, the array that was meant (None where the file is none of real numbers), and whether the content
 #: alone can tell a change of a number.
@@ -137,13 +138,13 @@ def ask(path: Path) -> tuple[int, str, np.ndarray | None]:
     """Exit code, what was said, and the array that reached the metrics."""
     said, seen = io.StringIO(), []
 
-    def evaluate(samples: np.ndarray, *_: Any, **__: Any) -> dict[str, Any]:
-        seen.append(np.array(samples))
-        return {"task": "banana", "n": len(samples), "verdict": "", "metrics": []}
+    def evaluate(draws: Draws, *_: Any, **__: Any) -> dict[str, Any]:
+        seen.append(np.array(draws.values))
+        return {"task": "banana", "n": len(draws.values), "verdict": "", "metrics": []}
 
     sys.argv = ["parvibench", "evaluate", "--task", "banana", str(path), "--json"]
     shared.console.file = said
-    own, api.evaluate = api.evaluate, evaluate
+    own, evaluating.evaluate = evaluating.evaluate, evaluate
     code = 0
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -153,7 +154,7 @@ def ask(path: Path) -> tuple[int, str, np.ndarray | None]:
     except BaseException as error:
         return -1, f"Traceback: {type(error).__name__}: {error}", None
     finally:
-        api.evaluate = own
+        evaluating.evaluate = own
         shared.console._file = None  # the error stream of the moment again
     return code, said.getvalue(), seen[0] if seen else None
 

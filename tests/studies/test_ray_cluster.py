@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import ray_cluster
@@ -14,6 +15,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.data import fetch
 from parvibench.harness.suite.cells import expand
+from parvibench.harness.workers import cluster
 from parvibench.harness.workers.cluster import Cluster, serve
 from parvibench.harness.workers.executors import Job, Outcome
 
@@ -77,6 +79,9 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
         pb.run(tasks=["banana"], algorithms=["svgd"], ray="local", out=tmp_path)
 
 
-def test_objects_are_not_sent(tmp_path: Path) -> None:
+def test_objects_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        cluster, "_ray", lambda: SimpleNamespace(is_initialized=lambda: False)
+    )  # it is refused before Ray is asked for anything
     with pytest.raises(InputError, match=r"file\.py:Class"):
         pb.run(tasks=["banana"], algorithms=[pb.load_algorithm("svgd")], ray="local", out=tmp_path)

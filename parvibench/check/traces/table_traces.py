@@ -74,6 +74,7 @@ _STATISTICS: dict[str, Callable[[], list[Any]]] = {
         statistics.paired_difference(_array(2, n), _failing(_array(3, n)) - 0.2, overlap=share)
         for n, share in ((3, 0.0), (10, 0.0), (10, 0.25), (40, 0.0), (40, 0.1))
     ],
+    "first_places": lambda: statistics.first_places([_array(4, 4, 9), _failing(_array(5, 4, 9))], np.random.default_rng(0)),
     "contest": lambda: [
         (c, c.rivals()) for x in (_array(4, 4, 9), _failing(_array(4, 4, 9))) for share in (0.0, 0.2)
         for c in [statistics.contest(np.exp(x + np.array([[0], [1], [0.3], [2]])), 0, overlap=share)]
