@@ -79,9 +79,11 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
         pb.run(tasks=["banana"], algorithms=["svgd"], ray="local", out=tmp_path)
 
 
-def test_objects_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        cluster, "_ray", lambda: SimpleNamespace(is_initialized=lambda: False)
-    )  # it is refused before Ray is asked for anything
+def test_objects_of_local_classes_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Local(type(pb.load_algorithm("svgd"))):  # type: ignore[misc]
+        name = "local"
+
+    # it is refused before Ray is asked for anything
+    monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace(is_initialized=lambda: False))
     with pytest.raises(InputError, match=r"file\.py:Class"):
-        pb.run(tasks=["banana"], algorithms=[pb.load_algorithm("svgd")], ray="local", out=tmp_path)
+        pb.run(tasks=["banana"], algorithms=[Local()], ray="local", out=tmp_path)
