@@ -26,7 +26,8 @@ if missing or surplus:
 project = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
 wanted = {"Name": project["name"], "Version": project["version"], "Requires-Python": project["requires-python"], "License-Expression": project["license"]}  # fmt: skip
 wrong = {key: facts[key] for key, value in wanted.items() if facts[key] != value}
-if wrong or facts.get_payload(decode=True).decode("utf-8").strip() != Path(project["readme"]).read_text("utf-8").strip():
+told = facts.get_payload(decode=True).decode("utf-8")
+if wrong or told.strip() != Path(project["readme"]).read_text("utf-8").strip():
     sys.exit(f"wheel: its facts are not those of pyproject.toml and the README: {wrong}")
 with tarfile.open(sys.argv[2]) as source:
     names = {n.partition("/")[2] for n in source.getnames()}
