@@ -113,7 +113,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7, help="of the checks")
     parser.add_argument("--traces", choices=("first", "only", "none"), default="first", help="whether traces are taken")
     parser.add_argument("--markdown", type=Path, help="write the table here")
+    parser.add_argument("--catalogue", help="a file of `planted`: second.yaml, harmless.yaml; default: catalogue.yaml")
     arguments = parser.parse_args()
+    if arguments.catalogue:
+        os.environ["PLANTED_CATALOGUE"] = arguments.catalogue
     results = []
     for result in check_planted(arguments.workers, arguments.seed, arguments.bugs, arguments.traces):
         results.append(result)

@@ -1,5 +1,6 @@
-"""The catalogue of planted bugs, read from ``catalogue.yaml``."""
+"""The catalogue of planted bugs, read from ``catalogue.yaml`` or the file of this folder that ``PLANTED_CATALOGUE`` names."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -37,10 +38,14 @@ class PlantedBug:
         return source.replace(self.old, self.new)
 
 
+def _file() -> str:
+    return os.environ.get("PLANTED_CATALOGUE", "catalogue.yaml")
+
+
 @cache
 def catalogue() -> tuple[PlantedBug, ...]:
     """All planted bugs, family by family."""
-    families = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    families = yaml.safe_load(Path(__file__).with_name(_file()).read_text(encoding="utf-8"))
     return tuple(PlantedBug(name, family, **texts) for family, bugs in families.items() for name, texts in bugs.items())
 
 

@@ -40,7 +40,8 @@ class Contract(OfSampler):
     - ``shape``: of the output.
     - ``metered``: what is charged is what was evaluated beneath the problem, and that is something.
 
-    Interacting particles may move without noise: where neither replicates nor seeds part, both are without answer.
+    Interacting particles may move without noise: where neither replicates nor seeds part, both are without answer. So
+    are they for replicates of which most points have not moved yet.
     """
 
     def measure(self, replicates: range, seed: int) -> Values:
@@ -53,6 +54,10 @@ class Contract(OfSampler):
         size = x.abs().flatten(1).amax(1) + 1e-300
         distinct = torch.tensor([sum(torch.equal(a, b) for b in x) == 1 for a in x]).double()
         seeded = (x != other).flatten(1).any(1).double()
+        start = self._start(len(x)).to(x)
+        moved = (x != start).any(2).double().mean(1) if x.shape == start.shape else torch.ones(len(x))
+        still = moved < 0.5
+        distinct[still], seeded[still] = torch.nan, torch.nan  # nearly every proposal rejected so far
         if self.loaded.kind == "particles" and not distinct.any() and not seeded.any():
             distinct = seeded = torch.full_like(distinct, torch.nan)
         kept = {
