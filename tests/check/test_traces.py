@@ -20,7 +20,7 @@ from parvibench.check.traces.stand_ins import ROWS, generated_data
 from parvibench.check.traces.table_traces import _STATISTICS, statistic_names
 from parvibench.check.traces.trace import weighted
 from parvibench.core import registry
-from parvibench.core.errors import InputError
+from parvibench.core.errors import InputError, UnsupportedError
 from parvibench.core.streams import Streams
 from parvibench.data.loaders import load
 from parvibench.kernels import gram
@@ -88,7 +88,7 @@ def test_noise_follows_the_generator_and_leaves_pytorch_as_it_was() -> None:
 
 
 def test_a_random_function_without_a_formula_is_refused() -> None:
-    with Noise(), pytest.raises(NotImplementedError, match="poisson"):
+    with Noise(), pytest.raises(UnsupportedError, match="poisson"):
         torch.poisson(torch.ones(2), generator=generator())
 
 

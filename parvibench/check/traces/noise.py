@@ -18,6 +18,8 @@ from scipy import special
 from torch import Generator, Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from parvibench.core.errors import UnsupportedError
+
 Array = NDArray[np.float64]
 
 
@@ -28,7 +30,7 @@ class Noise(TorchFunctionMode):
     depend on rounding. Integers and permutations are left as they are.
 
     Raises:
-        NotImplementedError: a random function for which no formula is given here.
+        UnsupportedError: a random function for which no formula is given here.
     """
 
     def __init__(self, shift: float = 0.0) -> None:
@@ -43,7 +45,7 @@ class Noise(TorchFunctionMode):
         if name in _DRAWS:
             return _DRAWS[name](self, *args, **kwargs)
         if kwargs.get("generator") is not None or name in _UNKNOWN:
-            raise NotImplementedError(f"traces have no formula for {resolve_name(func) or name}")
+            raise UnsupportedError(f"traces have no formula for {resolve_name(func) or name}")
         return func(*args, **kwargs)
 
     def uniform(self, shape: Sequence[int], generator: Generator | None) -> Array:
