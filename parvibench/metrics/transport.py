@@ -159,7 +159,9 @@ def _transport_cost(x: Tensor, rows: Tensor, ground: str) -> float:
 
 def _sorted_projections(x: Tensor) -> Tensor:
     """(n, D) -> (500, n), each row ascending. NumPy's vectorised sort is ten times as fast as torch's."""
-    return torch.from_numpy(np.sort((projections(x.shape[1]) @ x.T).numpy(), axis=1))
+    projected = projections(x.shape[1]) @ x.T
+    projected.numpy().sort(axis=1)  # in place
+    return projected
 
 
 _reference_projections = lru_cache(maxsize=2)(_sorted_projections)  # the cache's key is the tensor's identity
@@ -169,10 +171,16 @@ _reference_projections = lru_cache(maxsize=2)(_sorted_projections)  # the cache'
 def _quantile_means(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Means of the projected quantile functions over n equal slices, (500, n), and what they miss, (500,).
 
-    The integral of a step quantile function is the linear interpolation of the cumulative sum.
+    The integral of a step quantile function is the linear interpolation of the cumulative sum; where n divides the
+    rows, slices are whole.
     """
     y = _reference_projections(rows)
-    m, centre = y.shape[1], y.mean(1, keepdim=True)
+    m = y.shape[1]
+    if m % n == 0:
+        slices = y.view(len(y), n, m // n)
+        means = slices.mean(2)
+        return means, (slices - means.unsqueeze(2)).square_().mean((1, 2))
+    centre = y.mean(1, keepdim=True)
     y = y - centre  # the remainder is a difference of squares
     total = torch.nn.functional.pad(y.cumsum(1), (1, 0))
     ends = torch.arange(n + 1) * m
