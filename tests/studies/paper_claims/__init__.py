@@ -1,0 +1,1 @@
+"""Claims of the four papers, a module each; ``claim`` holds the rule."""

@@ -1,0 +1,98 @@
+"""The rule of claims, and claims whose data are flipped."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from claims import CLAIMS, main
+from paper_claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Laboratory, judge
+
+BOUNDS = {"a": 0.0, "b": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        ([1.0, 1.1, 0.9], [2.0, 2.1, 1.9], SUPPORTED),
+        ([1.0, 1.1, 0.9], [0.0, 0.1, -0.1], NOT_SUPPORTED),
+        ([1.0, -1.0, 0.5], [2.0, 2.1, 1.9], INCONCLUSIVE),
+        ([1.0], [2.0], INCONCLUSIVE),
+        # A method that fails where the other does not has lost by more than any finite difference.
+        ([1.0, 1.2, np.inf, 1.1] * 2, [2.0, 2.1, 1.9, 2.0] * 2, SUPPORTED),
+        ([-np.inf] * 3, [2.0, 2.1, 1.9], NOT_SUPPORTED),
+        # Two failures compared tell nothing.
+        ([np.nan] * 3, [2.0, 2.1, 1.9], INCONCLUSIVE),
+    ],
+)
+def test_a_claim_stands_where_all_its_effects_clear_their_bounds(a: list, b: list, verdict: str) -> None:
+    assert judge(BOUNDS, {"a": a, "b": b})[0] == verdict
+
+
+def test_effects_at_their_bound_are_called_supported_rarely() -> None:
+    rng = np.random.default_rng(0)
+    verdicts = [judge({"a": 0.0}, {"a": rng.standard_normal(8)})[0] for _ in range(1000)]
+    # At most 2.5% on either side; 45 of 1,000 have a chance of 1e-4.
+    assert verdicts.count(SUPPORTED) <= 45
+    assert verdicts.count(NOT_SUPPORTED) <= 45
+
+
+def test_effects_must_be_those_that_are_claimed() -> None:
+    with pytest.raises(ValueError, match="'c'"):
+        judge(BOUNDS, {"a": [1.0], "c": [1.0]})
+
+
+@dataclass
+class Made:
+    """Runs whose numbers are given: a good method's and a bad one's."""
+
+    good: frozenset[str]
+    swapped: bool
+
+    def is_good(self, label: str) -> bool:
+        return (label in self.good) is not self.swapped
+
+    def last(self, label: str, metric: str) -> np.ndarray:
+        higher = metric in ("modes_found", "ess_bulk", "displacement")
+        value = 5.0 if self.is_good(label) is higher else 0.2
+        return value * np.linspace(0.99, 1.01, 6)
+
+    def curve(self, label: str, metric: str) -> np.ndarray:
+        return self.last(label, metric)[:, None] * [4.0, 2.0, 1.0]
+
+    def samples(self, label: str) -> np.ndarray:
+        rng = np.random.default_rng(0)
+        return rng.standard_normal((6, 50, 2)) * (1.0 if self.is_good(label) else 5.0)
+
+
+class FlippedLaboratory(Laboratory):
+    """Gives the good method's numbers to the bad one, if asked."""
+
+    good = frozenset({"sifg", "srld"})
+    swapped = False
+
+    def run(self, task: str, methods: Mapping[str, Mapping[str, Any]], **protocol: Any) -> Any:
+        return Made(self.good, self.swapped)
+
+
+@pytest.mark.parametrize("number", ["C01", "C02", "C03", "C12"])
+def test_verdicts_flip_with_the_data(number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim, lab = CLAIMS[number], FlippedLaboratory(tmp_path, "matched", 6)
+    assert judge(claim.bounds, claim.measure(lab))[0] == SUPPORTED
+    monkeypatch.setattr(lab, "swapped", True)
+    assert judge(claim.bounds, claim.measure(lab))[0] == NOT_SUPPORTED
+
+
+def test_a_claim_is_measured_written_and_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for claim in set(CLAIMS) - {"C34"}:
+        monkeypatch.delitem(CLAIMS, claim)
+    monkeypatch.setattr("sys.argv", ["claims.py", "--out", str(tmp_path), "--store", str(tmp_path / "store")])
+    main()
+    assert "C34 paper: supported" in capsys.readouterr().out
+    assert "| C34 |" in (tmp_path / "claims.md").read_text()
+    main()
+    assert "C34" not in capsys.readouterr().out
