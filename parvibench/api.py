@@ -14,7 +14,8 @@ from parvibench.harness.store.merging import shard
 from parvibench.harness.store.results import Results as Stored
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
-from parvibench.harness.suite.suite import Suite, Tuned, load_suite
+from parvibench.harness.suite.entries import Tuned
+from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.suite.tuning import Tuner, require_tuned
 from parvibench.report.presented import Results
 from parvibench.tracking.observer import MirrorObserver
@@ -22,7 +23,7 @@ from parvibench.tracking.observer import MirrorObserver
 from .authoring.importing import importable
 from .core import registry
 from .core.algorithm import Algorithm, Method
-from .core.errors import InputError, validation_text
+from .core.errors import InputError, UnknownNameError, validation_text
 from .core.result import Status
 from .core.task import Task
 from .evaluating import evaluate as evaluate
@@ -188,6 +189,8 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
     """The suite to run; ``InputError`` where there is nothing to run, a name is unknown or a value out of range."""
     algorithms = [_entry(a) for a in algorithms]
     if suite is None:
+        if execution.rows:
+            raise InputError("rows are those of a suite: name it (--suite sifg-table-1)")
         if not tasks or not algorithms:
             raise InputError("say what to run: a suite (--suite quick), or tasks and algorithms (--task, --algorithm)")
         chosen = _build(
@@ -195,7 +198,8 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
         )
     else:
         chosen = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
-        chosen = _restrict(chosen, tasks, algorithms)
+        chosen = chosen.with_rows(execution.rows) if execution.rows else chosen
+        chosen = (_restrict_rows if chosen.rows else _restrict)(chosen, tasks, algorithms)
     names = ("replicates", "seed", "budget", "particles", "samples", "match")
     overrides = {name: value for name in names if (value := getattr(execution, name)) is not None}
     if not overrides:
@@ -205,7 +209,10 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
         values["tasks"] = [{"name": t.name} for t in chosen.tasks]
     # Given explicitly, they also go before an entry's own and its preset's.
     protocol = {name: overrides[name] for name in ("budget", "particles", "samples") if name in overrides}
-    values["algorithms"] = [{**entry, **protocol} for entry in values["algorithms"]]
+    replaced = {"budget": ("budget", "iterations"), "replicates": ("replicates",)}
+    gone = {key for name in overrides for key in replaced.get(name, ())}
+    for kind in ("algorithms", "rows"):
+        values[kind] = [{k: v for k, v in e.items() if k not in gone} | protocol for e in values[kind]]
     return _build(values)
 
 
@@ -220,6 +227,24 @@ def _placed(task: Task) -> str | Task:
     """The place from which workers can load a task of one's own; the object itself where there is none."""
     registry.adopt(task)
     return task if task.name in registry.tasks() else registry.place_of(task) or task
+
+
+def _restrict_rows(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
+    """Keep the rows of the named tasks and algorithms; ``InputError`` for a name that no row has."""
+    labels = [a if isinstance(a, str) else a["name"] for a in algorithms]
+    held = {"task": {r.task for r in suite.rows}, "algorithm": {n for r in suite.rows for n in (r.name, r.display)}}
+    for kind, names in (("task", tasks), ("algorithm", labels)):
+        for name in names:
+            if name not in held[kind]:
+                raise UnknownNameError(f"{kind} of the rows of {suite.name!r}", name, held[kind])
+    kept = [
+        r
+        for r in suite.rows
+        if (not tasks or r.task in tasks) and (not labels or r.name in labels or r.display in labels)
+    ]
+    if not kept:
+        raise InputError(f"no row of {suite.name!r} has one of these tasks and one of these algorithms")
+    return suite.model_copy(update={"rows": tuple(kept)})
 
 
 def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:

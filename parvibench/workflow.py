@@ -16,8 +16,10 @@ from parvibench.harness.execution import DEFAULT_STORE, Execution
 from parvibench.harness.session import Observer
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite import tuning
-from parvibench.harness.suite.suite import Suite, Tuned, load_suite, shipped
+from parvibench.harness.suite.entries import Tuned
+from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.report.presented import Results
+from parvibench.suites import shipped
 
 if TYPE_CHECKING:
     import pandas as pd

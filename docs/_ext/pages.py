@@ -21,9 +21,10 @@ import parvibench as pb
 from parvibench.cli import app as commands
 from parvibench.cli import descriptions
 from parvibench.core import registry
-from parvibench.harness.suite.suite import load_suite, shipped
+from parvibench.harness.suite.suite import load_suite
 from parvibench.report import published as papers
 from parvibench.report.figures.reference_corner import write_corner
+from parvibench.suites import shipped
 
 ROOT = Path(__file__).parents[2]
 #: Of the reports, what is not a page written in Markdown is copied as it is.
@@ -282,8 +283,8 @@ def _suites() -> str:
     for name in shipped():
         suite = load_suite(name)
         rows = {
-            "tasks": [t.name for t in suite.tasks],
-            "methods": [a.display for a in suite.algorithms],
+            "tasks": list(dict.fromkeys(t.name for t, _ in suite.pairs)),
+            "methods": list(dict.fromkeys(a.display for _, a in suite.pairs)),
             "profiles": list(suite.profiles) or "none",
         }
         parts.append(f"## {name}\n\n{_cell(suite.description)}\n\n{table(('part', 'names'), rows.items())}")

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from parvibench.core import registry
@@ -92,6 +93,18 @@ def metric(name: str) -> dict[str, Any]:
     }
 
 
+def _contents(suite: Any, given: Callable[[Any], str]) -> dict[str, Any]:
+    """Tasks and algorithms of a suite; or its rows, the published numbers that they stand beside, and departures."""
+    if not suite.rows:
+        return {"tasks": [t.name for t in suite.tasks], "algorithms": {a.display: given(a) for a in suite.algorithms}}
+    return {
+        "rows": {r.title: given(r) for r in suite.rows},
+        "published": {r.title: [p.pointer for p in r.published] for r in suite.rows if r.published},
+        "cannot be compared": suite.incomparable,
+        "departs from the paper": list(suite.departures),
+    }
+
+
 def suite(name: str) -> dict[str, Any]:
     """What a suite runs, how long and with which settings; ``InputError`` for an unknown or malformed one."""
     from parvibench.harness.suite.suite import load_suite
@@ -100,17 +113,17 @@ def suite(name: str) -> dict[str, Any]:
 
     def given(entry: Any) -> str:
         own = {k: v for k, v in entry.model_dump(exclude_none=True, exclude_defaults=True).items() if k != "settings"}
-        words = [f"{k}={v}" for k, v in {**own, **entry.settings}.items() if k not in ("name", "label")]
+        hidden = ("name", "label", "task", "algorithm", "published")
+        words = [f"{k}={v}" for k, v in {**own, **entry.settings}.items() if k not in hidden]
         return ", ".join([entry.name if entry.name != entry.display else "", *words]).strip(", ") or "defaults"
 
     tuned = {} if found.tuned is None else found.tuned.step_size
     document = {
         "name": found.name,
         "description": found.description,
-        "tasks": [t.name for t in found.tasks],
-        "algorithms": {a.display: given(a) for a in found.algorithms},
+        **_contents(found, given),
         **{key: getattr(found, key) for key in ("replicates", "seed", "dtype")},
-        "budget": found.budget.model_dump(exclude_none=True),
+        "budget": "each row's own" if found.budget is None else found.budget.model_dump(exclude_none=True),
         "particles": found.particles or "the task's",
         "samples": found.samples or "as many as particles",
         "metrics": list(found.metrics or ()) or "the task's",

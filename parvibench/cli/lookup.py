@@ -101,12 +101,19 @@ def _columns_of(rows: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
 
 
 def _suite_rows() -> list[dict[str, Any]]:
-    from parvibench.harness.suite.suite import load_suite, shipped
+    from parvibench.harness.suite.suite import load_suite
+    from parvibench.suites import shipped
+
+    from .progress import duration
 
     rows = []
     for name, suite in ((name, load_suite(name)) for name in shipped()):
-        counts = {"tasks": len(suite.tasks), "algorithms": len(suite.algorithms)}
-        rows.append({"name": name, **counts, "profiles": list(suite.profiles), "description": suite.description})
+        pairs = suite.pairs
+        counts = {"tasks": len({t.name for t, _ in pairs}), "algorithms": len({a.display for _, a in pairs})}
+        hours = {k: p.hours for k, p in suite.profiles.items() if p.hours is not None}
+        profiles = [f"{k} ({duration(3600 * hours[k])})" if k in hours else k for k in suite.profiles]
+        head = {"name": name, **counts, "rows": len(suite.rows) or ""}
+        rows.append({**head, "profiles": profiles, "description": suite.description})
     return rows
 
 

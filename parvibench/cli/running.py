@@ -24,7 +24,8 @@ app = typer.Typer()
     "`parvibench run --suite quick`\n\n"
     "`parvibench run --suite toy --profile fast --task banana --algorithm svgd --algorithm mala`\n\n"
     "`parvibench run --task banana --algorithm svgd --set svgd.step_size=0.05 --budget score_evaluations=100000`\n\n"
-    "`parvibench run --suite uci --profile fast --workers 2 --out uci-store`"
+    "`parvibench run --suite uci --profile fast --workers 2 --out uci-store`\n\n"
+    "`parvibench run --suite sifg-table-1 --row 'bnn-boston-sifg/*' --dry-run`"
 )
 def run(
     suite: shared.Suite = None,
@@ -42,6 +43,10 @@ def run(
     profile: Annotated[str | None, Option(help="Profile of the suite, e.g. fast or paper.")] = None,
     match: Annotated[
         str | None, Option(metavar="effective-step", help="Scale step sizes to one effective step per task.")
+    ] = None,
+    row: Annotated[
+        list[str] | None,
+        Option(metavar="GLOB", help="Only rows TASK/LABEL, or of published numbers, that fit (repeatable)."),
     ] = None,
     part: Annotated[
         str | None, Option("--shard", metavar="I/K", help="Run every K-th cell from the I-th on; then `merge`.")
@@ -83,7 +88,7 @@ def run(
         raise InputError(f"--retry takes 'failed', got {retry!r}")
     execution = Execution.of(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
-        profile=profile, match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
+        profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
         retry_failed=retry == "failed", tune=tune_first,
     )  # fmt: skip

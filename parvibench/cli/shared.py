@@ -49,10 +49,9 @@ def names_of(kind: str) -> Callable[[str], list[str]]:
         from parvibench.core import registry
 
         if kind == "suite":
-            from importlib.resources import files
+            from parvibench.suites import shipped
 
-            folder = files("parvibench.suites")
-            known = [f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")]
+            known = list(shipped())
         else:
             known = list({"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}[kind]())
         return sorted(n for n in known if n.startswith(incomplete))

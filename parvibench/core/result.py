@@ -20,7 +20,7 @@ STORE_FORMAT = 2
 
 
 class CellSpec(BaseModel):
-    """Everything that may change a sample, and nothing else: two cells of one specification have the same samples."""
+    """Everything that may change a sample or when it is taken: two cells of one specification have the same samples."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,6 +43,9 @@ class CellSpec(BaseModel):
     dtype: str
     contexts: int | None = None  #: decisions of a sequential task, else None
     compiled: bool = False  #: whether steps go through ``torch.compile``
+    #: iterations after which samples are judged, besides the last; empty: at shares of the budget. Of a chain that has
+    #: not made ``samples`` states by then those are judged that it has.
+    checkpoints: tuple[int, ...] = ()
 
     @model_validator(mode="before")
     @classmethod

@@ -25,6 +25,7 @@ class Execution(BaseModel):
     particles: int | None = None  #: N; before a preset's, as ``budget`` and ``samples`` are
     samples: int | None = None  #: n judged
     profile: str | None = None  #: of the suite
+    rows: tuple[str, ...] = ()  #: of a suite of rows only those that fit one of these patterns
     #: ``effective-step`` scales step sizes so that a task's methods move alike, see the README
     match: Literal["effective-step"] | None = None
     #: (I, K) runs every K-th cell from the I-th on; ``parvibench.harness.store.merging.merge`` puts the parts together

@@ -16,8 +16,9 @@ from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite import tuning
 from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.suite import load_suite, parse_suite, shipped
+from parvibench.harness.suite.suite import load_suite, parse_suite
 from parvibench.harness.workers.executors import InProcess
+from parvibench.suites import shipped
 
 SUITE = """\
 name: mine  # a comment that stays

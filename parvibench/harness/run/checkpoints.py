@@ -124,7 +124,9 @@ class Checkpoints:
         samples = self.algorithm.output(self.problem, self.settings, state, n, streams)
         self._check(samples, 1 if self.algorithm.kind == "chains" else n)  # chains are completed by their paths
         if isinstance(self.path, PathRecorder) and samples.shape[1] < n:
-            return self.path.samples(n, samples)
+            held = self.path.held * samples.shape[1]
+            fewer = self.cell.spec.checkpoints and 1 < held < n
+            return self.path.samples(held if fewer else n, samples)
         return _take(samples, n)
 
     def _check(self, samples: Any, n: int) -> None:

@@ -134,7 +134,9 @@ class _Run:
         here.clock.stop()
         if here.algorithm.kind == "chains":
             here.path = here.recorder(state.x, horizon)
-        return Place(state, 0, list(CHECKPOINTS[:-1]))
+        iterations, explicit = here.cell.spec.budget.iterations, here.cell.spec.checkpoints
+        shares = [k / iterations for k in explicit] if iterations and explicit else list(CHECKPOINTS[:-1])
+        return Place(state, 0, shares)
 
     def _loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> tuple[Any, int]:
         """Step until the budget is spent; the state is inspected after every block, or after every step if ``slow``."""

@@ -55,6 +55,11 @@ class PathRecorder:
             return int(self._burn_in * self._count)
         return min(self._count, int(self._burn_in) // self._every)
 
+    @property
+    def held(self) -> int:
+        """Times of the path after the burn-in."""
+        return self._count - self._start
+
     def path(self) -> Tensor:
         """The recorded positions after the burn-in, (R, T, N, D)."""
         return self._positions[self._start : self._count].transpose(0, 1).contiguous()
@@ -65,9 +70,8 @@ class PathRecorder:
         The last time is the present one, at x (R, N, D). A path with fewer times repeats some.
         """
         times = -(-n // x.shape[1]) - 1
-        held = self._count - self._start
-        if not held:
+        if not self.held:
             return x.repeat(1, times + 1, 1)[:, -n:]
-        ends = (torch.arange(times, dtype=torch.float64) + 1) * held / (times + 1)
+        ends = (torch.arange(times, dtype=torch.float64) + 1) * self.held / (times + 1)
         chosen = self._positions[self._start + (ends.ceil().long() - 1)]
         return torch.cat((chosen, x[None])).transpose(0, 1).flatten(1, 2)[:, -n:].contiguous()

@@ -74,12 +74,13 @@ def _joined(runs: Sequence[RunRecord]) -> RunRecord:
     """One run of all cells, in the suite's order where every part names it."""
     cells = list({(c.task, c.label): c for run in runs for c in run.cells}.values())
     suite = runs[0].suite
-    tasks = [t["name"] for t in suite.get("tasks", ())]
     labels = [a.get("label") or a["name"] for a in suite.get("algorithms", ())]
+    order = [(t["name"], label) for t in suite.get("tasks", ()) for label in labels]
+    order += [(r["task"], r.get("label") or r["algorithm"]) for r in suite.get("rows", ())]
 
-    def place(cell: RunCell) -> tuple[int, int]:
-        task = tasks.index(cell.task) if cell.task in tasks else len(tasks)
-        return task, labels.index(cell.label) if cell.label in labels else len(labels)
+    def place(cell: RunCell) -> int:
+        here = (cell.task, cell.label)
+        return order.index(here) if here in order else len(order)
 
     return RunRecord(
         id=new_run_id(suite["name"]),

@@ -21,8 +21,11 @@ from parvibench.core.result import CellSpec, Specified
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
 
-from .suite import AlgorithmEntry, Suite
+from .entries import AlgorithmEntry, Row
+from .suite import Suite
 
+#: Most checkpoints that an entry may ask for.
+MAX_CHECKPOINTS = 1000
 #: A chunk on a CPU holds at most this many particles, and numbers in a state: beyond, the batch falls out of cache.
 CPU_CHUNK_PARTICLES = 2000
 CPU_CHUNK_NUMBERS = 250_000
@@ -122,57 +125,64 @@ def expand(
             bears another's name.
     """
     overrides = dict(settings or {})
-    known = {a.name for a in suite.algorithms} | {a.display for a in suite.algorithms}
+    known = {n for _, a in suite.pairs for n in (a.name, a.display)}
     for name in overrides:
         if name not in known:
             raise UnknownNameError("algorithm of this suite", name, known)
     by_name: dict[str, Any] = {o.name: o for o in objects}
     for task in (o for o in objects if isinstance(o, Task)):
         registry.adopt(task)
-    methods = {a.name: by_name.get(a.name) or registry.load_method(a.name) for a in suite.algorithms}
+    methods = {a.name: by_name.get(a.name) or registry.load_method(a.name) for _, a in suite.pairs}
+    tasks: dict[str, Task] = {}
+    effective: dict[str, float | None] = {}  # step of a task's first method with one
     cells = []
-    for task_entry in suite.tasks:
-        task = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
-        task = _with_contexts(task, suite.contexts)
+    for task_entry, entry in suite.pairs:
+        if task_entry.name not in tasks:
+            loaded = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
+            tasks[task_entry.name] = _with_contexts(loaded, suite.contexts)
+        task, algorithm = tasks[task_entry.name], methods[entry.name]
         replicates = tuple(range(task_entry.splits or suite.replicates))
-        effective: float | None = None
-        for entry in suite.algorithms:
-            algorithm = methods[entry.name]
-            given = {**entry.chosen, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
-            values, tuned, untuned = _settings(suite, task, entry, algorithm, given)
-            if suite.match:
-                values, tuned, effective = _matched(algorithm, values, tuned, effective)
-            protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
-            spec = CellSpec(
-                task=task.name,
-                task_version=task.version,
-                algorithm=entry.name,
-                algorithm_version=algorithm.version,
-                source=_plugin_source(task, algorithm),
-                settings=values,
-                **protocol,
-                replicates=replicates,
-                seed=suite.seed,
-                chunk=chunk_width(task, algorithm, protocol["particles"], len(replicates), device),
-                device=device,
-                dtype=suite.dtype,
-                contexts=task.rows if isinstance(task, SequentialTask) else None,
-                compiled=compiled and algorithm.kind != "anchor" and not algorithm.host_bound,
-            )
-            held = (by_name.get(task_entry.name), by_name.get(entry.name))
-            notes = _foreign_preset(given.get("preset"), task.name)
-            own = "" if task.name in registry.tasks() else registry.place_of(task)
-            cell = Cell(
-                spec, entry.display, tuple(suite.metrics or task.metrics), tuned, untuned, notes, held,
-                place=own, references=str(OWN_REFERENCES.resolve()) if own else "",
-            )  # fmt: skip
-            vars(cell)["_loaded"] = task, algorithm
-            cells.append(cell)
+        given = {**entry.chosen, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
+        values, tuned, untuned = _settings(suite, task, entry, algorithm, given)
+        if suite.match:
+            values, tuned, effective[task.name] = _matched(algorithm, values, tuned, effective.get(task.name))
+        protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
+        spec = CellSpec(
+            task=task.name,
+            task_version=task.version,
+            algorithm=entry.name,
+            algorithm_version=algorithm.version,
+            source=_plugin_source(task, algorithm),
+            settings=values,
+            **protocol,
+            replicates=replicates,
+            seed=suite.seed,
+            chunk=chunk_width(task, algorithm, protocol["particles"], len(replicates), device),
+            device=device,
+            dtype=suite.dtype,
+            contexts=task.rows if isinstance(task, SequentialTask) else None,
+            compiled=compiled and algorithm.kind != "anchor" and not algorithm.host_bound,
+        )
+        held = (by_name.get(task_entry.name), by_name.get(entry.name))
+        notes = _foreign_preset(given.get("preset"), task.name)
+        own = "" if task.name in registry.tasks() else registry.place_of(task)
+        cell = Cell(
+            spec, entry.display, _metrics(suite, task, entry), tuned, untuned, notes, held,
+            place=own, references=str(OWN_REFERENCES.resolve()) if own else "",
+        )  # fmt: skip
+        vars(cell)["_loaded"] = task, algorithm
+        cells.append(cell)
     return cells
 
 
+def _metrics(suite: Suite, task: Task, entry: AlgorithmEntry | Row) -> tuple[str, ...]:
+    """What is measured of a cell: the suite's metrics or the task's, and those that its published numbers need."""
+    asked = [p.metric for p in entry.published] if isinstance(entry, Row) else []
+    return tuple(dict.fromkeys((*(suite.metrics or task.metrics), *asked)))
+
+
 def _settings(
-    suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, given: Mapping[str, Any]
+    suite: Suite, task: Task, entry: AlgorithmEntry | Row, algorithm: Method, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], bool, bool]:
     """All settings of a cell, whether its step size is a tuned one, and whether it is the default."""
     chosen = algorithm.expand_preset(given)
@@ -187,16 +197,22 @@ def _settings(
     return values, tuned, "step_size" in values and not tuned and not given_step
 
 
-def _protocol(suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method, preset: str | None) -> dict[str, Any]:
-    """Budget, N, n, burn-in and thinning of a cell: of the entry, else of the preset, else of the suite."""
+def _protocol(
+    suite: Suite, task: Task, entry: AlgorithmEntry | Row, algorithm: Method, preset: str | None
+) -> dict[str, Any]:
+    """Budget, N, n, burn-in, thinning and checkpoints of a cell: of the entry, else of the preset, else of the suite."""
     shared = suite.particles or task.particles
     of_preset = {} if preset is None else algorithm.protocol(preset)
     if "iterations" in of_preset:
         of_preset["budget"] = Budget(iterations=of_preset.pop("iterations"))
-    names = ("budget", "particles", "samples", "burn_in", "thinning")
+    names = ("particles", "samples", "burn_in", "thinning")
     of_entry = {name: value for name in names if (value := getattr(entry, name)) is not None}
     of_suite = {name: getattr(suite, name) for name in names} | {"particles": shared}
-    chosen: dict[str, Any] = {**of_suite, **of_preset, **of_entry}
+    if entry.limits is not None:
+        of_entry["budget"] = entry.limits
+    chosen: dict[str, Any] = {"budget": suite.budget, **of_suite, **of_preset, **of_entry}
+    if chosen["budget"] is None:
+        raise InputError(f"{entry.display} on {task.name} has no budget: give it iterations, or the suite a budget")
     # Chains of another number than the suite's are judged by as many samples as all: their paths hold them.
     others = shared if algorithm.kind == "chains" and entry.particles is not None else chosen["particles"]
     chosen["samples"] = chosen["samples"] or others
@@ -205,10 +221,52 @@ def _protocol(suite: Suite, task: Task, entry: AlgorithmEntry, algorithm: Method
     elif algorithm.kind == "particles" and chosen["samples"] > chosen["particles"]:
         sizes = f"samples ({chosen['samples']}) exceed the particles ({chosen['particles']})"
         raise InputError(f"{sizes} of {entry.display}")
+    if chosen["samples"] < 2:
+        raise InputError(
+            f"{entry.display} on {task.name} is judged by a single sample: give it more particles, or say how many "
+            "samples of its path are judged (--samples, samples: of its entry)"
+        )
     if algorithm.kind != "chains" or isinstance(task, SequentialTask):
         chosen |= {"burn_in": 0.0, "thinning": 1}
     # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
-    return chosen | {"budget": chosen["budget"].resolve(shared, task.batch_share())}
+    chosen["budget"] = chosen["budget"].resolve(shared, task.batch_share())
+    return chosen | {"checkpoints": _checkpoints(entry, algorithm, chosen)}
+
+
+def _checkpoints(entry: AlgorithmEntry | Row, algorithm: Method, protocol: Mapping[str, Any]) -> tuple[int, ...]:
+    """The iterations before the last at which a cell is measured where its entry says so, else none.
+
+    Raises:
+        InputError: they need a budget of iterations, lie beyond it, or are too many; a published number is of another
+            number of samples than are judged there.
+    """
+    where, asked = entry.checkpoints, entry.published if isinstance(entry, Row) else ()
+    named = [p.checkpoint for p in asked if p.checkpoint is not None]
+    if where is None and not named:
+        return ()
+    last = protocol["budget"].iterations
+    if last is None:
+        raise InputError(f"checkpoints of {entry.display} are iterations: its budget must be one of iterations")
+    explicit = tuple(range(where, last, where)) if isinstance(where, int) else where or ()
+    found = sorted({*explicit, *named})
+    if found and found[-1] > last:
+        raise InputError(f"checkpoints of {entry.display}: {found[-1]} lies beyond its {last} iterations")
+    if len(found) > MAX_CHECKPOINTS:
+        raise InputError(f"checkpoints of {entry.display}: {len(found)}, more than {MAX_CHECKPOINTS}")
+    for number in asked:
+        judged = _judged(algorithm, protocol, number.checkpoint or last)
+        if number.samples not in (None, judged):
+            raise InputError(f"{number.pointer} is of {number.samples} samples; {entry.display} has {judged} there")
+    return tuple(k for k in found if k < last)
+
+
+def _judged(algorithm: Method, protocol: Mapping[str, Any], iteration: int) -> int:
+    """How many samples are judged at an explicit checkpoint: of a chain those its path holds by then."""
+    n: int = protocol["samples"]
+    if algorithm.kind != "chains" or protocol["particles"] >= n or protocol["burn_in"] < 1:
+        return n
+    held: int = (iteration - int(protocol["burn_in"])) // protocol["thinning"] * protocol["particles"]
+    return held if 1 < held < n else n
 
 
 def task_of_preset(preset: str) -> str:

@@ -5,12 +5,11 @@ A suite is data. It names tasks and algorithms that are installed; it runs no co
 
 from __future__ import annotations
 
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -18,172 +17,91 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from parvibench.core import registry
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError, SuiteError, UnknownNameError, known_keys, printable, problem_text
+from parvibench.suites import shipped
+
+from .entries import (
+    AlgorithmEntry,
+    BurnIn,
+    Entry,
+    Patterns,
+    Profile,
+    Row,
+    Strict,
+    TaskEntry,
+    Thinning,
+    Tuned,
+    TuneSpec,
+    as_entry,
+    as_tuple,
+)
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 10_000
 MAX_DEPTH = 30
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+Entries = Annotated[tuple[Annotated[TaskEntry, BeforeValidator(as_entry)], ...], BeforeValidator(as_tuple)]
+Methods = Annotated[tuple[Annotated[AlgorithmEntry, BeforeValidator(as_entry)], ...], BeforeValidator(as_tuple)]
+Rows = Annotated[tuple[Row, ...], BeforeValidator(as_tuple)]
 
 
-def _as_entry(value: Any) -> Any:
-    """A bare name stands for an entry of that name."""
-    return {"name": value} if isinstance(value, str) else value
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("control characters or lone surrogates")
-    return text
-
-
-def _as_tuple(value: Any) -> Any:
-    """YAML has lists only."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-class TaskEntry(_Strict):
-    """A task of the suite; ``splits`` sets the number of data splits (its replicates)."""
-
-    name: str
-    splits: int | None = Field(None, gt=0, le=100_000)
-
-
-#: Part of a chain's path that is dropped: a share of the run below 1, else iterations.
-BurnIn = Annotated[float, Field(ge=0, lt=1e9)]
-#: Iterations between two recorded states of a chain.
-Thinning = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
-class AlgorithmEntry(_Strict):
-    """An algorithm of the suite under a label of its own."""
-
-    name: str
-    label: Annotated[str, AfterValidator(_printable)] = Field("", max_length=80)
-    preset: str | None = None  #: of the algorithm: its settings and protocol, under those that are given here
-    reason: str = Field("", max_length=400)  #: why these settings are fixed, in words for readers of the page
-    step_from: str | None = None  #: label of the method whose tuned step size and options it takes
-    settings: dict[str, Any] = Field(default_factory=dict)
-    #: with ``step_from``: scale that step so that step times drift is the other's, in root mean square (see ``tuning``)
-    match_drift: bool = False
-    budget: Budget | None = None  #: instead of the preset's or the suite's; likewise the other parts of the protocol
-    particles: int | None = Field(None, gt=0, le=1_000_000)
-    samples: int | None = Field(None, gt=1, le=1_000_000)
-    burn_in: BurnIn | None = None
-    thinning: Thinning | None = None
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """The settings, with the preset's name as ``preset``."""
-        return self.settings if self.preset is None else {"preset": self.preset, **self.settings}
-
-    @property
-    def display(self) -> str:
-        """Label in tables."""
-        return self.label or self.name
-
-
-#: Ends of a log grid.
-Ends = Annotated[tuple[float, float], BeforeValidator(_as_tuple)]
-#: Units of step sizes, see ``tuning.step_unit``.
-Unit = Literal["x^2", "x", "rate"]
-UNITS: tuple[Unit, ...] = ("x^2", "x", "rate")
-
-
-class TuneSpec(_Strict):
-    """How step sizes are tuned: the same for all algorithms of the suite, see ``tuning``."""
-
-    step_size: Ends | dict[Unit, Ends]  #: ends of the log grid, one for all units or one for each
-    points: int = Field(9, ge=2, le=50)  #: number of grid points
-    replicates: int = Field(3, ge=1, le=100)  #: tuning replicates (disjoint streams, rows that no result is judged by)
-    share: float = Field(0.25, gt=0, le=1)  #: budget of the first runs, as a share of the suite's
-    metric: str | None = None  #: to choose by; default: each task's primary metric
-    finalists: int = Field(2, ge=1, le=10)  #: best values of a method that run for the whole budget
-    #: label -> setting -> values to choose from, each with a grid of its own
-    options: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        for unit in self.units():
-            low, high = self.ends(unit)
-            if not 0 < low < high:
-                raise ValueError(f"step_size needs 0 < low < high, got [{low:g}, {high:g}]")
-        return self
-
-    def units(self) -> tuple[Unit, ...]:
-        """The units that have a grid."""
-        return tuple(self.step_size) if isinstance(self.step_size, dict) else UNITS
-
-    def ends(self, unit: str) -> tuple[float, float]:
-        """Ends of the grid of a unit; ``InputError`` where the suite gives none."""
-        if not isinstance(self.step_size, dict):
-            return self.step_size
-        if unit not in self.step_size:
-            raise InputError(f"tune.step_size has no grid for steps in {unit}; add for example: {unit}: [1.0e-4, 1.0]")
-        return self.step_size[unit]
-
-
-class Tuned(_Strict):
-    """What ``parvibench tune`` chose, stored in the suite file."""
-
-    step_size: dict[str, dict[str, float]]  #: task -> label -> chosen value
-    #: task -> label -> options chosen with it
-    settings: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
-    at_edge: list[str] = Field(
-        default_factory=list
-    )  #: ``task/label`` whose best value lies on the end of what was tried
-    #: task -> label -> score evaluations spent on tuning
-    score_evaluations: dict[str, dict[str, float]] = Field(default_factory=dict)
-    grid: list[float] | dict[str, list[float]] = Field(default_factory=list)  #: the values tried, by unit
-    replicates: int = 0
-
-
-class Profile(_Strict):
-    """Overrides of a suite under a name (``--profile``)."""
-
-    replicates: int | None = Field(None, gt=0, le=100_000)
-    budget: Budget | None = None
-    particles: int | None = Field(None, gt=0, le=1_000_000)
-    samples: int | None = Field(None, gt=1, le=1_000_000)
-    contexts: int | None = Field(None, gt=1, le=1_000_000)
-    tune: TuneSpec | None = None
-    tuned: Tuned | None = None
-    only: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None  #: labels of the methods it keeps
-
-
-Entries = Annotated[tuple[Annotated[TaskEntry, BeforeValidator(_as_entry)], ...], BeforeValidator(_as_tuple)]
-Methods = Annotated[tuple[Annotated[AlgorithmEntry, BeforeValidator(_as_entry)], ...], BeforeValidator(_as_tuple)]
-
-
-class Suite(_Strict):
-    """A suite file, validated. Field by field as in the README."""
+class Suite(Strict):
+    """A suite file, validated: every task with every algorithm, or rows. Field by field as in the README."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     description: str = ""
-    tasks: Entries = Field(min_length=1)
-    algorithms: Methods = Field(min_length=1)
+    tasks: Entries = ()
+    algorithms: Methods = ()
+    rows: Rows = ()
     replicates: int = Field(10, gt=0, le=100_000)
     seed: int = Field(0, ge=0, lt=2**63)
-    budget: Budget
+    budget: Budget | None = None  # rows may have their own
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
     burn_in: BurnIn = 0.5
     thinning: Thinning = 1
     contexts: int | None = Field(None, gt=1, le=1_000_000)  # decisions of sequential tasks
-    metrics: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = None
+    metrics: Annotated[tuple[str, ...] | None, BeforeValidator(as_tuple)] = None
     dtype: Literal["float32", "float64"] = "float32"
     match: Literal["effective-step"] | None = None
     tune: TuneSpec | None = None
     tuned: Tuned | None = None
     profiles: dict[str, Profile] = Field(default_factory=dict)
+    departures: Patterns = ()  # of the rows from what they repeat, besides those of their tasks and presets
+    #: pattern of published pointers -> why no row of ours can be set beside them
+    incomparable: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _unique(self) -> Self:
+    def _whole(self) -> Self:
         _refuse_repeats("task", [t.name for t in self.tasks])
         _refuse_repeats("algorithm label", [a.display for a in self.algorithms])
+        _refuse_repeats("row", [r.title for r in self.rows])
+        if self.rows and (self.tasks or self.algorithms):
+            raise ValueError("rows stand instead of tasks and algorithms, not beside them")
+        missing = [] if self.rows else [n for n in ("tasks", "algorithms", "budget") if not getattr(self, n)]
+        if missing:
+            raise ValueError(f"no {', no '.join(missing)}: a suite lists tasks, algorithms and a budget, or rows")
         return self
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Its algorithms, or its rows."""
+        return self.rows or self.algorithms
+
+    @property
+    def pairs(self) -> list[tuple[TaskEntry, AlgorithmEntry | Row]]:
+        """What is run: every task with every algorithm, tasks outermost; or the rows."""
+        if self.rows:
+            return [(TaskEntry(name=row.task, splits=row.replicates), row) for row in self.rows]
+        return [(task, algorithm) for task in self.tasks for algorithm in self.algorithms]
+
+    def with_rows(self, patterns: Sequence[str]) -> Suite:
+        """The suite with the rows that fit one of these patterns; ``InputError`` for one that fits none."""
+        for pattern in patterns:
+            if not any(row.fits(pattern) for row in self.rows):
+                known = ", ".join(row.title for row in self.rows[:20]) or f"none: {self.name} has no rows"
+                raise InputError(f"row {pattern}: no row of the suite fits; there are {known}")
+        return self.model_copy(update={"rows": tuple(r for r in self.rows if any(r.fits(p) for p in patterns))})
 
     def with_profile(self, name: str | None) -> Suite:
         """The suite under a profile, by default its first one if it has any; ``InputError`` without such a profile."""
@@ -193,10 +111,12 @@ class Suite(_Strict):
             name = next(iter(self.profiles))
         if name not in self.profiles:
             raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
-        overrides = {k: v for k, v in self.profiles[name] if v is not None and k != "only"}
-        if (only := self.profiles[name].only) is not None:
-            overrides["algorithms"] = tuple(a for a in self.algorithms if a.display in only)
-        return self.model_copy(update={**overrides, "profiles": {}})
+        profile = self.profiles[name]
+        overrides = {k: v for k, v in profile if v is not None and k not in ("only", "rows", "hours")}
+        if profile.only is not None:
+            overrides["algorithms"] = tuple(a for a in self.algorithms if a.display in profile.only)
+        chosen = self if profile.rows is None else self.with_rows(profile.rows)
+        return chosen.model_copy(update={**overrides, "profiles": {}})
 
     def resolved(self) -> dict[str, Any]:
         """As plain data, for provenance."""
@@ -207,16 +127,6 @@ def _refuse_repeats(kind: str, names: list[str]) -> None:
     repeated = sorted({n for n in names if names.count(n) > 1})
     if repeated:
         raise ValueError(f"{kind} given twice: {', '.join(repeated)} (tell them apart by 'label')")
-
-
-def shipped() -> dict[str, Traversable]:
-    """Suites that come with the package: name -> file."""
-    folder = files("parvibench.suites")
-    return {
-        f.name.removesuffix(".yaml"): f
-        for f in sorted(folder.iterdir(), key=lambda f: f.name)
-        if f.name.endswith(".yaml")
-    }
 
 
 def load_suite(name: str) -> Suite:
@@ -373,17 +283,28 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
         check("tasks", i, lambda name=task.name: _known("task", name, registry.tasks()))
     for i, algorithm in enumerate(suite.algorithms):
         check("algorithms", i, lambda entry=algorithm: _check_algorithm(entry))
+    for i, row in enumerate(suite.rows):
+        check("rows", i, lambda name=row.task: _known("task", name, registry.tasks()))
+        check("rows", i, lambda entry=row: _check_algorithm(entry))
+        for number in row.published:
+            check("rows", i, lambda name=number.metric: _known("metric", name, registry.metrics()))
     for i, metric in enumerate(suite.metrics or ()):
         check("metrics", i, lambda name=metric: _known("metric", name, registry.metrics()))
-    labels = {a.display for a in suite.algorithms}
+    titles = {r.title for r in suite.rows}
+    problems += [
+        f"{source}: rows: {r.title} varies {r.varies}, which is no row"
+        for r in suite.rows
+        if r.varies not in ("", *titles)
+    ]
+    labels = {a.display for _, a in suite.pairs}
     for what, named in (
-        ("step_from", [a.step_from for a in suite.algorithms if a.step_from]),
+        ("step_from", [a.step_from for a in suite.entries if a.step_from]),
         ("tune.options", list(suite.tune.options) if suite.tune else []),
         *((f"profiles.{name}.only", list(p.only or ())) for name, p in suite.profiles.items()),
     ):
         if unknown := [n for n in named if n not in labels]:
             problems.append(f"{source}: {what}: no method is labelled {', '.join(unknown)}")
-    if lacking := [a.display for a in suite.algorithms if a.match_drift and not a.step_from]:
+    if lacking := [a.display for _, a in suite.pairs if a.match_drift and not a.step_from]:
         problems.append(f"{source}: match_drift without step_from: {', '.join(lacking)}")
     if problems:
         raise SuiteError("\n".join(problems))
@@ -394,7 +315,7 @@ def _known(kind: str, name: str, rows: Any) -> None:
         raise UnknownNameError(kind, name, rows)
 
 
-def _check_algorithm(entry: AlgorithmEntry) -> None:
+def _check_algorithm(entry: AlgorithmEntry | Row) -> None:
     if registry.is_elsewhere(entry.name):
         module = entry.name.partition(":")[0]
         if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):

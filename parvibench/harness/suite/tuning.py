@@ -39,7 +39,8 @@ from parvibench.data.splits import VALIDATION_SHARE
 from parvibench.harness.store.results import Results, metric_values
 
 from .cells import Cell, expand
-from .suite import Suite, Tuned, TuneSpec
+from .entries import Tuned, TuneSpec
+from .suite import Suite
 
 #: Times that a grid grows beyond an end, and values by which it does.
 EXTENSIONS, _ADDED = 2, 2
@@ -94,7 +95,7 @@ class Tuner:
             )
         self.spec: TuneSpec = self.suite.tune
         self._grids: dict[tuple[str, str], list[_Grid]] = defaultdict(list)
-        followers = {a.display for a in self.suite.algorithms if a.step_from}
+        followers = {a.display for _, a in self.suite.pairs if a.step_from}
         self._primary: dict[str, str] = {}
         for cell in self._expanded(None):
             self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
@@ -133,7 +134,7 @@ class Tuner:
 
     def _matched(self, tuned: Tuned, records: dict[str, CellRecord], run: Run) -> Tuned:
         """With the steps of methods that move as far as another does: its step times the ratio of both drifts."""
-        entries = {a.display: a for a in self.suite.algorithms if a.match_drift}
+        entries = {a.display: a for _, a in self.suite.pairs if a.match_drift}
         if not entries:
             return tuned
         cells = [c for c in self._expanded(tuned) if c.label in entries and c.tuned]
