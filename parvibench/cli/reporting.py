@@ -1,4 +1,4 @@
-"""Reports of stored runs: ``report``, ``merge``."""
+"""Reports of stored runs: ``report``, ``papers``, ``merge``."""
 
 from __future__ import annotations
 
@@ -80,6 +80,20 @@ def report(
         return
     for path in page.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
         answer(str(path))
+
+
+@app.command(epilog="Example: `parvibench papers parvibench-runs long-runs --to reports/papers`")
+def papers(
+    stores: Annotated[list[Path], Argument(help="Stores that hold rows of the papers' suites.")],
+    to: Annotated[Path, Option(help="Folder of the page.")] = Path("papers"),
+) -> None:
+    """Set stored runs of the papers' suites beside every published number: HTML page, Markdown and CSV."""
+    from parvibench.report.papers_page import write_papers
+
+    for store in stores:
+        if not (store / "cells").is_dir():
+            raise InputError(f"{store}: not a store; `parvibench run --suite sifg-table-1 --out {store}` makes one")
+    answer(str(write_papers(stores, to)))
 
 
 @app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")

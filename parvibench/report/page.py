@@ -26,7 +26,9 @@ from .figures.image_files import as_figure, write_pdf
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
-from .published import Comparison, comparisons, published_sentence, published_table
+from .paper_comparison import Findings as PaperFindings
+from .paper_comparison import of_run
+from .paper_tables import RULE, paper_tables, plain_rows
 from .reports_index import Summary
 from .repulsion import repulsion_table
 from .task_sections import TaskSection, task_sections
@@ -48,7 +50,7 @@ class Report:
     aggregates: tuple[Aggregates, ...]  #: over tasks
     tasks: tuple[TaskSection, ...]  #: one section per task
     methods: tuple[MethodSection, ...]  #: one section per method
-    published: tuple[Comparison, ...]  #: our numbers beside the papers'
+    published: PaperFindings | None  #: our numbers beside a paper's, in a run of its rows
     answers: tuple[advice.Advice, ...]  #: which method for which kind of target
     picture: tuple[Drawing, ...]  #: of the answers
 
@@ -65,7 +67,7 @@ class Report:
             tuple(overview.aggregated(findings, styles)),
             tuple(task_sections(findings, kinds, styles)),
             tuple(methods),
-            tuple(comparisons(results)),
+            of_run(results),
             tuple(advice.answers(findings, {m.name: m.anchor for m in methods})),
             tuple(advice.picture(findings, styles)),
         )
@@ -108,7 +110,7 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     schema = files("parvibench.report") / "templates" / "results.schema.json"
     (out / "results.schema.json").write_bytes(schema.read_bytes())
     if report.published:
-        pd.DataFrame(report.published).to_csv(out / "published.csv", index=False)
+        plain_rows(report.published).to_csv(out / "published.csv", index=False)
     _summary(report).write(out)
     for _, drawing in report.drawings():
         drawing.data.to_csv(out / "figures" / f"{drawing.name}.csv", index=False)
@@ -199,8 +201,8 @@ def render(report: Report) -> str:
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],
         tasks=report.tasks,
         methods=report.methods,
-        published=published_table(list(report.published)) if report.published else None,
-        published_sentence=published_sentence(list(report.published)),
+        published=[] if report.published is None else paper_tables(report.published),
+        rule=RULE,
         steps=provenance.step_sizes(results),
         failures=provenance.failures(results),
         glossary=[(row, detected_alterations(row.name)) for row in provenance.glossary(results)],

@@ -13,6 +13,7 @@ from parvibench.harness.store.results import Results
 
 from .formatting import number
 from .leaderboard import NO_BETTER, Row, average_ranks, groups, shown, table
+from .page_tables import Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,6 +80,15 @@ def to_markdown(results: Results, board: pd.DataFrame) -> str:
         texts = failed[["task", "label", "status", "reason"]].to_numpy()
         lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def markdown_table(table: Table) -> list[str]:
+    """The lines of a table in Markdown."""
+    lines = [_line([_plain(c.title) for c in table.columns])]
+    lines.append(_line(["---:" if c.numeric else "---" for c in table.columns]))
+    for row in table.rows:
+        lines.append(_line([_plain(f"{e.text} {e.note}".strip()).replace("*", "\\*") for e in row.entries]))
+    return lines
 
 
 def _markdown_cell(row: pd.Series | None) -> str:

@@ -1,12 +1,21 @@
-"""Suites that ship with the package (YAML): those of a paper in a folder of its own."""
+"""Suites that ship with the package (YAML); those that repeat tables of a paper lie in a folder of its name."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 
 def shipped() -> dict[str, Traversable]:
-    """Name -> file."""
-    folder = files(__name__)
-    found = [f for place in (folder, *folder.iterdir()) if place.is_dir() for f in place.iterdir()]
-    named = {f.name.removesuffix(".yaml"): f for f in found if f.name.endswith(".yaml")}
-    return {name: named[name] for name in sorted(named)}
+    """All of them: name -> file."""
+    found = _suites(files(__name__)) | of_papers()
+    return {name: found[name] for name in sorted(found)}
+
+
+def of_papers() -> dict[str, Traversable]:
+    """Those that repeat tables and figures of a paper: name -> file."""
+    folders = sorted((f for f in files(__name__).iterdir() if f.is_dir()), key=lambda f: f.name)
+    return {name: file for folder in folders for name, file in _suites(folder).items()}
+
+
+def _suites(folder: Traversable) -> dict[str, Traversable]:
+    found = {f.name.removesuffix(".yaml"): f for f in folder.iterdir() if f.name.endswith(".yaml")}
+    return {name: found[name] for name in sorted(found)}

@@ -1,0 +1,78 @@
+"""The audit of the papers: every published number, ours, and the verdict, as a page, as Markdown and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.suite import load_suite
+from parvibench.suites import of_papers
+
+from .page_tables import Table
+from .paper_comparison import Findings, compare, records_of
+from .paper_tables import RULE, departures, measured_table, paper_tables, plain_rows, summary_table
+from .published import PAPERS
+from .text_tables import markdown_table
+
+
+@dataclass(frozen=True)
+class Section:
+    """One suite of the audit."""
+
+    name: str
+    title: str  #: of its paper
+    description: str
+    command: str
+    tables: tuple[Table, ...]
+    departures: tuple[str, ...]
+
+
+def write_papers(stores: Sequence[Path], out: Path) -> Path:
+    """Write ``index.html``, ``papers.md`` and ``papers.csv`` from what some stores hold; the path of the page."""
+    ran = records_of([Store(path) for path in stores])
+    found = [compare(load_suite(name), ran) for name in of_papers()]
+    sections = [_section(f, measured_table(f.suite, ran)) for f in found]
+    summary = summary_table(f for f in found if f.comparisons)
+    out.mkdir(parents=True, exist_ok=True)
+    page = out / "index.html"
+    page.write_text(_html(summary, sections), encoding="utf-8")
+    (out / "papers.md").write_text(_markdown(summary, sections), encoding="utf-8")
+    pd.concat([plain_rows(f) for f in found if f.comparisons]).to_csv(out / "papers.csv", index=False)
+    return page
+
+
+def _section(found: Findings, measured: Table | None) -> Section:
+    suite = found.suite
+    tables = paper_tables(found) or ([] if measured is None else [measured])
+    command = f"parvibench run --suite {suite.name}"
+    paper = PAPERS[suite.name.partition("-")[0]]
+    return Section(suite.name, paper, suite.description, command, tuple(tables), tuple(departures(suite)))
+
+
+def _html(summary: Table, sections: Sequence[Section]) -> str:
+    import jinja2
+    from markupsafe import Markup
+
+    folder = files("parvibench.report") / "templates"
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((folder / "papers.html.j2").read_text(encoding="utf-8"))
+    style = Markup((folder / "page.css").read_text(encoding="utf-8"))
+    return template.render(summary=summary, sections=sections, style=style, rule=RULE)
+
+
+def _markdown(summary: Table, sections: Sequence[Section]) -> str:
+    lines = ["# The papers' tables, and ours", "", RULE, "", *markdown_table(summary), ""]
+    for section in sections:
+        lines += [f"## {section.name}", "", f"{section.title}. {section.description} `{section.command}`", ""]
+        for table in section.tables:
+            lines += [*markdown_table(table), ""]
+        if not section.tables:
+            lines += ["Not run.", ""]
+        lines += [f"- {text}" for text in section.departures]
+        lines += [""] if section.departures else []
+    return "\n".join(lines).rstrip() + "\n"
