@@ -8,6 +8,7 @@ per task.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -72,13 +73,50 @@ def mmd2_u(samples: Tensor, context: Context) -> Tensor:
     >>> mmd2_u(x, context)
     tensor([0.3646], dtype=torch.float64)
     """
+
+    def own(rows: Tensor, reference: Reference) -> tuple[float, float]:
+        return reference.bandwidth, _reference_term(rows, reference, gaussian)
+
+    return _u_statistic(samples, context, own)
+
+
+#: h of the kernel exp(-||x - y||^2 / 10).
+_FIXED_BANDWIDTH = math.sqrt(5)
+
+
+@metric("lower", "1", "reference", "squared MMD, U-statistic, kernel exp(-||x - y||^2 / 10) whatever the task")
+def mmd2_u_fixed(samples: Tensor, context: Context) -> Tensor:
+    """Squared maximum mean discrepancy, U-statistic, with the SRLD authors' kernel.
+
+    As ``mmd2_u`` with ``k(x, y) = exp(-0.1 ||x - y||^2)``, the one that the program of Ye, Ren & Liu (2020),
+    arXiv:2002.09070, takes for its two-dimensional targets; the paper names none.
+
+    Args:
+        samples: (R, n, D), n >= 2, in units of x.
+        context: needs a reference.
+
+    Returns:
+        (R,), dimensionless, at most 2 and possibly negative; lower is better. Cost as ``mmd2_imq``.
+
+    >>> mmd2_u_fixed(x, context)
+    tensor([0.2385], dtype=torch.float64)
+    """
+
+    def own(rows: Tensor, reference: Reference) -> tuple[float, float]:
+        return _FIXED_BANDWIDTH, self_similarity(rows, _FIXED_BANDWIDTH)
+
+    return _u_statistic(samples, context, own)
+
+
+def _u_statistic(samples: Tensor, context: Context, own: Callable[[Tensor, Reference], tuple[float, float]]) -> Tensor:
+    """The estimate with the bandwidth and the reference's mean of k over all pairs that ``own`` gives."""
     values = []
     for r, x in enumerate(samples):
         rows, reference = _reference(context, r)
-        h, n, m = reference.bandwidth, len(x), len(rows)
-        own = (m * _reference_term(rows, reference, gaussian) - 1) / (m - 1)
+        h, term = own(rows, reference)
+        n, m = len(x), len(rows)
         inner = (n * kernel_mean(x, x, h) - 1) / (n - 1)
-        values.append(inner - 2 * kernel_mean(x, rows, h) + own)
+        values.append(inner - 2 * kernel_mean(x, rows, h) + (m * term - 1) / (m - 1))
     return torch.tensor(values, dtype=samples.dtype)
 
 

@@ -32,8 +32,8 @@ def kl_projected(samples: Tensor, context: Context) -> Tensor:
         (R,) in nats; lower is better; +inf where samples coincide. O(n (D + log n)); standard error about 1/n of the
         second term, 1/sqrt(n) of the first at a divergence near 1, less near zero.
 
-    >>> kl_projected(x, Context(lapd_mixture_8))
-    tensor([0.0021], dtype=torch.float64)
+    >>> kl_projected(path.double().reshape(1, 200, 2), Context(load_task("lapd-mixture-2")))
+    tensor([1.3974], dtype=torch.float64)
     """
     modes = context.task.facts.modes
     if modes is None:

@@ -13,7 +13,15 @@ from parvibench.core import registry
 from parvibench.core.metric import Context, Cost, NotApplicable
 from parvibench.harness.run.clock import peak_memory as process_peak
 from parvibench.metrics import chains
-from parvibench.metrics.chains import autocorrelation, ess_bulk, ess_per_evaluation, ess_per_second, ess_tail, rhat
+from parvibench.metrics.chains import (
+    autocorrelation,
+    ess_autocorrelation,
+    ess_bulk,
+    ess_per_evaluation,
+    ess_per_second,
+    ess_tail,
+    rhat,
+)
 from parvibench.metrics.cost import peak_memory
 
 NOTHING = torch.zeros(1, 2, 2, dtype=torch.float64)
@@ -33,6 +41,20 @@ def test_ess_of_an_autoregression_is_not_cut_at_its_length(make_context, generat
     rho, t, n = -0.4, 1250, 20
     found = ess_bulk(NOTHING, make_context(path=ar1(rho, t, n, generator))).item()
     assert found == pytest.approx(t * n * (1 - rho) / (1 + rho), rel=0.15)
+
+
+@pytest.mark.parametrize("rho", [-0.4, 0.0, 0.8])
+def test_size_by_autocorrelations_of_an_autoregression(rho: float, make_context, generator: Generator) -> None:
+    """T N (1 - rho) / (1 + rho), above T N for antithetic chains; the mean over coordinates, of which one never moved.
+
+    Catches autocovariances of another normalisation, pairs that begin at lag one, and a cut at T N.
+    """
+    t, n = 4000, 5
+    path = ar1(rho, t, n, generator, dim=2)
+    found = ess_autocorrelation(NOTHING, make_context(path=path)).item()
+    assert found == pytest.approx(t * n * (1 - rho) / (1 + rho), rel=0.15)
+    stuck = torch.cat([path, torch.zeros(1, t, n, 2, dtype=torch.float64)], -1)
+    assert ess_autocorrelation(NOTHING, make_context(path=stuck)).item() == pytest.approx(found / 2)
 
 
 @pytest.mark.parametrize("rho", [0.6, 0.95])

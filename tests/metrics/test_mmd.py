@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import pairwise as kernels
 
 from parvibench.metrics import pairwise
-from parvibench.metrics.mmd import kernel_mean, mmd2, mmd2_imq, mmd2_linear, mmd2_u
+from parvibench.metrics.mmd import kernel_mean, mmd2, mmd2_imq, mmd2_linear, mmd2_u, mmd2_u_fixed
 
 #: Kernel means are taken in single precision.
 SINGLE = 3e-7
@@ -32,6 +32,8 @@ def test_against_whole_kernel_matrices(make_context, randn) -> None:
     rbf = statistics(lambda a, b: kernels.rbf_kernel(a, b, gamma=0.5 / h2), x, y)
     imq = statistics(lambda a, b: (1 + kernels.euclidean_distances(a, b) ** 2 / h2) ** -0.5, x, y)
     linear = statistics(lambda a, b: kernels.linear_kernel(a, b), x - 100, y - 100)
+    fixed = statistics(lambda a, b: kernels.rbf_kernel(a, b, gamma=0.1), x, y)
+    assert mmd2_u_fixed(x[None], context).item() == pytest.approx(fixed[1], abs=SINGLE)
     found = [m(x[None], context).item() for m in (mmd2, mmd2_u, mmd2_imq, mmd2_linear)]
     assert found[:3] == pytest.approx([*rbf, imq[0]], abs=SINGLE)
     assert found[3] == pytest.approx(linear[0], rel=1e-9)

@@ -10,7 +10,7 @@ from torch import Generator
 
 from parvibench.core.metric import NotApplicable
 from parvibench.core.task import Facts, Modes
-from parvibench.metrics.marginals import ks_marginal
+from parvibench.metrics.marginals import ks_marginal, w1_marginal
 from parvibench.metrics.modes import mode_weight_tv, modes_found
 from parvibench.metrics.moments import correlation_error, mean_error, sd_error
 
@@ -51,7 +51,7 @@ def test_a_mode_needs_two_percent_within_three_sds(make_context, randn) -> None:
 
 @pytest.mark.parametrize(("n", "m"), [(7, 12), (200, 31)])
 @pytest.mark.parametrize("ties", [False, True])
-def test_ks_agrees_with_scipy(n: int, m: int, ties: bool, make_context, randn) -> None:
+def test_marginals_agree_with_scipy(n: int, m: int, ties: bool, make_context, randn) -> None:
     """Ties within and across the sets included; catches suprema that miss the left limits."""
     x = randn(n, 3) + 0.4
     y = randn(m, 3)
@@ -59,6 +59,8 @@ def test_ks_agrees_with_scipy(n: int, m: int, ties: bool, make_context, randn) -
         x, y = x.round(decimals=1), y.round(decimals=1)
     expected = max(stats.ks_2samp(x[:, d], y[:, d], method="asymp").statistic for d in range(3))
     assert ks_marginal(x[None], make_context(3, y)).item() == pytest.approx(expected, rel=1e-12)
+    distances = [stats.wasserstein_distance(x[:, d], y[:, d]) for d in range(3)]
+    assert w1_marginal(x[None], make_context(3, y)).item() == pytest.approx(sum(distances), rel=1e-12)
 
 
 def test_correlations_against_numpy(make_context, randn) -> None:
