@@ -51,7 +51,8 @@ def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object,
             return statistics.median(paces) * found.iterations * cell.n_replicates
         steps = (found.setup + found.pace * found.iterations) * len(cell.chunks)
         path = _path_length(cell, found.iterations)
-        key = (cell.task, cell.metrics, cell.samples, cell.particles if path else 0, path)
+        shape = (cell.samples, cell.particles if path else 0, path, len(cell.spec.checkpoints))
+        key = (cell.task, cell.metrics, *shape)
         if key not in measured:
             measured[key] = _measuring(cell, path)
     except (ParVIBenchError, RuntimeError, ValueError):
@@ -83,7 +84,8 @@ def _measuring(cell: Cell, path: int) -> float:
         compute_guarded(cell.metrics, samples, context, "every")
         middle = time.process_time()
         compute_guarded(cell.metrics, samples, context, "last")
-        total = (MAX_CHECKPOINTS - 1) * (middle - start) + time.process_time() - middle
+        earlier = len(cell.spec.checkpoints) or MAX_CHECKPOINTS - 1
+        total = earlier * (middle - start) + time.process_time() - middle
     finally:
         torch.set_num_threads(threads)
     return total

@@ -234,6 +234,8 @@ def _compared(suite: Suite, row: Row, asked: Published, ran: Mapping[str, Ran]) 
     ours = Ours.of(values)
     if number.suspicious:
         return said(Verdict.INCOMPARABLE, f"the paper contradicts itself: {number.note}", ours)
+    if asked.unjudged:
+        return said(Verdict.INCOMPARABLE, asked.unjudged, ours)
     lost = sum(not math.isfinite(v) for v in values)
     return said(judge(published, allowed, ours), f"{lost} of {len(values)} replicates diverged" if lost else "", ours)
 

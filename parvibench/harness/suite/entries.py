@@ -108,6 +108,7 @@ class Published(Strict):
     factor: float = 1.0  #: times ours; -1 for a log likelihood beside our negative one
     #: pointer of the number of the same suite that it is divided by: times are compared as ratios only
     over: str = ""
+    unjudged: str = ""  #: why ours is shown beside it and not judged, as where the settings are unpublished
 
 
 class Row(Entry):
