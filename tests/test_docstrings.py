@@ -41,6 +41,8 @@ def test_the_example_of_every_metric_runs(name: str, names: dict[str, object]) -
     metric = registry.load_metric(name)
     compute = metric.compute.func if isinstance(metric.compute, partial) else metric.compute
     text = inspect.getdoc(compute) or ""
-    example = doctest.DocTestParser().get_doctest(text, {**names, compute.__name__: compute, name: metric}, name, None, None)
+    example = doctest.DocTestParser().get_doctest(
+        text, {**names, compute.__name__: compute, name: metric}, name, None, None
+    )
     assert example.examples
     assert doctest.DocTestRunner().run(example).failed == 0

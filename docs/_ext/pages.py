@@ -8,12 +8,12 @@ import math
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from html import escape
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pandas as pd
 import typer.main
 from sphinx.application import Sphinx
 
@@ -21,10 +21,11 @@ import parvibench as pb
 from parvibench.cli import app as commands
 from parvibench.cli import descriptions
 from parvibench.core import registry
+from parvibench.harness.suite.entries import Row
 from parvibench.harness.suite.suite import load_suite
-from parvibench.report import published as papers
 from parvibench.report.figures.reference_corner import write_corner
-from parvibench.suites import shipped
+from parvibench.report.published import PAPERS, numbers
+from parvibench.suites import of_papers, shipped
 
 ROOT = Path(__file__).parents[2]
 #: Of the reports, what is not a page written in Markdown is copied as it is.
@@ -260,22 +261,31 @@ def _corner(name: str, source: Path) -> str:
     return f"![histograms of reference draws of {name}, by coordinate and by pair](pictures/{name}.png)\n"
 
 
+@cache
+def _rows() -> list[tuple[str, Row]]:
+    """The rows of the papers' suites with their suites' names."""
+    return [(name, row) for name in of_papers() for row in load_suite(name).rows]
+
+
 def _published(kind: str, name: str) -> str:
-    """The papers' numbers for a task, or of a method."""
+    """The papers' numbers that rows of a task, or of a method, stand beside."""
     found = []
-    for paper, title in papers.PAPERS.items():
-        for row in papers.published(paper).to_dict("records"):
-            task = papers.task_of(paper, row["task"], row["dataset"])
-            method = papers.method_of(row["algorithm"])
-            if name == {"task": task, "algorithm": method}.get(kind):
-                number = f"{row['value']:g}" + ("" if pd.isna(row["std"]) else f" ± {row['std']:g}")
-                note = "; ".join(filter(None, ["contradicts itself" if row["suspicious"] else "", row["note"]]))
-                found.append((f"{title} {row['table']}", row["dataset"], row["algorithm"], row["metric"], number, note))
+    for suite, row in _rows():
+        if name != {"task": row.task, "algorithm": row.algorithm}.get(kind):
+            continue
+        for asked in row.published:
+            n = numbers()[asked.pointer]
+            note = "; ".join(filter(None, ["contradicts itself" if n.suspicious else "", n.note]))
+            found.append(
+                (f"{PAPERS[n.paper]} {n.table}", n.dataset, n.algorithm, n.metric, n.printed, code(suite), note)
+            )
     if not found:
         return ""
-    columns = ("source", "data", "method", "metric", "published", "remarks")
-    text = "## Published values\n\nAs the papers print them, in their own protocols.\n\n" + table(columns, found)
-    return text
+    columns = ("source", "data", "method", "metric", "published", "suite", "remarks")
+    text = (
+        "## Published values\n\nAs the papers print them; `parvibench run --suite SUITE` runs the rows beside them.\n\n"
+    )
+    return text + table(columns, found)
 
 
 def _suites() -> str:

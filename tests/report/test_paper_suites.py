@@ -44,7 +44,7 @@ def test_ratios_name_numbers_of_their_own_suite() -> None:
 @pytest.mark.parametrize("name", list(of_papers()))
 def test_profiles_cut_rows_and_seeds_and_never_budgets(name: str) -> None:
     suite = suites()[name]
-    assert list(suite.profiles)[0] == "paper"
+    assert next(iter(suite.profiles)) == "paper"
     assert "fast" in suite.profiles
     assert suite.profiles["paper"].rows is None
     for profile in suite.profiles.values():

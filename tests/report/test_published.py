@@ -1,109 +1,224 @@
-"""Published numbers: all there, flagged where a paper contradicts itself, compared with the right spread."""
+"""Published numbers and ours: all there, compared only with their own row, judged by one rule, causes demonstrated."""
 
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
-from made_stores import make_record, write_store
-from scipy import stats
+from command_line import Run
 
-from parvibench.core import registry
-from parvibench.report import published as pub
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite, load_suite, parse_suite
+from parvibench.report.paper_comparison import Findings, Ours, Verdict, compare, judge, records_of, tolerance
+from parvibench.report.paper_tables import effect_table, paper_tables, summary_table
+from parvibench.report.published import PAPERS, Number, numbers
 
-BOSTON = np.array([2.9, 3.4, 2.6, 3.1, 3.8, 2.7, 3.0])
-
-
-def follower(key, task, algorithm, preset=None, **changes):
-    """The record of a cell that ran a preset of its task, whole."""
-    method, preset = registry.load_method(algorithm), preset or task
-    protocol = method.protocol(preset)
-    budget = {"iterations": protocol.pop("iterations", 400)}
-    own = {"settings": method.make_settings({"preset": preset}).model_dump(mode="json"), "budget": budget} | protocol
-    values = {"rmse": BOSTON.tolist(), "nll": (BOSTON - 0.5).tolist()}
-    return make_record(key, task, algorithm, **{**own, "values": values, **changes})
+BOSTON = "bnn-boston-sifg"
+SVGD_RMSE, SVGD_NLL = (f"sifg/table-1/Boston/SVGD/{m}" for m in ("RMSE", "NLL"))
 
 
-def compared(tmp_path, *records):
-    return pub.comparisons(write_store(tmp_path, [(r, None, None) for r in records]))
-
-
-def test_every_published_number_is_there_and_the_contradictions_are_flagged():
-    tables = {paper: pub.published(paper) for paper in pub.PAPERS}
-    assert {paper: len(t) for paper, t in tables.items()} == {"sifg": 60, "srld": 132, "ksivi": 159}
-    everything = [row for t in tables.values() for row in t.to_dict("records")]
-    assert all(math.isfinite(row["value"]) for row in everything)
-    assert all(row["note"] for row in everything if row["suspicious"])
+def test_every_published_number_is_there_as_printed_and_the_contradictions_are_flagged() -> None:
+    counts = {paper: sum(n.paper == paper for n in numbers().values()) for paper in PAPERS}
+    assert counts == {"sifg": 60, "srld": 132, "ksivi": 159, "lapd": 0}
+    everything = numbers().values()
+    assert all(math.isfinite(n.value) for n in everything)
+    flagged = [n for n in everything if n.suspicious]
+    assert len(flagged) == 35
+    assert all(n.note for n in flagged)
+    naval = numbers()["srld/table-1/Naval/SVGD/RMSE"]
+    assert (naval.value, naval.unit, naval.printed) == (0.006, pytest.approx(0.001), "0.006 ± 0")
+    assert numbers()["ksivi/table-2/d=50/SIVI/train_seconds_per_10k_iters"].printed == "58.00"  # zeros are digits
     # Rows that are equal where they should not be, found again from the numbers.
-    svgd = tables["srld"].query("table == 'Table 1' and algorithm == 'SVGD'").set_index("metric")
-    white, red = (svgd[svgd["dataset"] == d] for d in ("WineWhite", "WineRed"))
-    assert white.loc["RMSE", "value"] == red.loc["RMSE", "value"]
-    assert white["suspicious"].all()
-    first = tables["ksivi"].query("table == 'Table 1' and algorithm == 'SGLD'")
-    eighth = tables["ksivi"].query("table == 'Table 8' and algorithm == 'KSIVI-ustat'")
-    assert sorted(first["value"]) == sorted(eighth["value"])
-    assert eighth["suspicious"].all()
+    white, red = (numbers()[f"srld/table-1/{d}/SVGD/RMSE"] for d in ("WineWhite", "WineRed"))
+    assert white.value == red.value
+    assert white.suspicious
+    first = [n.value for n in everything if n.pointer.startswith("ksivi/table-1/") and n.algorithm == "SGLD"]
+    eighth = [n for n in everything if n.pointer.startswith("ksivi/table-8/") and n.algorithm == "KSIVI-ustat"]
+    assert sorted(first) == sorted(n.value for n in eighth)
+    assert all(n.suspicious for n in eighth)
 
 
-def test_tasks_and_methods_of_the_papers_exist():
-    for paper in pub.PAPERS:
-        for row in pub.published(paper).to_dict("records"):
-            if task := pub.task_of(paper, row["task"], row["dataset"]):
-                assert task in registry.tasks(), row
-            if row["algorithm"] in pub._ALGORITHMS:
-                assert pub._ALGORITHMS[row["algorithm"]] in registry.algorithms()
-
-
-def test_numbers_stand_beside_ours_in_our_sign(tmp_path):
-    found = compared(tmp_path, follower("a", "bnn-boston-srld", "srld"), follower("b", "bnn-boston-sifg", "svgd"))
-    ours = {(c.paper, c.table, c.theirs, c.metric): c for c in found}
-    srld = next(c for c in found if c.paper == "srld" and c.metric == "nll" and c.table == "Table 1")
-    assert (srld.published, srld.spread) == (2.5, 0.054)  # printed as a log-likelihood of -2.500
-    assert srld.mean == pytest.approx(BOSTON.mean() - 0.5)
-    assert srld.sd == pytest.approx(BOSTON.std(ddof=1))
-    svgd = ours["sifg", "Table 1", "SVGD", "rmse"]
-    assert svgd.published == 2.944
-    n, sd = len(BOSTON), BOSTON.std(ddof=1)
-    t = abs(BOSTON.mean() - 2.944) / (sd * math.sqrt(1 / n + 1 / 10))
-    assert svgd.p_value == pytest.approx(2 * stats.t.sf(t, n - 1))
+def number(value: float, unit: float = 0.001, std: float = math.nan) -> Number:
+    return Number("p/t/d/a/m", "p", "t", "d", "a", "m", value, unit, std, 10, False, "")
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"budget": {"iterations": 100}}, {"particles": 20}, {"settings": {"step_size": 0.05}}],
-    ids=["iterations", "particles", "settings"],
+    ("printed", "allowed"),
+    [(number(3.0, std=0.2), 0.4), (number(0.006), 0.001), (number(3.0, std=0.0), 0.06), (number(-2.5), 0.05)],
+    ids=["two spreads", "one printed unit", "two percent", "of the size"],
 )
-def test_another_protocol_is_not_compared(tmp_path, changes):
-    assert compared(tmp_path, follower("b", "bnn-boston-sifg", "svgd", **changes)) == []
+def test_tolerances(printed: Number, allowed: float) -> None:
+    assert tolerance(printed) == (printed.value, pytest.approx(allowed))
 
 
-def test_the_standard_protocol_is_no_papers(tmp_path):
-    assert compared(tmp_path, follower("b", "bnn-boston", "svgd", "bnn-boston-sifg")) == []
+def test_the_tolerance_of_a_ratio() -> None:
+    """58.00 / 56.67: two percent of the ratio; of coarse numbers the printed units of both."""
+    assert tolerance(number(58.0, 0.01), number(56.67, 0.01)) == (
+        pytest.approx(58 / 56.67),
+        pytest.approx(0.0205, 1e-2),
+    )
+    assert tolerance(number(2.0, 0.1), number(1.0, 0.1))[1] == pytest.approx(2 * (0.05 + 0.1))
 
 
-def test_a_published_row_has_one_protocol(tmp_path):
-    """Rows of 10,000 and of 20,000 iterations, of one step size; the Riesz kernel has its own row."""
-    values = {"sliced_w2": BOSTON.tolist(), "w2sq_window_5": BOSTON.tolist()}
-    long = follower("a", "blr-waveform", "ksivi", budget={"iterations": 20_000}, values=values)
-    short = follower("b", "blr-waveform", "ksivi", label="short", budget={"iterations": 10_000}, values=values)
-    found = {(c.theirs, c.label) for c in compared(tmp_path / "blr", long, short)}
-    assert found == {("KSIVI@20k", long.label), ("KSIVI@10k", "short")}
-    riesz = follower("c", "student-t", "ksivi", values=values)
-    (theirs,) = {c.theirs for c in compared(tmp_path / "t", riesz)}
-    assert theirs == "KSIVI-riesz"
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([2.99, 3.0, 3.01], Verdict.AGREES),
+        ([3.2, 3.21, 3.19], Verdict.DIFFERS),
+        ([2.8, 2.81, 2.79], Verdict.DIFFERS),
+        ([2.9, 3.1, 3.0], Verdict.INCONCLUSIVE),  # too wide an interval
+        ([3.05, 3.07, 3.06], Verdict.INCONCLUSIVE),  # across the edge
+        ([3.0], Verdict.INCONCLUSIVE),  # no interval
+        ([3.0, 3.0, math.inf], Verdict.DIFFERS),
+    ],
+)
+def test_verdicts(values: list[float], verdict: Verdict) -> None:
+    assert judge(3.0, 0.06, Ours.of(values)) is verdict
 
 
-def test_the_test_keeps_its_level():
-    """A published mean over ten repeats of our own protocol differs in 5% of 1,500 cases."""
+def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
     generator = np.random.default_rng(0)
-    alarms = 0
+    hits = 0
     for _ in range(1500):
-        ours, theirs = generator.normal(3, 0.7, 5), generator.normal(3, 0.7, 10)
-        alarms += pub.consistency(theirs.mean(), 10, ours.mean(), ours.std(ddof=1), 5) <= 0.05
-    assert 0.022 < alarms / 1500 < 0.078  # five standard errors
+        ours = Ours.of(list(generator.normal(3, 0.7, 4)))
+        hits += ours.low <= 3 <= ours.high
+    assert hits / 1500 == pytest.approx(0.95, abs=0.028)  # five standard errors
 
 
-def test_suspicious_numbers_are_shown_but_not_tested(tmp_path):
-    found = compared(tmp_path, follower("a", "bnn-power-sifg", "svgd"))
-    rows = [[e.text for e in row.entries] for row in pub.published_table(found).rows]
-    assert len(rows) == 2
-    assert all(r[7] == "not tested" and r[8].startswith("suspicious: ") for r in rows)
+def ran(cell: Cell, values: dict[str, list[float]], **changes: object) -> CellRecord:
+    """A result of a cell made by hand; ``changes`` are of its specification."""
+    n = len(next(iter(values.values())))
+    spec = cell.spec.model_copy(update={"replicates": tuple(range(n)), "chunk": 1, "seed": 7, **changes})
+    return CellRecord(spec=spec, label=cell.label, kind="particles", status=Status.OK, iterations=100, values=values)
+
+
+def found(root: object, suite: Suite, *records: CellRecord, curve: pd.DataFrame | None = None) -> Findings:
+    store = Store(root)  # type: ignore[arg-type]
+    for record in records:
+        store.write_cell(record, curve, None)
+    return compare(suite, records_of([store]))
+
+
+def of_table_1(*patterns: str) -> tuple[Suite, list[Cell]]:
+    suite = load_suite("sifg-table-1").with_rows(patterns)
+    return suite, expand(suite)
+
+
+def verdicts(findings: Findings) -> dict[str, Verdict]:
+    return {c.number.pointer: c.verdict for c in findings.comparisons}
+
+
+def test_a_number_stands_beside_its_own_row(tmp_path) -> None:
+    """However many seeds, on whatever device, from whatever suite: the protocol decides."""
+    suite, (cell,) = of_table_1(f"{BOSTON}/svgd")
+    findings = found(tmp_path, suite, ran(cell, {"rmse": [2.94, 2.95, 2.943], "nll": [9.0, 9.1, 9.2]}))
+    assert verdicts(findings) == {SVGD_RMSE: Verdict.AGREES, SVGD_NLL: Verdict.DIFFERS}
+    rmse = findings.comparisons[0]
+    assert rmse.ours is not None
+    assert (rmse.published, rmse.ours.n) == (2.944, 3)
+    assert rmse.gap == pytest.approx(np.mean([2.94, 2.95, 2.943]) - 2.944)
+
+
+@pytest.mark.parametrize("changes", [{"particles": 20}, {"settings": {"step_size": 1.0}}, {"samples": 50}])
+def test_another_protocol_is_not_compared(tmp_path, changes) -> None:
+    suite, (cell,) = of_table_1(f"{BOSTON}/svgd")
+    assert set(verdicts(found(tmp_path, suite, ran(cell, {"rmse": [2.9, 2.9]}, **changes))).values()) == {
+        Verdict.NOT_RUN
+    }
+
+
+def test_contradictions_and_unpublished_settings_are_shown_and_not_judged(tmp_path) -> None:
+    suite, cells = of_table_1("bnn-power-sifg/svgd", f"{BOSTON}/sgld")
+    both = [ran(c, {"rmse": [4.9, 4.9, 4.9], "nll": [3.0, 3.0, 3.0]}) for c in cells]
+    findings = found(tmp_path, suite, *both)
+    assert set(verdicts(findings).values()) == {Verdict.INCOMPARABLE}
+    assert {c.reason.partition(":")[0] for c in findings.comparisons} == {
+        "the paper contradicts itself",
+        "the paper states no settings of SGLD; these are its program's",
+    }
+    assert all(c.ours is not None for c in findings.comparisons)
+
+
+def test_a_change_that_closes_half_of_a_gap_is_its_cause(tmp_path) -> None:
+    suite, (svgd, slow) = of_table_1(f"{BOSTON}/svgd", f"{BOSTON}/svgd-1e-4")
+    base = ran(svgd, {"rmse": [3.5, 3.51, 3.49], "nll": [2.9, 2.91, 2.89]})
+    near = ran(slow, {"rmse": [3.0, 3.01, 2.99], "nll": [2.88, 2.89, 2.87]})
+    findings = found(tmp_path, suite, base, near)
+    rmse, nll = findings.comparisons
+    assert (rmse.verdict, rmse.cause) == (Verdict.DIFFERS, "the other step size that stands in the program")
+    assert (nll.verdict, nll.cause) == (Verdict.DIFFERS, "")
+    assert [round(e.closes, 2) for e in findings.effects] == [0.9, pytest.approx(0.06, abs=0.03)]
+    table = effect_table(findings)
+    assert table is not None
+    assert table.rows[0].entries[-1].text == "90%"
+    summary = summary_table([findings])
+    assert dict(zip([c.title for c in summary.columns], [e.text for e in summary.rows[0].entries], strict=True)) == {
+        "suite": "sifg-table-1", "numbers": "2", "agree": "0", "differ, cause shown": "1", "differ": "1",
+        "inconclusive": "0", "cannot be compared": "0", "not run": "0", "explained of those judged": "1 of 2",
+    }  # fmt: skip
+
+
+TIMES = """
+name: times
+rows:
+- {task: diffusion-50, algorithm: ksivi, preset: diffusion-50, iterations: 100,
+   published: [{pointer: ksivi/table-2/d=50/KSIVI/train_seconds_per_10k_iters, metric: seconds, unjudged: the unit}]}
+- {task: diffusion-50, algorithm: sivi, preset: diffusion-50, iterations: 100,
+   published: [{pointer: ksivi/table-2/d=50/SIVI/train_seconds_per_10k_iters, metric: seconds,
+                over: ksivi/table-2/d=50/KSIVI/train_seconds_per_10k_iters}]}
+"""
+
+
+@pytest.mark.parametrize(("hardware", "verdict"), [("one", Verdict.AGREES), ("another", Verdict.INCOMPARABLE)])
+def test_times_are_compared_as_ratios_on_one_machine(tmp_path, hardware: str, verdict: Verdict) -> None:
+    suite = parse_suite(TIMES.encode(), "times.yaml")
+    ksivi, sivi = expand(suite)
+    records = [ran(ksivi, {"seconds": [1.0, 2.0, 3.0]}), ran(sivi, {"seconds": [1.02, 2.04, 3.06]})]
+    records = [r.model_copy(update={"hardware": h}) for r, h in zip(records, ("one", hardware), strict=True)]
+    unit, ratio = found(tmp_path, suite, *records).comparisons
+    assert unit.verdict is Verdict.INCOMPARABLE
+    assert ratio.verdict is verdict
+    if verdict is Verdict.AGREES:
+        assert ratio.published == pytest.approx(58 / 56.67)
+        assert ratio.ours is not None
+        assert ratio.ours.mean == pytest.approx(1.02)
+
+
+def test_a_number_on_the_way_is_read_off_the_curve_in_the_papers_sign(tmp_path) -> None:
+    suite = load_suite("srld-table-4").with_rows(["bnn-energy-srld/srld"])
+    (cell,) = expand(suite)
+    rows = [(r, 2, 42_000, 1.0, 1.0, "nll", 0.5 + 0.001 * r) for r in range(3)]
+    columns = ["replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value"]
+    record = ran(cell, {"nll": [0.4, 0.4, 0.4]})
+    findings = found(tmp_path, suite, record, curve=pd.DataFrame(rows, columns=columns))
+    by_size = {c.number.algorithm: c for c in findings.comparisons if c.row is not None}
+    assert by_size["SRLD-20"].ours == Ours.of([-0.5, -0.501, -0.502])
+    assert by_size["SRLD-100"].ours == Ours.of([-0.4] * 3)
+    assert by_size["SRLD-40"].reason == "nll was not measured there"
+
+
+def test_the_audit_is_a_page_markdown_and_a_table(call: Run, tmp_path) -> None:
+    suite, (cell,) = of_table_1(f"{BOSTON}/svgd")
+    found(tmp_path / "store", suite, ran(cell, {"rmse": [2.94, 2.95, 2.943], "nll": [9.0, 9.1, 9.2]}))
+    assert call("papers", str(tmp_path / "store"), "--to", str(tmp_path / "page")).code == 0
+    table = pd.read_csv(tmp_path / "page" / "papers.csv")
+    assert set(numbers()) == set(table["pointer"])
+    judged = table[table["pointer"] == SVGD_RMSE].iloc[0]
+    assert (judged["verdict"], judged["ours_n"]) == ("agrees", 3)
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "<script" not in page
+    assert "2.944 ± 0.03" in page
+    assert "suspicious" in page
+    assert (
+        "| Boston, SVGD, RMSE | bnn-boston-sifg/svgd | program | 2.944 ± 0.03 |"
+        in (tmp_path / "page" / "papers.md").read_text()
+    )
+    refused = call("papers", str(tmp_path / "nothing"))
+    assert refused.code == 2
+    assert "not a store" in refused.err
+
+
+def test_suites_without_numbers_have_no_table_of_them() -> None:
+    assert paper_tables(Findings(load_suite("srld-figure-2"), (), ())) == []
