@@ -88,13 +88,15 @@ def summary_table(found: Iterable[Findings]) -> Table:
         *map(Column, names),
         Column("explained of those judged"),
     )
+    by_suite = {f.suite.name: f.comparisons for f in found}
+    everything = {"all": tuple(c for part in by_suite.values() for c in part)} if len(by_suite) > 1 else {}
     rows = []
-    for f in found:
-        counts = Counter(_kind(c) for c in f.comparisons)
-        judged = [c for c in f.comparisons if c.verdict in (Verdict.AGREES, Verdict.DIFFERS)]
+    for name, comparisons in {**by_suite, **everything}.items():
+        counts = Counter(_kind(c) for c in comparisons)
+        judged = [c for c in comparisons if c.verdict in (Verdict.AGREES, Verdict.DIFFERS)]
         share = f"{sum(c.explained for c in judged)} of {len(judged)}" if judged else ""
-        numbers = [whole(counts[name]) for name in names]
-        rows.append(Row((Entry(f.suite.name, link=f.suite.name), whole(len(f.comparisons)), *numbers, Entry(share))))
+        first = Entry(name, link=name if name in by_suite else "")
+        rows.append(Row((first, whole(len(comparisons)), *(whole(counts[n]) for n in names), Entry(share))))
     return Table("verdicts by suite", columns, tuple(rows))
 
 

@@ -35,7 +35,8 @@ class Section:
 def write_papers(stores: Sequence[Path], out: Path) -> Path:
     """Write ``index.html``, ``papers.md`` and ``papers.csv`` from what some stores hold; the path of the page."""
     ran = records_of([Store(path) for path in stores])
-    found = [compare(load_suite(name), ran) for name in of_papers()]
+    names = sorted(of_papers(), key=lambda name: list(PAPERS).index(_paper(name)))
+    found = [compare(load_suite(name), ran) for name in names]
     sections = [_section(f, measured_table(f.suite, ran)) for f in found]
     summary = summary_table(f for f in found if f.comparisons)
     out.mkdir(parents=True, exist_ok=True)
@@ -46,12 +47,20 @@ def write_papers(stores: Sequence[Path], out: Path) -> Path:
     return page
 
 
+def _paper(suite: str) -> str:
+    """The key of the paper that a suite is named after."""
+    return suite.partition("-")[0]
+
+
 def _section(found: Findings, measured: Table | None) -> Section:
     suite = found.suite
-    tables = paper_tables(found) or ([] if measured is None else [measured])
+    tables = paper_tables(found)
+    if measured is not None and not any(row.published for row in suite.rows):  # figures print no numbers
+        tables.append(measured)
     command = f"parvibench run --suite {suite.name}"
-    paper = PAPERS[suite.name.partition("-")[0]]
-    return Section(suite.name, paper, suite.description, command, tuple(tables), tuple(departures(suite)))
+    return Section(
+        suite.name, PAPERS[_paper(suite.name)], suite.description, command, tuple(tables), tuple(departures(suite))
+    )
 
 
 def _html(summary: Table, sections: Sequence[Section]) -> str:
