@@ -162,10 +162,16 @@ def reference_floors(
     ] = None,
     folder: Annotated[Path | None, Option(help="Where the references lie; default: the installed package.")] = None,
 ) -> None:
-    """Simulate what the noise floors of references lack, for a new metric or sample size; the draws stay."""
+    """Simulate what the noise floors of shipped references lack, for a new metric or sample size; the draws stay."""
     from parvibench.reference.build import complete_floors
 
     for name in tasks or [name for name in registry.tasks() if registry.has_reference(name)]:
         task = registry.load_task(name)
+        row = registry.tasks().get(task.name)
+        if row is None or not row.built_in:
+            raise InputError(
+                f"{name}: the floors of a reference of your own are made with it, from draws that it does not keep; "
+                f"`parvibench reference build {name}` makes both anew"
+            )
         if tasks or task.reference() is not None:
             note(f"{name}: {complete_floors(task, folder, metric) or 'complete'}")

@@ -48,7 +48,7 @@ def test_names_are_completed() -> None:
         ("evaluate --task gmm5-2", "gmm5-2d"),
         ("evaluate --metric sliced", "sliced_w2"),
         ("reference build gmm5-2", "gmm5-2d"),
-        ("data fetch bosto", "boston"),
+        ("data fetch boston", "bostonHousing"),
     ],
 )
 def test_a_shell_is_told_the_names(typed: str, named: str) -> None:
