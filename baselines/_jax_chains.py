@@ -108,6 +108,15 @@ class ChainSettings(AlgorithmSettings):
     warmup_blocks: int = Field(40, ge=0, description="most steps of adaptation; ours (200 transitions; Stan: 1000)")
 
 
+class TreeSettings(ChainSettings):
+    """Settings of the No-U-Turn sampler, whoever implements it."""
+
+    target_acceptance: float = Field(
+        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Stan"
+    )
+    max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; BlackJAX, NumPyro, Stan")
+
+
 class Chains(NamedTuple):
     """The chains."""
 

@@ -11,20 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
 from parvibench.core.algorithm import Example
 
-from ._jax_chains import ChainSettings, Density, JaxChains, Program, jax_library
-
-
-class Settings(ChainSettings):
-    """Settings of BlackJAX's NUTS."""
-
-    target_acceptance: float = Field(
-        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Stan"
-    )
-    max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; BlackJAX, Stan")
+from ._jax_chains import Density, JaxChains, Program, TreeSettings, jax_library
 
 
 class Inner(NamedTuple):
@@ -41,7 +31,7 @@ class BlackJaxNUTS(JaxChains):
     """NUTS of BlackJAX."""
 
     name = "blackjax-nuts"
-    settings_type = Settings
+    settings_type = TreeSettings
     library = "blackjax"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Cabezas et al. (2024), arXiv:2402.10797"
     summary = "the No-U-Turn sampler of BlackJAX, vectorised chains (external)"
@@ -77,39 +67,41 @@ class BlackJaxNUTS(JaxChains):
             found = (info.acceptance_rate, info.is_divergent, info.num_trajectory_expansions)
             return numpy.stack([numpy.mean(v.astype(numpy.float32)) for v in found])
 
+        @jax.jit
         def start(key: Any, x: Any) -> Inner:
             chains = jax.vmap(lambda p: blackjax.nuts.init(p, density.log_density))(x)
             pace = jax.vmap(paces[0])(numpy.ones(n))
             mass = jax.vmap(lambda _: masses[0](dim))(numpy.arange(n))
             return Inner(chains, pace, mass, numpy.ones(n), numpy.ones((n, dim)))
 
-        def warm(key: Any, inner: Inner, part: Any) -> Any:
+        @jax.jit
+        def transitions(key: Any, inner: Inner, part: Any) -> Any:
+            """Both of warm-up and after it: compiling trajectories takes longer than most runs."""
+
             def one(inner: Inner, at: Any) -> Any:
-                key, (slow, ends) = at
+                key, (learning, slow, ends) = at
                 chains, info = move(key, inner.chains, inner.step, inner.scale)
-                pace, mass = jax.vmap(partial(learn, slow, ends))(
-                    inner.pace, inner.masses, chains.position, info.acceptance_rate
-                )
-                return Inner(chains, pace, mass, numpy.exp(pace.log_step_size), mass.inverse_mass_matrix), told(info)
+
+                def learnt() -> Inner:
+                    pace, mass = jax.vmap(partial(learn, slow, ends))(
+                        inner.pace, inner.masses, chains.position, info.acceptance_rate
+                    )
+                    return Inner(chains, pace, mass, numpy.exp(pace.log_step_size), mass.inverse_mass_matrix)
+
+                return jax.lax.cond(learning, learnt, lambda: inner._replace(chains=chains)), told(info)
 
             inner, found = jax.lax.scan(one, inner, (jax.random.split(key, settings.block), part))
             return inner, found.mean(0)
 
-        def sample(key: Any, inner: Inner) -> Any:
-            def one(chains: Any, key: Any) -> Any:
-                chains, info = move(key, chains, inner.step, inner.scale)
-                return chains, told(info)
-
-            chains, found = jax.lax.scan(one, inner.chains, jax.random.split(key, settings.block))
-            return inner._replace(chains=chains), found.mean(0)
-
-        def warmed(key: Any, inner: Inner, number: int) -> Any:
+        def warm(key: Any, inner: Inner, number: int) -> Any:
             rows = schedule[number * settings.block : (number + 1) * settings.block]
-            return warm(key, inner, (rows[:, 0], rows[:, 1]))
+            return transitions(key, inner, (np.full(len(rows), True), rows[:, 0], rows[:, 1]))
 
-        start, warm, sample = map(jax.jit, (start, warm, sample))
+        def sample(key: Any, inner: Inner) -> Any:
+            none = np.zeros(settings.block, np.int32)
+            return transitions(key, inner, (none.astype(bool), none, none))
 
         def settle(inner: Inner) -> Inner:
             return inner._replace(step=jax.vmap(paces[2])(inner.pace))
 
-        return Program(density, start, sample, lambda inner: inner.chains.position, warmed, settle)
+        return Program(density, start, sample, lambda inner: inner.chains.position, warm, settle)

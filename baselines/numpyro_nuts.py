@@ -10,27 +10,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
-
 from parvibench.core.algorithm import Example
 
-from ._jax_chains import ChainSettings, Density, JaxChains, Program, jax_library
-
-
-class Settings(ChainSettings):
-    """Settings of NumPyro's NUTS."""
-
-    target_acceptance: float = Field(
-        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Stan"
-    )
-    max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; NumPyro, Stan")
+from ._jax_chains import Density, JaxChains, Program, TreeSettings, jax_library
 
 
 class NumPyroNUTS(JaxChains):
     """NUTS of NumPyro."""
 
     name = "numpyro-nuts"
-    settings_type = Settings
+    settings_type = TreeSettings
     library = "numpyro"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Phan et al. (2019), arXiv:1912.11554"
     summary = "the No-U-Turn sampler of NumPyro, vectorised chains (external)"
@@ -55,6 +44,7 @@ class NumPyroNUTS(JaxChains):
             state = first[0]._replace(z=numpy.asarray(x), potential_energy=energy, z_grad=slope)
             return state if warmup else settle(state)
 
+        @jax.jit
         def transitions(key: Any, state: Any) -> Any:
             def one(state: Any, key: Any) -> Any:
                 state = kernel.sample(state._replace(rng_key=jax.random.split(key, n)), (), {})

@@ -1,6 +1,7 @@
 """The command line as a user meets it: documents, messages and exit codes."""
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -10,12 +11,16 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from command_line import Run
+from records import make_record
+from rich.console import Console
 
+from parvibench.cli.progress import Display
 from parvibench.core import registry
 from parvibench.harness.store.store import Store
 
@@ -277,3 +282,18 @@ def test_a_task_s_reference_is_drawn(call: Run, tmp_path: Path) -> None:
     assert "must end in .png or .svg" in call("show", "task", "banana", "--figure", "x.doc").err
     refused = call("show", "task", "bnn-yacht", "--figure", str(picture))
     assert (refused.code, "no reference samples to draw" in refused.err) == (2, True)
+
+
+def test_every_round_of_tuning_counts_its_own_cells(tmp_path: Path) -> None:
+    """A display serves all rounds: five cells, then the two beyond the end of a grid."""
+    shown = io.StringIO()
+    display = Display(Console(file=shown, width=200))
+    for cells in (5, 2):
+        display.started(SimpleNamespace(id="made-tuning"), cells, 0)  # type: ignore[arg-type]
+        for i in range(cells):
+            record = make_record(str(i))
+            display.finished(SimpleNamespace(key=record.key, task="banana", label="ula"), record, tmp_path, False)  # type: ignore[arg-type]
+        display.ended(SimpleNamespace(id="made-tuning"))  # type: ignore[arg-type]
+    assert [line.strip() for line in shown.getvalue().splitlines()] == [
+        "run made-tuning: 5 cells", "5/5 cells", "run made-tuning: 2 cells", "2/2 cells",
+    ]  # fmt: skip

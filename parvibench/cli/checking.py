@@ -40,7 +40,11 @@ _PLAIN_EVERY_S = 10.0
 )
 def check(
     suite: Annotated[
-        list[str] | None, Option(help="Suites whose cells are compared with the past; default: ci and ci-networks.")
+        list[str] | None,
+        Option(
+            help="Suites whose cells are compared with the past; default: ci and ci-networks.",
+            autocompletion=shared.names_of("suite"),
+        ),
     ] = None,
     baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
     traces: Annotated[Path | None, Option(help="File of the stored traces; default: the package's own.")] = None,

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S
 
-from .shared import EXIT_FAILED, Json, Out, answer, new_table, out_console, print_json
+from .shared import EXIT_FAILED, Json, Out, answer, names_of, new_table, out_console, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,9 @@ def compare(
     run_a: _Run,
     run_b: _Run,
     out: Out = DEFAULT_STORE,
-    metric: Annotated[str | None, Option(help="Default: each task's primary metric.")] = None,
+    metric: Annotated[
+        str | None, Option(help="Default: each task's primary metric.", autocompletion=names_of("metric"))
+    ] = None,
     to: Annotated[Path | None, Option(help="Folder of table and figures; default: OUT/compare.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from parvibench.core.errors import UnknownNameError
 
-from .shared import Json, new_table, note, out_console, print_json
+from .shared import Json, names_of, new_table, note, out_console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: status and download.")
 
@@ -32,7 +32,9 @@ def data_status(as_json: Json = False) -> None:
 
 @app.command("fetch")
 def data_fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all when none is named.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Data sets; all when none is named.", autocompletion=names_of("data"))
+    ] = None,
 ) -> None:
     """Download data sets, verified by their registered hash, into the user's cache."""
     from parvibench.data import fetch

@@ -11,7 +11,19 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
 
-from .shared import Json, Out, answer, command_line, key_value, listed, new_table, out_console, parse_number, print_json
+from .shared import (
+    Json,
+    Out,
+    answer,
+    command_line,
+    key_value,
+    listed,
+    names_of,
+    new_table,
+    out_console,
+    parse_number,
+    print_json,
+)
 
 app = typer.Typer()
 
@@ -31,7 +43,11 @@ def evaluate(
         ),
     ],
     task: Annotated[
-        str | None, typer.Option(help="The task whose target the samples should follow; a file's is file.py:OBJECT.")
+        str | None,
+        typer.Option(
+            help="The task whose target the samples should follow; a file's is file.py:OBJECT.",
+            autocompletion=names_of("task"),
+        ),
     ] = None,
     reference: Annotated[
         list[Path] | None, typer.Option(help="Draws to compare with in place of the task's reference (repeatable).")
@@ -47,7 +63,8 @@ def evaluate(
     ] = None,
     label: Annotated[str | None, typer.Option(help="Name of that row; default: the file's.")] = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="Judge by this metric (repeatable); default: the task's.")
+        list[str] | None,
+        typer.Option(help="Judge by this metric (repeatable); default: the task's.", autocompletion=names_of("metric")),
     ] = None,
     out: Out = DEFAULT_STORE,
     as_json: Json = False,

@@ -34,8 +34,10 @@ class Display:
         self._last = self._began = 0.0
 
     def started(self, run: RunRecord, total: int, cached: int) -> None:
-        """Start the display."""
-        self._total, self._cached = total, cached
+        """Start the display, also again: tuning runs in rounds, each with its own number of cells."""
+        self._total, self._cached, self._done = total, cached, 0
+        self._live = None
+        self._running.clear()
         self._began = self._last = time.monotonic()
         counts = f"{total} cells" + (f", {cached} already in the store" if cached else "")
         self._print(f"run {run.id}: {counts}")

@@ -14,7 +14,7 @@ from parvibench.core.errors import InputError
 from parvibench.data.sample_formats import FORMATS
 
 from .checking import progress
-from .shared import EXIT_FAILED, Json, listed, note, out_console, print_json
+from .shared import EXIT_FAILED, Json, listed, names_of, note, out_console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Reference samples: build and verify.")
 _MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}
@@ -22,7 +22,10 @@ _MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[
 
 @app.command("verify", epilog="Example: `parvibench reference verify banana`")
 def reference_verify(
-    tasks: Annotated[list[str] | None, Argument(help="Tasks; all with a reference when none is named.")] = None,
+    tasks: Annotated[
+        list[str] | None,
+        Argument(help="Tasks; all with a reference when none is named.", autocompletion=names_of("task")),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Recompute the checks of the shipped references: exit code 1 when any fails."""
@@ -53,7 +56,11 @@ def reference_verify(
 )
 def reference_build(
     tasks: Annotated[
-        list[str], Argument(help="Tasks; a task of your own is file.py:OBJECT. Files after --draws may follow.")
+        list[str],
+        Argument(
+            help="Tasks; a task of your own is file.py:OBJECT. Files after --draws may follow.",
+            autocompletion=names_of("task"),
+        ),
     ],
     method: Annotated[
         Literal["nuts", "hmc", "exact"] | None,
@@ -146,14 +153,25 @@ def _from_draws(
 
 @app.command("floors", epilog="Example: `parvibench reference floors banana`")
 def reference_floors(
-    tasks: Annotated[list[str] | None, Argument(help="Tasks; all with reference draws when none is named.")] = None,
-    metric: Annotated[list[str] | None, Option(help="Metric; default: all. Repeatable.")] = None,
+    tasks: Annotated[
+        list[str] | None,
+        Argument(help="Tasks; all with reference draws when none is named.", autocompletion=names_of("task")),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, Option(help="Metric; default: all. Repeatable.", autocompletion=names_of("metric"))
+    ] = None,
     folder: Annotated[Path | None, Option(help="Where the references lie; default: the installed package.")] = None,
 ) -> None:
-    """Simulate what the noise floors of references lack, for a new metric or sample size; the draws stay."""
+    """Simulate what the noise floors of shipped references lack, for a new metric or sample size; the draws stay."""
     from parvibench.reference.build import complete_floors
 
     for name in tasks or [name for name in registry.tasks() if registry.has_reference(name)]:
         task = registry.load_task(name)
+        row = registry.tasks().get(task.name)
+        if row is None or not row.built_in:
+            raise InputError(
+                f"{name}: the floors of a reference of your own are made with it, from draws that it does not keep; "
+                f"`parvibench reference build {name}` makes both anew"
+            )
         if tasks or task.reference() is not None:
             note(f"{name}: {complete_floors(task, folder, metric) or 'complete'}")

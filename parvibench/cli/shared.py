@@ -43,7 +43,7 @@ out_console = PlainConsole(emoji=False)
 
 
 def names_of(kind: str) -> Callable[[str], list[str]]:
-    """What a shell completes a name of that kind (task, algorithm, metric, suite) to."""
+    """What a shell completes a name of that kind (task, algorithm, metric, suite, data) to."""
 
     def complete(incomplete: str) -> list[str]:
         from parvibench.core import registry
@@ -52,6 +52,10 @@ def names_of(kind: str) -> Callable[[str], list[str]]:
             from parvibench.suites import shipped
 
             known = list(shipped())
+        elif kind == "data":
+            from parvibench.data import fetch
+
+            known = list(fetch.registry())
         else:
             known = list({"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}[kind]())
         return sorted(n for n in known if n.startswith(incomplete))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
 
 from parvibench.core import registry
 
@@ -13,8 +16,10 @@ from .figures.figure import GREY, SIZE, Drawing, Plot, Styles, log_axes, short
 from .formatting import interval, number
 from .winners import Findings, Winner
 
-#: Methods of a group that the picture names: the leader and those after it.
-_NAMED = 5
+#: Methods of a target in the picture beside the one to use.
+_OTHERS = 4
+#: How a name stands over its mark.
+_ABOVE: dict[str, Any] = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 8}
 
 
 @dataclass(frozen=True)
@@ -39,15 +44,14 @@ def answers(findings: Findings, links: Mapping[str, str]) -> list[Advice]:
         links: label -> fragment of its section.
     """
     names = full_names(findings)
+    return [_of(winner, names, links) for winner in _asked(findings)]
+
+
+def _asked(findings: Findings) -> list[Winner]:
+    """The groups and tasks that are answered for."""
     groups = {w.where: w for w in findings.groups}
-    chosen: dict[str, tuple[str, Winner]] = {}
-    for winner in findings.tasks:
-        group = lb.task_group(winner.where)
-        if group in groups:
-            chosen.setdefault(group, (group, groups[group]))
-        else:
-            chosen[winner.where] = (winner.where, winner)
-    return [_of(title, winner, names, links) for title, winner in chosen.values()]
+    asked = (groups.get(lb.task_group(w.where), w) for w in findings.tasks)
+    return list({w.where: w for w in asked}.values())
 
 
 def full_names(findings: Findings) -> dict[str, str]:
@@ -56,7 +60,7 @@ def full_names(findings: Findings) -> dict[str, str]:
     return {c.label: rows[c.algorithm].summary for c in findings.results.cells if c.algorithm in rows}
 
 
-def _of(title: str, winner: Winner, names: Mapping[str, str], links: Mapping[str, str]) -> Advice:
+def _of(winner: Winner, names: Mapping[str, str], links: Mapping[str, str]) -> Advice:
     value = winner.value
     unit = "× floor" if "floor" in winner.quantity else winner.quantity
     result = f"{number(value.value)} {unit} [{interval(value.low, value.high)}]" if winner.label else ""
@@ -65,47 +69,44 @@ def _of(title: str, winner: Winner, names: Mapping[str, str], links: Mapping[str
         f"{spent:,.0f} score evaluations, {number(winner.seconds)} s" if math.isfinite(spent) and winner.label else ""
     )
     link, name = links.get(winner.label, ""), names.get(winner.label, "")
-    return Advice(title, ", ".join(winner.tasks), winner.label, name, link, result, winner.confidence, cost)
+    return Advice(winner.where, ", ".join(winner.tasks), winner.label, name, link, result, winner.confidence, cost)
 
 
 def picture(findings: Findings, styles: Styles) -> list[Drawing]:
-    """The leading methods of every target with a ratio to the floor, each with its interval; 1 is as good as exact draws."""
-    board = findings.board
-    if not len(board):
-        return []
-    ranked = board[~board["anchor"].astype(bool) & board["floor_ratio"].notna() & board["rank"].notna()]
-    # The best has converged; others may have lower numbers.
-    ordered = ranked.sort_values(["best", "rank"], ascending=[False, True], kind="stable")
-    best = {str(t): ordered[ordered["task"] == t].head(_NAMED) for t in dict.fromkeys(ranked["task"])}
-    if not best:
+    """The answers with a ratio to the floor: the method to use with its interval, and the lowest others."""
+    shown = [w for w in _asked(findings) if "floor" in w.quantity and w.field]
+    if not shown:
         return []
     label = "sliced 2-Wasserstein distance over its floor"
-    with Plot("advice", label, size=(SIZE[0], 0.75 + 0.3 * len(best))) as plot:
+    rows: list[tuple[str, str, float, bool]] = []
+    with Plot("advice", label, size=(SIZE[0], 0.75 + 0.3 * len(shown))) as plot:
         plot.axes.axvline(1, color=GREY, linewidth=1)
-        for i, rows in enumerate(best.values()):
-            for place, (_, row) in reversed(list(enumerate(rows.iterrows()))):
-                colour, marker, _ = styles[str(row["label"])]
-                drawn = plot.axes.plot(
-                    row["floor_ratio"], i, marker, color=colour, markersize=4 if place else 8, alpha=0.6 if place else 1
-                )
-                plot.mark(str(row["label"]), *drawn)
-            first = rows.iloc[0]
-            plot.axes.annotate(
-                short(str(first["label"])),
-                (first["floor_ratio"], i),
-                (0, 6),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-            )
-        plot.axes.set_ylim(len(best) - 0.5, -0.8)
+        for i, winner in enumerate(shown):
+            others = [(name, value) for name, value in winner.field if name != winner.label][:_OTHERS]
+            rows += [(winner.where, name, value, False) for name, value in others]
+            for name, value in reversed(others):
+                colour, marker, _ = styles[name]
+                plot.mark(name, *plot.axes.plot(value, i, marker, color=colour, markersize=4, alpha=0.6))
+            if not winner.label:
+                lowest = min(value for _, value in others)
+                plot.axes.annotate("none has converged", (lowest, i), **_ABOVE, color=GREY)
+                continue
+            value = winner.value
+            rows.append((winner.where, winner.label, value.value, True))
+            colour, marker, _ = styles[winner.label]
+            line = plot.axes.plot([value.low, value.high], [i, i], color=colour, linewidth=1.5)
+            plot.mark(winner.label, *line, *plot.axes.plot(value.value, i, marker, color=colour, markersize=8))
+            plot.axes.annotate(short(winner.label), (value.value, i), **_ABOVE)
+        plot.axes.set_ylim(len(shown) - 0.5, -0.8)
         plot.axes.margins(x=0.12)
         log_axes(plot.axes, y=False)
-        plot.axes.set_yticks(range(len(best)), [short(t, 24) for t in best])
-    data = board.loc[[at for rows in best.values() for at in rows.index], ["task", "label", "floor_ratio", "rank"]]
-    found = "; ".join(f"{t}: {rows.iloc[0]['label']} {number(rows.iloc[0]['floor_ratio'])}" for t, rows in best.items())
-    note = (
-        f"Large and named: the best method of each target, of those that have converged where any has; small: the {_NAMED - 1} after "
-        "it. Grey line: exact draws."
+        plot.axes.set_yticks(range(len(shown)), [short(w.where, 24) for w in shown])
+    data = pd.DataFrame(rows, columns=["target", "label", "floor_ratio", "named"])
+    found = "; ".join(
+        f"{w.where}: {w.label or 'none'} {number(w.value.value) if w.label else ''}".strip() for w in shown
     )
-    return [plot.drawing("the best methods by target", f"the best methods by target: {found}", data, note)]
+    note = (
+        f"Large and named: the method to use, with its 95% interval; small: of the others the {_OTHERS} with the lowest "
+        "ratios, converged or not. Grey line: exact draws."
+    )
+    return [plot.drawing("the methods to use, by target", f"the methods to use, by target: {found}", data, note)]

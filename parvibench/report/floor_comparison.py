@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeVar
 
-from parvibench.core import registry
+from parvibench.core import OWN_REFERENCES, registry
 from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference, stamp_of
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import floor_tests, judged_size
+
+from .formatting import name
 
 T = TypeVar("T")
 
@@ -54,6 +56,19 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
         basis,
         math.nan if size is None else size,
         *((math.nan, math.nan) if interval is None else interval),
+    )
+
+
+def lost_references(cells: Sequence[CellRecord]) -> str:
+    """Which tasks of one's own were compared with draws that are not found from here, in a sentence; else empty."""
+    needing = {name for name, row in registry.metrics().items() if row.need == "reference"}
+    own = dict.fromkeys(c.task for c in cells if c.task not in registry.tasks() and needing & c.values.keys())
+    lost = [name(task) for task in own if floored_of(task) is None]
+    if not lost:
+        return ""
+    return (
+        f"No reference of {', '.join(lost)} was found where this report was made: ratios to the floor, verdicts and "
+        f"equivalent n are missing. Make it in the folder that holds {OWN_REFERENCES}."
     )
 
 

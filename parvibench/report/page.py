@@ -23,6 +23,7 @@ from . import leaderboard as lb
 from .dimension_growth import growth_table
 from .figures.figure import Drawing, keeping, label_styles
 from .figures.image_files import as_figure, write_pdf
+from .floor_comparison import lost_references
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
 from .page_tables import Table
@@ -196,6 +197,7 @@ def render(report: Report) -> str:
         sceptic=terms.answers(results, board, overview.headline(board, findings.scores)),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
+        lost=lost_references(results.cells),
         numbers=page_leaderboard.numbers(results, board, table),
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],

@@ -11,6 +11,7 @@ import pandas as pd
 from parvibench.core.result import Status
 from parvibench.harness.store.results import Results
 
+from .floor_comparison import lost_references
 from .formatting import number
 from .leaderboard import NO_BETTER, Row, average_ranks, groups, shown, table
 from .page_tables import Table
@@ -123,6 +124,8 @@ def print_leaderboard(results: Results, console: Console, board: pd.DataFrame | 
             console.print(_rich_table(part, ranks, rows))
     notes = ["bold: best of the task among those that have converged; italics: anchors, not ranked", *marks_used(board)]
     console.print(Text("; ".join(notes), style="dim"))
+    if lost := lost_references(results.cells):
+        console.print(Text(lost, style="yellow"))
     for _, row in board[board["status"] != Status.OK].iterrows():
         reason = " ".join(row["reason"].split())
         line = Text.assemble((row["status"], "yellow"), f"  {row['task']} / {row['label']}: {reason:.200}")

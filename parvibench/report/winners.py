@@ -6,7 +6,7 @@ Every sentence states the outcome of a test; medians alone decide nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,6 +51,7 @@ class Winner:
     n_replicates: int = 0  #: all of its replicates there
     nobody: str = "no method has a finite result"  #: why there is no best method, where there is none
     unfinished: str = ""  #: methods with a better number that are not the best since they have not converged, in words
+    field: tuple[tuple[str, float], ...] = ()  #: all methods with a finite value, converged or not, lowest first
 
     @property
     def confidence(self) -> str:
@@ -139,8 +140,10 @@ def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
     ok = found[found["rank"].notna() & ~found["marks"].map(lb.disqualifies).astype(bool)]
     ratio = bool(rows["floor_ratio"].notna().any())
     quantity = "a ratio to the floor of" if ratio else f"{rows['metric'].iloc[0] or 'no metric'}"
+    found = found.sort_values("rank", kind="stable")
+    field = _field(found["label"], found["floor_ratio" if ratio else "median"])
     if not len(ok):
-        return Winner(task, (task,), "", quantity, _NO_VALUE, nobody=_nobody(found.sort_values("rank", kind="stable")))
+        return Winner(task, (task,), "", quantity, _NO_VALUE, nobody=_nobody(found), field=field)
     # At equal medians the cheaper method leads.
     ok = ok.sort_values(["rank", "seconds"], kind="stable")
     lead = ok.iloc[0]
@@ -156,7 +159,12 @@ def _task_winner(task: str, rows: pd.DataFrame, scores: Scores) -> Winner:
     note = "".join(
         f"; {name(str(r['label']))} has a better number but is {r['marks']}" for _, r in ahead.head(_NAMED).iterrows()
     )
-    return replace(_winner(task, (task,), quantity, value, labels, margin, rivals, ok.head(1)), unfinished=note)
+    won = _winner(task, (task,), quantity, value, labels, margin, rivals, ok.head(1))
+    return replace(won, unfinished=note, field=field)
+
+
+def _field(labels: Iterable[str], values: Iterable[float]) -> tuple[tuple[str, float], ...]:
+    return tuple((str(label), float(v)) for label, v in zip(labels, values, strict=True))
 
 
 def finished_labels(board: pd.DataFrame, tasks: Sequence[str]) -> set[str]:
@@ -233,12 +241,13 @@ def _group_winners(board: pd.DataFrame, scores: Scores) -> list[Winner]:
 def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, scores: Scores) -> Winner:
     table = aggregates(board, scores, tasks)
     table = table[np.isfinite(table["value"].astype(float))]
+    field = _field(table.index, table["value"])
     quantity = "an interquartile mean over the floor of"
     finished = finished_labels(board, tasks)
     nobody = "no method has converged on all of these targets" if len(table) else "no method has a finite result"
     table = table[[str(label) in finished for label in table.index]]
     if not len(table):
-        return Winner(group, tasks, "", quantity, _NO_VALUE, nobody=nobody)
+        return Winner(group, tasks, "", quantity, _NO_VALUE, nobody=nobody, field=field)
     if not (table["p_value"].isna()).any():  # the lowest of all is not finished: test the best of those that are
         table = aggregates(board[board["label"].isin(finished)], scores, tasks)
     labels = [str(label) for label in table.index]
@@ -246,7 +255,7 @@ def _group_winner(group: str, tasks: tuple[str, ...], board: pd.DataFrame, score
     rivals = tuple(str(label) for label in table.index[1:][table["p_value"].iloc[1:] > 0.05])
     value = Aggregate(*(float(v) for v in table.iloc[0][["value", "low", "high"]]))
     margin = _margin(table["value"], relative=True)
-    return _winner(group, tasks, quantity, value, labels, margin, rivals, rows)
+    return replace(_winner(group, tasks, quantity, value, labels, margin, rivals, rows), field=field)
 
 
 @dataclass(frozen=True)

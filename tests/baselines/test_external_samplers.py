@@ -194,6 +194,17 @@ def test_runs_depend_on_their_streams_only(name: str) -> None:
     assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
 
 
+@pytest.mark.parametrize("name", BY_CALLBACK)
+def test_programs_are_compiled_once(name: str) -> None:
+    """Compiling takes seconds: after the first steps it would be nearly all that a run does."""
+    need(name)
+    import jax
+
+    run = external(name, Skewed(2)).steps(3)
+    with jax.no_tracing(True):
+        run.steps(2)
+
+
 @each
 def test_several_replicates_are_refused(name: str) -> None:
     need(name)

@@ -1,6 +1,7 @@
 """Winners, aggregates and sentences follow from tests that an independent script repeats from the Parquet files."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ from made_stores import make_curve, make_record, only_reference, stored_curves, 
 from scipy import stats
 
 from parvibench.core.reference import Reference
-from parvibench.report import floor_comparison, overview, winners
+from parvibench.report import advice, floor_comparison, overview, winners
+from parvibench.report.figures.figure import label_styles
+from parvibench.report.formatting import number
 from parvibench.report.winners import Findings
 
 TASKS = ("banana", "correlated-2d", "gmm5-2d")
@@ -109,6 +112,26 @@ def test_the_winners_table_shows_margin_and_cost(findings):
         assert re.fullmatch(r"\d+% below \w+", margin)
         assert sure == winner.confidence
         assert (evaluations, float(seconds)) == ("40,000", pytest.approx(0.1))
+
+
+def test_the_first_picture_names_what_the_answers_name(findings):
+    """A group or task a row, the method of the answer at the answer's number; nobody where nobody has converged."""
+    unfinished = replace(findings.groups[0], label="", nobody="no method has converged on all of these targets")
+    changed = replace(findings, groups=(unfinished,))
+    styles = label_styles(findings.results.cells)
+    for shown in (findings, changed):
+        answers = {a.target: a for a in advice.answers(shown, {})}
+        (drawing,) = advice.picture(shown, styles)
+        data = drawing.data
+        assert list(dict.fromkeys(data["target"])) == list(answers) == ["curved, 2-D", "gmm5-2d"]
+        named = data[data["named"]].set_index("target")
+        assert named["label"].to_dict() == {t: a.method for t, a in answers.items() if a.method}
+        for target, row in named.iterrows():
+            assert answers[target].result.startswith(f"{number(row['floor_ratio'])} × floor")
+        assert set(data.loc[data["target"] == "curved, 2-D", "label"]) == set(METHODS)
+        nobody = not answers["curved, 2-D"].method
+        assert ("none has converged" in drawing.pictures[0].content.decode()) == nobody
+        assert ("curved, 2-D: none" in drawing.pictures[0].alt) == nobody
 
 
 def test_overlapping_splits_are_corrected():

@@ -109,8 +109,10 @@ def test_a_pyro_model_runs_under_samplers_of_every_kind(call: Run, tmp_path: Pat
     assert all(c["metrics"]["ksd"]["median"] is not None for c in found.json["cells"])
 
 
-def test_a_reference_is_built_and_used_like_a_shipped_one(call: Run, tmp_path: Path, small: None) -> None:
-    """By evaluate, run and the page, in another process than the one that wrote it, too."""
+def test_a_reference_is_built_and_used_like_a_shipped_one(
+    call: Run, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By evaluate, run and the page, in another process than the one that wrote it, too; a page made elsewhere lacks it."""
     write(tmp_path, "mine.py", RING)
     np.save(tmp_path / "good.npy", draw(100, 1))
     refused = call("reference", "build", "mine.py:ring", "--chains", "4", "--warmup", "10", "--draws", "20")
@@ -131,6 +133,13 @@ def test_a_reference_is_built_and_used_like_a_shipped_one(call: Run, tmp_path: P
     assert "over its floor" in page
     assert "a, b" in page  # the names of the coordinates
     assert call("reference", "verify", "mine.py:wide").code == 0
+    assert "`parvibench reference build mine.py:wide` makes both anew" in call("reference", "floors", "mine.py:wide").err
+    assert "No reference" not in page
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    told = call("report", "--out", str(tmp_path / "parvibench-runs"), "--to", "page")
+    for text in (" ".join(told.out.split()), Path("page/index.html").read_text()):
+        assert "No reference of wide was found where this report was made" in text
 
 
 def test_draws_that_one_has_become_a_reference_without_certificate(call: Run, tmp_path: Path, small: None) -> None:
