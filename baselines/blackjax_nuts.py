@@ -67,14 +67,12 @@ class BlackJaxNUTS(JaxChains):
             found = (info.acceptance_rate, info.is_divergent, info.num_trajectory_expansions)
             return numpy.stack([numpy.mean(v.astype(numpy.float32)) for v in found])
 
-        @jax.jit
         def start(key: Any, x: Any) -> Inner:
             chains = jax.vmap(lambda p: blackjax.nuts.init(p, density.log_density))(x)
             pace = jax.vmap(paces[0])(numpy.ones(n))
             mass = jax.vmap(lambda _: masses[0](dim))(numpy.arange(n))
             return Inner(chains, pace, mass, numpy.ones(n), numpy.ones((n, dim)))
 
-        @jax.jit
         def transitions(key: Any, inner: Inner, part: Any) -> Any:
             """Both of warm-up and after it: compiling trajectories takes longer than most runs."""
 
@@ -92,6 +90,8 @@ class BlackJaxNUTS(JaxChains):
 
             inner, found = jax.lax.scan(one, inner, (jax.random.split(key, settings.block), part))
             return inner, found.mean(0)
+
+        start, transitions = jax.jit(start), jax.jit(transitions)
 
         def warm(key: Any, inner: Inner, number: int) -> Any:
             rows = schedule[number * settings.block : (number + 1) * settings.block]

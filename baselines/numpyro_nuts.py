@@ -44,7 +44,6 @@ class NumPyroNUTS(JaxChains):
             state = first[0]._replace(z=numpy.asarray(x), potential_energy=energy, z_grad=slope)
             return state if warmup else settle(state)
 
-        @jax.jit
         def transitions(key: Any, state: Any) -> Any:
             def one(state: Any, key: Any) -> Any:
                 state = kernel.sample(state._replace(rng_key=jax.random.split(key, n)), (), {})
@@ -61,5 +60,6 @@ class NumPyroNUTS(JaxChains):
             learnt = state.adapt_state._replace(step_size=averaged)
             return state._replace(i=numpy.maximum(state.i, warmup), adapt_state=learnt)
 
+        transitions = jax.jit(transitions)
         warm = lambda key, state, number: transitions(key, state)  # noqa: E731 - NumPyro knows its own iteration
         return Program(density, start, transitions, lambda state: state.z, warm, settle)

@@ -84,9 +84,9 @@ def picture(findings: Findings, styles: Styles) -> list[Drawing]:
         for i, winner in enumerate(shown):
             others = [(name, value) for name, value in winner.field if name != winner.label][:_OTHERS]
             rows += [(winner.where, name, value, False) for name, value in others]
-            for name, value in reversed(others):
+            for name, median in reversed(others):
                 colour, marker, _ = styles[name]
-                plot.mark(name, *plot.axes.plot(value, i, marker, color=colour, markersize=4, alpha=0.6))
+                plot.mark(name, *plot.axes.plot(median, i, marker, color=colour, markersize=4, alpha=0.6))
             if not winner.label:
                 lowest = min(value for _, value in others)
                 plot.axes.annotate("none has converged", (lowest, i), **_ABOVE, color=GREY)
