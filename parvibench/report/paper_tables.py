@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pandas as pd
 
@@ -135,24 +135,34 @@ def measured_table(suite: Suite, ran: Mapping[str, Ran]) -> Table | None:
     metrics = list(dict.fromkeys(m for _, r in held for m in suite.metrics or () if m in r.record.values))
     if not metrics:
         return None
-    rows = []
-    for row, r in held:
-        values = [[v for v in r.record.values.get(m, []) if v is not None] for m in metrics]
-        rows.append(Row((Entry(row.title), *(_ours(Ours.of(v) if v else None) for v in values))))
+    rows = [Row((Entry(row.title), *(_measured(r, m) for m in metrics))) for row, r in held]
     return Table("ours at the end of each row", (Column("row", numeric=False), *map(Column, metrics)), tuple(rows))
+
+
+def _measured(ran: Ran, metric: str) -> Entry:
+    """The mean over the replicates with a finite value, and how many those are of all."""
+    found = ran.record.values.get(metric, [])
+    finite = [v for v in found if v is not None]
+    if not finite:
+        return Entry("")
+    shown = _ours(Ours.of(finite))
+    lost = f"({len(finite)} of {len(found)} finite)"
+    return shown if len(finite) == len(found) else replace(shown, note=f"{shown.note.rpartition('(')[0]}{lost}")
 
 
 def departures(suite: Suite) -> list[str]:
     """Where the rows of a suite depart from what they repeat."""
     found = list(suite.departures)
+    said: dict[str, list[str]] = {}  # what, and of which rows
     for row in suite.rows:
         method = registry.load_method(row.algorithm)
         preset = method.presets[row.preset] if row.preset else {}
         guessed = [k for k, v in preset.items() if v.source == "ours" and k not in row.settings]
         if guessed:
-            found.append(f"{row.title}: unpublished and chosen by us: {', '.join(guessed)}")
+            said.setdefault(f"unpublished and chosen by us: {', '.join(guessed)}", []).append(row.title)
         if row.reason and not row.varies:
-            found.append(f"{row.title}: {row.reason}")
+            said.setdefault(row.reason, []).append(row.title)
+    found += [f"{', '.join(rows)}: {text}" for text, rows in said.items()]
     for task in dict.fromkeys(row.task for row in suite.rows):
         found += [f"{task}: {text}" for text in registry.load_task(task).departures]
     return list(dict.fromkeys(found))

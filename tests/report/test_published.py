@@ -12,7 +12,7 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite, load_suite, parse_suite
 from parvibench.report.paper_comparison import Findings, Ours, Verdict, compare, judge, records_of, tolerance
-from parvibench.report.paper_tables import effect_table, paper_tables, summary_table
+from parvibench.report.paper_tables import departures, effect_table, measured_table, paper_tables, summary_table
 from parvibench.report.published import PAPERS, Number, numbers
 
 BOSTON = "bnn-boston-sifg"
@@ -220,5 +220,28 @@ def test_the_audit_is_a_page_markdown_and_a_table(call: Run, tmp_path) -> None:
     assert "not a store" in refused.err
 
 
-def test_suites_without_numbers_have_no_table_of_them() -> None:
-    assert paper_tables(Findings(load_suite("srld-figure-2"), (), ())) == []
+def test_figures_have_no_table_of_numbers_but_one_of_what_was_measured(tmp_path) -> None:
+    """A replicate without a finite value is not averaged, and not hidden."""
+    suite = load_suite("srld-figure-2")
+    assert paper_tables(Findings(suite, (), ())) == []
+    store = Store(tmp_path)
+    record = ran(expand(suite)[0], {"w1_marginal": [0.1, 0.2, 0.3], "sliced_w2": [0.1, 0.3, 1.0]})
+    lost = record.model_copy(update={"values": {**record.values, "sliced_w2": [0.1, 0.3, None]}})
+    store.write_cell(lost, None, None)
+    table = measured_table(suite, records_of([store]))
+    assert table is not None
+    ((first, *entries),) = [row.entries for row in table.rows]
+    assert first.text == "correlated-2d/srld"
+    texts = {c.title: (e.text, e.note) for c, e in zip(table.columns[1:], entries, strict=True)}
+    assert texts["w1_marginal"][0] == texts["sliced_w2"][0] == "0.200"
+    assert texts["w1_marginal"][1].endswith("(3)")
+    assert texts["sliced_w2"][1].endswith("(2 of 3 finite)")
+
+
+def test_departures_are_said_once_with_their_rows() -> None:
+    found = departures(load_suite("lapd-rates"))
+    assert len(found) == 2
+    assert "lapd-mixture-2/ula-0.1, " in found[0]
+    guessed = [t for t in departures(load_suite("srld-table-1")) if "unpublished and chosen by us: step_size" in t]
+    assert len(guessed) == 1
+    assert "bnn-energy-srld/srld" not in guessed[0]  # the one that is published
