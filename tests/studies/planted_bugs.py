@@ -45,9 +45,11 @@ class BugResult:
     reason: str = ""  # why it was not caught, or the failed test's own reason
 
 
-def check_planted(workers: int, seed: int, names: Sequence[str] = (), traces: str = "first") -> Iterator[BugResult]:
+def check_planted(
+    workers: int, seed: int, names: Sequence[str] = (), traces: str = "first", aside: bool | None = None
+) -> Iterator[BugResult]:
     """Check planted bugs one by one, each in a process of one thread; results as they come."""
-    bugs = bugs_named(names)  # wrong names are refused before anything is started
+    bugs = bugs_named(names, aside)  # wrong names are refused before anything is started
     asked = [] if traces == "only" else select_questions().resolve().questions
     tests = sum(len(gating(question.expected())) for question in asked)
     options = ["--seed", str(seed), "--tests", str(tests), "--traces", traces]
@@ -112,13 +114,15 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
     parser.add_argument("--seed", type=int, default=7, help="of the checks")
     parser.add_argument("--traces", choices=("first", "only", "none"), default="first", help="whether traces are taken")
+    parser.add_argument("--aside", choices=("yes", "no"), help="only the bugs put aside, or only the others")
     parser.add_argument("--markdown", type=Path, help="write the table here")
-    parser.add_argument("--catalogue", help="a file of `planted`: second.yaml, harmless.yaml; default: catalogue.yaml")
+    parser.add_argument("--catalogue", help="a file of `planted`: second.yaml, third.yaml, harmless.yaml; default: catalogue.yaml")
     arguments = parser.parse_args()
     if arguments.catalogue:
         os.environ["PLANTED_CATALOGUE"] = arguments.catalogue
     results = []
-    for result in check_planted(arguments.workers, arguments.seed, arguments.bugs, arguments.traces):
+    aside = None if arguments.aside is None else arguments.aside == "yes"
+    for result in check_planted(arguments.workers, arguments.seed, arguments.bugs, arguments.traces, aside):
         results.append(result)
         print(f"{result.bug.name}: {'found' if result.caught else 'MISSED'}", file=sys.stderr, flush=True)
     text = table(results)
