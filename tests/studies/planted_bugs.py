@@ -116,7 +116,9 @@ def main() -> int:
     parser.add_argument("--traces", choices=("first", "only", "none"), default="first", help="whether traces are taken")
     parser.add_argument("--aside", choices=("yes", "no"), help="only the bugs put aside, or only the others")
     parser.add_argument("--markdown", type=Path, help="write the table here")
-    parser.add_argument("--catalogue", help="a file of `planted`: second.yaml, third.yaml, harmless.yaml; default: catalogue.yaml")
+    parser.add_argument(
+        "--catalogue", help="a file of `planted`: second.yaml, third.yaml, harmless.yaml; default: catalogue.yaml"
+    )
     arguments = parser.parse_args()
     if arguments.catalogue:
         os.environ["PLANTED_CATALOGUE"] = arguments.catalogue
