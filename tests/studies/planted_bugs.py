@@ -1,4 +1,4 @@
-"""How many planted bugs `parvibench check` finds: each is planted in a child process that runs the check.
+"""How many planted bugs `parvibench check` finds: each is planted in a process of its own that runs the check.
 
 ``python tests/studies/planted_bugs.py [BUG ...] [--workers 2] [--seed 7] [--traces first] [--markdown FILE]``
 Traces are taken first, and the slow questions asked where none has moved: a bug costs seconds. ``--traces none`` leaves
@@ -13,9 +13,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 
 from planted.catalogue import PlantedBug, bugs_named, catalogue
 
@@ -24,8 +26,6 @@ from parvibench.check.selection import select_questions
 
 #: Share of bugs that must be found.
 BAR = 0.95
-#: Wall-clock limit of one bug, s.
-TIMEOUT_S = 600.0
 #: Of child processes: they import ``planted`` from this folder, and what it shares with the tests.
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
@@ -57,27 +57,47 @@ def check_planted(
 
 
 def _results(bugs: Sequence[PlantedBug], workers: int, options: Sequence[str]) -> Iterator[BugResult]:
-    pool = ThreadPoolExecutor(workers)
-    try:
-        futures = [pool.submit(_check, bug, options) for bug in bugs]
-        for future in as_completed(futures):
-            yield future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    """Results as they come, of so many processes that plant one bug after another."""
+    waiting, found = Queue[PlantedBug](), Queue[BugResult | None]()
+    for bug in bugs:
+        waiting.put(bug)
+
+    def serve() -> None:
+        try:
+            with planting(options) as server:
+                while True:
+                    bug = waiting.get_nowait()
+                    found.put(_asked(server, bug))
+        except Empty:
+            pass
+        finally:
+            found.put(None)
+
+    threads = [Thread(target=serve, daemon=True) for _ in range(min(workers, len(bugs)))]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        yield from iter(found.get, None)
 
 
-def _check(bug: PlantedBug, options: Sequence[str]) -> BugResult:
-    """Plant one bug in a child process and read the last line that it prints."""
-    command = [sys.executable, "-m", "planted.planting", bug.name, *options]
-    environment = os.environ | ENVIRONMENT
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
-    except subprocess.TimeoutExpired:
-        return BugResult(bug, False, seconds=TIMEOUT_S, reason=f"not finished within {TIMEOUT_S:g} s")
-    if done.returncode:
-        words = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        return BugResult(bug, False, reason=f"the check itself failed: {words}")
-    return BugResult(bug, **json.loads(done.stdout.splitlines()[-1]))
+@contextmanager
+def planting(options: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that plants the bugs whose names it reads, see ``planted.planting``."""
+    command = [sys.executable, "-m", "planted.planting", *options]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=os.environ | ENVIRONMENT, **pipes) as server:
+        yield server
+        server.stdin.close()
+
+
+def _asked(server: subprocess.Popen[str], bug: PlantedBug) -> BugResult:
+    """Plant one bug and read the answer."""
+    server.stdin.write(f"{bug.name}\n")
+    server.stdin.flush()
+    answer = server.stdout.readline()
+    if not answer:
+        raise RuntimeError(f"the process that plants bugs has ended at {bug.name!r}")
+    return BugResult(bug, **json.loads(answer))
 
 
 def table(results: Iterable[BugResult]) -> str:

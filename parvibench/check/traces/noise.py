@@ -1,8 +1,9 @@
-"""Randomness that is the same under every version of PyTorch and every vector width.
+"""Arithmetic that is the same under every version of PyTorch and every vector width: randomness and precision.
 
 PyTorch's normal and uniform draws depend on both. Inside ``Noise`` every random function of PyTorch draws from NumPy's
 Philox instead, whose raw integers are frozen, by the formulas below. The key of a draw is the next integer of the
-generator that it was asked of: addresses, order and number of draws count as they do without it.
+generator that it was asked of: addresses, order and number of draws count as they do without it. What is computed in single
+precision to save time is computed in double: its rounding depends on the processor.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 class Noise(TorchFunctionMode):
-    """While it is entered, PyTorch's random functions draw from Philox.
+    """While it is entered, PyTorch's random functions draw from Philox, and ``Tensor.float`` gives double precision.
 
     ``shift`` is added to every uniform number, and moves those that follow from it: for the study of how much traces
     depend on rounding. Integers and permutations are left as they are.
@@ -44,6 +45,8 @@ class Noise(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _DRAWS:
             return _DRAWS[name](self, *args, **kwargs)
+        if name == "float" and func is Tensor.float:
+            return args[0].double()
         if kwargs.get("generator") is not None or name in _UNKNOWN:
             raise UnsupportedError(f"traces have no formula for {resolve_name(func) or name}")
         return func(*args, **kwargs)
