@@ -1,4 +1,4 @@
-"""How many planted bugs `parvibench check` finds: each is planted in a child process that runs the check.
+"""How many planted bugs `parvibench check` finds: each is planted in a process of its own that runs the check.
 
 ``python tests/studies/planted_bugs.py [BUG ...] [--workers 2] [--seed 7] [--traces first] [--markdown FILE]``
 Traces are taken first, and the slow questions asked where none has moved: a bug costs seconds. ``--traces none`` leaves
@@ -13,9 +13,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 
 from planted.catalogue import PlantedBug, bugs_named, catalogue
 
@@ -24,8 +26,6 @@ from parvibench.check.selection import select_questions
 
 #: Share of bugs that must be found.
 BAR = 0.95
-#: Wall-clock limit of one bug, s.
-TIMEOUT_S = 600.0
 #: Of child processes: they import ``planted`` from this folder, and what it shares with the tests.
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
@@ -45,9 +45,11 @@ class BugResult:
     reason: str = ""  # why it was not caught, or the failed test's own reason
 
 
-def check_planted(workers: int, seed: int, names: Sequence[str] = (), traces: str = "first") -> Iterator[BugResult]:
+def check_planted(
+    workers: int, seed: int, names: Sequence[str] = (), traces: str = "first", aside: bool | None = None
+) -> Iterator[BugResult]:
     """Check planted bugs one by one, each in a process of one thread; results as they come."""
-    bugs = bugs_named(names)  # wrong names are refused before anything is started
+    bugs = bugs_named(names, aside)  # wrong names are refused before anything is started
     asked = [] if traces == "only" else select_questions().resolve().questions
     tests = sum(len(gating(question.expected())) for question in asked)
     options = ["--seed", str(seed), "--tests", str(tests), "--traces", traces]
@@ -55,27 +57,47 @@ def check_planted(workers: int, seed: int, names: Sequence[str] = (), traces: st
 
 
 def _results(bugs: Sequence[PlantedBug], workers: int, options: Sequence[str]) -> Iterator[BugResult]:
-    pool = ThreadPoolExecutor(workers)
-    try:
-        futures = [pool.submit(_check, bug, options) for bug in bugs]
-        for future in as_completed(futures):
-            yield future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    """Results as they come, of so many processes that plant one bug after another."""
+    waiting, found = Queue[PlantedBug](), Queue[BugResult | None]()
+    for bug in bugs:
+        waiting.put(bug)
+
+    def serve() -> None:
+        try:
+            with planting(options) as server:
+                while True:
+                    bug = waiting.get_nowait()
+                    found.put(_asked(server, bug))
+        except Empty:
+            pass
+        finally:
+            found.put(None)
+
+    threads = [Thread(target=serve, daemon=True) for _ in range(min(workers, len(bugs)))]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        yield from iter(found.get, None)
 
 
-def _check(bug: PlantedBug, options: Sequence[str]) -> BugResult:
-    """Plant one bug in a child process and read the last line that it prints."""
-    command = [sys.executable, "-m", "planted.planting", bug.name, *options]
-    environment = os.environ | ENVIRONMENT
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
-    except subprocess.TimeoutExpired:
-        return BugResult(bug, False, seconds=TIMEOUT_S, reason=f"not finished within {TIMEOUT_S:g} s")
-    if done.returncode:
-        words = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        return BugResult(bug, False, reason=f"the check itself failed: {words}")
-    return BugResult(bug, **json.loads(done.stdout.splitlines()[-1]))
+@contextmanager
+def planting(options: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that plants the bugs whose names it reads, see ``planted.planting``."""
+    command = [sys.executable, "-m", "planted.planting", *options]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=os.environ | ENVIRONMENT, **pipes) as server:
+        yield server
+        server.stdin.close()
+
+
+def _asked(server: subprocess.Popen[str], bug: PlantedBug) -> BugResult:
+    """Plant one bug and read the answer."""
+    server.stdin.write(f"{bug.name}\n")
+    server.stdin.flush()
+    answer = server.stdout.readline()
+    if not answer:
+        raise RuntimeError(f"the process that plants bugs has ended at {bug.name!r}")
+    return BugResult(bug, **json.loads(answer))
 
 
 def table(results: Iterable[BugResult]) -> str:
@@ -112,13 +134,17 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
     parser.add_argument("--seed", type=int, default=7, help="of the checks")
     parser.add_argument("--traces", choices=("first", "only", "none"), default="first", help="whether traces are taken")
+    parser.add_argument("--aside", choices=("yes", "no"), help="only the bugs put aside, or only the others")
     parser.add_argument("--markdown", type=Path, help="write the table here")
-    parser.add_argument("--catalogue", help="a file of `planted`: second.yaml, harmless.yaml; default: catalogue.yaml")
+    parser.add_argument(
+        "--catalogue", help="a file of `planted`: second.yaml, third.yaml, harmless.yaml; default: catalogue.yaml"
+    )
     arguments = parser.parse_args()
     if arguments.catalogue:
         os.environ["PLANTED_CATALOGUE"] = arguments.catalogue
     results = []
-    for result in check_planted(arguments.workers, arguments.seed, arguments.bugs, arguments.traces):
+    aside = None if arguments.aside is None else arguments.aside == "yes"
+    for result in check_planted(arguments.workers, arguments.seed, arguments.bugs, arguments.traces, aside):
         results.append(result)
         print(f"{result.bug.name}: {'found' if result.caught else 'MISSED'}", file=sys.stderr, flush=True)
     text = table(results)

@@ -52,22 +52,23 @@ def subjects(algorithms: Sequence[str] = (), tasks: Sequence[str] = ()) -> list[
         chosen = {*(("algorithm", n) for n in algorithms), *(("task", n) for n in tasks)}
         return [s for s in found if s in chosen]
     found += [Subject("metric", n) for n in registry.metrics()] + [Subject("run", n) for n in run_names()]
-    return [*found, Subject("fixed", "floors"), Subject("fixed", "tables")]
+    return found + [Subject("fixed", n) for n in ("floors", "functions", "report", "tables")]
 
 
 def traces_of(subject: Subject) -> Iterator[Trace]:
     """The traces of a subject."""
     # Imported here: most processes need a few.
+    from .function_traces import function_traces
     from .metric_traces import floor_traces, metric_traces
+    from .report_traces import report_traces
     from .run_traces import run_traces
     from .sampler_traces import sampler_traces
     from .table_traces import table_traces
     from .task_traces import task_traces
 
     by_name = {"algorithm": sampler_traces, "task": task_traces, "metric": metric_traces, "run": run_traces}
-    if subject.kind in by_name:
-        return by_name[subject.kind](subject.name)
-    return floor_traces() if subject.name == "floors" else table_traces()
+    fixed = {"floors": floor_traces, "functions": function_traces, "report": report_traces, "tables": table_traces}
+    return by_name[subject.kind](subject.name) if subject.kind in by_name else fixed[subject.name]()
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from unittest import mock
 
 import numpy as np
 import torch
@@ -23,9 +25,9 @@ from parvibench.metrics.compute import compute, compute_guarded, copied_rows
 from parvibench.metrics.evaluate import evaluate_samples, serially_correlated
 
 from .noise import normal_numbers
-from .trace import Trace, Values, plain
+from .trace import Trace, Value, Values, plain, traces_named
 
-_DIM, _SAMPLES, _ROWS = 4, 50, 120
+_DIM, _SAMPLES, _ROWS, _HELD_OUT = 4, 50, 120, 90
 
 
 def numbers(key: int, *shape: int) -> Tensor:
@@ -70,12 +72,23 @@ class Everything(ExactTask):
         return _reference()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Alone(Everything):
+    """The same density without a reference."""
+
+    name: str = "alone"
+
+    def reference(self) -> None:  # type: ignore[override]
+        """None."""
+
+
 @cache
 def _reference() -> Reference:
     draws = everything().canonical(numbers(21, _ROWS, _DIM) * torch.tensor([1.0, 0.7, 1.3, 2.0]))
     constants = {name: {"gap": 1.5 + i, "bias": 0.01 * i} for i, name in enumerate(equivalent.V_STATISTICS)}
     certificate = {
         "bandwidth": 1.4,
+        "self_similarity": 0.31,
         "v_statistics": constants,
         "mean": [0.0, 0.1, -0.1, 1.5],
         "sd": [1.0, 0.8, 1.2, 1.1],
@@ -109,6 +122,10 @@ class Lines:
     slopes: Tensor  #: (R, D, T)
     certified: tuple[Tensor, Tensor] | None = None
 
+    def of_rows(self, rows: Tensor) -> Lines:
+        """The same of these rows alone."""
+        return Lines(self.y[:, rows], self.slopes[..., rows])
+
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Means (R, n, T) and noise standard deviations (R, n)."""
         return samples @ self.slopes, (0.2 * samples[..., 0]).exp()
@@ -117,7 +134,9 @@ class Lines:
 def fixed_context() -> Context:
     """A context of two replicates that holds all that any metric needs."""
     task = everything()
-    lines = Lines(numbers(31, 2, 7), numbers(32, 2, _DIM, 7), (numbers(33, 2, 7), numbers(34, 2, 7).exp()))
+    rows = _HELD_OUT
+    certified = numbers(33, 2, rows), numbers(34, 2, rows).exp()
+    lines = Lines(2 * numbers(31, 2, rows), numbers(32, 2, _DIM, rows), certified)
     best = numbers(36, 2, 9).exp()
     return Context(
         task,
@@ -137,33 +156,79 @@ def samples() -> Tensor:
     return 1.2 * numbers(42, 2, _SAMPLES, _DIM) + 0.3
 
 
+#: Module of the metrics -> its limits of size, so small here that what lies beyond them runs.
+_SMALL: dict[str, dict[str, int]] = {
+    "pairwise": {"BLOCK_ENTRIES": 400, "WIDE_BLOCK": 600},
+    "chains": {
+        "MOST_DRAWS": 36, "MOST_COORDINATES": 2, "_BY_EACH": 1, "_SCREENED": 60, "_LOCATED": 30, "_MIXED": 0, "_STATES": 17,
+    },
+    "whole_path": {"MOST_STATES": 31},
+    "transport": {"MOST_POINTS": 20},
+    "classifier": {"MOST_POINTS": 30, "CENTRES": 9},
+    "divergence": {"TREE_DIMENSIONS": 2, "SPARE": 2},
+    "tails": {"_BLOCK": 13},
+}  # fmt: skip
+
+
+@contextmanager
+def small_limits() -> Iterator[None]:
+    """Metrics cut their inputs into small blocks, and thin them to a few rows."""
+    with ExitStack() as patches:
+        for module, limits in _SMALL.items():
+            for limit, value in limits.items():
+                patches.enter_context(mock.patch(f"parvibench.metrics.{module}.{limit}", value))
+        yield
+
+
 def metric_traces(name: str) -> Iterator[Trace]:
     """The trace of a metric."""
     yield Trace(f"metric {name}", lambda: _metric(name))
 
 
 def _metric(name: str) -> Values:
-    """Two replicates; one that is not finite; against the other rows of the reference; long and wide."""
+    """Two replicates; far out; one that is not finite; against the other rows of the reference; cut into small parts."""
     context, x = fixed_context(), samples()
     lost = x.clone()
     lost[1, 3, 2] = math.nan
     rows = torch.arange(5, 5 + _SAMPLES).expand(2, -1)
-    found: Values = {}
-    for label, given, at in (
-        ("values", x, context),
-        ("one lost", lost, context),
-        ("without reference", x, replace(context, reference=None)),
-        ("rows left out", x[:, :20], replace(context, excluded_rows=rows[:, :20])),
-    ):
-        values, absent = compute([name], given, at)
-        found[label] = values[name].tolist() if name in values else ["not applicable"]
-        if absent and label == "values":
-            found[label] = [absent[name]]
-    metric = registry.load_metric(name)
-    if metric.need == "path":
-        wide = replace(context, path=numbers(43, 1, 24, 2, 60).cumsum(1))
-        found["wide"] = metric.compute(x[:1], wide).tolist() if not name.startswith("path") else []
-    return {label: plain(values) for label, values in found.items()}
+    found = {
+        label: _computed(name, given, at)
+        for label, given, at in (
+            ("values", x, context),
+            ("far out", 3 * x, context),
+            ("one lost", lost, context),
+            ("without reference", x, replace(context, reference=None)),
+            ("rows left out", x[:, :20], replace(context, excluded_rows=rows[:, :20])),
+            *_further(registry.metrics()[name].need, x, context),
+        )
+    }
+    with small_limits():
+        anew = replace(_reference(), draws=_reference().draws.clone())  # metrics remember what they have made of rows
+        found["small limits"] = _computed(name, x, replace(context, reference=anew))
+    return found
+
+
+def _further(need: str, x: Tensor, context: Context) -> Iterator[tuple[str, Tensor, Context]]:
+    """Paths of many coordinates, of networks, and of many short chains; modes of one spread on a line."""
+    if need == "path":
+        wide = replace(everything(), dim=60)
+        yield "wide", numbers(44, 1, 5, 60), Context(wide, path=numbers(43, 1, 24, 2, 60).cumsum(1), cost=context.cost)
+        yield "network", x, replace(context, task=replace(everything(), tags=frozenset({"network"})))
+        yield (
+            "short",
+            x[:1],
+            replace(context, path=numbers(45, 1, 14, 12, _DIM).cumsum(1) + numbers(46, 1, 1, 12, _DIM)),
+        )
+    elif need == "modes":
+        means = torch.tensor([0.5, -1.0, 2.0]).double()[:, None] * numbers(49, 1, _DIM)
+        modes = Modes(means, torch.full((3,), 0.9).double(), torch.tensor([0.5, 0.3, 0.2]).double())
+        yield "on a line", x, replace(context, task=replace(everything(), facts=Facts(modes=modes)))
+
+
+def _computed(name: str, x: Tensor, context: Context) -> list[Value]:
+    """The values, if there are any."""
+    values, _ = compute([name], x, context)
+    return plain(values[name].tolist()) if name in values else ["not applicable"]
 
 
 def floor_traces() -> Iterator[Trace]:
@@ -180,6 +245,11 @@ def floor_traces() -> Iterator[Trace]:
                 }
                 tests = floors.floor_tests(values, 100, reference, (*task.metrics, "ks_marginal"))
                 found[f"{label} {replicates}"] = plain([tests.p_values, tests.adjusted, tests.verdict, tests.reason])
+        few = {m: [0.5, 0.6] for m in ("sliced_w2", "mmd2", "tail_error", "mode_weight_tv")}
+        for count in (10, 40):  # so few values that none could be rejected
+            short = replace(reference, floors={m: {100: values[100][:count]} for m, values in reference.floors.items()})
+            tests = floors.floor_tests(few, 100, short, tuple(few))
+            found[f"few {count}"] = plain([tests.p_values, tests.adjusted, tests.verdict, tests.reason])
         return found
 
     def sizes() -> Values:
@@ -187,7 +257,7 @@ def floor_traces() -> Iterator[Trace]:
         return {
             f"{m} {n}": plain([equivalent.equivalent_sample_size(m, v, n, reference) for v in (*values, list(values))])
             for m in ("sliced_w2", *equivalent.V_STATISTICS)
-            for n in (50, 1000)
+            for n in (50, 1000, 3000)
         }
 
     def tables() -> Values:
@@ -203,9 +273,18 @@ def floor_traces() -> Iterator[Trace]:
         return {m: plain({n: values for n, values in table.items()}) for m, table in made.items()}
 
     def evaluated() -> Values:
-        x = samples()[0]
-        document = evaluate_samples(task, x[:, :], Cost(1, 50.0, 0.5), [*task.metrics, "energy_distance"])
-        return {"document": plain(document), "correlated": plain([serially_correlated(v) for v in (x, x.cumsum(0))])}
+        x, metrics = samples()[0], [*task.metrics, "energy_distance"]
+        chains = 0.3 * numbers(47, 3, 90, _DIM).cumsum(1) * torch.tensor([0.1, 0.5, 1.0, 0.0]) + numbers(
+            48, 3, 90, _DIM
+        )
+        alone = Alone(facts=task.facts)
+        return {
+            "document": plain(evaluate_samples(task, x, Cost(1, 50.0, 0.5), metrics)),
+            "correlated": plain([serially_correlated(v) for v in (x, x.cumsum(0))]),
+            "chains": plain(evaluate_samples(task, chains, None, metrics)),
+            "alone": plain(evaluate_samples(alone, x, None, ["ksd", "mean_error"])),
+            "alone, chains": plain(evaluate_samples(alone, chains, None, ["ksd"])),
+        }
 
     def constants() -> Values:
         pools = [numbers(80 + i, 60, _DIM) for i in range(5)]
@@ -227,12 +306,10 @@ def floor_traces() -> Iterator[Trace]:
         )
         return {"moments": plain([reference.mean, reference.sd, predictions.of((0, 2)), predictions.of((3,))])}
 
-    yield Trace("floors verdicts", verdicts)
-    yield Trace("floors equivalent n", sizes)
-    yield Trace("floors sizes", tables)
-    yield Trace("floors simulated", simulated)
-    yield Trace("floors evaluate", evaluated)
-    yield Trace("floors constants", constants)
-    yield Trace("floors copies", copies)
-    yield Trace("floors interpolated", interpolated)
-    yield Trace("floors reference", bandwidths)
+    yield from traces_named(
+        "floors",
+        {
+            "verdicts": verdicts, "equivalent n": sizes, "sizes": tables, "simulated": simulated, "evaluate": evaluated,
+            "constants": constants, "copies": copies, "interpolated": interpolated, "reference": bandwidths,
+        },
+    )  # fmt: skip

@@ -1,30 +1,33 @@
-"""Randomness that is the same under every version of PyTorch and every vector width.
+"""Arithmetic that is the same under every version of PyTorch and every vector width: randomness and precision.
 
 PyTorch's normal and uniform draws depend on both. Inside ``Noise`` every random function of PyTorch draws from NumPy's
 Philox instead, whose raw integers are frozen, by the formulas below. The key of a draw is the next integer of the
-generator that it was asked of: addresses, order and number of draws count as they do without it.
+generator that it was asked of: addresses, order and number of draws count as they do without it. What is computed in single
+precision to save time is computed in double: its rounding depends on the processor.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Self
+from unittest import mock
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import special
 from torch import Generator, Tensor
-from torch.overrides import TorchFunctionMode, resolve_name
 
 from parvibench.core.errors import UnsupportedError
 
 Array = NDArray[np.float64]
 
 
-class Noise(TorchFunctionMode):
-    """While it is entered, PyTorch's random functions draw from Philox.
+class Noise:
+    """While it is entered, PyTorch's random functions draw from Philox, and ``Tensor.float`` gives double precision.
 
     ``shift`` is added to every uniform number, and moves those that follow from it: for the study of how much traces
     depend on rounding. Integers and permutations are left as they are.
@@ -34,19 +37,22 @@ class Noise(TorchFunctionMode):
     """
 
     def __init__(self, shift: float = 0.0) -> None:
-        super().__init__()
         self._shift = shift
+        self._patches = ExitStack()
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if name in _DRAWS:
-            return _DRAWS[name](self, *args, **kwargs)
-        if kwargs.get("generator") is not None or name in _UNKNOWN:
-            raise UnsupportedError(f"traces have no formula for {resolve_name(func) or name}")
-        return func(*args, **kwargs)
+    def __enter__(self) -> Self:
+        # Not a TorchFunctionMode: through one every function of PyTorch would take twice as long.
+        replaced = {name: partial(draw, self) for name, draw in _DRAWS.items()}
+        replaced |= {name: partial(_refused, name) for name in _UNKNOWN}
+        for place in (torch, Tensor):
+            for name, draw in replaced.items():
+                if hasattr(place, name):
+                    self._patches.enter_context(mock.patch.object(place, name, _function(draw)))
+        self._patches.enter_context(mock.patch.object(Tensor, "float", Tensor.double))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patches.close()
 
     def uniform(self, shape: Sequence[int], generator: Generator | None) -> Array:
         """Uniform numbers in (0, 1)."""
@@ -114,9 +120,21 @@ def normal_numbers(key: int, *shape: int) -> Array:
     return np.asarray(special.ndtri(uniform_numbers(key, math.prod(shape)))).reshape(shape)
 
 
+_RANDOM = Tensor.random_
+
+
 def _key(generator: Generator | None) -> int:
     """The next integer of a generator, which moves on; of the Mersenne twister, whose integers are the same anywhere."""
-    return int(torch.empty((), dtype=torch.int64).random_(generator=generator or torch.default_generator))
+    return int(_RANDOM(torch.empty((), dtype=torch.int64), generator=generator or torch.default_generator))
+
+
+def _refused(name: str, *_: object, **__: object) -> Tensor:
+    raise UnsupportedError(f"traces have no formula for {name}")
+
+
+def _function(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function, which as a member of a class becomes a method."""
+    return lambda *args, **kwargs: draw(*args, **kwargs)
 
 
 def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -147,7 +165,7 @@ _DRAWS: dict[str, Callable[..., Tensor]] = {
     "exponential_": lambda self, *a, **k: self._fill(lambda u, lambd=1.0: -np.log1p(-u) / lambd)(*a, **k),
 }
 #: Random functions that nothing here needs.
-_UNKNOWN = frozenset({
+_UNKNOWN = (
     "random_", "bernoulli_", "poisson", "binomial", "cauchy_", "log_normal_", "geometric_", "randint_like", "dropout",
     "_standard_gamma", "_sample_dirichlet",
-})  # fmt: skip
+)  # fmt: skip

@@ -10,34 +10,27 @@ from parvibench.harness.suite.suite import parse_suite
 
 from .trace import Trace, Values, plain, weighted
 
-#: Cells: task, algorithm and its step size, what a run may spend, how it is judged.
-_CELLS = (
-    ("banana", "ula", "budget: {iterations: 60}, particles: 3, samples: 20", "mean_error ess_bulk rhat displacement"),
-    (
-        "banana",
-        "mala",
-        "budget: {iterations: 40}, particles: 5, samples: 15, burn_in: 7, thinning: 2",
-        "sd_error acceptance",
-    ),
-    ("multimodal", "svgd", "budget: {score_evaluations: 200}, particles: 8", "mean_error modes_found displacement"),
-    ("gmm2-2d", "srld", "budget: {iterations: 30}, particles: 1, samples: 10", "mean_error"),
-    ("multimodal", "mean-field", "budget: {iterations: 12}, particles: 8, samples: 30", "sd_error"),
-    ("linear-regression", "sgld 0.0005", "budget: {scores_per_particle: 25}, particles: 4, samples: 12", "mean_error"),
-    ("gmm2-2d", "exact", "budget: {iterations: 2}, particles: 8, samples: 30", "mean_error mode_weight_tv"),
-    ("bnn-diabetes-sklearn", "sgld 1.0e-6", "budget: {iterations: 6}, particles: 3, samples: 6", "rmse nll"),
-    (
-        "bandit-wheel",
-        "sgld 1.0e-7",
-        "budget: {iterations: 24}, particles: 2, samples: 4, contexts: 120",
-        "regret contexts",
-    ),
-    ("bandit-wheel", "svgd 1.0e-6", "budget: {iterations: 9}, particles: 4, contexts: 120", "regret regret_percent"),
-)
+#: Task and method -> the rest of a suite: what a run may spend, and how it is judged.
+_SUITES = {
+    "banana/ula": "budget: {iterations: 60}, particles: 3, samples: 20, metrics: [mean_error, ess_bulk, rhat, displacement]",
+    "banana/mala": "budget: {iterations: 40}, particles: 5, samples: 15, burn_in: 7, thinning: 2, metrics: [sd_error, acceptance]",
+    "multimodal/svgd": "budget: {score_evaluations: 200}, particles: 8, metrics: [mean_error, modes_found, displacement]",
+    "gmm2-2d/srld": "budget: {iterations: 30}, particles: 1, samples: 10, metrics: [mean_error]",
+    "multimodal/mean-field": "budget: {iterations: 12}, particles: 8, samples: 30, metrics: [sd_error]",
+    "linear-regression/sgld": "budget: {scores_per_particle: 25}, particles: 4, samples: 12, metrics: [mean_error]",
+    "gmm2-2d/exact": "budget: {iterations: 2}, particles: 8, samples: 30, metrics: [mean_error, mode_weight_tv]",
+    "bnn-diabetes-sklearn/sgld": "budget: {iterations: 6}, particles: 3, samples: 6, metrics: [rmse, nll]",
+    "bandit-wheel/sgld": "budget: {iterations: 24}, particles: 2, samples: 4, contexts: 120, metrics: [regret, contexts]",
+    "bandit-wheel/svgd": "budget: {iterations: 9}, particles: 4, contexts: 120, metrics: [regret, regret_percent]",
+}
+_STEP_SIZES = {
+    "linear-regression/sgld": 0.0005, "bnn-diabetes-sklearn/sgld": 1e-6, "bandit-wheel/sgld": 1e-7, "bandit-wheel/svgd": 1e-6,
+}  # fmt: skip
 
 
 def run_names() -> list[str]:
     """Task and algorithm of every run."""
-    return [f"{task}/{algorithm.split()[0]}" for task, algorithm, *_ in _CELLS]
+    return list(_SUITES)
 
 
 def run_traces(name: str) -> Iterator[Trace]:
@@ -46,17 +39,15 @@ def run_traces(name: str) -> Iterator[Trace]:
 
 
 def _cell(name: str) -> Cell:
-    task, algorithm, protocol, metrics = _CELLS[run_names().index(name)]
-    lines = protocol.replace("}, ", "}\n").replace(", ", "\n")
-    method, _, step = algorithm.partition(" ")
-    entry = f"{{name: {method}, settings: {{step_size: {step}}}}}" if step else method
-    text = f"name: traced\ntasks: [{task}]\nalgorithms: [{entry}]\nreplicates: 2\nseed: 6\n{lines}\n"
-    (cell,) = expand(parse_suite((text + f"metrics: [{metrics.replace(' ', ', ')}]\n").encode(), "traced.yaml"))
+    task, _, method = name.partition("/")
+    settings = f", settings: {{step_size: {_STEP_SIZES[name]:.1e}}}" if name in _STEP_SIZES else ""
+    text = f"{{name: traced, tasks: [{task}], algorithms: [{{name: {method}{settings}}}], replicates: 2, seed: 6, {_SUITES[name]}}}"
+    (cell,) = expand(parse_suite(text.encode(), "traced.yaml"))
     return cell.varied(dtype="float64")
 
 
 def _run(cell: Cell) -> Values:
-    """Values at the end, the curve without its times, the samples (stored in single precision) and the cost."""
+    """Values at the end, the curve without its times, the samples and the cost."""
     result = run_chunk(cell, cell.chunks[0])
     curve: dict[str, list[float]] = {}
     for _, checkpoint, iterations, spent, _, metric, value in result.curve:
@@ -65,5 +56,5 @@ def _run(cell: Cell) -> Values:
     found["protocol"] = plain([cell.spec.chunk, cell.spec.budget.score_evaluations, cell.spec.budget.iterations])
     found["run"] = plain([result.iterations, result.score_evaluations, result.effective_step, sorted(result.absent)])
     if result.samples is not None:
-        found["samples"] = [weighted(result.samples.round(4))]
+        found["samples"] = [weighted(result.samples)]
     return found

@@ -1,4 +1,8 @@
-"""Traces of algorithms: every preset and every value of every option, five steps from fixed points."""
+"""Traces of algorithms: every preset and every value of every option, five steps from fixed points.
+
+What comes later has runs of its own: in a longer one memories fill and warm-up ends, and one begins with all that a state
+counts moved on, for schedules of hundreds of iterations.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import torch
 from torch import Generator, Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, Anchor, floating_tensors, take_steps
@@ -21,9 +26,23 @@ from parvibench.core.task import Problem
 from .noise import normal_numbers
 from .trace import Trace, Values, weighted
 
-STEPS, POINTS, JUDGED = 5, 8, 6
-#: Iterations that an algorithm is told to expect, so that warm-up and schedules move on within the steps.
-_HORIZON = 12
+POINTS, JUDGED = 8, 6
+
+
+class Course(NamedTuple):
+    """How far a run goes."""
+
+    steps: int
+    horizon: (
+        int  #: iterations that the algorithm is told to expect, so that warm-up and schedules move on within the steps
+    )
+    later: int = 0  #: what the whole numbers of a state are moved on by, its i-th by i times as much, after the steps
+    last: int = 0  #: steps from there
+
+
+_SHORT, _LATER = Course(5, 12), Course(1, 12, later=1000, last=2)
+#: Of methods with a step size, and of those that find theirs in the first quarter of the horizon.
+_LONG, _ADAPTING = Course(16, 64), Course(22, 80)
 #: A step with which Metropolis corrections reject, and schemes leave their small-step limit.
 _LARGE_STEP = 0.1
 #: Sizes that presets are cut to: they cost time only.
@@ -60,6 +79,16 @@ class Response(Target):
         fit = (len(self._rows) / rows.shape[1]) * residual.square().sum(-1)
         return -0.5 * (fit + self.prior_precision * x.square().sum(-1))
 
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Gradient, by hand where nothing differentiates it further: (R, N, D) -> (R, N, D)."""
+        if x.requires_grad and torch.is_grad_enabled():
+            return super().score(x, batch)
+        rows = self._taken(x, batch)
+        pull = (len(self._rows) / rows.shape[1]) * (rows[..., -1].unsqueeze(1) - self._mean(x, rows))
+        slope = 1 + 0.6 * (2 * (x @ rows[..., :3].mT)).cos()
+        by_x = (pull * slope) @ rows[..., :3] - self.prior_precision * x
+        return torch.cat((by_x[..., :1] + 0.4 * x[..., :1] * pull.sum(-1, keepdim=True), by_x[..., 1:]), -1)
+
     def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
         """Gradient of the mean squared error of the mean prediction: (R, N, D) -> (R, N, D)."""
         rows = self._development.expand(len(x), -1, -1) if development else self._taken(x, batch)
@@ -90,26 +119,28 @@ def sampler_traces(name: str) -> Iterator[Trace]:
         yield Trace(name, lambda: _anchor(method))
         return
     algorithm = registry.load_algorithm(name)
+    quick, moved = _quick(algorithm), _moved(algorithm)
     for label, values in variants(algorithm):
         yield Trace(f"{name} {label}", partial(_run, algorithm, values))
-    quick = _quick(algorithm)
+    for label, values in _lasting(algorithm):
+        yield Trace(f"{name} {label}", partial(_run, algorithm, values, course=_long(algorithm)))
+    yield Trace(f"{name} later", partial(_run, algorithm, moved, course=_LATER))
     if "full-batch" not in algorithm.needs:
         yield Trace(f"{name} mini-batches", partial(_run, algorithm, quick, batch=4))
     yield Trace(f"{name} budget", partial(_run, algorithm, quick, limit=1e4))
     yield Trace(f"{name} banana", partial(_on_banana, algorithm, quick))
+    ran: list[dict[str, Any]] = []
     for preset in algorithm.presets:
-        yield Trace(f"{name} preset={preset}", partial(_preset, algorithm, preset))
+        cut = _cut(algorithm, preset)
+        yield Trace(f"{name} preset={preset}", partial(_preset, algorithm, preset, None if cut in ran else cut))
+        ran.append(cut)
 
 
 def variants(algorithm: Algorithm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Labels and settings: the defaults, and every option at another value, alone and with the others moved too."""
-    quick = _quick(algorithm)
+    quick, moved = _quick(algorithm), _moved(algorithm)
     fields = algorithm.settings_type.model_fields
     yield "defaults", dict(_TAME.get(algorithm.name, {}))
-    moved = dict(quick)
-    for field, info in fields.items():
-        value = next(iter(_numbers(info.annotation, info.default, algorithm, moved, field)), None)
-        moved |= {} if value is None else {field: value}
     yield "all moved", moved
     if "step_size" in fields and algorithm.kind == "chains":
         yield f"step_size={_LARGE_STEP}", quick | {"step_size": _LARGE_STEP}
@@ -128,6 +159,36 @@ def variants(algorithm: Algorithm) -> Iterator[tuple[str, dict[str, Any]]]:
 def _quick(algorithm: Algorithm) -> dict[str, Any]:
     """Settings with which every branch runs within a few steps."""
     return {**algorithm.example.quick, **_TAME.get(algorithm.name, {})}
+
+
+def _moved(algorithm: Algorithm) -> dict[str, Any]:
+    """The same with all numbers off their defaults."""
+    moved = _quick(algorithm)
+    for field, info in algorithm.settings_type.model_fields.items():
+        value = next(iter(_numbers(info.annotation, info.default, algorithm, moved, field)), None)
+        moved |= {} if value is None else {field: value}
+    return moved
+
+
+def _adapts(algorithm: Algorithm) -> bool:
+    return "step_size" not in algorithm.settings_type.model_fields
+
+
+def _long(algorithm: Algorithm) -> Course:
+    return _ADAPTING if _adapts(algorithm) else _LONG
+
+
+def _lasting(algorithm: Algorithm) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Labels and settings of longer runs; a method that adapts itself does so under every word of its options."""
+    if not _adapts(algorithm):
+        yield "longer", _moved(algorithm)
+        return
+    quick = {key: value for key, value in _quick(algorithm).items() if not key.startswith("warmup")}
+    yield "longer", quick
+    for field, info in algorithm.settings_type.model_fields.items():
+        for value in _choices(info.annotation):
+            if value not in (None, info.default):
+                yield f"longer {field}={value}", quick | {field: value}
 
 
 def _choices(annotation: Any) -> Iterator[Any]:
@@ -175,17 +236,25 @@ def _cut(algorithm: Algorithm, preset: str) -> dict[str, Any]:
     return {key: min(value, _CUT[key]) if key in _CUT else value for key, value in given.items()}
 
 
-def _preset(algorithm: Algorithm, preset: str) -> Values:
-    """The steps with a preset's settings, and what it holds beside them."""
-    return _run(algorithm, _cut(algorithm, preset)) | {k: [v] for k, v in algorithm.protocol(preset).items()}
+def _preset(algorithm: Algorithm, preset: str, cut: dict[str, Any] | None) -> Values:
+    """What a preset holds, settings at their defaults too, and the steps where no preset before it took the same."""
+    held = algorithm.make_settings({"preset": preset}).model_dump() | algorithm.protocol(preset)
+    found: Values = {f"preset {key}": [value] for key, value in held.items()}
+    return found if cut is None else found | _run(algorithm, cut)
 
 
-def _run(algorithm: Algorithm, values: dict[str, Any], batch: int | None = None, limit: float | None = None) -> Values:
+def _run(
+    algorithm: Algorithm,
+    values: dict[str, Any],
+    batch: int | None = None,
+    limit: float | None = None,
+    course: Course = _SHORT,
+) -> Values:
     settings, target = algorithm.make_settings(values), Response()
     streams = Streams(5, (1,) if algorithm.max_chunk == 1 else (1, 2), "cpu", torch.float64)
     n = algorithm.n_particles or POINTS
     problem = Problem(target, streams, start=start, particles=n, batch_size=batch, limit=limit)
-    return _steps(algorithm, settings, problem)
+    return _steps(algorithm, settings, problem, course)
 
 
 def _on_banana(algorithm: Algorithm, values: dict[str, Any]) -> Values:
@@ -195,28 +264,37 @@ def _on_banana(algorithm: Algorithm, values: dict[str, Any]) -> Values:
     return _steps(algorithm, algorithm.make_settings(values), problem)
 
 
-def _steps(algorithm: Algorithm, settings: Any, problem: Problem) -> Values:
+def _steps(algorithm: Algorithm, settings: Any, problem: Problem, course: Course = _SHORT) -> Values:
     """The first tensor of every state, all of the last one, what steps tell, samples, and what was charged."""
-    count = STEPS + sum(getattr(settings, name, 0) for name in ("pretraining", "critic_pretraining"))
+    count = course.steps + sum(getattr(settings, name, 0) for name in ("pretraining", "critic_pretraining"))
     infos: list[Any] = []
     with nullcontext() if algorithm.differentiates else torch.inference_mode():
-        state = first = algorithm.init(problem, settings, problem.streams, _HORIZON)
+        state: Any = algorithm.init(problem, settings, problem.streams, course.horizon)
         steps = [weighted(floating_tensors(state)[0])]
-        for state, info in itertools.islice(take_steps(algorithm.step, problem, settings, first), count):
-            steps.append(weighted(floating_tensors(state)[0]))
-            infos.append(info)
+        for first, last in ((0, count), (count + course.later, course.last)):
+            taken = take_steps(algorithm.step, problem, settings, _moved_on(state, course.later if first else 0), first)
+            for state, info in itertools.islice(taken, last):
+                steps.append(weighted(floating_tensors(state)[0]))
+                infos.append(info)
         problem.streams.step = count
         output = algorithm.output(problem, settings, state, JUDGED, problem.streams)
     found: Values = {"step": list(steps)}
     tensors = floating_tensors(state)[1:]
     if tensors:
         found["state"] = [weighted(t) for t in tensors]
-    if infos[0] is not None:
-        found["info"] = [weighted(torch.stack(told)) for told in zip(*infos, strict=True)]
+    told = [info for info in infos if info is not None]
+    found["info"] = [weighted(torch.stack(values)) for values in zip(*told, strict=True)]
     found["samples"] = [weighted(output), weighted(output.square())]
     found["charged"] = [problem.meter.charged]
     step = algorithm.effective_step(settings)
     return found | ({} if step is None else {"effective step": [step]})
+
+
+def _moved_on(state: Any, by: int) -> Any:
+    """A state whose whole numbers have grown, the first by so much, the second by twice as much, and so on."""
+    leaves, form = tree_flatten(state)
+    grow = itertools.count(by, by)
+    return tree_unflatten([leaf + next(grow) if type(leaf) is int else leaf for leaf in leaves], form)
 
 
 def _anchor(anchor: Anchor) -> Values:

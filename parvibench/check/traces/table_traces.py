@@ -1,23 +1,21 @@
-"""Traces of statistics, rankings, tuning, recording and streams on fixed tables."""
+"""Traces of suites, tuning, recording, streams and the meter on fixed tables."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from functools import cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import numpy as np
-import pandas as pd
 import torch
 
-from parvibench import statistics
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm
 from parvibench.core.budget import Meter
+from parvibench.core.errors import BudgetExhausted
 from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams
 from parvibench.core.task import TUNING_REPLICATES
@@ -27,117 +25,106 @@ from parvibench.harness.run.recorder import PathRecorder
 from parvibench.harness.run.thompson import RecentPositions
 from parvibench.harness.store.results import checkpoint_values, metric_values
 from parvibench.harness.suite import tuning
-from parvibench.harness.suite.cells import Cell
+from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite, parse_suite
 
+from .function_traces import curves
 from .metric_traces import numbers
-from .noise import normal_numbers
-from .trace import Trace, Values, plain, weighted
-
-_INF = math.inf
-
-
-def _array(key: int, *shape: int) -> np.ndarray:
-    return normal_numbers(key, *shape)
-
-
-def _curves() -> pd.DataFrame:
-    """Curves of three replicates of two tasks at four checkpoints."""
-    rows = [
-        (task, r, "w2", float(np.exp(_array(100 + r, 5)[c] - 0.5 * c)), 10 * 2**c, 2**c, 0.1 * c)
-        for task in ("a", "b")
-        for r in range(3)
-        for c in range(4)
-    ]
-    columns = ["task", "replicate", "metric", "value", "score_evaluations", "iteration", "seconds"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _times() -> dict[str, Any]:
-    replicates, floors = {"a": 4, "b": 3}, {"a": 0.4, "b": 0.6}
-    return statistics.hitting_times(_curves(), floors, replicates, metric="w2", multiples=(1.0, 2.0, 4.0))
-
-
-def _failing(x: np.ndarray) -> np.ndarray:
-    x = x.copy()
-    x.flat[2] = np.nan
-    return x
-
-
-#: Every public function of ``statistics`` on fixed tables.
-_STATISTICS: dict[str, Callable[[], list[Any]]] = {
-    "median_interval": lambda: [
-        statistics.median_interval([*_array(1, n), *more], level)
-        for n, more, level in ((3, (), 0.95), (7, (), 0.95), (20, (_INF,), 0.95), (20, (math.nan,) * 2, 0.5), (1, (), 0.9))
-    ],
-    "paired_difference": lambda: [
-        statistics.paired_difference(_array(2, n), _failing(_array(3, n)) - 0.2, overlap=share)
-        for n, share in ((3, 0.0), (10, 0.0), (10, 0.25), (40, 0.0), (40, 0.1))
-    ],
-    "first_places": lambda: statistics.first_places([_array(4, 4, 9), _failing(_array(5, 4, 9))], np.random.default_rng(0)),
-    "contest": lambda: [
-        (c, c.rivals()) for x in (_array(4, 4, 9), _failing(_array(4, 4, 9))) for share in (0.0, 0.2)
-        for c in [statistics.contest(np.exp(x + np.array([[0], [1], [0.3], [2]])), 0, overlap=share)]
-    ],
-    "holm": lambda: [statistics.holm([0.01, 0.04, 0.5, 0.03]), statistics.holm([0.02, 0.04, 0.001], weights=[1, 3, 2])],
-    "average_ranks": lambda: [statistics.average_ranks(_failing(_array(5, n, 4).round(1))) for n in (1, 6)],
-    "interquartile_mean": lambda: [
-        statistics.interquartile_mean([np.exp(_array(6, 7)), [1.0, *more, 2.5]], np.random.default_rng(3))
-        for more in ((), (_INF,), (_INF,) * 6)
-    ],
-    "interquartile_means": lambda: [
-        statistics.interquartile_means([[np.exp(_array(7 + a, 6) + 0.3 * a), np.exp(_array(20 + a, 5))] for a in range(3)])
-    ],
-    "hitting_times": lambda: [{k: np.where(np.isfinite(v), v, -1) for k, v in _times().items()}],
-    "runtime_profile": lambda: [statistics.runtime_profile(_times(), [5, 10, 20, 80], np.random.default_rng(4))],
-}  # fmt: skip
-
-
-def statistic_names() -> list[str]:
-    """The public functions of ``statistics``."""
-    found = inspect.getmembers(statistics, inspect.isfunction)
-    return [n for n, f in found if f.__module__ == statistics.__name__ and not n.startswith("_")]
+from .trace import Trace, Values, plain, traces_named, weighted
 
 
 def table_traces() -> Iterator[Trace]:
     """All of them."""
-    for name in statistic_names():
-        yield Trace(f"tables statistics {name}", partial(_statistic, name))
-    yield Trace("tables statistics curves", _diverged)
-    yield Trace("tables tuning grid", _tuning_cells)
-    yield Trace("tables tuning choice", _tuning_choice)
-    yield Trace("tables recorder", _recorder)
-    yield Trace("tables recent positions", _recent)
-    yield Trace("tables streams", _streams)
-    yield Trace("tables meter", _meter)
-    yield Trace("tables splits", _splits)
-    yield Trace("tables methods", _kinds)
-
-
-def _statistic(name: str) -> Values:
-    return {"values": plain(_STATISTICS[name]())}
+    return traces_named(
+        "tables",
+        {
+            "curves": _diverged, "cells": lambda: _cells(_PROTOCOLS), "cells on a GPU": lambda: _cells(_PROTOCOLS, device="cuda"),
+            "cells matched": lambda: _cells(_MATCHED), "cells tuned": _tuned_cells, "tuning grid": _tuning_cells,
+            "tuning choice": _tuning_choice, "recorder": _recorder, "recent positions": _recent, "streams": _streams, "meter": _meter,
+            "splits": _splits, "methods": _kinds,
+        },
+    )  # fmt: skip
 
 
 def _diverged() -> Values:
-    rows = _curves().query("task == 'a' and iteration == 2")
+    rows = curves().query("task == 'a' and iteration == 2")
     found = [checkpoint_values(m, rows, [0, 7]) for m in ("w2", "ess_bulk")]
     return {"values": plain([found, metric_values("w2", [1.0, None, math.nan]), metric_values("rhat", [None])])}
 
 
 _SUITE = b"""\
 name: traced
-tasks: [multimodal, linear-regression]
-algorithms: [ula, svgd, {name: sgld, label: slow, settings: {step_size: 0.001}}, exact]
+tasks: [multimodal, linear-regression, bnn-diabetes-sklearn]
+algorithms:
+- ula
+- svgd
+- {name: sgld, label: slow, settings: {step_size: 0.001}}
+- {name: sgld, label: as-ula, step_from: ula}
+- {name: sgld, label: as-far, step_from: ula, match_drift: true}
+- lapd
+- exact
 replicates: 3
 particles: 20
 seed: 4
 budget: {scores_per_particle: 60}
-tune: {step_size: [1.0e-3, 10.0], points: 4, replicates: 2, share: 0.5}
+tune: {step_size: [1.0e-3, 10.0], points: 4, replicates: 2, share: 0.5, options: {svgd: {rule: [plain, adagrad]}}}
+"""
+#: Presets, and a protocol for each entry.
+_PROTOCOLS = b"""\
+name: traced
+tasks: [gmm5-2d, {name: bnn-yacht, splits: 4}, bandit-wheel]
+algorithms:
+- {name: sgld, preset: gmm5-2d}
+- {name: sgld, label: other, preset: gmm5-2d, particles: 50, budget: {iterations: 10}, settings: {step_size: 0.1}}
+- {name: srld, preset: gmm2-2d, burn_in: 3, thinning: 2, samples: 30}
+- {name: mean-field, samples: 70}
+- {name: hmc, particles: 8}
+- initial
+replicates: 7
+particles: 40
+samples: 25
+burn_in: 0.25
+thinning: 3
+contexts: 300
+seed: 4
+dtype: float64
+budget: {scores_per_particle: 60, score_evaluations: 30000}
+"""
+#: Methods whose step sizes are scaled to one effective step.
+_MATCHED = b"""\
+name: traced
+tasks: [multimodal, banana]
+algorithms:
+- {name: svgd, settings: {step_size: 0.3}}
+- {name: sgld, settings: {step_size: 0.05}}
+- {name: l2-gf, settings: {velocity_divisor: 10.0}}
+- {name: ksdd, settings: {step_size: 0.02}}
+replicates: 2
+budget: {iterations: 30}
+match: effective-step
 """
 
 
 def _suite() -> Suite:
     return parse_suite(_SUITE, "traced.yaml")
+
+
+def _cells(text: bytes, **options: Any) -> Values:
+    """What is run, and how, of every cell; after tuning too."""
+    found: Values = {}
+    for c in expand(parse_suite(text, "traced.yaml"), **options):
+        spec = c.spec.model_dump(mode="json", exclude={"key", "settings", "source"})
+        words = [c.tuned, c.untuned, *c.notes, c.missing_needs(), " ".join(c.metrics)]
+        found[f"{c.label} {c.task}"] = plain([spec, dict(c.settings), words])
+    return found
+
+
+def _tuned_cells() -> Values:
+    """A suite that holds what its tuning chose, and a setting given by hand."""
+    chosen = tuning.Tuner(_suite()).tune(_tuning_run)
+    suite = _suite().model_copy(update={"tuned": chosen})
+    cells = expand(suite, settings={"lapd": {"step_size": 0.7}})
+    return {f"{c.label} {c.task}": plain([dict(c.settings), c.tuned, c.untuned]) for c in cells}
 
 
 def _tuning_cells() -> Values:
@@ -148,24 +135,37 @@ def _tuning_cells() -> Values:
     }
 
 
+#: Where each method is best in short runs, and how much farther in whole ones.
+_BEST = {"ula": (0.03, 1.0), "svgd": (40.0, 1.0), "slow": (0.2, 1.0), "lapd": (0.3, 9.0)}
+
+
+def _tuning_run(cells: Sequence[Cell]) -> Any:
+    """Records of cells, with optima within a grid, beyond its end and nowhere: one method diverges on one task."""
+    records = []
+    for i, cell in enumerate(cells):
+        label, step = cell.label.split(" @ ")[0], cell.settings["step_size"]
+        place, farther = _BEST.get(label, (0.1, 1.0))
+        whole = cell.spec.budget.score_evaluations == _horizons()[cell.task, label]
+        value = math.log(step / (place * farther if whole else place)) ** 2 + 0.01 * math.sin(i)
+        values: list[float | None] = [value, None, value + 1]
+        if (label, cell.task) == ("svgd", "multimodal"):
+            values = [None] * 3
+        record = SimpleNamespace(
+            label=cell.label, task=cell.task, status="ok", reason="", score_evaluations=100.0 + i, n_replicates=2,
+            values={cell.metrics[0]: values, "drift_rms": [2.0 if label == "ula" else 0.3, 1.0]},
+        )  # fmt: skip
+        records.append(record)
+    return SimpleNamespace(cells=records)
+
+
+@cache
+def _horizons() -> dict[tuple[str, str], float | None]:
+    """Score evaluations of whole runs, by task and label."""
+    return {(c.task, c.label): c.spec.budget.score_evaluations for c in expand(_suite())}
+
+
 def _tuning_choice() -> Values:
-    """The values that win, with optima within a grid, beyond its end and nowhere: one method diverges on one task."""
-    place = {"ula": 0.03, "svgd": 40.0, "slow": 0.2}
-
-    def run(cells: Sequence[Cell]) -> SimpleNamespace:
-        records = []
-        for i, cell in enumerate(cells):
-            label, step = cell.label.split(" @ ")[0], cell.settings["step_size"]
-            value = math.log(step / place[label]) ** 2 + 0.01 * math.sin(i)
-            values = [None] * 3 if (label, cell.task) == ("svgd", "multimodal") else [value, None, value + 1]
-            record = SimpleNamespace(
-                label=cell.label, task=cell.task, status="ok", reason="", values={cell.metrics[0]: values},
-                score_evaluations=100.0 + i, n_replicates=2,
-            )  # fmt: skip
-            records.append(record)
-        return SimpleNamespace(cells=records)
-
-    return {"chosen": plain(tuning.Tuner(_suite()).tune(cast("Any", run)).model_dump())}
+    return {"chosen": plain(tuning.Tuner(_suite()).tune(_tuning_run).model_dump())}
 
 
 def _recorder() -> Values:
@@ -227,9 +227,14 @@ def _meter() -> Values:
             (value[0] if isinstance(value, tuple) else value).sum().backward()
             charged.append(problem.meter.charged)
         found["full" if full else "batch"] = [*charged, weighted(problem.score_f(x.detach(), 0.7))]
-    meter = Meter(10.0)
-    meter.charge(scores=3, log_densities=4.5, hvps=1)
-    return found | {"meter": [meter.charged]}
+    meter, spent = Meter(10.0), list[float]()
+    for asked in ((3, 4.5, 1), (1, 0, 4), (2, 0, 2), (0, 4, 0), (0, 0, 0.5), (0, 1, 0.25)):
+        try:
+            meter.charge(**dict(zip(("scores", "log_densities", "hvps"), asked, strict=True)))
+        except BudgetExhausted:
+            spent.append(-1.0)
+        spent += [meter.charged, meter.sequential_steps]
+    return found | {"meter": list(spent)}
 
 
 def _splits() -> Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
-from parvibench.core.sequential import GrowingTarget, SequentialTask
+from parvibench.core.sequential import GrowingProblem, GrowingTarget, SequentialTask
 from parvibench.core.task import TUNING_REPLICATES, Task
 
 from .metric_traces import numbers
@@ -119,7 +119,18 @@ def _sequential(task: SequentialTask) -> Values:
         found[f"round {round_}"] = [*_both(target, x, None), *_both(target, x, torch.arange(5).expand(2, -1))]
         found[f"values {round_}"] = _rows(target.values(x, 6))
     found["decisions"] = [weighted(part) for part in astuple(target.decisions())]
-    return found
+    return found | {"batches": _growing_batches(task)}
+
+
+def _growing_batches(task: SequentialTask) -> list[Any]:
+    """Scores on mini-batches of what was seen, at a few steps, and their price."""
+    problem = replace(task, batch_size=9).problem((0, 1), 3, "cpu", torch.float64, particles=2)
+    assert isinstance(problem, GrowingProblem)
+    problem.posterior.observe(torch.arange(2 * 30).view(2, 30) % problem.posterior.n_actions)
+    x, found = 0.1 * numbers(1, 2, 2, task.dim), []
+    for problem.streams.step in (0, 1, 40):
+        found.append(weighted(problem.score(x)))
+    return [*found, problem.meter.charged]
 
 
 def _both(target: GrowingTarget, x: Tensor, batch: Tensor | None) -> list[Any]:

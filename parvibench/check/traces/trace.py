@@ -32,6 +32,11 @@ class Trace(NamedTuple):
     take: Callable[[], Values]  #: run it
 
 
+def traces_named(subject: str, takes: Mapping[str, Callable[[], Values]]) -> Iterator[Trace]:
+    """A trace for each function, by its name after the subject's."""
+    return (Trace(f"{subject} {name}", take) for name, take in takes.items())
+
+
 def weighted(values: ArrayLike | Tensor) -> float:
     """Mean of ``|x| + 0.3 x`` over all entries, weighted by 1/2 + frac(k (sqrt 5 - 1) / 2), k = 1, 2, ...
 

@@ -21,6 +21,7 @@ class PlantedBug:
     module: str  # where it is planted, ``parvibench.`` left out
     old: str  # stands once in the module
     new: str
+    aside: bool = False  # measured only: never looked at to extend the check
 
     @property
     def full_module(self) -> str:
@@ -49,10 +50,11 @@ def catalogue() -> tuple[PlantedBug, ...]:
     return tuple(PlantedBug(name, family, **texts) for family, bugs in families.items() for name, texts in bugs.items())
 
 
-def bugs_named(names: Iterable[str] = ()) -> tuple[PlantedBug, ...]:
-    """The bugs of these names; all of them where none is given."""
+def bugs_named(names: Iterable[str] = (), aside: bool | None = None) -> tuple[PlantedBug, ...]:
+    """The bugs of these names; where none is given all of them, or those that were put aside, or the others."""
     known = {bug.name: bug for bug in catalogue()}
     for name in names:
         if name not in known:
             raise UnknownNameError("planted bug", name, known)
-    return tuple(known[name] for name in names) or catalogue()
+    chosen = tuple(bug for bug in catalogue() if aside is None or bug.aside == aside)
+    return tuple(known[name] for name in names) or chosen

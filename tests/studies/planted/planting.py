@@ -1,11 +1,16 @@
 """Planting a bug: a module's source is changed as the module is imported, in a process of its own.
 
-``python -m planted.planting BUG --seed S --tests T`` plants one and asks the questions of a check whose answers it
-can change; with ``--traces first`` only where no trace moves, with ``--traces only`` not at all. The files are never touched, nor is any compiled copy of them.
+``python -m planted.planting --seed S --tests T`` reads names of bugs, a line each, and answers each by a line of JSON. For
+every bug it forks, so that the libraries of others are imported once; the child plants the bug and asks the questions of
+a check whose answers it can change; with ``--traces first`` only where no trace moves, with ``--traces only`` not at
+all. The files are never touched, nor is any compiled copy of them.
 """
 
 import argparse
+import importlib
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -13,8 +18,24 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from types import CodeType, ModuleType
+from typing import TextIO
 
 from .catalogue import PlantedBug, bugs_named
+
+#: What nearly every bug needs, imported before the first is planted; nothing of the package is among it.
+LIBRARIES = (
+    "arviz_stats.base",
+    "ot",
+    "pandas",
+    "pydantic",
+    "pyro",
+    "ruamel.yaml",
+    "scipy.stats",
+    "sklearn.pipeline",
+    "torch",
+)
+#: Wall-clock limit of one bug, s.
+TIMEOUT_S = 600
 
 
 class _Loader(SourceFileLoader):
@@ -99,21 +120,45 @@ def trace(module: str) -> dict[str, object]:
     return {"caught": True, "by": f"traces: {moved_line(moved).partition('; runs')[0]}", "seconds": seconds}
 
 
+def found_of(name: str, options: argparse.Namespace) -> dict[str, object]:
+    """Plant the named bug in this process and measure; fields of a ``BugResult``."""
+    (bug,) = bugs_named([name])
+    plant(bug)
+    found = trace(bug.module) if options.traces != "none" else None
+    if found is not None and (found["caught"] or options.traces == "only"):
+        return found
+    return examine(bug.full_module, options.seed, options.tests)
+
+
+def _in_a_child(name: str, options: argparse.Namespace, answers: TextIO) -> None:
+    """Fork; the child prints the finding as a line of JSON, or this process does where the child has failed."""
+    if (child := os.fork()) == 0:
+        signal.alarm(TIMEOUT_S)
+        try:
+            answer = found_of(name, options)
+        except BaseException as error:  # whatever a bug does, the next one is planted
+            answer = {"caught": False, "reason": f"the check itself failed: {type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        late = os.WTERMSIG(status) == signal.SIGALRM
+        reason = f"not finished within {TIMEOUT_S} s" if late else f"ended by signal {os.WTERMSIG(status)}"
+        print(json.dumps({"caught": False, "reason": reason}), file=answers, flush=True)
+
+
 def main() -> None:
-    """Plant the named bug, check, and print the finding as one line of JSON."""
-    parser = argparse.ArgumentParser(description="Plant a bug and check what it can change.")
-    parser.add_argument("bug", help="its name")
+    """Answer for every bug named on standard input."""
+    parser = argparse.ArgumentParser(description="Plant bugs and check what they can change.")
     parser.add_argument("--seed", type=int, required=True, help="of the check")
     parser.add_argument("--tests", type=int, required=True, help="number of tests of a check of everything")
     parser.add_argument("--traces", choices=("first", "only", "none"), default="first", help="whether traces are taken")
-    arguments = parser.parse_args()
-    (bug,) = bugs_named([arguments.bug])
-    plant(bug)
-    found = trace(bug.module) if arguments.traces != "none" else None
-    if found is not None and (found["caught"] or arguments.traces == "only"):
-        print(json.dumps(found))
-        return
-    print(json.dumps(examine(bug.full_module, arguments.seed, arguments.tests)))
+    options = parser.parse_args()
+    answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    for line in sys.stdin:
+        _in_a_child(line.strip(), options, answers)
 
 
 if __name__ == "__main__":
