@@ -133,7 +133,9 @@ def test_a_reference_is_built_and_used_like_a_shipped_one(
     assert "over its floor" in page
     assert "a, b" in page  # the names of the coordinates
     assert call("reference", "verify", "mine.py:wide").code == 0
-    assert "`parvibench reference build mine.py:wide` makes both anew" in call("reference", "floors", "mine.py:wide").err
+    assert (
+        "`parvibench reference build mine.py:wide` makes both anew" in call("reference", "floors", "mine.py:wide").err
+    )
     assert "No reference" not in page
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
