@@ -23,6 +23,7 @@ from . import leaderboard as lb
 from .dimension_growth import growth_table
 from .figures.figure import Drawing, keeping, label_styles
 from .figures.image_files import as_figure, write_pdf
+from .figures.together import STYLES, Pictures
 from .floor_comparison import lost_references
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
@@ -179,7 +180,8 @@ def render(report: Report) -> str:
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     table = page_leaderboard.leaderboard(results, board)
-    return template.render(
+    pictures = Pictures()
+    page = template.render(
         run=results.run,
         suite=results.run.suite,
         style=Markup((folder / "page.css").read_text(encoding="utf-8")),
@@ -189,7 +191,6 @@ def render(report: Report) -> str:
         counts=_counts(results),
         answers=report.answers,
         picture=report.picture,
-        names=advice.full_names(findings),
         links={m.name: m.anchor for m in report.methods},
         views=_views(report),
         matrix=table,
@@ -198,7 +199,7 @@ def render(report: Report) -> str:
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
         lost=lost_references(results.cells),
-        numbers=page_leaderboard.numbers(results, board, table),
+        numbers=page_leaderboard.numbers(results, board, table) | {"names": advice.full_names(findings)},
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],
         tasks=report.tasks,
@@ -211,8 +212,9 @@ def render(report: Report) -> str:
         marks=marks_used(board),
         provenance=provenance.provenance(results),
         command=lambda drawing, task: _command(results, drawing, task),
-        svg=Markup,
+        svg=lambda picture: Markup(pictures.element(picture)),
     )
+    return page.replace(STYLES, pictures.styles(), 1)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
         how = _UNTRAINED
     elif how == _RANKED and finite and lb.disqualifies(row["marks"]):
         how = _UNFINISHED
-    return [entry(row), value if finite else None, how if finite or how else _FAILED]
+    return [entry(row), _six_digits(value) if finite else None, how if finite or how else _FAILED]
 
 
 def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
@@ -130,8 +130,12 @@ def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
         return None
     median = median_interval(metric_values(metric, cell.values[metric]))[0]
     how = _UNRANKED if lb.is_anchor(cell) else _RANKED if math.isfinite(median) else _FAILED
-    return [number(median), median if math.isfinite(median) else None, how]
+    return [number(median), _six_digits(median) if math.isfinite(median) else None, how]
 
 
 def _cost(row: dict[Any, Any] | None, axis: str) -> float | None:
-    return None if row is None or not math.isfinite(row[axis]) else float(f"{row[axis]:.6g}")
+    return None if row is None or not math.isfinite(row[axis]) else _six_digits(row[axis])
+
+
+def _six_digits(value: float) -> float:
+    return float(f"{value:.6g}")

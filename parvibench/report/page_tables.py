@@ -114,5 +114,5 @@ def p_value(p: float) -> Entry:
 
 
 def sortable(value: float) -> str:
-    """A number as JavaScript reads it; empty for NaN."""
-    return "" if math.isnan(value) else str(float(value)).replace("inf", "Infinity")
+    """A number as JavaScript reads it, to six digits; empty for NaN."""
+    return "" if math.isnan(value) else f"{value:.6g}".replace("inf", "Infinity")

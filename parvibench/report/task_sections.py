@@ -170,7 +170,7 @@ def _ranking_table(
         Column("iterations", "of a replicate"),
         Column("score evaluations", "charged per replicate"),
         Column("seconds", "steady compute time per replicate, s"),
-        *[Column(m, f"{_help(m)}; median over replicates") for m in others],
+        *[Column(m, f"{_help(m)}; median over replicates, its 95% interval on hovering") for m in others],
     ]
     body = []
     for _, row in rows.iterrows():
@@ -223,7 +223,7 @@ def _metric_entry(cell: CellRecord, metric: str) -> Entry:
     if metric not in cell.values:
         return Entry("", help=cell.absent.get(metric, ""))
     median, low, high = median_interval(metric_values(metric, cell.values[metric]))
-    help = f"95% interval {interval(low, high)}"
+    help = f"[{interval(low, high)}]"
     row = registry.metrics().get(metric)
     if row is not None and row.unit == "count" and math.isfinite(median):
         return Entry(f"{median:g}", sortable(median), help=help)

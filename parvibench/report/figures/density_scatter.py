@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 import torch
@@ -10,7 +12,10 @@ from numpy.typing import NDArray
 from parvibench.core import registry
 from parvibench.core.task import Task
 
-from .figure import GREY, Drawing, Picture, TaskCells, long_form, panel, png, short, slug
+from .figure import GREY, Dots, Drawing, Panels, TaskCells, long_form, short, slug
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MAX_POINTS = 500
 #: Probability within the contours, from the inside out.
@@ -32,28 +37,26 @@ def particles(shown: TaskCells) -> list[Drawing]:
     if density is None:
         return []
     x, y, mass = density
-    pictures, chains = [], False
-    with panel(x.tolist(), y.tolist()) as (figure, axes):
+
+    def ground(axes: Axes) -> None:
         axes.contourf(x, y, mass, levels=[0, *CONTOURS], colors=GREY, alpha=0.16)
         axes.contour(x, y, mass, levels=CONTOURS, colors=GREY, linewidths=0.7)
-        (dots,) = axes.plot([], [], "o-", markersize=2.6, markeredgewidth=0, alpha=0.85)
-        for cell in (c for c in shown.cells if c.label in drawn):
-            points, single = drawn[cell.label], cell.kind == "chains" and cell.particles == 1
-            chains |= single
-            dots.set_data(points[:, 0], points[:, 1])
-            dots.set(color=shown.styles[cell.label].colour, linewidth=0.4 if single else 0)
-            inside = ((points >= [x[0], y[0]]) & (points <= [x[-1], y[-1]])).all(1)
-            lost = f" ({(~inside).sum()} of {len(points)} outside)" if not inside.all() else ""
-            what = f"{len(points)} samples of {short(cell.label)}"
-            alt = f"{what} over the density of {short(shown.task)}{lost}"
-            pictures.append(Picture(png(figure), alt, cell.label + lost))
+
+    panels, chains = Panels((x.tolist(), y.tolist()), ground, size=2.6, opacity=0.85), False
+    for cell in (c for c in shown.cells if c.label in drawn):
+        points, single = drawn[cell.label], cell.kind == "chains" and cell.particles == 1
+        chains |= single
+        inside = ((points >= [x[0], y[0]]) & (points <= [x[-1], y[-1]])).all(1)
+        lost = f" ({(~inside).sum()} of {len(points)} outside)" if not inside.all() else ""
+        alt = f"{len(points)} samples of {short(cell.label)} over the density of {short(shown.task)}{lost}"
+        panels.add(Dots(points.astype(float), shown.styles[cell.label].colour, single), alt, cell.label + lost)
     data = long_form({k: pd.DataFrame(v, columns=["x1", "x2"]) for k, v in drawn.items()})
     note = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
     if chains:
         note += " Lines join the samples of single chains in their order."
     source = next((f" (as in {figure})" for tag, figure in _PAPER_FIGURES.items() if tag in shown.tags), "")
     title = f"samples over the target{source}"
-    return [Drawing(slug("samples", shown.task), title, tuple(pictures), data, note)]
+    return [Drawing(slug("samples", shown.task), title, tuple(panels.pictures), data, note, paint=panels.paint)]
 
 
 def _first_finite(samples: NDArray[np.float32] | None) -> NDArray[np.float32] | None:

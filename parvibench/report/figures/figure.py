@@ -16,7 +16,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,7 +24,9 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from PIL import Image
 
 from parvibench.core import registry
@@ -32,17 +34,17 @@ from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import Results
 from parvibench.report.leaderboard import is_anchor
 
+from .vector import ENTRY, INK, LINE, svg
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
 
-#: Placeholder in an SVG for the colour of the page's text.
-INK = "#010203"
 GREY = "#888888"
-#: Classes of a method's marks and of its entry in the legend, for the page's script.
-_LINE, _ENTRY = "pv-line-", "pv-entry-"
+#: Where a picture's SVG has its ``ground``.
+GROUND = "<!--ground-->"
 _MARKERS = "osD^vP*X<>"
 #: Shades of every kind of method, told apart also by colour-blind readers, on light and on dark pages; markers differ besides.
 _SHADES = {
@@ -76,6 +78,7 @@ class Picture:
     image: str  #: an SVG element, or a PNG as a data URI
     alt: str  #: text for readers who cannot see the image
     caption: str = ""  #: shown below it
+    ground: str = ""  #: SVG elements that stand for ``GROUND`` in the image: what the pictures of a drawing share
 
     @property
     def is_svg(self) -> bool:
@@ -87,8 +90,9 @@ class Picture:
         """Bytes of a separate file, with black text."""
         if not self.is_svg:
             return base64.b64decode(self.image.partition(",")[2])
-        names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" font-family="DejaVu Sans, sans-serif"'
-        return self.image.replace("<svg", f"<svg {names}", 1).replace("currentColor", "#000000").encode()
+        names = 'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif"'
+        whole = self.image.replace(GROUND, self.ground).replace("<svg", f"<svg {names}", 1)
+        return whole.replace("currentColor", "#000000").encode()
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ class Drawing:
     data: pd.DataFrame = field(compare=False)  #: the numbers drawn, long form
     note: str = ""  #: how to read it
     axis: str = ""  #: key of ``AXES`` where the figure belongs to one budget axis, else empty
+    #: draws the picture of that number on axes, for a drawing of several
+    paint: Callable[[int, Axes], None] | None = field(default=None, compare=False, repr=False)
 
 
 def long_form(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -262,7 +268,7 @@ class Plot:
         number = list(self._marked).index(label) if label in self._marked else len(self._marked)
         self._marked[label] = shown or self._marked.get(label, "")
         for artist in artists:
-            artist.set_gid(f"{_LINE}{number}")
+            artist.set_gid(f"{LINE}{number}")
 
     def __enter__(self) -> Self:
         self._theme = theme(self._name)
@@ -282,8 +288,8 @@ class Plot:
                 for number, shown in enumerate(self._marked.values()):
                     for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
                         if text.get_text() == shown and handle is not None:
-                            text.set_gid(f"{_ENTRY}{number}")
-                            handle.set_gid(f"{_ENTRY}{number}")
+                            text.set_gid(f"{ENTRY}{number}")
+                            handle.set_gid(f"{ENTRY}{number}")
             else:
                 self._figure.tight_layout(pad=0.4)
             self._image = svg(self._figure, self._scales() if self._marked else "")
@@ -308,21 +314,79 @@ class Plot:
         return Drawing(self._name, title, (Picture(self._image, alt),), data, note, axis)
 
 
-@contextmanager
-def panel(x: Sequence[float], y: Sequence[float]) -> Iterator[tuple[Figure, Axes]]:
-    """Small square axes with given limits, for a grid of PNG images drawn one after the other."""
-    with theme(ink=GREY):
+class Dots(NamedTuple):
+    """Points of one method."""
+
+    places: NDArray[np.float64]  #: (n, 2)
+    colour: str  #: hex
+    joined: bool = False  #: by a thin line, in their order
+
+
+class Panels:
+    """Small pictures of points on the same square axes, whose ground is drawn once.
+
+    Args:
+        limits: ends of x and of y.
+        ground: draws what lies below the points.
+        size: diameter of a point, in points of print.
+        opacity: of a point.
+    """
+
+    def __init__(
+        self,
+        limits: tuple[Sequence[float], Sequence[float]],
+        ground: Callable[[Axes], None],
+        size: float,
+        opacity: float,
+    ) -> None:
         import matplotlib.pyplot as plt
 
-        figure, axes = plt.subplots(figsize=(2.2, 2.2))
-        axes.set_position((0.16, 0.12, 0.82, 0.86))
-        axes.tick_params(labelsize=6, length=2)
-        axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
-        axes.spines[:].set(visible=True, color=GREY)
-        try:
-            yield figure, axes
-        finally:
+        self.pictures: list[Picture] = []
+        self._limits, self._ground, self._size, self._opacity = limits, ground, size, opacity
+        self._dots: list[Dots] = []
+        with theme(ink=GREY):
+            figure = plt.figure(figsize=(2.2, 2.2))
+            axes = figure.add_axes((0.16, 0.12, 0.82, 0.86))
+            self._frame(axes)
+            whole = svg(figure)
             plt.close(figure)
+        self._opening, _, rest = whole.partition(">")
+        self._below = rest.removesuffix("</svg>")
+        box = axes.get_position()
+        side = 72 * 2.2
+        self._box = box.x0 * side, (1 - box.y1) * side, box.width * side, box.height * side
+
+    def _frame(self, axes: Axes) -> None:
+        (left, *_, right), (low, *_, high) = self._limits
+        axes.tick_params(labelsize=6, length=2)
+        axes.set(xlim=(left, right), ylim=(low, high))
+        axes.spines[:].set(visible=True, color=GREY)
+        self._ground(axes)
+
+    def add(self, dots: Dots, alt: str, caption: str) -> None:
+        """A picture of these points, in tenths of a point of print; what lies outside the axes is cut off."""
+        (left, *_, right), (low, *_, high) = self._limits
+        x0, y0, width, height = self._box
+        share = (np.clip(dots.places, -1e6, 1e6) - [left, low]) / [right - left, high - low]
+        near = share if dots.joined else share[((share > -0.1) & (share < 1.1)).all(1)]
+        places = np.rint(np.clip(near, -5, 6) * [width, -height] * 10 + [0, 10 * height]).astype(int).tolist()
+        points = "".join(f"M{x} {y}h0" for x, y in places)
+        line = f"fill:none;stroke:{dots.colour};stroke-opacity:{self._opacity}"
+        path = f'<path d="{points}" style="{line};stroke-width:{10 * self._size:g};stroke-linecap:round"/>'
+        if dots.joined:
+            through = "M" + " ".join(f"{x} {y}" for x, y in places)
+            path = f'<path d="{through}" style="{line};stroke-width:4"/>{path}'
+        frame = f'x="{x0:.2f}" y="{y0:.2f}" width="{width:.2f}" height="{height:.2f}" viewBox="0 0 {10 * width:.0f} {10 * height:.0f}"'
+        image = f"{self._opening}>{GROUND}<svg {frame}>{path}</svg></svg>"
+        self.pictures.append(Picture(image, alt, caption, self._below))
+        self._dots.append(dots)
+
+    def paint(self, number: int, axes: Axes) -> None:
+        """Draw a picture on axes."""
+        self._frame(axes)
+        dots = self._dots[number]
+        look = {"markersize": self._size, "markeredgewidth": 0, "alpha": self._opacity, "color": dots.colour}
+        axes.plot(*dots.places.T, "o-", linewidth=0.4 if dots.joined else 0, **look)
 
 
 @contextmanager
@@ -355,33 +419,3 @@ def png(figure: Figure) -> str:
     with Image.open(drawn) as image:
         image.quantize(128, method=Image.Quantize.FASTOCTREE).save(packed, format="png", optimize=True)
     return "data:image/png;base64," + base64.b64encode(packed.getvalue()).decode()
-
-
-#: Marks of one line: a group of uses of one path.
-_STYLED = re.compile(r'(<g clip-path="[^"]*")>\n((?:<use [^>]*style="[^"]*"/>\n){2,})</g>')
-
-
-def _style_once(found: re.Match[str]) -> str:
-    """Marks that share one style, with that style on their group."""
-    styles = set(re.findall(r' style="([^"]*)"', found[2]))
-    if len(styles) != 1:
-        return found[0]
-    style = styles.pop()
-    plain = found[2].replace(f' style="{style}"', "")
-    return f'{found[1]} style="{style}">\n{plain}</g>'
-
-
-def svg(figure: Figure, attributes: str = "") -> str:
-    """The SVG element alone: no header, no metadata, no ids shared between figures, places to a hundredth of a point."""
-    buffer = io.StringIO()
-    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", buffer.getvalue(), flags=re.DOTALL)
-    text = re.sub(rf' id="({_LINE}|{_ENTRY})(\d+)"', r' class="\1" data-line="\2"', text)
-    text = re.sub(r' id="[\w.]+_[0-9]+"', "", text).replace(INK, "currentColor")
-    text = re.sub(r'(?<= )(?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
-    text = re.sub(r"\n(L [^\n]+)(?:\n\1)+(?=\n)", r"\n\1", re.sub(r" *\n\s*", "\n", text))
-    text = _STYLED.sub(_style_once, re.sub(r"font-family: [^;\"]*; ?", "", text))
-    head, _, rest = text[text.index("<svg") :].partition(">")
-    view = re.search(r'viewBox="[^"]*"', head)
-    return f"<svg {view[0] if view else ''}{attributes}>{rest}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from parvibench.report.floor_comparison import reference_of
 
 from . import figure as figures
-from .figure import GREY, INK, WIDE, Drawing, Picture, Plot, TaskCells, long_form, panel, png, short, slug
+from .figure import GREY, INK, WIDE, Dots, Drawing, Panels, Picture, Plot, TaskCells, long_form, png, short, slug
 from .reference_corner import central
 
 Points = NDArray[np.float64]
@@ -98,24 +98,24 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
     columns = np.unique(np.linspace(0, dim - 1, min(dim, _CORRELATED)).astype(int))
     pairs = np.triu_indices(len(columns), 1)
     known = np.asarray(np.corrcoef(exact[:, columns], rowvar=False))[pairs]
-    pictures, frames = [], {}
-    with panel((-1, 1), (-1, 1)) as (figure, axes), np.errstate(invalid="ignore", divide="ignore"):
-        axes.plot([-1, 1], [-1, 1], color=GREY, linewidth=0.8)
-        (dots,) = axes.plot([], [], "o", markersize=2, markeredgewidth=0, alpha=0.6)
-        for label, points in clouds.items():
+    frames = {}
+    panels = Panels(((-1, 1), (-1, 1)), lambda axes: axes.plot([-1, 1], [-1, 1], color=GREY, linewidth=0.8), 2, 0.6)
+    for label, points in clouds.items():
+        with np.errstate(invalid="ignore", divide="ignore"):
             found = np.asarray(np.corrcoef(points[:, columns], rowvar=False))[pairs]
-            error = float(np.sqrt(np.nanmean((found - known) ** 2))) if np.isfinite(found).any() else np.nan
-            dots.set_data(known, found)
-            dots.set_color(shown.styles[label].colour)
-            alt = f"{len(known)} correlations of {short(label)} against the reference's on {short(shown.task)}, root mean square error {error:.3f}"
-            pictures.append(Picture(png(figure), alt, f"{label} (error {error:.3f})"))
-            frames[label] = pd.DataFrame({"reference": known, "samples": found})
+        finite = np.isfinite(found)
+        error = float(np.sqrt(np.nanmean((found - known) ** 2))) if finite.any() else np.nan
+        alt = f"{len(known)} correlations of {short(label)} against the reference's on {short(shown.task)}, root mean square error {error:.3f}"
+        places = np.column_stack([known, found])[finite]
+        panels.add(Dots(places, shown.styles[label].colour), alt, f"{label} (error {error:.3f})")
+        frames[label] = pd.DataFrame({"reference": known, "samples": found})
     note = "Horizontal: the reference's; vertical: the samples', replicates pooled. On the line they agree."
     if len(columns) < dim:
         note += f" {len(columns)} of {dim} coordinates, evenly spaced."
     paper = " (as in KSIVI, Figure 4)" if "ksivi" in shown.tags and "path" not in shown.tags else ""
     title = f"correlations of pairs of coordinates{paper}"
-    return Drawing(slug("correlations", shown.task), title, tuple(pictures), long_form(frames), note)
+    pictures = tuple(panels.pictures)
+    return Drawing(slug("correlations", shown.task), title, pictures, long_form(frames), note, paint=panels.paint)
 
 
 def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:

@@ -22,17 +22,19 @@ def as_figure(drawing: Drawing, figures: Mapping[str, Figure]) -> Figure:
         return figures[drawing.name]
     from matplotlib.figure import Figure as Empty
 
-    pictures = [p for p in drawing.pictures if not p.is_svg]
-    columns = min(4, max(1, len(pictures)))
-    rows = math.ceil(len(pictures) / columns)
+    columns = min(4, len(drawing.pictures))
+    rows = math.ceil(len(drawing.pictures) / columns)
     with theme(drawing.name, ink="black"):
-        made = Empty(figsize=(1.9 * columns, 2.1 * max(1, rows)))
-        for i, picture in enumerate(pictures):
+        made = Empty(figsize=(1.9 * columns, 2.1 * rows))
+        for i, picture in enumerate(drawing.pictures):
             axes = made.add_subplot(rows, columns, i + 1)
-            with Image.open(io.BytesIO(picture.content)) as image:
-                axes.imshow(image.convert("RGBA"), interpolation="none")
+            if drawing.paint is not None:
+                drawing.paint(i, axes)
+            else:
+                with Image.open(io.BytesIO(picture.content)) as image:
+                    axes.imshow(image.convert("RGBA"), interpolation="none")
+                axes.set_axis_off()
             axes.set_title(picture.caption, fontsize=7)
-            axes.set_axis_off()
         made.tight_layout(pad=0.3)
     return made
 

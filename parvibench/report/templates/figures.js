@@ -13,7 +13,8 @@ function corners(mark) {
   // Places of a method's points in the picture: the corners of its line, and its markers.
   const found = [];
   for (const path of mark.querySelectorAll("path:not(defs path)")) {
-    for (const [, x, y] of (path.getAttribute("d") || "").matchAll(/[ML] (-?[\d.]+) (-?[\d.]+)/g)) found.push([Number(x), Number(y)]);
+    let x = 0, y = 0;  // by differences
+    for (const [, right, down] of (path.getAttribute("d") || "").matchAll(/(-?[\d.]+) (-?[\d.]+)/g)) found.push([x += Number(right), y += Number(down)]);
   }
   for (const use of mark.querySelectorAll("use")) if (use.closest("g[clip-path]")) found.push([Number(use.getAttribute("x")), Number(use.getAttribute("y"))]);
   return found;

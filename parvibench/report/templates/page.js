@@ -10,6 +10,8 @@ const boardRows = Array.from(board.tBodies[0].rows);
 const CHOICES = ["group", "kind", "metric", "axis", "filter"];
 let order = [2, false];        // of the leaderboard: column, whether downwards
 
+for (const link of document.querySelectorAll("td a, th a")) if (Object.hasOwn(numbers.names, link.textContent)) link.title = numbers.names[link.textContent];
+
 function number(value) {
   // Three significant digits, as the page's other numbers.
   if (value === 0) return "0";

@@ -1,0 +1,130 @@
+"""Matplotlib's SVG made small: what is invisible, empty or said twice is left out, and paths go by differences.
+
+A page holds a hundred figures, and Matplotlib writes three times what they need.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from html import escape
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Placeholder for the colour of the page's text.
+INK = "#010203"
+#: Ids that Matplotlib is given for a method's marks and its entry in the legend: classes for the page's script.
+LINE, ENTRY = "pv-line-", "pv-entry-"
+_PLACES = ("x", "y", "width", "height")
+_NUMBER = re.compile(r"-?\d+\.\d+|-?\d+")
+_POLYLINE = re.compile(r"(?:[ML] -?[\d.]+ -?[\d.]+|z|\s)+")
+_NO_TURN = re.compile(r"rotate\(-?0 [^)]*\)")
+_Element = ElementTree.Element
+
+
+def svg(figure: Figure, attributes: str = "") -> str:
+    """The SVG element alone: no header, no metadata, no ids shared between figures, places to a hundredth of a point."""
+    buffer = io.StringIO()
+    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    root = ElementTree.fromstring(buffer.getvalue())
+    content = "".join(map(_written, _visible(root))).replace(INK, "currentColor")
+    return f'<svg viewBox="{root.get("viewBox")}"{attributes}>{content}</svg>'
+
+
+def _visible(parent: _Element) -> Iterator[_Element]:
+    """The children of an element without those that draw nothing; groups that say nothing are replaced by their own."""
+    for child in parent:
+        tag = _tag(child)
+        if tag in ("metadata", "style"):
+            continue
+        kept = list(_visible(child))
+        said = _attributes(child)
+        if tag == "g" and not said:
+            yield from kept
+            continue
+        if tag in ("g", "defs") and not kept:
+            continue
+        style = said.get("style", "")
+        if tag == "path" and "fill:none" in style and "stroke:" not in style:
+            continue
+        made = _Element(tag, said)
+        made.text = child.text if tag == "text" else None
+        made.extend(kept)
+        if tag == "g":
+            _style_once(made)
+        yield made
+
+
+def _tag(element: _Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _attributes(element: _Element) -> dict[str, str]:
+    said: dict[str, str] = {}
+    for key, value in element.attrib.items():
+        name = key.rpartition("}")[2]
+        if name == "id":
+            marked = re.fullmatch(rf"({LINE}|{ENTRY})(\d+)", value)
+            said |= {"class": marked[1], "data-line": marked[2]} if marked else {} if "_" in value else {name: value}
+        elif name == "style":
+            parts = (p.replace(": ", ":") for p in re.split(r"; ?", value))
+            said[name] = ";".join(p for p in parts if p and not p.startswith("font-family"))
+        elif name == "d":
+            said[name] = _short_path(value)
+        elif name == "transform":
+            said[name] = "" if _NO_TURN.fullmatch(value) else _short_numbers(value)
+        else:
+            said[name] = _short_numbers(value) if name in _PLACES else value
+    return {name: value for name, value in said.items() if value}
+
+
+def _short_path(path: str) -> str:
+    """A path of straight lines by differences, others with rounded numbers."""
+    if not _POLYLINE.fullmatch(path):
+        return " ".join(_short_numbers(path).split())
+    made, at, start, before = [], (0, 0), (0, 0), ""
+    for step, x, y in re.findall(r"([ML]) (\S+) (\S+)|z", path):
+        if not step:
+            made.append("z")
+            at, before = start, "z"
+            continue
+        to = round(100 * float(x)), round(100 * float(y))
+        if step == "L" and to == at:
+            continue
+        letter = "m" if step == "M" else "l" if before == "z" else ""
+        made.append(f"{letter}{_rounded((to[0] - at[0]) / 100)} {_rounded((to[1] - at[1]) / 100)}")
+        start, at, before = to if step == "M" else start, to, step
+    return re.sub(r" ?([mlz])", r"\1", " ".join(made))
+
+
+def _short_numbers(text: str) -> str:
+    return _NUMBER.sub(lambda found: _rounded(float(found[0])), text)
+
+
+def _rounded(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}".rstrip("0").rstrip(".").replace("-0.", "-.").removeprefix("0") or "0"
+
+
+def _style_once(group: _Element) -> None:
+    """A group of uses of one path, the marks of a line, has their style."""
+    styles = {child.get("style") for child in group}
+    if (
+        "class" not in group.attrib
+        and len(group) > 1
+        and len(styles) == 1
+        and {child.tag for child in group} == {"use"}
+    ):
+        group.set("style", str(styles.pop()))
+        for child in group:
+            del child.attrib["style"]
+
+
+def _written(element: _Element) -> str:
+    said = "".join(f' {key}="{escape(value)}"' for key, value in element.attrib.items())
+    inside = escape(element.text or "") + "".join(map(_written, element))
+    return f"<{element.tag}{said}>{inside}</{element.tag}>" if inside else f"<{element.tag}{said}/>"
