@@ -14,7 +14,8 @@ from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import Results, checkpoint_values
 
 from . import figure
-from .figure import AXES, GREY, INK, Drawing, LabelStyle, Plot, TaskCells, axis_label, long_form, short, slug
+from .figure import AXES, GREY, Drawing, LabelStyle, Plot, TaskCells, axis_label, long_form, short, slug
+from .vector import INK
 
 #: Label -> columns of ``_line``.
 Lines = Mapping[str, pd.DataFrame]

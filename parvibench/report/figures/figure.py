@@ -335,7 +335,7 @@ class Panels:
     def __init__(
         self,
         limits: tuple[Sequence[float], Sequence[float]],
-        ground: Callable[[Axes], None],
+        ground: Callable[[Axes], object],
         size: float,
         opacity: float,
     ) -> None:
@@ -385,7 +385,12 @@ class Panels:
         """Draw a picture on axes."""
         self._frame(axes)
         dots = self._dots[number]
-        look = {"markersize": self._size, "markeredgewidth": 0, "alpha": self._opacity, "color": dots.colour}
+        look: dict[str, Any] = {
+            "markersize": self._size,
+            "markeredgewidth": 0,
+            "alpha": self._opacity,
+            "color": dots.colour,
+        }
         axes.plot(*dots.places.T, "o-", linewidth=0.4 if dots.joined else 0, **look)
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from parvibench.report.floor_comparison import reference_of
 
 from . import figure as figures
-from .figure import GREY, INK, WIDE, Dots, Drawing, Panels, Picture, Plot, TaskCells, long_form, png, short, slug
+from .figure import GREY, WIDE, Dots, Drawing, Panels, Picture, Plot, TaskCells, long_form, png, short, slug
 from .reference_corner import central
+from .vector import INK
 
 Points = NDArray[np.float64]
 _COORDINATES = 4

@@ -16,7 +16,8 @@ from parvibench.statistics import hitting_times, runtime_profile
 
 from . import figure
 from .anytime_curves import MAX_LINES
-from .figure import AXES, GREY, INK, SIZE, Drawing, Plot, Styles, axis_label, log_axes, short, slug
+from .figure import AXES, GREY, SIZE, Drawing, Plot, Styles, axis_label, log_axes, short, slug
+from .vector import INK
 
 #: Targets of the profile, in floors: as good as exact draws, and multiples.
 TARGETS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0)

@@ -13,7 +13,8 @@ from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.task import PredictiveData
 
-from .figure import GREY, INK, Drawing, Plot, TaskCells, long_form, short, slug
+from .figure import GREY, Drawing, Plot, TaskCells, long_form, short, slug
+from .vector import INK
 
 #: Replicates (data splits) drawn.
 SPLITS = 5
