@@ -106,7 +106,8 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, overlap: float = 0.0) -> Pa
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"paired values need one length, got shapes {x.shape} and {y.shape}")
-    d = (x - y)[np.isfinite(x) & np.isfinite(y)]
+    both = np.isfinite(x) & np.isfinite(y)
+    d = x[both] - y[both]
     n = len(d)
     if n < 2:
         return PairedDifference(n, float(d.mean()) if n else math.nan, *[math.nan] * 3)

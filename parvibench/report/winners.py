@@ -64,7 +64,7 @@ class Winner:
     @property
     def _contest(self) -> str:
         if not self.next:
-            return "the only method with a result"
+            return f"the only method with a {'converged ' if len(self.field) > 1 else ''}result"
         if not self.rivals:
             return f"significantly better than {'all others' if self.beaten > 1 else 'the other'}"
         others = [name(r) for r in self.rivals[:_NAMED]]

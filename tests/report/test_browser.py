@@ -76,6 +76,10 @@ def test_opens_from_disk_without_trouble_or_network(browser, out):
     assert [u for u in seen.requests if not u.startswith(("file:", "data:"))] == []
     assert len([u for u in seen.requests if u.startswith("file:")]) == 1
     pictures = page.evaluate("Array.from(document.images, i => [i.complete, i.naturalWidth, i.alt])")
+    pictures += page.evaluate("""
+        Array.from(document.querySelectorAll('.panels [role=img]'), i => [
+            Array.from(i.querySelectorAll('use')).every(u => document.querySelector(u.getAttribute('href'))),
+            i.querySelector('svg svg path').getBBox().width, i.ariaLabel])""")
     assert len(pictures) >= 5
     assert all(complete and width > 0 and alt for complete, width, alt in pictures)
     unnamed = page.evaluate(

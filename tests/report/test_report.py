@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import records
-from made_stores import EVIL, REPLICATES, make_curve, make_record, stored_curves, write_store
+from made_stores import ANCHORS, EVIL, REPLICATES, make_curve, make_record, stored_curves, with_values, write_store
 from rich.console import Console
 from scipy import stats
 from typer.testing import CliRunner
 
 from parvibench.cli import app
+from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.store.results import Results
@@ -190,6 +191,26 @@ def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out,
     assert [p.caption.split(" (")[0] for p in panels.pictures] == [EVIL, "ula", "half", "exact", "initial"]
     assert density_scatter.particles(TaskCells(results, "plug/in", styles, [*styles])) == []
     assert len(html_page) < 2_000_000
+
+
+@pytest.mark.slow
+def test_a_page_of_thirty_methods_and_ten_tasks_is_not_heavy(tmp_path):
+    """4 MB with all its pictures, 2 MB without those that show a curve again over another budget: 2.4 and 1.9 MB when written."""
+    generator, cells = np.random.default_rng(0), []
+    methods = [name for name, row in registry.algorithms().items() if row.kind != "anchor"][:30]
+    tasks = list(registry.tasks())[:10]
+    metrics = ["sliced_w2", "w2", "mmd2", "ksd", "energy_distance", "mean_error", "sd_error", "ks_marginal", "ess_bulk", "rhat", "acceptance"]  # fmt: skip
+    for task in tasks:
+        for label in (*methods, *ANCHORS):
+            curve = make_curve(generator, metrics, np.exp(generator.normal()), steps=7)
+            kind = registry.algorithms()[label].kind
+            samples = generator.normal(size=(REPLICATES, 100, registry.tasks()[task].dim)).astype(np.float32)
+            record = make_record(f"{task}-{label}", task, label, kind=kind)
+            cells.append((with_values(record, curve), curve, samples))
+    whole = page.write_report(write_store(tmp_path, cells), tmp_path / "report").read_text()
+    assert len(whole.encode()) < 4_000_000
+    once = re.sub(r'<figure id="[^"]*" data-axis="(?!score_evaluations)[^"]*".*?</figure>', "", whole, flags=re.S)
+    assert len(once.encode()) < 2_000_000
 
 
 def test_one_figure_is_drawn_again(results, tmp_path):

@@ -190,7 +190,7 @@ def axis_name(metric: str) -> str:
         row.unit, f" ({row.unit})"
     )
     words = re.split(r"[,;:(]", row.summary)[0].strip()
-    return textwrap.fill(f"{words}{unit}", 42)
+    return textwrap.fill(f"{words}{unit}", 46)
 
 
 def log_axes(axes: Axes, *, x: bool = True, y: bool = True) -> None:
