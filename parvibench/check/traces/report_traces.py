@@ -72,14 +72,14 @@ class _Curves:
 _DEARER = 1.5625
 
 
-def _curve(key: int, metric: str, size: float, checkpoints: int, charge: float) -> pd.DataFrame:
+def _curve(key: int, metric: str, size: float, spread: float, checkpoints: int, charge: float) -> pd.DataFrame:
     """Values that fall towards their size, with what was spent; steps in a metric of their own."""
     noise = normal_numbers(key, checkpoints, _REPLICATES)
     rows = []
     for c in range(checkpoints):
         spent = (c, 4 * 3**c, charge * 3**c + key, 0.01 * 3**c)
         for r in range(_REPLICATES):
-            value = size * (1 + math.exp(1.5 - 1.2 * c)) * math.exp(0.15 * noise[c, r])
+            value = size * (1 + math.exp(1.5 - 1.2 * c)) * math.exp(spread * noise[c, r])
             rows += [(r, *spent, metric, value), (r, *spent, equal_budgets.SEQUENTIAL, 5.0 * 3**c + key % 7)]
     return pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
 
@@ -88,7 +88,8 @@ def _cell(task: str, label: str, key: int, shift: float) -> tuple[CellRecord, pd
     algorithm, kind, size = _METHODS[label]
     metric, alone = _TASKS[task], kind in ("anchor", "chains")
     charge = 205.0 * (_DEARER if label in ("ula", "lost") else 1.0)
-    curve = _curve(key, metric, size * (1 + shift * normal_numbers(key, 1)[0]), 2 if label == "fit" else 5, charge)
+    size *= 1 + shift * normal_numbers(key, 1)[0]
+    curve = _curve(key, metric, size, 0.1 + shift / 2, 2 if label == "fit" else 5, charge)
     last = curve[(curve["checkpoint"] == curve["checkpoint"].max()) & (curve["metric"] == metric)]
     values: dict[str, list[float | None]] = {metric: last["value"].tolist()}
     values |= {"mmd2": list(0.02 * np.exp(normal_numbers(key + 1, _REPLICATES)))}
@@ -118,7 +119,7 @@ def _cell(task: str, label: str, key: int, shift: float) -> tuple[CellRecord, pd
 
 @cache
 def _results(shift: float = 0.1, tasks: tuple[str, ...] = tuple(_TASKS), **changes: Any) -> Results:
-    """A run; ``shift`` moves the sizes of its values, ``changes`` are of all cells' specifications."""
+    """A run; ``shift`` moves the sizes and spreads of its values, ``changes`` are of all cells' specifications."""
     found, curves = [], {}
     for i, task in enumerate(tasks):
         for j, label in enumerate(_METHODS):
