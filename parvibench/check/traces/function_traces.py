@@ -25,7 +25,7 @@ from parvibench.kernels import gram, heat, mixture, named
 from parvibench.metrics import energy, evaluate, floors, mmd, modes, pairwise, power, predictive, stein
 from parvibench.nn import lbfgs, optim
 from parvibench.nn.mlp import MLP
-from parvibench.reference import long_run, own_gates, predictive_run, shared_checks
+from parvibench.reference import build, long_run, own_gates, predictive_run, shared_checks
 from parvibench.reference.whitening import Whitened
 
 from .metric_traces import Bowl, everything, numbers
@@ -225,9 +225,6 @@ def _tied_p_values() -> list[Any]:
 _METRICS: dict[str, Callable[[], Any]] = {
     "modes.radius": lambda: [modes.radius(dim) for dim in (1, 2, 5, 20)],
     "pairwise.median_distance": lambda: [pairwise.median_distance(numbers(231, 40, 3), most) for most in (2000, 15)],
-    "pairwise.row_blocks": lambda: [
-        [float(b.stop) for b in pairwise.row_blocks(700, 1000, wide=wide)] for wide in (False, True)
-    ],
     "pairwise.thin": lambda: [pairwise.thin(numbers(231, 40, 3), most) for most in (7, 40, 39)],
     "mmd.kernel_mean": lambda: [
         mmd.kernel_mean(numbers(231, 40, 3), numbers(232, 30, 3), 1.3, kernel) for kernel in (mmd.gaussian, mmd.inverse_multiquadric)
@@ -287,6 +284,27 @@ def _skew_checks() -> list[Any]:
     return [shared_checks.largest_z("skew", terms), shared_checks.largest_z("plain", numbers(256, 90, 6) + 0.3)]
 
 
+def _sources() -> list[Any]:
+    """Which draws are shipped and which make floors, of a long run and of an exact sampler."""
+    draws = numbers(261, 30, 4, 4)
+    run = long_run.LongRun(draws, {"check": numbers(262, 30, 4, 4)}, {"main": {}})
+    found = []
+    with mock.patch.multiple(build, ROWS=24, long_run=lambda *_: run, main_draws=lambda *_: draws):
+        for source in (build.run_source(everything()), build.exact_source(everything())):
+            sets = list(source.sets(10))
+            found += [
+                source.exact,
+                source.rows,
+                source.mean,
+                source.sd,
+                source.record,
+                source.others,
+                sets[0],
+                len(sets),
+            ]
+        return [*found, next(iter(build.run_sets(everything())(10))), [build.shipped_rows(dim) for dim in (2, 10**6)]]
+
+
 def _predictive_floors() -> Any:
     with mock.patch.object(predictive_run, "SETS", 12):
         return predictive_run.predictive_floors([_chains(259), _chains(260)])
@@ -302,6 +320,7 @@ _REFERENCES: dict[str, Callable[[], Any]] = {
     "shared_checks.z_limit": lambda: [shared_checks.z_limit(n, draws) for n in (1, 40) for draws in (None, 30)],
     "shared_checks.stein_checks": lambda: shared_checks.stein_checks(numbers(258, 90, 4), -numbers(258, 90, 4) + 0.2),
     "predictive_run.predictive_floors": _predictive_floors,
+    "build": _sources,
     "own_gates": _gates,
     "whitening": _whitened,
 }  # fmt: skip

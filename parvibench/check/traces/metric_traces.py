@@ -253,7 +253,7 @@ def floor_traces() -> Iterator[Trace]:
         return found
 
     def sizes() -> Values:
-        values = (0.3, 1.1, 4.0)
+        values = (0.01, 0.3, 1.1, 4.0)
         return {
             f"{m} {n}": plain([equivalent.equivalent_sample_size(m, v, n, reference) for v in (*values, list(values))])
             for m in ("sliced_w2", *equivalent.V_STATISTICS)

@@ -40,7 +40,7 @@ from .noise import normal_numbers
 from .trace import Trace, Value, Values, plain, weighted
 
 _REPLICATES = 6
-#: Label -> algorithm, kind, size of its values on each task; the labels differ in what else they are.
+#: Label -> algorithm, kind, size of its values on each task; the labels differ in what else they are. ``wide`` has svgd's.
 _METHODS = {
     "ula": ("ula", "chains", 1.0),
     "svgd": ("svgd", "particles", 0.9),
@@ -70,14 +70,18 @@ class _Curves:
         return self.curves.get(key, pd.DataFrame(columns=list(CURVE_COLUMNS)))
 
 
-def _curve(key: int, metric: str, size: float, checkpoints: int) -> pd.DataFrame:
+#: What chains are charged beside the others: at some checkpoint of theirs difference and ratio choose differently.
+_DEARER = 1.5625
+
+
+def _curve(key: int, metric: str, size: float, spread: float, checkpoints: int, charge: float) -> pd.DataFrame:
     """Values that fall towards their size, with what was spent; steps in a metric of their own."""
     noise = normal_numbers(key, checkpoints, _REPLICATES)
     rows = []
     for c in range(checkpoints):
-        spent = (c, 4 * 3**c, 320.0 * 3**c + key, 0.01 * 3**c)
+        spent = (c, 4 * 3**c, charge * 3**c + key, 0.01 * 3**c)
         for r in range(_REPLICATES):
-            value = size * (1 + math.exp(1.5 - 1.2 * c)) * math.exp(0.15 * noise[c, r])
+            value = size * (1 + math.exp(1.5 - 1.2 * c)) * math.exp(spread * noise[c, r])
             rows += [(r, *spent, metric, value), (r, *spent, SEQUENTIAL, 5.0 * 3**c + key % 7)]
     return pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
 
@@ -85,7 +89,9 @@ def _curve(key: int, metric: str, size: float, checkpoints: int) -> pd.DataFrame
 def _cell(task: str, label: str, key: int, shift: float) -> tuple[CellRecord, pd.DataFrame]:
     algorithm, kind, size = _METHODS[label]
     metric, alone = _TASKS[task], kind in ("anchor", "chains")
-    curve = _curve(key, metric, size * (1 + shift * normal_numbers(key, 1)[0]), 2 if label == "fit" else 5)
+    charge = 205.0 * (_DEARER if label in ("ula", "lost") else 1.0)
+    size *= 1 + shift * normal_numbers(key, 1)[0]
+    curve = _curve(key, metric, size, 0.1 + shift / 2, 2 if label == "fit" else 5, charge)
     last = curve[(curve["checkpoint"] == curve["checkpoint"].max()) & (curve["metric"] == metric)]
     values: dict[str, list[float | None]] = {metric: last["value"].tolist()}
     values |= {"mmd2": list(0.02 * np.exp(normal_numbers(key + 1, _REPLICATES)))}
@@ -115,13 +121,13 @@ def _cell(task: str, label: str, key: int, shift: float) -> tuple[CellRecord, pd
 
 @cache
 def _results(shift: float = 0.1, tasks: tuple[str, ...] = tuple(_TASKS), **changes: Any) -> Results:
-    """A run; ``shift`` moves the sizes of its values, ``changes`` are of all cells' specifications."""
+    """A run; ``shift`` moves the sizes and spreads of its values, ``changes`` are of all cells' specifications."""
     found, curves = [], {}
     for i, task in enumerate(tasks):
         for j, label in enumerate(_METHODS):
             if (label, i % 2) == ("wide", 1):  # not on every task
                 continue
-            record, curve = _cell(task, label, 1000 + 100 * i + 10 * j, shift)
+            record, curve = _cell(task, label, 1000 + 100 * i + 10 * (j - (label == "wide")), shift)
             record = record.model_copy(update={"spec": record.spec.model_copy(update=changes)})
             found.append(record)
             curves[record.key] = curve
@@ -144,10 +150,11 @@ def _frame(table: pd.DataFrame) -> Values:
 
 
 def _table(table: Table | None) -> list[Value]:
-    """The texts of a table, row by row, with what they are sorted by."""
+    """The texts of a table, row by row, and the numbers that they are sorted by."""
     assert table is not None
-    rows = ["|".join(f"{e.text} {e.note} {e.sort}" for e in row.entries) for row in table.rows]
-    return [table.caption, *rows]
+    rows = ["|".join(f"{e.text} {e.note}".strip() for e in row.entries) for row in table.rows]
+    keys = [[float(e.sort) for e in row.entries if e.sort] for row in table.rows]
+    return [table.caption, *rows, *(weighted(np.nan_to_num(k, posinf=77.7, neginf=-77.7)) for k in keys)]
 
 
 @cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest import mock
 
+from parvibench.harness.run.clock import Clock
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import parse_suite
@@ -41,17 +43,18 @@ def run_traces(name: str) -> Iterator[Trace]:
 def _cell(name: str) -> Cell:
     task, _, method = name.partition("/")
     settings = f", settings: {{step_size: {_STEP_SIZES[name]:.1e}}}" if name in _STEP_SIZES else ""
-    text = f"{{name: traced, tasks: [{task}], algorithms: [{{name: {method}{settings}}}], replicates: 2, seed: 6, {_SUITES[name]}}}"
+    text = f"{{name: traced, tasks: [{task}], algorithms: [{{name: {method}{settings}}}], replicates: 3, seed: 6, {_SUITES[name]}}}"
     (cell,) = expand(parse_suite(text.encode(), "traced.yaml"))
-    return cell.varied(dtype="float64")
+    return cell.varied(dtype="float64", chunk=2)
 
 
 def _run(cell: Cell) -> Values:
-    """Values at the end, the curve without its times, the samples and the cost."""
-    result = run_chunk(cell, cell.chunks[0])
+    """Values at the end, the curve, the samples and the cost of the first of two chunks, as if it had taken six seconds."""
+    with mock.patch.object(Clock, "seconds", 6.0):
+        result = run_chunk(cell, cell.chunks[0])
     curve: dict[str, list[float]] = {}
-    for _, checkpoint, iterations, spent, _, metric, value in result.curve:
-        curve.setdefault(f"{metric} {checkpoint}", [iterations, spent]).append(value)
+    for _, checkpoint, iterations, spent, seconds, metric, value in result.curve:
+        curve.setdefault(f"{metric} {checkpoint}", [iterations, spent, seconds]).append(value)
     found: Values = {label: plain(values) for label, values in curve.items()}
     found["protocol"] = plain([cell.spec.chunk, cell.spec.budget.score_evaluations, cell.spec.budget.iterations])
     found["run"] = plain([result.iterations, result.score_evaluations, result.effective_step, sorted(result.absent)])
