@@ -369,7 +369,7 @@ def test_a_suite_may_name_what_is_installed_and_no_file(own: Any, tmp_path: Path
         ("'own_samplers_of_a_test:Nothing'", r"mine.yaml:3: algorithms\[1\]: cannot load"),
         ("'os:system'", r"mine.yaml:3: algorithms\[1\]: .* not a parvibench Algorithm"),
         ("{name: 'own_samplers_of_a_test:Batched', label: svgd}", "algorithm label given twice"),
-        ("{name: svgd, lable: x}", r"algorithms\[1\].lable: unknown key. Known: name, label, preset"),
+        ("{name: svgd, lable: x}", r"algorithms\[1\].lable: unknown key. Known: label, preset"),
     ):
         suite.write_text(text.format(name))
         with pytest.raises(SuiteError, match=told):
