@@ -8,10 +8,14 @@ import nbformat
 from sphinx.application import Sphinx
 
 
+#: Without it the language of most blocks would be the notebook's, and that of the others a magic.
+KERNEL = "---\njupyter:\n  kernelspec:\n    display_name: Python 3\n    language: python\n    name: python3\n---\n"
+
+
 def notebook(page: Path) -> nbformat.NotebookNode:
     """The page as a notebook: ``python`` blocks and ``bash`` blocks (as ``%%bash``) are its cells."""
     text = re.sub(r"^\{download\}.*\n", "", page.read_text("utf-8"), flags=re.M)
-    return jupytext.reads(text, fmt="md")
+    return jupytext.reads(KERNEL + text, fmt="md")
 
 
 def write(app: Sphinx, error: Exception | None) -> None:
