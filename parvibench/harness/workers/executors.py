@@ -176,5 +176,6 @@ def _own_torch_settings() -> Iterator[None]:
         torch.set_default_dtype(dtype)
         torch.set_default_device(None)
         torch.set_grad_enabled(grad)
-        torch.use_deterministic_algorithms(deterministic)
+        if torch.are_deterministic_algorithms_enabled() != deterministic:  # setting it imports the compiler
+            torch.use_deterministic_algorithms(deterministic)
         torch.set_rng_state(state)
