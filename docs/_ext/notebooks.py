@@ -7,7 +7,6 @@ import jupytext
 import nbformat
 from sphinx.application import Sphinx
 
-
 #: Without it the language of most blocks would be the notebook's, and that of the others a magic.
 KERNEL = "---\njupyter:\n  kernelspec:\n    display_name: Python 3\n    language: python\n    name: python3\n---\n"
 

@@ -17,7 +17,6 @@ from parvibench.check.traces import stored
 from parvibench.check.traces.catalogue import Subject, Taken, TraceWork, subjects, take, traces_of, unpacked
 from parvibench.check.traces.noise import Noise, uniform_numbers
 from parvibench.check.traces.stand_ins import ROWS, generated_data
-from parvibench.check.traces.table_traces import _STATISTICS, statistic_names
 from parvibench.check.traces.trace import weighted
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnsupportedError
@@ -125,7 +124,6 @@ def test_everything_registered_and_every_word_of_an_option_has_a_trace() -> None
             for field, info in method.settings_type.model_fields.items():
                 words = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
                 assert {f"{name} {field}={w}" for w in words if w != info.default} <= names.keys()
-    assert set(statistic_names()) == set(_STATISTICS)
     assert not [name for name, trace in names.items() if "error" in trace.values]
 
 

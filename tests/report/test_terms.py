@@ -79,7 +79,7 @@ def test_both_budgets_come_from_the_checkpoints_of_one_run(tmp_path):
     for table, checkpoint in ((work, 4), (steps, 2)):
         shown = entries(table)
         at = curve[(curve["checkpoint"] == checkpoint) & (curve["metric"] == "sliced_w2")]
-        assert float(shown["srld"][2].sort) == pytest.approx(at["value"].median())
+        assert float(shown["srld"][2].sort) == pytest.approx(at["value"].median(), rel=1e-5)  # the page has six digits
         assert shown["srld"][4].text == f"{4 * 10**checkpoint:,}"
         others = [float(shown[m][2].sort) for m in ("ula", "svgd", "srld")]
         assert [float(shown[m][1].text) for m in ("ula", "svgd", "srld")] == stats.rankdata(others).tolist()

@@ -76,9 +76,7 @@ def problems(results: Results, folder: Path) -> list[str]:
             samples = results.samples(cell)
             if samples is None or not np.array_equal(samples, good):
                 found.append(f"{cell.label}: samples changed")
-    time.sleep(0.5)
-    found += [f"process left: {p}" for p in left_over()]
-    return found
+    return found + [f"process left: {p}" for p in left_over()]
 
 
 def run_alone(folder: Path) -> np.ndarray:
@@ -88,7 +86,15 @@ def run_alone(folder: Path) -> np.ndarray:
 
 
 def left_over() -> list[str]:
-    """Processes of this study beside this one and the fork server's two."""
+    """Processes of this study beside this one and the fork server's two, when those that are ending have had their time."""
+    until = time.monotonic() + 15
+    while (found := running()) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found
+
+
+def running() -> list[str]:
+    """Processes of this study beside this one and the fork server's two, now."""
     mark, here = os.environ[MARK], psutil.Process()
     found = []
     for process in psutil.process_iter():

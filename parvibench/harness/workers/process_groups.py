@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
@@ -25,6 +26,8 @@ import psutil
 
 #: A worker that its driver has not ended at the time limit ends itself so much later, s.
 _GRACE_S = 60.0
+#: Looks at all processes for those that hold a log: what forks faster than that is beyond our means.
+_MOST_LOOKS = 200
 
 
 def settle(log: Path, timeout: float) -> None:
@@ -68,10 +71,21 @@ def new_log() -> Path:
 
 
 def end(worker: int, log: Path, before: Callable[[], None] = lambda: None) -> None:
-    """Kill all other processes that hold a worker's log, and, after ``before``, the worker's group."""
-    for pid in _holders(log):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    """Kill all other processes that hold a worker's log, and, after ``before``, the worker's group.
+
+    A process may fork between the listing of all and its own death, so that one look is not enough.
+    """
+    empty = 0
+    for _ in range(_MOST_LOOKS):
+        found = list(_holders(log))
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        empty = 0 if found else empty + 1
+        if empty == 2:
+            break
+        if found:
+            time.sleep(0.002)  # the time of a death
     before()
     if sys.platform != "win32":
         with contextlib.suppress(ProcessLookupError, PermissionError):
