@@ -76,6 +76,12 @@ class State(NamedTuple):
     flow: Flow  # f and both optimisers' memories
 
 
+class Info(NamedTuple):
+    """What every step reports."""
+
+    sigma: Tensor  # (R,) noise level
+
+
 _TOY = {**TOY, "step_size": paper(0.01), "sigma_rule": code("dsm-code")}
 _2D = {**_TOY, "sigma_rule": code("dsm-inner-code")}
 _KL = {"sigma_rule": code("kl-code")}
@@ -118,7 +124,7 @@ class AdaSIFG(Algorithm[Settings, State]):
         sigma = z.new_full((len(z), 1, 1), settings.sigma)
         return State(z, sigma, settings.warm_up(flow, z, sigma, streams))
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """Perturb, fit f, move sigma, move the particles."""
         z, sigma, flow = state
         w, _ = settings.draw(streams, z.shape[1:])
@@ -133,7 +139,7 @@ class AdaSIFG(Algorithm[Settings, State]):
         if settings.noise == "redrawn":
             velocity = settings.velocity(problem, flow, z, moved, *settings.draw(streams, z.shape[1:], index=1))
         z, flow = settings.move(z, velocity, flow)
-        return State(z, moved, flow)
+        return State(z, moved, flow), Info(moved.flatten())
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""

@@ -10,13 +10,28 @@ import time
 from pathlib import Path
 
 import pandas as pd
-from paper_claims import ksivi_claims, lapd_claims, sifg_claims, srld_claims
+from paper_claims import (
+    ksivi_claims,
+    ksivi_table_claims,
+    lapd_claims,
+    sifg_claims,
+    sifg_network_claims,
+    srld_claims,
+    srld_table_claims,
+)
 from paper_claims.claim import CONDITIONS, Claim, Laboratory, judge
 
 REPORT = Path(__file__).parents[2] / "reports" / "papers"
-CLAIMS = {
-    claim.number: claim for module in (sifg_claims, srld_claims, ksivi_claims, lapd_claims) for claim in module.CLAIMS
-}
+MODULES = (
+    sifg_claims,
+    sifg_network_claims,
+    srld_claims,
+    srld_table_claims,
+    ksivi_claims,
+    ksivi_table_claims,
+    lapd_claims,
+)
+CLAIMS = {claim.number: claim for module in MODULES for claim in module.CLAIMS}
 COLUMNS = ["claim", "condition", "verdict", "effect", "bound", "mean", "low", "high", "replicates", "seconds"]
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from claims import CLAIMS, main
 from paper_claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Laboratory, judge
+from paper_claims.sifg_network_claims import fisher_divergence
 
 BOUNDS = {"a": 0.0, "b": 1.0}
 
@@ -54,15 +56,15 @@ class Made:
     def is_good(self, label: str) -> bool:
         return (label in self.good) is not self.swapped
 
-    def last(self, label: str, metric: str) -> np.ndarray:
+    def last(self, label: str, metric: str, task: str | None = None) -> np.ndarray:
         higher = metric in ("modes_found", "ess_bulk", "displacement")
         value = 5.0 if self.is_good(label) is higher else 0.2
         return value * np.linspace(0.99, 1.01, 6)
 
-    def curve(self, label: str, metric: str) -> np.ndarray:
+    def curve(self, label: str, metric: str, task: str | None = None) -> np.ndarray:
         return self.last(label, metric)[:, None] * [4.0, 2.0, 1.0]
 
-    def samples(self, label: str) -> np.ndarray:
+    def samples(self, label: str, task: str | None = None) -> np.ndarray:
         rng = np.random.default_rng(0)
         return rng.standard_normal((6, 50, 2)) * (1.0 if self.is_good(label) else 5.0)
 
@@ -70,19 +72,44 @@ class Made:
 class FlippedLaboratory(Laboratory):
     """Gives the good method's numbers to the bad one, if asked."""
 
-    good = frozenset({"sifg", "srld"})
+    good = frozenset({"sifg", "ada-sifg", "srld"})
     swapped = False
 
     def run(self, task: str, methods: Mapping[str, Mapping[str, Any]], **protocol: Any) -> Any:
         return Made(self.good, self.swapped)
 
+    def rows(self, suite: str, *rows: str, replicates: int | None = None) -> Any:
+        return Made(self.good, self.swapped)
 
-@pytest.mark.parametrize("number", ["C01", "C02", "C03", "C12"])
+
+@pytest.mark.parametrize("number", ["C01", "C02", "C03", "C08", "C12", "C17"])
 def test_verdicts_flip_with_the_data(number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, lab = CLAIMS[number], FlippedLaboratory(tmp_path, "matched", 6)
     assert judge(claim.bounds, claim.measure(lab))[0] == SUPPORTED
     monkeypatch.setattr(lab, "swapped", True)
     assert judge(claim.bounds, claim.measure(lab))[0] == NOT_SUPPORTED
+
+
+def test_fisher_divergence_of_gaussians() -> None:
+    """Against the mean over draws of the squared difference of the scores, within five standard errors."""
+    rng = np.random.default_rng(1)
+    z = torch.as_tensor(rng.standard_normal((1, 200, 2)) @ [[1.0, 0.4], [0.0, 0.8]] + [0.5, -1.0])
+    mean, covariance = torch.tensor([0.2, 0.1]).double(), torch.tensor([[1.0, 0.3], [0.3, 2.0]]).double()
+    sigma = 0.4
+    m, v = z[0].mean(0), torch.cov(z[0].T, correction=0) + sigma**2 * torch.eye(2)
+    x = torch.as_tensor(rng.multivariate_normal(m, v, size=20_000))
+    gap = torch.linalg.solve(covariance, (x - mean).T) - torch.linalg.solve(v, (x - m).T)
+    squared = gap.square().sum(0)
+    error = 5 * squared.std().item() / 20_000**0.5
+    assert fisher_divergence(z, sigma, mean, covariance).item() == pytest.approx(squared.mean().item(), abs=error)
+
+
+def test_rows_of_a_suite_are_read_by_task_and_label(tmp_path: Path) -> None:
+    runs = Laboratory(tmp_path, replicates=2, workers=0).rows("srld-figure-1", "*")
+    cells = runs.results.cells
+    assert len(cells) == 2
+    for cell in cells:
+        assert runs.last(cell.label, "mmd2", cell.spec.task).shape == (2,)
 
 
 def test_a_claim_is_measured_written_and_not_measured_again(

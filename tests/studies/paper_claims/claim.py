@@ -97,32 +97,33 @@ def _finite(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass
 class Measured:
-    """Runs of some methods on one task, one entry per replicate."""
+    """Runs of some methods, one entry per replicate; ``task`` names one where there are several."""
 
     results: Results
 
-    def last(self, label: str, metric: str) -> NDArray[np.float64]:
+    def last(self, label: str, metric: str, task: str | None = None) -> NDArray[np.float64]:
         """Values at the end, (R,); a replicate that diverged counts as the worst there is."""
-        cell = self._cell(label)
+        cell = self._cell(label, task)
         stored = cell.values.get(metric) or [None] * cell.n_replicates
         return np.array(metric_values(metric, stored))
 
-    def curve(self, label: str, metric: str) -> NDArray[np.float64]:
+    def curve(self, label: str, metric: str, task: str | None = None) -> NDArray[np.float64]:
         """Values at the checkpoints, (R, C); a replicate that has diverged counts as the worst there is."""
-        table = self.results.curve(self._cell(label))
+        cell = self._cell(label, task)
+        table = self.results.curve(cell)
         wide = table[table["metric"] == metric].pivot(index="replicate", columns="checkpoint", values="value")
-        wide = wide.reindex(range(self._cell(label).n_replicates))
+        wide = wide.reindex(range(cell.n_replicates))
         return wide.fillna(worst(metric)).to_numpy(dtype=float)
 
-    def samples(self, label: str) -> NDArray[np.float64]:
+    def samples(self, label: str, task: str | None = None) -> NDArray[np.float64]:
         """Samples judged at the end, (R, n, D)."""
-        found = self.results.samples(self._cell(label))
+        found = self.results.samples(self._cell(label, task))
         if found is None:
             raise ValueError(f"{label} has no samples")
         return found.astype(np.float64)
 
-    def _cell(self, label: str) -> Any:
-        return next(c for c in self.results.cells if c.label == label)
+    def _cell(self, label: str, task: str | None) -> Any:
+        return next(c for c in self.results.cells if c.label == label and task in (None, c.spec.task))
 
 
 @dataclass
@@ -155,6 +156,13 @@ class Laboratory:
         out = self.store / self.condition
         return Measured(
             pb.run(suite, match=match, tune=self.tuned, workers=self.workers, out=out, tracking=False, warn=str)
+        )
+
+    def rows(self, suite: str, *rows: str, replicates: int | None = None) -> Measured:
+        """Run rows of a paper's suite, named by globs of TASK/LABEL; finished cells are kept."""
+        options = {"rows": rows, "replicates": replicates or self.replicates, "workers": self.workers}
+        return Measured(
+            pb.run(suite, profile="paper", out=self.store / self.condition, tracking=False, warn=str, **options)
         )
 
     def _entry(self, label: str, entry: dict[str, Any]) -> dict[str, Any]:
