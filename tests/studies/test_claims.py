@@ -97,7 +97,7 @@ def test_fisher_divergence_of_gaussians() -> None:
     mean, covariance = torch.tensor([0.2, 0.1]).double(), torch.tensor([[1.0, 0.3], [0.3, 2.0]]).double()
     sigma = 0.4
     m, v = z[0].mean(0), torch.cov(z[0].T, correction=0) + sigma**2 * torch.eye(2)
-    x = torch.as_tensor(rng.multivariate_normal(m, v, size=20_000))
+    x = torch.as_tensor(rng.multivariate_normal(m.numpy(), v.numpy(), size=20_000))
     gap = torch.linalg.solve(covariance, (x - mean).T) - torch.linalg.solve(v, (x - m).T)
     squared = gap.square().sum(0)
     error = 5 * squared.std().item() / 20_000**0.5
