@@ -65,7 +65,9 @@ for (const svg of document.querySelectorAll("svg[data-plot]")) {
     entry.addEventListener("pointerenter", () => point(line));
     entry.addEventListener("pointerleave", () => point(null));
     if (!entry.querySelector("text")) continue;  // the entry's line, beside its text
-    for (const [name, content] of Object.entries({tabindex: "0", role: "button", "aria-pressed": "true", "aria-label": plot.names[line]})) entry.setAttribute(name, content);
+    const shown = entry.textContent.trim(), full = plot.names[line];
+    const label = shown === full ? full : `${shown} (${full})`;  // what is seen can be said to a screen reader
+    for (const [name, content] of Object.entries({tabindex: "0", role: "button", "aria-pressed": "true", "aria-label": label})) entry.setAttribute(name, content);
     entry.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); toggle(); } });
   }
 }
