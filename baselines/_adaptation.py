@@ -14,6 +14,8 @@ from torch import Tensor
 GAMMA, DELAY, KAPPA = 0.05, 10.0, 0.75
 #: Stan's weight, in positions, of its prior variance of 1e-3.
 PRIOR_POSITIONS, PRIOR_VARIANCE = 5.0, 1e-3
+#: Nats below the median, and mean acceptance of its last trajectory, at which a chain in warm-up is given up.
+LOST, STUCK = 1000.0, 0.01
 
 
 class DualAveraging(NamedTuple):
@@ -84,11 +86,26 @@ def to_momentum(vector: Tensor, scale: Tensor) -> Tensor:
     return vector * scale.unsqueeze(1) if scale.dim() == 2 else vector @ scale
 
 
+def catching_up(density: Tensor, acceptance: Tensor) -> tuple[Tensor, Tensor]:
+    """Whose place each chain takes in warm-up, (R, N) int64, and which replicates have such a change, (R,) bool.
+
+    A chain that starts where scores are of another size is not moved by the step that suits all others, and never comes
+    back: its log density (R, N) is far below, or it accepts nothing (R, N). The worst takes the place of the best, the
+    next that of the next.
+    """
+    lost = (density < density.quantile(0.5, dim=1, keepdim=True) - LOST) | (acceptance < STUCK)
+    order = density.argsort(1)
+    order = order.gather(1, lost.gather(1, order).to(torch.uint8).argsort(dim=1, descending=True, stable=True))
+    place = torch.where(lost.gather(1, order), order.flip(1), order)
+    return torch.empty_like(order).scatter_(1, order, place), lost.any(1)
+
+
 def reasonable_step(score: Tensor, scale: Tensor) -> Tensor:
     """A leapfrog length to begin with, (R,): D^(-1/4) over the root mean square of the scaled scores (R, N, D).
 
-    At stationarity of a Gaussian that square is the mean eigenvalue of the scaled precision.
+    At stationarity of a Gaussian that square is the mean eigenvalue of the scaled precision. Of the chains the median
+    counts: one that is far out has a score of any size.
     """
-    rms = to_momentum(score, scale).square().mean((1, 2)).sqrt()
+    rms = to_momentum(score, scale).square().mean(2).quantile(0.5, dim=1).sqrt()
     step = score.shape[-1] ** -0.25 / rms
     return torch.where(rms.isfinite() & (rms > 0), step, torch.ones_like(step)).clamp(1e-8, 1e8)

@@ -105,6 +105,15 @@ class Trees(NamedTuple):
             numbers.waiting_density.copy_(numbers.density)
         return new
 
+    def moved_to(self, place: Tensor) -> Trees:
+        """All cut off; every row's draw is that of the row ``place`` (R, N) of its replicate."""
+        new = self.anew()
+        rows = place[..., None].expand(-1, -1, self.ends.shape[3])
+        new.draws[:, :, 2] = self.draws[:, :, 2].gather(1, rows)
+        new.draws[:, :, 3] = self.draws[:, :, 3].gather(1, rows)
+        new.numbers.density.copy_(self.numbers.density.gather(1, place))
+        return new
+
 
 class Randomness(NamedTuple):
     """Random numbers of a block of K leapfrog steps of M rows."""

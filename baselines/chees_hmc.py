@@ -102,7 +102,7 @@ class ChEES(Algorithm[Settings, State]):
     """ChEES-HMC."""
 
     name = "chees-hmc"
-    version = 2
+    version = 3
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings

@@ -17,7 +17,8 @@ meanwhile. Dual averaging learns after every round, from all leapfrog steps of t
 is grown with a length that is given up already. A round is one step, or more where there would be over ``ROUNDS``. The
 mass matrix is learnt as in Stan, in windows each twice as long as the one before, between a first and a last part for
 the length alone. Departs from Stan: the shares of these parts; a window ends only where 10 further rounds are foreseen;
-dual averaging starts from an estimate by the scores (``_adaptation.reasonable_step``) instead of a search.
+dual averaging starts from an estimate by the scores (``_adaptation.reasonable_step``) instead of a search; where a window
+ends, chains that are far below the others or stuck begin anew from theirs (``_adaptation.catching_up``), as the length is common to all.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._adaptation import DualAveraging, Moments, reasonable_step
+from ._adaptation import DualAveraging, Moments, catching_up, reasonable_step
 from ._nuts_trees import Randomness, Trees, grow
 
 #: Shares of warm-up at which the windows of the mass matrix begin and end.
@@ -86,7 +87,7 @@ class NUTS(Algorithm[Settings, State]):
     """The No-U-Turn sampler."""
 
     name = "nuts"
-    version = 3
+    version = 4
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     settings_type = Settings
@@ -149,6 +150,12 @@ def _learn(
     dual = warmup.dual.update(earned / ((spent - 1) % size + 1), settings.target_acceptance)
     moments, scale, dense = warmup.moments, warmup.scale, settings.mass == "dense"
     ended = [i for i, share in enumerate(WINDOWS) if spent - size < share * steps <= spent]
+    if ended:
+        place, changed = catching_up(trees.numbers.density, trees.numbers.acceptance)
+        if changed.any():
+            trees = trees.moved_to(place)
+            anew = DualAveraging.start(reasonable_step(trees.score, scale))
+            dual = DualAveraging(*(torch.where(changed, a, b) for a, b in zip(anew, dual, strict=True)))
     if WINDOWS[0] * steps < spent:
         moments = moments.add(trees.x)
     if 0 in ended:

@@ -56,7 +56,9 @@ def evaluate(
     found = registry.load_task(task) if isinstance(task, str) else task
     draws = draws_of(samples, choice)
     if found is None and reference is None:
-        raise InputError("say what the samples should follow: a task, or reference=draws")
+        raise InputError(
+            "say what the samples should follow: a task (--task NAME), or draws (--reference FILE, reference=)"
+        )
     given = None if reference is None else draws_of(reference, choice)
     if found is None:
         from parvibench.reference.own import task_of_draws

@@ -166,7 +166,7 @@ def test_a_suite_file_runs(call: Run, tmp_path: Path) -> None:
 
 
 EVALUATION = {
-    "metric", "value", "n_judged", "floor", "ratio", "p_value", "equivalent_sample_size", "equivalent_sample_size_interval", "verdict", "reason",
+    "metric", "value", "n_judged", "judged", "floor", "ratio", "p_value", "p_adjusted", "equivalent_sample_size", "equivalent_sample_size_interval", "verdict", "reason",
 }  # fmt: skip
 
 

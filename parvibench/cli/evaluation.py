@@ -82,7 +82,8 @@ def evaluate(
         raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
     choice = Choice(listed(columns), listed(variables))
     draws = read_draws(samples, choice)
-    trusted = read_draws(reference, choice) if reference else None
+    named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference or ())
+    trusted = read_draws(reference, choice if named else Choice()) if reference else None
     document = evaluating.evaluate(draws, found, metrics=metric, reference=trusted, cost=spent)
     stored = None
     if spent is not None and found is not None:
@@ -120,18 +121,27 @@ def _store(draws: Any, task: Any, label: str, cost: Any, out: Path) -> Path:
 def _print(document: dict[str, Any], task: Any) -> None:
     if document["chains"]:
         _print_chains(document["chains"])
-    table = new_table("metric", "value", "floor", "ratio", "p", "equivalent n", "against exact draws")
-    for row in document["metrics"]:
-        if row["value"] is not None:
-            table.add_row(*_evaluation_cells(row))
+    rows = [row for row in document["metrics"] if row["value"] is not None]
+    thinned = any(row["floor"] and row["n_judged"] < document["n"] for row in rows)
+    judged = ["judged"] if thinned else []
+    table = new_table("metric", "value", *judged, "floor", "ratio", "p", "equivalent n", "exact?")
+    for row in rows:
+        table.add_row(*_evaluation_cells(row, thinned))
     out_console.print(table)
+    reasons: dict[str, list[str]] = {}
     for row in document["metrics"]:
         if row["value"] is None:
-            answer(f"not applicable: {row['metric']} ({row['reason']})")
-    legend = (
-        "floor: median of exact draws; equivalent n, a global measure: how many exact draws do as well [95% interval]"
-    )
-    out_console.print(legend, style="dim")
+            reasons.setdefault(row["reason"], []).append(row["metric"])
+    for reason, names in reasons.items():
+        answer(f"not applicable: {', '.join(names)} ({reason})")
+    legend = [
+        "floor: median of exact draws" if any(row["ratio"] is not None for row in rows) else "",
+        "judged: the value of as many samples as the floor is of" if thinned else "",
+        "p: adjusted for the number of metrics (Holm)",
+        "equivalent n, a global measure: how many exact draws do as well [95% interval]",
+        "exact?: ≈ indistinguishable from exact draws, ≠ distinguishable",
+    ]
+    out_console.print("; ".join(filter(None, legend)), style="dim")
     known = None if task is None else task.reference()
     if known is not None and not known.certified:
         answer("the reference is not certified: draws that were given, and did not pass every gate")
@@ -164,7 +174,7 @@ def _verdict(document: dict[str, Any]) -> str:
     return f"[bold]{document['verdict']}[/] from exact draws (Holm, 5%; {rests}{note})"
 
 
-def _evaluation_cells(row: dict[str, Any]) -> list[str]:
+def _evaluation_cells(row: dict[str, Any], thinned: bool) -> list[str]:
     def text(value: float | None) -> str:
         return "-" if value is None else f"{value:.3g}"
 
@@ -176,5 +186,7 @@ def _evaluation_cells(row: dict[str, Any]) -> list[str]:
         if row["equivalent_sample_size_interval"] is not None:
             low, high = (f"{v:,.0f}" for v in row["equivalent_sample_size_interval"])
             equivalent += f" [{low}, {high}]"
-    numbers = map(text, (row["value"], floor.get("median"), row["ratio"], row["p_value"]))
-    return [row["metric"], *numbers, equivalent, row["verdict"] if row["floor"] else "no floor"]
+    judged = [row["judged"]] if thinned else []
+    numbers = map(text, (row["value"], *judged, floor.get("median"), row["ratio"], row["p_adjusted"]))
+    mark = {"indistinguishable": "≈", "distinguishable": "≠"}[row["verdict"]] if row["floor"] else "no floor"
+    return [row["metric"], *numbers, equivalent, mark]

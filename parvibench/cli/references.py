@@ -67,6 +67,10 @@ def reference_build(
         Option(help="nuts (default), hmc (ChEES), or the task's exact sampler; for a task of your own."),
     ] = None,
     warmup: Annotated[int | None, Option(help="Steps of adaptation of every chain (500).")] = None,
+    target_acceptance: Annotated[
+        float | None,
+        Option(help="Acceptance to which NUTS adapts its step length (0.8): nearer to 1, fewer divergences."),
+    ] = None,
     draws: Annotated[
         list[str] | None,
         Option(metavar="N|FILE", help="Steps kept of every chain (500), or files of draws that you have."),
@@ -97,12 +101,15 @@ def reference_build(
     options: dict[str, Any] = {
         "method": method,
         "warmup": warmup,
+        "target_acceptance": target_acceptance,
         "draws": numbers[-1] if numbers else None,
         "chains": chains,
     }
     chosen = {key: value for key, value in options.items() if value is not None}
     if given and chosen:
-        raise InputError(f"--{next(iter(chosen))} is for chains that are run; draws from {given[0]} are there already")
+        raise InputError(
+            f"--{next(iter(chosen)).replace('_', '-')} is for chains that are run; draws from {given[0]} are there already"
+        )
     for name in names:
         task = registry.load_task(name)
         row = registry.tasks().get(task.name)

@@ -186,13 +186,15 @@ def _row(
             return row | {"reason": _why_no_floor(name, reference)}
     elif name not in tests.floors or judged is None:
         return row
-    floor, p = tests.floors[name], tests.p_values[name]
+    floor, p, adjusted = tests.floors[name], tests.p_values[name], tests.adjusted[name]
     return row | {
         "n_judged": floor.n,
+        "judged": to_json_number(judged),
         "floor": {"median": floor.median, "q95": floor.quantile(0.95)},
         "ratio": to_json_number(judged / floor.median) if load_metric(name).floor_ratio else None,
         "p_value": p,
-        "verdict": "distinguishable" if p <= ALPHA else "indistinguishable",
+        "p_adjusted": adjusted,
+        "verdict": "distinguishable" if adjusted <= ALPHA else "indistinguishable",
     }
 
 
@@ -201,9 +203,11 @@ def _absent(name: str, reason: str) -> dict[str, Any]:
         "metric": name,
         "value": None,
         "n_judged": None,
+        "judged": None,
         "floor": None,
         "ratio": None,
         "p_value": None,
+        "p_adjusted": None,
         "equivalent_sample_size": None,
         "equivalent_sample_size_interval": None,
         "verdict": "not applicable",

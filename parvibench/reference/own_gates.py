@@ -48,6 +48,7 @@ class Effort:
     warmup: int = 500  #: steps of adaptation of every chain, dropped
     draws: int = 500  #: steps kept of every chain
     chains: int = 200
+    target_acceptance: float = 0.8  #: of NUTS, to which its step length is adapted
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run; ``InputError``."""
@@ -56,6 +57,8 @@ class Effort:
                 f"a reference takes at least 2 chains, 10 draws and 10 steps of warm-up; got --chains {self.chains} --draws "
                 f"{self.draws} --warmup {self.warmup}"
             )
+        if not 0.5 <= self.target_acceptance < 1:
+            raise InputError(f"--target-acceptance lies between 0.5 and 1, got {self.target_acceptance:g}")
 
 
 class Refused(ParVIBenchError):
@@ -109,7 +112,9 @@ def _run(
         target, Streams(seed, (0,), "cpu", torch.float64), start=lambda *_: first[None], particles=len(first)
     )
     algorithm = load_algorithm(_ALGORITHMS[method])
-    settings = algorithm.make_settings({"warmup_steps": effort.warmup} if method == "nuts" else {})
+    settings = algorithm.make_settings(
+        {"warmup_steps": effort.warmup, "target_acceptance": effort.target_acceptance} if method == "nuts" else {}
+    )
     total, kept, divergent = effort.warmup + draws, [], []
     with torch.no_grad():
         # Both adapt for a quarter of the steps foreseen.
@@ -166,7 +171,10 @@ def mixing_gates(task: Task, found: Diagnostics, effort: Effort | None = None) -
 
 def _divergence_gate(share: float) -> Gate:
     text = f"{100 * share:.2g}% of the transitions, wanted at most {100 * MAX_DIVERGENT:g}%"
-    advice = "the curvature varies too much for one step size: write the model non-centred, or transform its scales"
+    advice = (
+        "the curvature varies too much for one step size: shorter steps by --target-acceptance 0.95 or 0.99; or write the "
+        "model non-centred, or transform its scales"
+    )
     return Gate("divergences", share <= MAX_DIVERGENT, text, advice)
 
 

@@ -32,6 +32,7 @@ class Advice:
     full_name: str  #: of the method
     link: str  #: fragment of the method's section
     result: str  #: with interval and unit
+    good: bool  #: whether it is as good as exact draws, or has no such measure
     sure: str  #: the outcome of the tests
     cost: str  #: per replicate
 
@@ -69,7 +70,10 @@ def _of(winner: Winner, names: Mapping[str, str], links: Mapping[str, str]) -> A
         f"{spent:,.0f} score evaluations, {number(winner.seconds)} s" if math.isfinite(spent) and winner.label else ""
     )
     link, name = links.get(winner.label, ""), names.get(winner.label, "")
-    return Advice(winner.where, ", ".join(winner.tasks), winner.label, name, link, result, winner.confidence, cost)
+    good = winner.indistinguishable or "floor" not in winner.quantity or winner.value.value <= 1
+    return Advice(
+        winner.where, ", ".join(winner.tasks), winner.label, name, link, result, good, winner.confidence, cost
+    )
 
 
 def picture(findings: Findings, styles: Styles) -> list[Drawing]:

@@ -195,6 +195,7 @@ def render(report: Report) -> str:
         views=_views(report),
         matrix=table,
         equal=terms.equal_terms(results),
+        terms=terms.protocol(results),
         sceptic=terms.answers(results, board, overview.headline(board, findings.scores)),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),

@@ -42,6 +42,25 @@ def equal_terms(results: Results) -> str:
     return " ".join(parts)
 
 
+def protocol(results: Results) -> str:
+    """Budget, points and replicates that the suite gives all methods, in words; entries may have their own."""
+    suite = results.run.suite
+    budget = {key: value for key, value in (suite.get("budget") or {}).items() if value is not None}
+    parts = [f"{value:,g} {_BUDGETS.get(key, key)}" for key, value in budget.items()]
+    for key, what in (("particles", "particles or chains"), ("samples", "samples judged")):
+        parts += [f"{suite[key]:,} {what}"] if suite.get(key) else []
+    parts += [f"{suite['replicates']:,} replicates"] if suite.get("replicates") else []
+    return f"Each method has {join(parts)}." if budget else ""
+
+
+_BUDGETS = {
+    "iterations": "iterations",
+    "score_evaluations": "score evaluations of a replicate",
+    "scores_per_particle": "score evaluations a particle",
+    "seconds": "seconds",
+}
+
+
 def _shared(what: str, cells: list[CellRecord], of: Callable[[CellRecord], object]) -> str:
     """Whether the methods of every task share a value."""
     odd: list[str] = []

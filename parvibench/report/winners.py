@@ -89,7 +89,7 @@ def _nobody(rows: pd.DataFrame) -> str:
         return "no method has a finite result"
     first = rows.iloc[0]
     so_far = f"lowest so far: {name(str(first['label']))}, {first['marks'] or 'not ranked'}"
-    return f"no method has converged to a result better than the start ({so_far})"
+    return f"no method has both converged and come nearer than the start ({so_far})"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import contextlib
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,13 @@ from sampler_toys import Bent, Gaussian, Run, Skewed, make_problem, points
 from scipy import stats
 from torch import Tensor
 
+from parvibench.baselines._adaptation import catching_up
+from parvibench.core.algorithm import take_steps
 from parvibench.core.errors import BudgetExhausted
+from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
+from parvibench.core.task import Problem
 
 
 class Tilted(Target):
@@ -289,3 +294,40 @@ def test_a_transition_tells_what_it_did() -> None:
     assert ((run.info.tree_depth >= 1) & (run.info.tree_depth <= 10)).all()
     wild = fixed(Gaussian([1.0, 4.0]), 1e4, one, [0, 1], 3).steps(3)
     assert [field.tolist() for field in wild.info] == [[0.0] * 2, [1.0] * 2, [1.0] * 2]
+
+
+class Wall(Target):
+    """A unit Gaussian with an exponential of an exponential far out, where no common step moves a chain."""
+
+    dim = 2
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return -0.5 * x.square().sum(-1) - (3 * x[..., 0] - 9).exp()
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        wall = 3 * (3 * x[..., 0] - 9).exp()
+        return -x - torch.stack((wall, torch.zeros_like(wall)), -1)
+
+
+def test_a_chain_that_starts_beyond_a_wall_comes_back_and_spoils_no_other() -> None:
+    start = points(1, 50, 2, seed=3)
+    start[0, :2, 0] = torch.tensor([12.0, 20.0], dtype=torch.float64)  # scores of 1e12 and 1e22
+    streams = Streams(4, (0,), "cpu", torch.float64)
+    problem = Problem(Wall(), streams, start=lambda *_: start, particles=50)
+    algorithm = load_algorithm("nuts")
+    settings = algorithm.make_settings({})
+    state = algorithm.init(problem, settings, problem.streams, 400)
+    path = [s.x for s, _ in islice(take_steps(algorithm.step, problem, settings, state), 300)]
+    x = torch.stack(path[150:])[:, 0]
+    assert (x[1:] != x[:-1]).any(2).double().mean(0).min() > 0.1
+    assert x[..., 1].square().mean().item() == pytest.approx(1.0, abs=0.15)
+
+
+def test_the_worst_take_the_places_of_the_best() -> None:
+    density = torch.tensor([[-1.0, -5e3, -2.0, -3.0, -9e9], [-1.0, -2.0, -3.0, -4.0, -5.0]])
+    acceptance = torch.full_like(density, 0.8)
+    place, changed = catching_up(density, acceptance)
+    assert place.tolist() == [[0, 2, 2, 3, 0], [0, 1, 2, 3, 4]]
+    assert changed.tolist() == [True, False]
+    acceptance[1, 2] = 0.0
+    assert catching_up(density, acceptance)[0][1].tolist() == [0, 1, 0, 3, 4]

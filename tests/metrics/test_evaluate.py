@@ -114,6 +114,20 @@ def test_other_sizes_are_thinned_to_the_next_below(n: int, judged: int) -> None:
     )  # fmt: skip
 
 
+def test_the_judged_value_over_its_floor_is_the_ratio_and_rows_agree_with_the_verdict(exact: torch.Tensor) -> None:
+    """Of 800 draws 500 are judged; a metric alone is called distinguishable by its adjusted p."""
+    moved = exact[:800] + torch.tensor([0.0, 0.2])
+    document = evaluate_samples(BANANA, moved)
+    tested = [row for row in document["metrics"] if row["floor"]]
+    assert {row["n_judged"] for row in tested} == {500}
+    for row in tested:
+        if row["ratio"] is not None:
+            assert row["judged"] / row["floor"]["median"] == pytest.approx(row["ratio"])
+        assert row["p_adjusted"] >= row["p_value"]
+        assert (row["verdict"] == "distinguishable") == (row["p_adjusted"] <= 0.05)
+    assert (document["verdict"] == "distinguishable") == any(row["verdict"] == "distinguishable" for row in tested)
+
+
 def test_two_thin_bands_are_no_banana() -> None:
     """Fifteen hundred points: between the sizes of floors, where the sliced distance alone sees little."""
     x = BANANA.exact(1500, Generator().manual_seed(7))

@@ -90,7 +90,7 @@ def test_the_headline_says_when_nothing_has_converged(tmp_path):
     assert overview.headline(leaderboard.table(found)).startswith("Nothing has converged")
     (winner,) = Findings.of(found).tasks
     assert winner.sentence == (
-        "On banana no method has converged to a result better than the start (lowest so far: ula, transient)."
+        "On banana no method has both converged and come nearer than the start (lowest so far: ula, transient)."
     )
 
 
