@@ -64,6 +64,17 @@ def test_values_of_sites_go_there_and_back(name: str, models) -> None:
         task.unconstrain({"other": torch.zeros(3)})
 
 
+def test_initial_points_are_uniform_draws_without_the_worst(models) -> None:
+    """One uniform draw in ten is worse than the worst of 200 points by chance with odds of 1e-8 or so."""
+    task = models.counted
+    target, generator = task.target([0], "cpu", torch.float64), Generator().manual_seed(1)
+    x = task.initial(target, 200, [generator])
+    assert x.shape == (1, 200, task.dim)
+    assert x.abs().max() <= 2
+    uniform = 4 * torch.rand(1, 2000, task.dim, generator=generator, dtype=torch.float64) - 2
+    assert target.log_density(x).min() > target.log_density(uniform).quantile(0.1)
+
+
 def test_single_precision_runs(models) -> None:
     """As suites run: finite scores of that type."""
     score = models.counted.problem(2, 0, particles=5).score(models.counted.problem(2, 0, particles=5).init())

@@ -212,7 +212,7 @@ def test_samples_against_trusted_draws_without_a_task(call: Run, tmp_path: Path,
         document = call("evaluate", "--reference", "trusted.npy", f"{name}.npy", "--json").json
         assert document["verdict"] == verdict
     told = call("evaluate", "good.npy")
-    assert (told.code, "a task, or reference=draws" in told.err) == (2, True)
+    assert (told.code, "a task (--task NAME), or draws" in told.err) == (2, True)
 
 
 def test_samples_at_a_stated_cost_enter_the_leaderboard(call: Run, tmp_path: Path) -> None:
