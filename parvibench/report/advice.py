@@ -32,7 +32,8 @@ class Advice:
     full_name: str  #: of the method
     link: str  #: fragment of the method's section
     result: str  #: with interval and unit
-    good: bool  #: whether it is as good as exact draws, or has no such measure
+    verb: str  #: how far it is recommended
+    caution: str  #: what speaks against it, or empty
     sure: str  #: the outcome of the tests
     cost: str  #: per replicate
 
@@ -70,10 +71,18 @@ def _of(winner: Winner, names: Mapping[str, str], links: Mapping[str, str]) -> A
         f"{spent:,.0f} score evaluations, {number(winner.seconds)} s" if math.isfinite(spent) and winner.label else ""
     )
     link, name = links.get(winner.label, ""), names.get(winner.label, "")
-    good = winner.indistinguishable or "floor" not in winner.quantity or winner.value.value <= 1
-    return Advice(
-        winner.where, ", ".join(winner.tasks), winner.label, name, link, result, good, winner.confidence, cost
-    )
+    verb, caution = _recommended(winner)
+    tasks = ", ".join(winner.tasks)
+    return Advice(winner.where, tasks, winner.label, name, link, result, verb, caution, winner.confidence, cost)
+
+
+def _recommended(winner: Winner) -> tuple[str, str]:
+    """How far a method is recommended, and what speaks against it."""
+    near = winner.indistinguishable or "floor" not in winner.quantity or winner.value.value <= 1
+    caution = "" if near else "Exact draws are told from its samples: with more budget another may be better."
+    if winner.unfinished:
+        return "the best of those that have converged is", caution
+    return "use" if near else "the best within this budget is", caution
 
 
 def picture(findings: Findings, styles: Styles) -> list[Drawing]:

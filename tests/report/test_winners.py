@@ -189,3 +189,23 @@ def test_cells_of_another_size_are_judged_by_their_thinned_values():
             cell = record.model_copy(update={"values": values, "judged": thinned})
             found = floor_comparison.compare_with_floor(cell, "sliced_w2")
             assert (found.verdict, found.basis) == (verdict, "n = 100, by sliced_w2, ksd")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "exact", "unfinished", "verb"),
+    [
+        (1.4, True, "", "use"),
+        (0.6, False, "", "use"),
+        (1.4, False, "", "the best within this budget is"),
+        (1.4, True, "; sgld has a better number but is transient", "the best of those that have converged is"),
+    ],
+)
+def test_a_method_is_recommended_as_far_as_it_is_good(ratio: float, exact: bool, unfinished: str, verb: str) -> None:
+    value = winners.Aggregate(ratio, ratio, ratio)
+    quantity = "sliced W2 over its floor"
+    winner = winners.Winner(
+        "banana", ("banana",), "ula", quantity, value, indistinguishable=exact, unfinished=unfinished
+    )
+    found, caution = advice._recommended(winner)
+    assert found == verb
+    assert bool(caution) == (ratio > 1 and not exact)
