@@ -107,7 +107,8 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     (out / "leaderboard.md").write_text(to_markdown(results, report.findings.board), encoding="utf-8")
     report.findings.board.to_csv(out / "leaderboard.csv", index=False)
     lb.values(results).to_parquet(out / "results.parquet", index=False)
-    document = json.dumps(results.document(str(page)), indent=1, allow_nan=False)
+    named = results.document(page.name) | {"out": results.store.root.name}  # where they lay is nobody's concern
+    document = json.dumps(named, indent=1, allow_nan=False)
     (out / "results.json").write_text(document, encoding="utf-8")
     schema = files("parvibench.report") / "templates" / "results.schema.json"
     (out / "results.schema.json").write_bytes(schema.read_bytes())

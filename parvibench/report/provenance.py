@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -121,9 +122,19 @@ def provenance(results: Results) -> list[tuple[str, str]]:
         "finished": run.finished or "not finished",
         "profile": run.profile,
         **run.provenance,
+        "command": without_folders(str(run.provenance.get("command", ""))),
         "suite": json.dumps({k: v for k, v in run.suite.items() if k != "tuned"}, default=str),
     }
     return [(name, text[:_MAX_TEXT]) for name, value in values.items() if (text := _in_words(value))]
+
+
+def without_folders(command: str) -> str:
+    """A command line without the folders of its absolute paths: pages are copied elsewhere, and are no one's map.
+
+    >>> without_folders("parvibench run --suite=/home/me/own.yaml --out /tmp/a/store --task banana")
+    'parvibench run --suite=own.yaml --out store --task banana'
+    """
+    return re.sub(r"(?<![^\s='\"])[~/]\S*/(?=[^\s/])", "", command)
 
 
 def _in_words(value: Any) -> str:

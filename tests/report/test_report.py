@@ -7,6 +7,7 @@ import json
 import math
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -358,3 +359,12 @@ NUMBERS = {
 @pytest.mark.parametrize(("value", "text"), NUMBERS.items())
 def test_numbers_have_three_digits(value, text):
     assert formatting.number(value) == text
+
+
+def test_a_page_names_no_folder_of_the_machine_it_was_made_on(results, tmp_path):
+    folder = str(results.store.root.parent)
+    run = results.run.model_copy(update={"provenance": {"command": f"parvibench run --out {results.store.root} --seed 1"}})
+    write_report(replace(results, run=run), tmp_path / "page")
+    for file in ("index.html", "results.json"):
+        assert folder not in (tmp_path / "page" / file).read_text()
+    assert f"parvibench run --out {results.store.root.name} --seed 1" in (tmp_path / "page" / "index.html").read_text()
