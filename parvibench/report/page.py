@@ -23,7 +23,7 @@ from . import leaderboard as lb
 from .dimension_growth import growth_table
 from .figures.figure import Drawing, keeping, label_styles
 from .figures.image_files import as_figure, write_pdf
-from .figures.together import STYLES, Pictures
+from .figures.together import MARKS, STYLES, Pictures
 from .floor_comparison import lost_references
 from .method_sections import MethodSection, method_sections
 from .overview import Aggregates
@@ -182,6 +182,8 @@ def render(report: Report) -> str:
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     table = page_leaderboard.leaderboard(results, board)
     pictures = Pictures()
+    tips: dict[str, int] = {}  # what headings explain, each once: the script puts it there
+    choices = page_leaderboard.numbers(results, board, table) | {"names": advice.full_names(findings)}
     page = template.render(
         run=results.run,
         suite=results.run.suite,
@@ -201,7 +203,9 @@ def render(report: Report) -> str:
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
         lost=lost_references(results.cells),
-        numbers=page_leaderboard.numbers(results, board, table) | {"names": advice.full_names(findings)},
+        choices=choices,
+        tip=lambda text: tips.setdefault(text, len(tips)),
+        numbers=lambda: choices | {"tips": list(tips)},
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in table.rows) if k != "anchor"],
         tasks=report.tasks,
@@ -216,7 +220,7 @@ def render(report: Report) -> str:
         command=lambda drawing, task: _command(results, drawing, task),
         svg=lambda picture: Markup(pictures.element(picture)),
     )
-    return page.replace(STYLES, pictures.styles(), 1)
+    return page.replace(STYLES, pictures.styles(), 1).replace(MARKS, pictures.marks(), 1)
 
 
 @dataclass(frozen=True)

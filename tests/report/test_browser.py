@@ -83,7 +83,7 @@ def test_opens_from_disk_without_trouble_or_network(browser, out):
     assert len(pictures) >= 5
     assert all(complete and width > 0 and alt for complete, width, alt in pictures)
     unnamed = page.evaluate(
-        "Array.from(document.querySelectorAll('svg')).filter(s => !s.closest('[role=img][aria-label], [role=group][aria-label]')).length"
+        "Array.from(document.querySelectorAll('svg:not([aria-hidden])')).filter(s => !s.closest('[role=img][aria-label], [role=group][aria-label]')).length"
     )
     assert unnamed == 0
     page.close()

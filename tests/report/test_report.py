@@ -48,6 +48,7 @@ class TableReader(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         attrs = dict(attrs)
+        self.inside = self.inside and tag not in ("tr", "td", "th")  # a cell's own end may go without saying
         if tag == "table":
             self.rows = self.tables.setdefault(attrs.get("id"), [])
         elif tag == "tr":
@@ -57,7 +58,7 @@ class TableReader(html.parser.HTMLParser):
             self.rows[-1].append(["", attrs.get("data-v")])
 
     def handle_endtag(self, tag):
-        if tag in ("td", "th"):
+        if tag in ("td", "th", "tbody"):
             self.inside = False
 
     def handle_data(self, data):

@@ -46,7 +46,7 @@ def stein_z_scores(name: str, x: Tensor) -> Tensor:
     return torch.cat([z_scores(score, 0.0), z_scores(products, -(u @ u.T).flatten())])
 
 
-def check_score(target: Target, x: Tensor, batch: Tensor | None = None, tolerance: float = 1e-9) -> None:
+def assert_score_is_gradient(target: Target, x: Tensor, batch: Tensor | None = None, tolerance: float = 1e-9) -> None:
     """The score is the gradient of the density, together with it or alone, and has the density's Hessian."""
     v = torch.randn(x.shape, generator=torch.Generator().manual_seed(5), dtype=x.dtype)
     leaf = x.clone().requires_grad_()

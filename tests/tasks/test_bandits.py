@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from task_data import needs_data
-from task_laws import check_score
+from task_laws import assert_score_is_gradient
 from torch import Tensor
 from torch.distributions import Normal
 from torch.nn.functional import linear
@@ -63,7 +63,7 @@ def test_density_is_prior_times_likelihood_of_the_chosen_actions() -> None:
 def test_score_is_the_gradient_in_batches_too() -> None:
     _, target, _ = played(70)
     for rows in (None, torch.randint(70, (2, 32), generator=torch.Generator().manual_seed(1))):
-        check_score(target, states(), rows)
+        assert_score_is_gradient(target, states(), rows)
 
 
 def test_batches_stand_for_all_decisions_so_far() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from plain_bnn import log_joint, network
-from task_laws import check_score
+from task_laws import assert_score_is_gradient
 from torch import Tensor
 
 import parvibench.tasks.bnn as module
@@ -52,7 +52,7 @@ def test_density_equals_the_twin_up_to_a_constant(target: BNNTarget, x: Tensor, 
 
 @pytest.mark.parametrize("batch", [None, BATCHES[:, :7]])
 def test_score_is_the_differentiable_gradient(target: BNNTarget, x: Tensor, batch: Tensor | None) -> None:
-    check_score(target, x, batch)
+    assert_score_is_gradient(target, x, batch)
 
 
 def test_blocks_of_rows_change_nothing(target: BNNTarget, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from plain_bnn import log_gamma_prior, log_joint, network, normal_log_prob
 from sklearn.model_selection import train_test_split
-from task_laws import check_score
+from task_laws import assert_score_is_gradient
 from torch import Tensor
 
 import parvibench.tasks.bnn as module
@@ -163,7 +163,7 @@ def test_density_equals_the_twin_on_the_codes_rows_and_units(name: str) -> None:
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 @pytest.mark.parametrize("batched", [False, True])
 def test_score_and_its_derivative_are_autograds(name: str, batched: bool) -> None:
-    check_score(*points(name), torch.arange(200).view(2, 100) if batched else None, tolerance=1e-8)
+    assert_score_is_gradient(*points(name), torch.arange(200).view(2, 100) if batched else None, tolerance=1e-8)
 
 
 def test_sifg_precisions_beyond_50_score_as_the_codes_clamp() -> None:

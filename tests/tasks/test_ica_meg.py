@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from task_laws import check_score
+from task_laws import assert_score_is_gradient
 
 from parvibench.core.errors import DataMissingError
 from parvibench.core.registry import load_task
@@ -39,7 +39,7 @@ def test_density_and_score(name: str, power: float, signals: torch.Tensor) -> No
     each = w.det().abs().log().unsqueeze(-1) - (np.pi * sources.cosh()).log().sum(-1)
     prior = torch.distributions.Normal(0.0, 10.0).log_prob(x).sum(-1)
     torch.testing.assert_close(target.log_density(x), power * each.sum(-1) + prior)
-    check_score(target, x)
+    assert_score_is_gradient(target, x)
 
 
 @pytest.mark.usefixtures("signals")

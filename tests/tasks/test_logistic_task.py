@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
-from task_laws import check_score, hmc
+from task_laws import assert_score_is_gradient, hmc
 from torch.distributions import Bernoulli
 
 from parvibench.core.registry import load_task
@@ -59,7 +59,7 @@ def test_density_without_logarithms_equals_the_plain_one(target, scale: float) -
 
 def test_minibatch_score_is_the_gradient(target) -> None:
     batch = torch.randint(569, (2, 20), generator=torch.Generator().manual_seed(4))
-    check_score(target, points(), batch)
+    assert_score_is_gradient(target, points(), batch)
 
 
 def test_large_logits_stay_finite() -> None:

@@ -221,13 +221,19 @@ def tick(value: float) -> str:
 
 
 def add_legend(figure: Figure, axes: Axes) -> Legend:
-    """All methods below the axes, in four columns; the figure grows with them."""
+    """All methods below the axes, in as many columns as fit, at most four; the figure grows with them."""
     handles, names = axes.get_legend_handles_labels()
     width, height = figure.get_size_inches()
-    below = 0.55 + 0.19 * math.ceil(len(names) / 4)
+    style = {"loc": "lower center", "frameon": False, "fontsize": 8, "borderpad": 0}
+    for columns in (4, 3, 2, 1):
+        legend = figure.legend(handles, names, ncols=columns, **style)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            break
+        legend.remove()
+    below = 0.55 + 0.19 * math.ceil(len(names) / columns)
     figure.set_size_inches(width, height + below)
     figure.subplots_adjust(left=0.62 / width, right=0.99, top=0.98, bottom=below / (height + below))
-    return figure.legend(handles, names, loc="lower center", ncols=4, frameon=False, fontsize=8, borderpad=0)
+    return legend
 
 
 #: Figures of the drawings being made, by name, where somebody wants them; else None.

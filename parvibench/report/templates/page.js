@@ -12,6 +12,8 @@ let order = [2, false];        // of the leaderboard: column, whether downwards
 
 for (const link of document.querySelectorAll("td a, th a")) if (Object.hasOwn(numbers.names, link.textContent)) link.title = numbers.names[link.textContent];
 
+for (const header of document.querySelectorAll("th[data-tip]")) header.title = numbers.tips[header.dataset.tip];
+
 function number(value) {
   // Three significant digits, as the page's other numbers.
   if (value === 0) return "0";
