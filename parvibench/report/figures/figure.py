@@ -224,9 +224,9 @@ def add_legend(figure: Figure, axes: Axes) -> Legend:
     """All methods below the axes, in as many columns as fit, at most four; the figure grows with them."""
     handles, names = axes.get_legend_handles_labels()
     width, height = figure.get_size_inches()
-    style = {"loc": "lower center", "frameon": False, "fontsize": 8, "borderpad": 0}
+    style: dict[str, Any] = {"frameon": False, "fontsize": 8, "borderpad": 0}
     for columns in (4, 3, 2, 1):
-        legend = figure.legend(handles, names, ncols=columns, **style)
+        legend = figure.legend(handles, names, loc="lower center", ncols=columns, **style)
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
             break
         legend.remove()
