@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from parvibench.core import registry
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.marks.convergence import UNFINISHED, convergence
+from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished
 from parvibench.harness.store import results as stored_results
 from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
@@ -133,7 +133,8 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
     """
     metric = primary_metric(results, task)
     sign = -1 if higher_is_better(metric) else 1
-    rows = [_row(c, metric) | _standing(results, c, metric) for c in results.cells if c.task == task]
+    cells = [c for c in results.cells if c.task == task]
+    rows = [row | _standing(results, c, metric, str(row["verdict"])) for c in cells for row in [_row(c, metric)]]
     frame = pd.DataFrame(rows, columns=[c for c in COLUMNS if c not in ("rank", "best")])
     ran = ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
     score = sign * frame["median"].astype(float)
@@ -156,9 +157,14 @@ def _joined(marks: pd.Series, no_better: pd.Series) -> list[str]:
     return [", ".join(filter(None, (m, NO_BETTER if n else ""))) for m, n in zip(marks, no_better, strict=True)]
 
 
-def _standing(results: Results, cell: CellRecord, metric: str) -> dict[str, object]:
-    """Convergence of a cell, and the words for it and for its step size."""
+def _standing(results: Results, cell: CellRecord, metric: str, verdict: str) -> dict[str, object]:
+    """Convergence of a cell, and the words for it and for its step size.
+
+    What cannot be told from exact draws cannot be seen to improve either: a fall of its metric is their noise.
+    """
     found = convergence(results, cell, metric)
+    if found == UNFINISHED[1] and verdict == "indistinguishable":
+        found = finished(cell)
     words = [found if found in UNFINISHED else "", *_step_marks(results.run.suite, cell)]
     return {"convergence": found, "marks": ", ".join(filter(None, words))}
 

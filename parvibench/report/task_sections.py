@@ -52,7 +52,7 @@ _VERDICT_HELP = "test against exact draws at 5%, all metrics with a floor combin
 _EQUIVALENT_HELP = "a global measure: how many exact draws do as well [95% interval, of independent samples], pooled"
 _CONVERGENCE_HELP = (
     "transient: chains with R-hat above 1.05 or a bulk ESS below a quarter of the samples; still improving: the primary metric "
-    "fell by more than 5% over the last doubling of the budget; neither is the best of a task"
+    "fell by more than 5% over the last doubling of the budget, and not to that of exact draws; neither is the best of a task"
 )
 _VERIFIED_HELP = "whether `parvibench verify` ran replicates of it again and found the record: never of seconds"
 _START = {"task": "task's", "own": "own"}

@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+import records
 from made_stores import make_curve, make_record, only_reference, with_values, write_store
 
 from parvibench import statistics
+from parvibench.core.reference import Reference
 from parvibench.report import leaderboard, overview
 from parvibench.report.latex_table import write_latex
 from parvibench.report.winners import Findings
@@ -53,6 +55,25 @@ def test_a_method_of_few_tasks_narrows_nobodys_comparison(tmp_path):
     ranks = leaderboard.average_ranks(leaderboard.table(store(tmp_path, scales | {("banana", "mala"): 0.5})))
     assert ranks["average_rank"].to_dict() == pytest.approx({"sgld": 1.2, "svgd": 2.2, "mala": np.nan}, nan_ok=True)
     assert ranks.index[-1] == "mala"
+
+
+def test_what_cannot_be_told_from_exact_draws_is_not_still_improving(tmp_path):
+    """Two methods halve their error over the last doubling; one of them arrives at the floor."""
+    floors = {m: {100: np.linspace(0.5, 1.5, 400)} for m in ("sliced_w2", "ksd")}
+    cells = []
+    for label, end in (("svgd", 1.0), ("sifg", 3.0)):
+        values = {0: np.full(7, 2 * end), 1: np.linspace(0.9, 1.1, 7) * end}
+        rows = [
+            (r, c, 10**c, 1.0, 1.0, m, v) for c, column in values.items() for m in floors for r, v in enumerate(column)
+        ]
+        curve = records.make_curve(rows)
+        cells.append(
+            (with_values(make_record(label, "banana", label, label=label, kind="particles"), curve), curve, None)
+        )
+    with only_reference("banana", Reference(np.zeros((9, 2)), True, {}, floors)):
+        board = leaderboard.table(write_store(tmp_path, cells)).set_index("label")
+    assert board["verdict"].to_dict() == {"svgd": "indistinguishable", "sifg": "distinguishable"}
+    assert board["convergence"].to_dict() == {"svgd": "flat", "sifg": "still improving"}
 
 
 def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_best(tmp_path):

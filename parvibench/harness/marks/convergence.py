@@ -28,4 +28,9 @@ def convergence(results: Results, cell: CellRecord, metric: str) -> str:
         return "still improving"
     if improving is None or on_the_way is None:
         return "unknown"
+    return finished(cell)
+
+
+def finished(cell: CellRecord) -> str:
+    """The word for a cell that more budget would not help."""
     return "converged" if cell.kind == "chains" else "flat"
