@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .errors import InputError, SettingsError, validation_text
+from .errors import InputError, SettingsError, ShapeError, validation_text
 from .streams import Streams
 from .task import Problem, Task
 
@@ -274,6 +274,21 @@ def take_steps(
     for streams.step in itertools.count(first):
         state, info = state_and_info(advance(problem, settings, state, streams))
         yield state, info
+
+
+def require_samples(samples: Any, replicates: int, n: int, dim: int, name: str) -> None:
+    """Refuse what ``output`` of the algorithm ``name`` gave unless it is real numbers, (R, at least n, D).
+
+    Raises:
+        ShapeError: what was given, and what would be right.
+    """
+    expected = f"expected real numbers of shape ({replicates}, at least {n}, {dim})"
+    if not isinstance(samples, Tensor) or not samples.is_floating_point():
+        kind = samples.dtype if isinstance(samples, Tensor) else type(samples).__name__
+        raise ShapeError(f"output of {name} gave {kind}, {expected}")
+    found = tuple(samples.shape)
+    if len(found) != 3 or found[::2] != (replicates, dim) or found[1] < n:
+        raise ShapeError(f"output of {name} gave {found}, {expected}")
 
 
 def floating_tensors(state: Any) -> list[Tensor]:

@@ -172,8 +172,10 @@ def _from_place(place: str) -> Task:
         task = cast("Any", task)()
     if not isinstance(task, Task):
         attribute = place.rpartition(":")[2]
-        right = f"{attribute} = pb.task(log_density, dim=...), with `import parvibench as pb`"
-        raise InputError(f"{place} is a {type(task).__name__}, not a task; write {right}")
+        right = f"NAME = pb.task({attribute}, dim=...), or of a Pyro model NAME = pb.from_pyro({attribute}, data)"
+        raise InputError(
+            f"{place} is a {type(task).__name__}, not a task; write {right}, and give {place[: -len(attribute)]}NAME"
+        )
     adopt(task, _absolute(place))
     return task
 
@@ -319,7 +321,10 @@ _PLUGIN = "parvibench_plugin_"
 
 
 def _load_file(path: Path) -> Any:
-    """Import a file plug-in under a name of its own (a second import gives the same module)."""
+    """Import a file plug-in under a name of its own (a second import gives the same module).
+
+    Like a script's, its folder is then looked through for what it imports, after everything else.
+    """
     name = _PLUGIN + path.resolve().as_posix().replace("/", "_").removesuffix(".py")
     if name in sys.modules:
         return sys.modules[name]
@@ -330,6 +335,8 @@ def _load_file(path: Path) -> Any:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -72,7 +72,10 @@ def _read(path: Path, choice: Choice) -> Draws:
     if ending not in sample_formats.FORMATS:
         raise InputError(f"{path}: samples come as {', '.join(sample_formats.FORMATS)}; got {ending or 'no ending'}")
     files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
-    if sum(f.stat().st_size for f in files) > MAX_BYTES:
+    size = sum(f.stat().st_size for f in files)
+    if not size:
+        raise InputError(f"{path}: is empty")
+    if size > MAX_BYTES:
         raise InputError(f"{path}: larger than {MAX_BYTES // 2**30} GiB")
     command = [sys.executable, "-P", "-m", sample_formats.__name__, str(path.absolute()), json.dumps(asdict(choice))]
     try:

@@ -205,7 +205,7 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
         "equivalent_high": compared.high,
         "replicates": cell.n_replicates,
         "iteration": cell.iterations,
-        "seconds": cell.seconds / max(1, cell.n_replicates),
+        "seconds": math.nan if "seconds" in cell.absent else cell.seconds / max(1, cell.n_replicates),
         "worst": math.nan if cell.worst is None else cell.worst,
         "start": cell.start,
     }

@@ -164,7 +164,16 @@ class PyroDensity:
         with pyro_in(x.dtype):
             args, kwargs = self.arguments(x.dtype)
             trace = poutine.trace(poutine.condition(self.__wrapped__, data=values)).get_trace(*args, **kwargs)
-            return trace.log_prob_sum() + jacobian
+            total = jacobian
+            for name, node in trace.nodes.items():
+                if node["type"] != "sample":
+                    continue
+                node["fn"] = _without_branches(node["fn"])
+                try:
+                    total = total + trace.log_prob_sum(lambda site, _: site == name)  # noqa: B023 - called at once
+                except Exception as error:
+                    raise RuntimeError(f"at site {name!r}, {error}") from error
+            return total
 
     def arguments(self, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The model's arguments with floating tensors of that type."""
@@ -172,6 +181,21 @@ class PyroDensity:
             lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v, (self._args, self._kwargs)
         )
         return found
+
+
+def _without_branches(distribution: Any) -> Any:
+    """The same law, with a log density that no value makes branch: PyTorch's multinomial selects by a mask."""
+    from pyro.distributions import Multinomial
+
+    if type(distribution) is not Multinomial:
+        return distribution
+
+    class Counts(Multinomial):
+        def log_prob(self, value: Tensor) -> Tensor:
+            ways = torch.lgamma(value.sum(-1) + 1) - torch.lgamma(value + 1).sum(-1)
+            return ways + torch.where(value > 0, value * self.logits, 0).sum(-1)
+
+    return Counts(distribution.total_count, logits=distribution.logits)
 
 
 @contextmanager

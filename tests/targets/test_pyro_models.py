@@ -110,6 +110,18 @@ def branching():
     pyro.sample("y", dist.Normal(x, scale), obs=torch.tensor(0.3))
 
 
+class Masked(dist.Normal):
+    """Its density selects by a mask, which no program for many points at once can do."""
+
+    def log_prob(self, value):
+        return super().log_prob(value)[self.loc > -9].sum()
+
+
+def masked():
+    x = pyro.sample("x", dist.Normal(0.0, 1.0))
+    pyro.sample("y", Masked(x, 1.0), obs=torch.tensor(0.3))
+
+
 def observed():
     pyro.sample("y", dist.Normal(0.0, 1.0), obs=torch.tensor(0.3))
 
@@ -122,6 +134,7 @@ def observed():
         (bounded, "the support of site 'x' depends on other sites"),
         (changing, "change from run to run"),
         (branching, "cannot be vectorised"),
+        (masked, r"cannot be vectorised \(RuntimeError: at site 'y'"),
         (observed, "no latent sites"),
         (lambda: 1 / 0, "the model fails: ZeroDivisionError"),
     ],
@@ -129,3 +142,22 @@ def observed():
 def test_what_is_no_density_is_refused(model, told: str) -> None:
     with pytest.raises(InputError, match=told):
         pb.from_pyro(model, name="refused")
+
+
+def test_observed_counts_have_pyro_s_density() -> None:
+    """PyTorch's multinomial branches on the counts, so its density is ours; zeros count nothing."""
+    counts = torch.tensor([[0.0, 3.0, 7.0], [2.0, 0.0, 8.0]])
+
+    def votes():
+        share = pyro.sample("share", dist.Dirichlet(torch.full((3,), 2.0)))
+        with pyro.plate("wards", 2):
+            pyro.sample("votes", dist.Multinomial(10, share), obs=counts)
+
+    task = pb.from_pyro(votes)
+    x = torch.randn(1, 20, 2, generator=Generator().manual_seed(3), dtype=torch.float64)
+    share = task.constrain(x[0])["share"]
+    jacobian = biject_to(constraints.simplex).log_abs_det_jacobian(x[0], share)
+    expected = dist.Dirichlet(torch.full((3,), 2.0)).log_prob(share) + jacobian
+    for row in counts:
+        expected = expected + torch.stack([dist.Multinomial(10, p).log_prob(row.double()) for p in share])
+    torch.testing.assert_close(task.target([0], "cpu", torch.float64).log_density(x)[0], expected)

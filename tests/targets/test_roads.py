@@ -254,7 +254,10 @@ def test_a_density_is_checked(call: Run, tmp_path: Path) -> None:
         ("nowhere.py:ring", "no such file: nowhere.py"),
         ("mine.py", "name the object in it, too, as mine.py:OBJECT"),
         ("mine.py:rings", "there is no 'rings'; it has "),
-        ("mine.py:function", "is a function, not a task; write function = pb.task(log_density, dim=...)"),
+        (
+            "mine.py:function",
+            "a function, not a task; write NAME = pb.task(function, dim=...), or of a Pyro model NAME = pb.from_pyro(function, data)",
+        ),
         ("broken.py:x", "ZeroDivisionError: division by zero (line 2)"),
         ("misspelt.py:x", "SyntaxError"),
         ("nan.py:x", "is nan at the initial point"),

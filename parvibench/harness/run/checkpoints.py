@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import AlgorithmSettings
-from parvibench.core.errors import ShapeError
+from parvibench.core.algorithm import AlgorithmSettings, require_samples
 from parvibench.core.metric import Cost
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.task import Problem, Task
@@ -122,22 +121,13 @@ class Checkpoints:
         if isinstance(self.path, RecentPositions) and step > 0:
             return self.path.samples(n)
         samples = self.algorithm.output(self.problem, self.settings, state, n, streams)
-        self._check(samples, 1 if self.algorithm.kind == "chains" else n)  # chains are completed by their paths
+        least = 1 if self.algorithm.kind == "chains" else n  # chains are completed by their paths
+        require_samples(samples, len(self.replicates), least, self.problem.dim, self.cell.algorithm)
         if isinstance(self.path, PathRecorder) and samples.shape[1] < n:
             held = self.path.held * samples.shape[1]
             fewer = self.cell.spec.checkpoints and 1 < held < n
             return self.path.samples(held if fewer else n, samples)
         return _take(samples, n)
-
-    def _check(self, samples: Any, n: int) -> None:
-        """Refuse samples that are not real numbers, (R, at least n, D)."""
-        expected = f"expected real numbers of shape ({len(self.replicates)}, at least {n}, {self.problem.dim})"
-        if not isinstance(samples, Tensor) or not samples.is_floating_point():
-            kind = samples.dtype if isinstance(samples, Tensor) else type(samples).__name__
-            raise ShapeError(f"output of {self.cell.algorithm} gave {kind}, {expected}")
-        found = tuple(samples.shape)
-        if len(found) != 3 or found[::2] != (len(self.replicates), self.problem.dim) or found[1] < n:
-            raise ShapeError(f"output of {self.cell.algorithm} gave {found}, {expected}")
 
     def record(self, samples: Tensor, step: int, *, last: bool, **known: Any) -> None:
         """Judge samples (R, n, D) of an iteration; ``known`` is what else their ``Context`` holds."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parvibench.check.truth.steps import Settings, TruthQuestion
 from parvibench.check.words import circumstances
-from parvibench.core.algorithm import Algorithm, take_steps
+from parvibench.core.algorithm import Algorithm, require_samples, take_steps
 from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
@@ -92,5 +92,7 @@ class OfSampler(TruthQuestion):
                     observed.path.append(state.x.detach().clone())
                 if number in marks:
                     out = algorithm.output(problem, settings, state, self.effort.points, streams)
+                    least = 1 if algorithm.kind == "chains" else self.effort.points
+                    require_samples(out, len(streams.replicates), least, problem.dim, algorithm.name)
                     observed.outputs[number] = out.detach().clone()
         return observed
