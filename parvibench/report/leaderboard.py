@@ -146,6 +146,7 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
     ranked = (
         ran & score.notna() & ~((frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better))
     )
+    ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
     frame.insert(2, "rank", score.where(ranked).rank(method="min"))
     crowned = score.where(ranked & np.isfinite(score) & ~unfinished & ~no_better)
     frame["best"] = crowned.notna() & (crowned == crowned.min())

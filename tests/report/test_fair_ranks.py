@@ -76,6 +76,15 @@ def test_what_cannot_be_told_from_exact_draws_is_not_still_improving(tmp_path):
     assert board["convergence"].to_dict() == {"svgd": "flat", "sifg": "still improving"}
 
 
+def test_where_no_method_has_a_result_none_is_first(tmp_path):
+    crashed = make_record("c", "banana", "mala", label="mala", status="crashed", reason="no memory")
+    board = leaderboard.table(write_store(tmp_path, [(crashed, None, None)]))
+    assert board["rank"].isna().all()
+    ranks = leaderboard.average_ranks(board)
+    assert ranks.loc["mala", ["average_rank", "n_tasks"]].isna().tolist() == [True, False]
+    assert ranks.loc["mala", "n_tasks"] == 0
+
+
 def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_best(tmp_path):
     """A transient chain leads the numbers, a generator has not left the start: the third method is the best."""
     scales = {("banana", "ula"): 1.0, ("banana", "mala"): 2.0, ("banana", "ksivi"): 4.0, ("banana", "initial"): 3.0}

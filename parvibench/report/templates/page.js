@@ -70,6 +70,7 @@ function averageRanks(cells, signs, rows, columns) {
       if (cell === null || cell[2] === UNRANKED || cell[2] === UNTRAINED) continue;
       scores.push([r, cell[2] === FAILED ? Infinity : signs[c] * cell[1]]);
     }
+    if (scores.every(([, score]) => score === Infinity)) continue;  // nobody has a result: nobody is first
     for (const [r, score] of scores) {
       const below = scores.filter(([, s]) => s < score).length;
       const level = scores.filter(([, s]) => s === score).length;
