@@ -20,6 +20,7 @@ from typer import Option
 from parvibench.core.errors import InputError
 
 from . import shared
+from .progress import duration
 from .shared import EXIT_FAILED, EXIT_USAGE, Json, answer, console, warn
 
 if TYPE_CHECKING:
@@ -208,21 +209,34 @@ class progress:
     """A progress bar on stderr; a plain line every ten seconds where stderr is no terminal."""
 
     def __enter__(self) -> progress:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._bar.start()
-        self._row = self._bar.add_task("", total=None)
-        self._last = time.monotonic()
+        self._row = self._bar.add_task("", total=None, left="")
+        self._last = self._began = time.monotonic()
+        self._total = self._first = self._done = -1
         return self
 
     def __call__(self, text: str, done: int, total: int) -> None:
         """Show what is being done, how much of it is done, and how much there is."""
-        self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None)
         now = time.monotonic()
+        if total != self._total or done < self._done:  # another kind of work
+            self._total, self._first, self._began = total, done, now
+        self._done = done
+        left = ""
+        if total and done > self._first and now - self._began >= 1:
+            left = f"about {duration((now - self._began) * (total - done) / (done - self._first))} left"
+        self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None, left=left)
         if not console.is_terminal and now - self._last >= _PLAIN_EVERY_S:
             self._last = now
             of = f"/{total}" if total else ""
-            console.print(f"  {done}{of}  {text}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"  {done}{of}  {text}{left and f', {left}'}", highlight=False, markup=False, soft_wrap=True)
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()

@@ -247,7 +247,7 @@ def _floors(
             for name, value in compute(names, x[None], context)[0].items():
                 found.setdefault(name, []).append(float(value[0]))
             if i % 20 == 0:
-                notify(f"floors at n = {n}", number * sets + i, len(plans) * sets)
+                notify(f"floors at n = {n}, size {number + 1} of {len(plans)}", i, sets)
         for name, values in found.items():
             floors.setdefault(name, {})[n] = np.sort(values)
     return floors
