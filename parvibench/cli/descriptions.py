@@ -19,7 +19,7 @@ def task(name: str) -> dict[str, Any]:
     reference = found.floored()
     facts = found.facts
     document: dict[str, Any] = {key: getattr(found, key) for key in ("name", "version", "summary")} | {
-        "about": (type(found).__doc__ or "").strip(),
+        "about": _family(found) if _built_in(name) else inspect.getdoc(type(found)) or "",
         "dim": found.dim,
         "tags": sorted(found.tags),
         "provides": sorted(found.provides),
@@ -50,6 +50,20 @@ def task(name: str) -> dict[str, Any]:
         hidden = ("floors", "v_statistics", "mean", "sd", "correlations", "mcse_mean", "mcse_sd")
         document["reference"] = {k: v for k, v in reference.certificate.items() if k not in hidden}
     return document
+
+
+def _built_in(name: str) -> bool:
+    """Whether a task comes with the package."""
+    row = registry.tasks().get(name)
+    return row is not None and row.built_in
+
+
+def _family(task: Any) -> str:
+    """What its class says, and the files of its family: densities above all, and where they are from."""
+    package = type(task).__module__.rpartition(".")[0]
+    modules = dict.fromkeys(c.__module__ for c in type(task).__mro__ if c.__module__.startswith(f"{package}."))
+    texts = (inspect.getdoc(type(task)), *(inspect.getdoc(sys.modules[m]) for m in modules))
+    return "\n\n".join(filter(None, texts))
 
 
 def algorithm(name: str) -> dict[str, Any]:
