@@ -89,7 +89,8 @@ as far as it takes the caches. Compiling and warming up are left out.
 
 ![ratios](ratios.svg)
 
-How time and memory grow: [growth.md](growth.md).
+How time and memory grow: [growth.md](growth.md). Steps beside their matrix products: [products.md](products.md). Effective
+samples a second of NUTS: [effective.md](effective.md).
 """
 
 
