@@ -20,8 +20,7 @@ from typer import Option
 from parvibench.core.errors import InputError
 
 from . import shared
-from .progress import duration
-from .shared import EXIT_FAILED, EXIT_USAGE, Json, answer, console, warn
+from .shared import EXIT_FAILED, EXIT_USAGE, Json, answer, console, duration, warn
 
 if TYPE_CHECKING:
     from parvibench.check.rounds import CheckResult

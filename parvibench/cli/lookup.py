@@ -13,7 +13,7 @@ from rich.table import Table
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 
-from .shared import EXIT_FAILED, Json, answer, names_of, new_table, note, out_console, print_json
+from .shared import EXIT_FAILED, Json, answer, duration, names_of, new_table, note, out_console, print_json
 
 app = typer.Typer()
 
@@ -103,8 +103,6 @@ def _columns_of(rows: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
 def _suite_rows() -> list[dict[str, Any]]:
     from parvibench.harness.suite.suite import load_suite
     from parvibench.suites import shipped
-
-    from .progress import duration
 
     rows = []
     for name, suite in ((name, load_suite(name)) for name in shipped()):

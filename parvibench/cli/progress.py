@@ -17,6 +17,8 @@ from parvibench.harness.store.store import RunRecord
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Progress as JobProgress
 
+from .shared import duration
+
 _PLAIN_EVERY_S = 10.0
 _MAX_SHOWN = 8
 #: Finished cells, fractions included, before a rate is shown.
@@ -120,12 +122,3 @@ def _shown(state: dict[str, Any]) -> str:
     cell, value = state["cell"], state.get("value")
     metric = "" if value is None else f" {state['metric']} {value:.3g}"
     return f"{cell.task} x {cell.label} {100 * state['share']:.0f}%{metric}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as text, in seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -14,7 +14,7 @@ from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execu
 
 from . import shared
 from .reporting import write_and_print
-from .shared import EXIT_FAILED, Json, Out, answer, command_line, console, key_value, note
+from .shared import EXIT_FAILED, Json, Out, answer, command_line, console, duration, key_value, note
 
 app = typer.Typer()
 
@@ -163,8 +163,6 @@ def _forecast_tuning(tuner: Any, out: Path) -> None:
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
 
-    from .progress import duration
-
     spec = tuner.spec
     seconds = predict(tuner.one_of_each(), Store(out))
     known = [s for s in seconds if s is not None]
@@ -184,8 +182,6 @@ def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], execution: Executi
     from parvibench.harness.session import resolve_device
     from parvibench.harness.store.store import Store, is_final
     from parvibench.harness.suite.cells import expand
-
-    from .progress import duration
 
     device = resolve_device(execution.device)
     cells = expand(suite, device=device, settings=settings, compiled=execution.compiled)

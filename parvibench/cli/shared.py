@@ -166,3 +166,12 @@ def parse_number(key: str, text: str) -> float:
 def listed(text: str | None) -> list[str]:
     """The names in ``a,b,c``; commas within brackets separate nothing, as in ``L[1,2],tau``."""
     return [name.strip() for name in re.split(r",(?![^\[]*\])", text or "") if name.strip()]
+
+
+def duration(seconds: float) -> str:
+    """Seconds as text, in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
