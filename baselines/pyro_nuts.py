@@ -23,20 +23,19 @@ takes one replicate at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyro.infer
-import torch
 from pydantic import Field
 from pyro.infer.mcmc.adaptation import WarmupAdapter
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.errors import ShapeError
-from parvibench.core.streams import Streams, derive_seed
+from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+
+from ._pyro import LogDensity, seeded
 
 #: Shares of the warm-up between which the mass matrix is adapted.
 WINDOWS = (0.15, 0.9)
@@ -98,14 +97,14 @@ class PyroNUTS(Algorithm[Settings, State]):
         x = problem.init(1)
         kernel = _Kernel(problem, settings, horizon)
         kernel.initial_params = {"x": x.flatten().clone()}
-        with _seeded(streams, "init"):
+        with seeded(streams, "init", self.name):
             kernel.setup(math.inf)  # type: ignore[no-untyped-call]
         return State(x, kernel)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """One transition."""
         kernel = state.kernel
-        with _seeded(streams, "algorithm"):
+        with seeded(streams, "algorithm", self.name):
             z = kernel.sample({"x": state.x.flatten()})
         x = z["x"].detach().clone().view_as(state.x)
         told = (kernel.warmup.acceptance, float(kernel.diverged), float(kernel.depth))
@@ -122,7 +121,7 @@ class _Kernel(pyro.infer.NUTS):
 
     def __init__(self, problem: Problem, settings: Settings, horizon: int) -> None:
         super().__init__(  # type: ignore[no-untyped-call]
-            potential_fn=lambda z: -_LogDensity.apply(z["x"], problem),  # type: ignore[no-untyped-call]
+            potential_fn=lambda z: -LogDensity.apply(z["x"], problem),  # type: ignore[no-untyped-call]
             max_tree_depth=settings.max_tree_depth,
         )
         self.warmup = self._adapter = _Warmup(problem, settings, horizon)
@@ -194,27 +193,3 @@ class _Warmup(WarmupAdapter):
         super()._end_adaptation()  # type: ignore[no-untyped-call]
         if self._since < SETTLING:
             self.step_size = min(self.step_size, self._reasonable)
-
-
-class _LogDensity(torch.autograd.Function):
-    """Log density of a flat (D,) position whose gradient is the problem's score, at the price of one score."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, problem: Problem) -> Tensor:
-        log_density, score = problem.log_density_and_score(x.detach().view(1, 1, -1))
-        ctx.save_for_backward(score.flatten())
-        return log_density.flatten()[0]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (score,) = ctx.saved_tensors
-        return grads[0] * score, None
-
-
-@contextmanager
-def _seeded(streams: Streams, stream: str) -> Iterator[None]:
-    """A fork of the global generators, seeded by the address of the current step."""
-    devices = [streams.device] if streams.device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(derive_seed(streams.seed, stream, "pyro-nuts", streams.replicates[0], streams.step))
-        yield

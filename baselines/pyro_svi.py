@@ -29,9 +29,11 @@ from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, Example
 from parvibench.core.errors import ShapeError
-from parvibench.core.streams import Streams, derive_seed
+from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.variational import VariationalSettings
+
+from ._pyro import LogDensity, seeded
 
 GUIDES = {
     "normal": autoguide.AutoDiagonalNormal,
@@ -128,7 +130,7 @@ class _Fit:
             return
         support: Any = distributions.constraints.real_vector
         x = pyro.sample("x", distributions.ImproperUniform(support, (), (self._problem.dim,)))  # type: ignore[no-untyped-call]
-        pyro.factor("log_density", _LogDensity.apply(x, self._problem))  # type: ignore[no-untyped-call]
+        pyro.factor("log_density", LogDensity.apply(x, self._problem))  # type: ignore[no-untyped-call]
 
     def climb(self) -> None:
         """One step of Adam."""
@@ -142,28 +144,11 @@ class _Fit:
         return torch.cat([p.detach().flatten() for p in self.guide.parameters()]).unsqueeze(0)
 
 
-class _LogDensity(torch.autograd.Function):
-    """Log densities (...,) of points (..., D) whose gradient is the problem's score, at the price of a score each."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, problem: Problem) -> Tensor:
-        log_density, score = problem.log_density_and_score(x.detach().reshape(1, -1, problem.dim))
-        ctx.save_for_backward(score.view(x.shape))
-        return log_density.view(x.shape[:-1])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (score,) = ctx.saved_tensors
-        return grads[0].unsqueeze(-1) * score, None
-
-
 @contextmanager
 def _pyro(streams: Streams, stream: str) -> Iterator[None]:
-    """A fork of the global generators, seeded by the address of the step; parameters stay in their modules."""
-    devices = [streams.device] if streams.device.type == "cuda" else []
+    """Pyro with random numbers by the address of the step, and parameters that stay in their modules."""
     with (
-        torch.random.fork_rng(devices),
+        seeded(streams, stream, "pyro-svi"),
         pyro.settings.context(module_local_params=True, validate_distributions_pyro=False),
     ):
-        torch.manual_seed(derive_seed(streams.seed, stream, "pyro-svi", streams.replicates[0], streams.step))
         yield
