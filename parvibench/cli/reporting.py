@@ -84,16 +84,20 @@ def report(
 
 @app.command(epilog="Example: `parvibench papers parvibench-runs long-runs --to reports/papers`")
 def papers(
-    stores: Annotated[list[Path], Argument(help="Stores that hold rows of the papers' suites.")],
-    to: Annotated[Path, Option(help="Folder of the page.")] = Path("papers"),
+    stores: Annotated[
+        list[Path] | None, Argument(help="Stores that hold rows of the papers' suites; none: only what is kept.")
+    ] = None,
+    to: Annotated[
+        Path, Option(help="Folder of the page; rows that an earlier page there shows are kept, in its measured.csv.")
+    ] = Path("papers"),
 ) -> None:
     """Set stored runs of the papers' suites beside every published number: HTML page, Markdown and CSV."""
     from parvibench.report.papers_page import write_papers
 
-    for store in stores:
+    for store in stores or ():
         if not (store / "cells").is_dir():
             raise InputError(f"{store}: not a store; `parvibench run --suite sifg-table-1 --out {store}` makes one")
-    answer(str(write_papers(stores, to)))
+    answer(str(write_papers(stores or (), to)))
 
 
 @app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")

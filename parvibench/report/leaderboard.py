@@ -30,6 +30,8 @@ from .floor_comparison import compare_with_floor, floor_of
 
 #: Mark of a cell that is no better than the start.
 NO_BETTER = "no better than initial"
+#: Of a point mass judged by a discrepancy that needs no reference samples: at a mode that can be small.
+ONE_POINT = "one point"
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
@@ -146,6 +148,7 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
     ranked = (
         ran & score.notna() & ~((frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better))
     )
+    ranked &= ~frame["marks"].map(lambda marks: ONE_POINT in str(marks).split(", ")).astype(bool)
     ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
     frame.insert(2, "rank", score.where(ranked).rank(method="min"))
     crowned = score.where(ranked & np.isfinite(score) & ~unfinished & ~no_better)
@@ -166,7 +169,8 @@ def _standing(results: Results, cell: CellRecord, metric: str, verdict: str) -> 
     found = convergence(results, cell, metric)
     if found == UNFINISHED[1] and verdict == "indistinguishable":
         found = finished(cell)
-    words = [found if found in UNFINISHED else "", *_step_marks(results.run.suite, cell)]
+    one = cell.kind == "particles" and cell.particles == 1 and metric.startswith("ksd")
+    words = [found if found in UNFINISHED else "", ONE_POINT if one else "", *_step_marks(results.run.suite, cell)]
     return {"convergence": found, "marks": ", ".join(filter(None, words))}
 
 
@@ -244,7 +248,7 @@ def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArr
 
 def disqualifies(marks: object) -> bool:
     """Whether a row with these words in its column ``marks`` cannot be the best of its task."""
-    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER))
+    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER, ONE_POINT))
 
 
 def shown(row: Row) -> float:

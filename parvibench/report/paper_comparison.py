@@ -14,28 +14,21 @@ Numbers that contradict others of their paper are shown and not judged.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-import numpy as np
-from scipy import stats
-
-from parvibench.core.errors import InputError
-from parvibench.core.result import CellRecord, CellSpec, Status
-from parvibench.harness.store.results import Results, checkpoint_values, metric_values
-from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import expand
+from parvibench.harness.store.results import Results
 from parvibench.harness.suite.entries import Published, Row
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.suites import of_papers
 
+from .paper_measured import Known, Ours, Ran, measure, protocol, protocols, question
 from .published import Number, numbers
 
-LEVEL, RELATIVE, DEVIATIONS = 0.95, 0.02, 2
+RELATIVE, DEVIATIONS = 0.02, 2
 #: Share of a gap that a change must close to count as its cause.
 CLOSED = 0.5
 #: What of a specification the comparison leaves open: how often and where a row is run.
@@ -50,46 +43,6 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
     INCOMPARABLE = "cannot be compared"
     NOT_RUN = "not run"
-
-
-@dataclass(frozen=True)
-class Ours:
-    """A mean over replicates, in the paper's unit."""
-
-    mean: float
-    low: float
-    high: float
-    n: int  #: replicates
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Ours:
-        """The mean with its interval by Student; infinite of one replicate, or where one has no finite value."""
-        n, mean = len(values), float(np.mean(values))
-        if n < 2 or not math.isfinite(mean):
-            return cls(mean, -math.inf, math.inf, n)
-        half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
-        return cls(mean, mean - half, mean + half, n)
-
-
-@dataclass(frozen=True)
-class Ran:
-    """A result and where it lies."""
-
-    store: Store
-    record: CellRecord
-
-    def values(self, asked: Published) -> list[float]:
-        """A number of ours by replicate, in the paper's unit; ``InputError`` where it was not measured."""
-        record, metric = self.record, asked.metric
-        if asked.checkpoint in (None, record.spec.budget.iterations):
-            values = metric_values(metric, record.values.get(metric, []))
-        else:
-            curve = self.store.curve(record.key)
-            rows = curve[(curve["iteration"] == asked.checkpoint) & (curve["metric"] == metric)]
-            values = checkpoint_values(metric, rows, record.diverged) if len(rows) else []
-        if not values:
-            raise InputError(record.absent.get(metric, f"{metric} was not measured there"))
-        return [asked.factor * v for v in values]
 
 
 @dataclass(frozen=True)
@@ -171,34 +124,15 @@ def of_run(results: Results) -> Findings | None:
     name = str(results.run.suite.get("name", ""))
     if name not in of_papers():
         return None
-    return compare(load_suite(name), {protocol(c.spec): Ran(results.store, c) for c in results.cells})
+    suite = load_suite(name)
+    return compare(suite, measure(suite, {protocol(c.spec): Ran(results.store, c) for c in results.cells}))
 
 
-def records_of(stores: Iterable[Store]) -> dict[str, Ran]:
-    """All results of some stores by protocol; of two of one protocol that of more replicates."""
-    found: dict[str, Ran] = {}
-    for store in stores:
-        for folder in sorted((store.root / "cells").glob("[!.]*")):
-            record = store.usable(folder.name)
-            if record is None:
-                continue
-            key = protocol(record.spec)
-            if key not in found or record.n_replicates > found[key].record.n_replicates:
-                found[key] = Ran(store, record)
-    return found
-
-
-def protocol(spec: CellSpec) -> str:
-    """What two specifications share that differ only in how often and where they are run."""
-    return json.dumps(spec.model_dump(mode="json", exclude=_OPEN), sort_keys=True)
-
-
-def compare(suite: Suite, found: Mapping[str, Ran]) -> Findings:
-    """Every number of a suite beside what was run of its rows; ``found`` by ``protocol``."""
-    cells = zip(suite.rows, expand(suite), strict=True)
-    ran = {row.title: held for row, cell in cells if (held := found.get(protocol(cell.spec))) is not None}
-    comparisons = [_compared(suite, row, p, ran) for row in suite.rows for p in row.published]
-    effects = [e for row in suite.rows if row.varies for e in _effects(row, comparisons, ran)]
+def compare(suite: Suite, known: Known) -> Findings:
+    """Every number of a suite beside what its rows gave."""
+    gave = {title: known[key] for title, key in protocols(suite).items() if key in known}
+    comparisons = [_compared(suite, row, p, gave) for row in suite.rows for p in row.published]
+    effects = [e for row in suite.rows if row.varies for e in _effects(row, comparisons, gave)]
     causes = {(e.base.title, e.base.number.pointer): e.row.reason for e in effects if e.closes >= CLOSED}
     explained = [
         replace(c, cause=causes[key])
@@ -215,48 +149,34 @@ def compare(suite: Suite, found: Mapping[str, Ran]) -> Findings:
     return Findings(suite, (*explained, *absent), tuple(effects))
 
 
-def _compared(suite: Suite, row: Row, asked: Published, ran: Mapping[str, Ran]) -> Comparison:
+def _compared(suite: Suite, row: Row, asked: Published, gave: Known) -> Comparison:
     number = numbers()[asked.pointer]
     published, allowed = tolerance(number, numbers()[asked.over] if asked.over else None)
 
     def said(verdict: Verdict, reason: str = "", ours: Ours | None = None) -> Comparison:
         return Comparison(suite.name, number, published, allowed, row, asked.metric, ours, verdict, reason)
 
-    held = ran.get(row.title)
-    if held is None:
+    if row.title not in gave:
         return said(Verdict.NOT_RUN)
-    if held.record.status not in (Status.OK, Status.DIVERGED):
-        return said(Verdict.INCOMPARABLE, f"{held.record.status}: {held.record.reason}")
-    try:
-        values = _ratios(suite, asked, held, ran) if asked.over else held.values(asked)
-    except InputError as error:
-        return said(Verdict.INCOMPARABLE, str(error))
-    ours = Ours.of(values)
+    held = gave[row.title]
+    ours = held.failure or held.numbers.get(question(asked), "not measured")
+    if isinstance(ours, str):
+        return said(Verdict.INCOMPARABLE, ours)
     if number.suspicious:
         return said(Verdict.INCOMPARABLE, f"the paper contradicts itself: {number.note}", ours)
     if asked.unjudged:
         return said(Verdict.INCOMPARABLE, asked.unjudged, ours)
-    lost = sum(not math.isfinite(v) for v in values)
-    return said(judge(published, allowed, ours), f"{lost} of {len(values)} replicates diverged" if lost else "", ours)
+    lost = f"{ours.lost} of {ours.n} replicates diverged" if ours.lost else ""
+    return said(judge(published, allowed, ours), lost, ours)
 
 
-def _ratios(suite: Suite, asked: Published, held: Ran, ran: Mapping[str, Ran]) -> list[float]:
-    """Ours per iteration over ours of another number of the suite, replicate by replicate; errors as of ``Ran.values``."""
-    row, other = next((r, p) for r in suite.rows for p in r.published if p.pointer == asked.over)
-    below = ran.get(row.title)
-    if below is None:
-        raise InputError(f"{asked.over}, to which it is a ratio, has not been run")
-    if below.record.hardware != held.record.hardware:
-        raise InputError("the two were measured on different hardware")
-    pairs = zip(held.values(asked), below.values(other), strict=False)
-    return [(a / held.record.iterations) / (b / below.record.iterations) for a, b in pairs]
-
-
-def _effects(row: Row, comparisons: Sequence[Comparison], ran: Mapping[str, Ran]) -> list[Effect]:
+def _effects(row: Row, comparisons: Sequence[Comparison], gave: Known) -> list[Effect]:
     """What the change of a row that varies another one changed, number by number of that other one."""
     found = []
     for base in comparisons:
-        if row.title in ran and base.row is not None and base.title == row.varies and base.ours is not None:
+        if row.title in gave and base.row is not None and base.title == row.varies and base.ours is not None:
             asked = next(p for p in base.row.published if p.pointer == base.number.pointer)
-            found.append(Effect(row, base, Ours.of(ran[row.title].values(asked))))
+            changed = gave[row.title].numbers.get(question(asked))
+            if isinstance(changed, Ours):
+                found.append(Effect(row, base, changed))
     return found

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 
 import pandas as pd
 
 from parvibench.core import registry
-from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
 
 from .formatting import interval, number
 from .page_tables import Column, Entry, Row, Table, numeric, sortable, whole
-from .paper_comparison import Comparison, Findings, Ours, Ran, Verdict, protocol
+from .paper_comparison import Comparison, Findings, Verdict
+from .paper_measured import Known, Ours, protocols
 
 _COLUMNS = (
     Column("number", "dataset, method and metric in the paper's words", numeric=False),
@@ -125,29 +125,24 @@ def effect_table(found: Findings) -> Table | None:
     return Table("what single changes changed", columns, tuple(rows)) if rows else None
 
 
-def measured_table(suite: Suite, ran: Mapping[str, Ran]) -> Table | None:
+def measured_table(suite: Suite, known: Known) -> Table | None:
     """What was measured of the rows at their ends, for figures, which print no numbers; None where nothing was run."""
-    held = [
-        (row, ran[key])
-        for row, cell in zip(suite.rows, expand(suite), strict=True)
-        if (key := protocol(cell.spec)) in ran
-    ]
-    metrics = list(dict.fromkeys(m for _, r in held for m in suite.metrics or () if m in r.record.values))
+    keys = protocols(suite)
+    held = [(row, known[keys[row.title]]) for row in suite.rows if keys[row.title] in known]
+    metrics = list(dict.fromkeys(m for _, gave in held for m in suite.metrics or () if m in gave.numbers))
     if not metrics:
         return None
-    rows = [Row((Entry(row.title), *(_measured(r, m) for m in metrics))) for row, r in held]
+    rows = [Row((Entry(row.title), *(_measured(gave.numbers.get(m)) for m in metrics))) for row, gave in held]
     return Table("ours at the end of each row", (Column("row", numeric=False), *map(Column, metrics)), tuple(rows))
 
 
-def _measured(ran: Ran, metric: str) -> Entry:
+def _measured(found: Ours | str | None) -> Entry:
     """The mean over the replicates with a finite value, and how many those are of all."""
-    found = ran.record.values.get(metric, [])
-    finite = [v for v in found if v is not None]
-    if not finite:
+    if not isinstance(found, Ours):
         return Entry("")
-    shown = _ours(Ours.of(finite))
-    lost = f"({len(finite)} of {len(found)} finite)"
-    return shown if len(finite) == len(found) else replace(shown, note=f"{shown.note.rpartition('(')[0]}{lost}")
+    shown = _ours(found)
+    lost = f"({found.n} of {found.n + found.lost} finite)"
+    return replace(shown, note=f"{shown.note.rpartition('(')[0]}{lost}") if found.lost else shown
 
 
 def departures(suite: Suite) -> list[str]:

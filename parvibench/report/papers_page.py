@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,9 +16,11 @@ from parvibench.harness.suite.suite import load_suite
 from parvibench.suites import of_papers
 
 from .page_tables import Table
-from .paper_comparison import Findings, compare, records_of
+from .paper_comparison import Findings, Verdict, compare
+from .paper_measured import combined, measure, read_kept, records_of, write_kept
 from .paper_tables import RULE, departures, measured_table, paper_tables, plain_rows, summary_table
 from .published import PAPERS
+from .reports_index import Summary
 from .text_tables import markdown_table
 
 
@@ -33,18 +37,42 @@ class Section:
 
 
 def write_papers(stores: Sequence[Path], out: Path) -> Path:
-    """Write ``index.html``, ``papers.md`` and ``papers.csv`` from what some stores hold; the path of the page."""
+    """Write ``index.html``, ``papers.md``, ``papers.csv`` and ``summary.json``; the path of the page.
+
+    Shown are the rows that the stores hold, and those that an earlier audit in the folder has kept, in ``measured.csv``.
+    """
     ran = records_of([Store(path) for path in stores])
     names = sorted(of_papers(), key=lambda name: list(PAPERS).index(_paper(name)))
-    found = [compare(load_suite(name), ran) for name in names]
-    sections = [_section(f, measured_table(f.suite, ran)) for f in found]
+    suites = [load_suite(name) for name in names]
+    known = reduce(combined, (measure(suite, ran) for suite in suites), read_kept(out))
+    found = [compare(suite, known) for suite in suites]
+    sections = [_section(f, measured_table(f.suite, known)) for f in found]
     summary = summary_table(f for f in found if f.comparisons)
     out.mkdir(parents=True, exist_ok=True)
+    write_kept(out, known)
     page = out / "index.html"
     page.write_text(_html(summary, sections), encoding="utf-8")
     (out / "papers.md").write_text(_markdown(summary, sections), encoding="utf-8")
+    _told(found).write(out)
     pd.concat([plain_rows(f) for f in found if f.comparisons]).to_csv(out / "papers.csv", index=False)
     return page
+
+
+def _told(found: Sequence[Findings]) -> Summary:
+    """What a page over several reports says of the audit."""
+    comparisons = [c for f in found for c in f.comparisons]
+    counts = Counter(c.verdict for c in comparisons)
+    judged = [c for c in comparisons if c.verdict in (Verdict.AGREES, Verdict.DIFFERS)]
+    headline = (
+        f"Of {len(comparisons)} published numbers {len(judged)} were judged: {counts[Verdict.AGREES]} agree, "
+        f"{counts[Verdict.DIFFERS]} differ, {sum(bool(c.cause) for c in judged)} of these for a cause that was shown."
+    )
+    rest = (
+        f"{counts[Verdict.INCONCLUSIVE]} are inconclusive, {counts[Verdict.INCOMPARABLE]} cannot be compared, "
+        f"{counts[Verdict.NOT_RUN]} were not run."
+    )
+    description = "Every number that the papers print, ours beside it, and the verdict by a rule fixed beforehand."
+    return Summary("papers", "", description, "", headline, rest, "")
 
 
 def _paper(suite: str) -> str:

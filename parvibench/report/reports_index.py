@@ -25,7 +25,7 @@ _PAGE = """<!doctype html>
 <h2><a href="{{ folder | urlencode }}/index.html"><bdi>{{ found.suite }}</bdi>{% if found.profile %}, profile {{ found.profile }}{% endif %}</a></h2>
 {% if found.description %}<p>{{ found.description }}</p>{% endif %}
 <p><b>{{ found.headline or "Nothing is ranked." }}</b> {{ found.converged }}</p>
-<p><small>Run <bdi>{{ found.run }}</bdi>. {{ found.cost }}</small></p>
+{% if found.run %}<p><small>Run <bdi>{{ found.run }}</bdi>. {{ found.cost }}</small></p>{% endif %}
 {% endfor %}
 </body>
 </html>
@@ -39,7 +39,7 @@ class Summary:
     suite: str
     profile: str
     description: str
-    run: str  #: its id
+    run: str  #: its id; empty of the papers' audit, which adds up many
     headline: str  #: who leads, and whether that is significant
     converged: str  #: how many results have converged
     cost: str  #: what the run took

@@ -103,7 +103,7 @@ def _converged(board: pd.DataFrame) -> str:
         return ""
     said = ", ".join(f"{n} {word}" for word, n in counts.items())
     bad = int(judged["marks"].str.contains(lb.NO_BETTER, regex=False).sum())
-    worse = f" {bad} are no better than the initial distribution." if bad else ""
+    worse = f" {bad} {'is' if bad == 1 else 'are'} no better than the initial distribution." if bad else ""
     rule = (
         f" None of those {' or '.join(UNFINISHED)} is called the best of a task."
         if counts.index.isin(UNFINISHED).any()

@@ -113,6 +113,22 @@ def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_bes
     assert next(line for line in text.splitlines() if r"\textbf{" in line).startswith("mala ")
 
 
+@pytest.mark.parametrize(("metric", "first"), [("ksd", "svgd"), ("sliced_w2", "map")])
+def test_a_point_mass_is_no_sample_where_no_reference_tells_it_from_one(tmp_path, metric, first):
+    """Judged by a discrepancy that the score alone makes; by distances to a reference it stands where its value puts it."""
+    generator = np.random.default_rng(5)
+    cells = []
+    for label, scale, particles in (("map", 1.0, 1), ("svgd", 2.0, 20)):
+        curve = make_curve(generator, [metric], scale)
+        record = make_record(label, "own", label, label=label, kind="particles", particles=particles)
+        cells.append((with_values(record, curve), curve, None))
+    board = leaderboard.table(write_store(tmp_path, cells)).set_index("label")
+    assert board["rank"].idxmin() == first
+    assert np.isnan(board.loc["map", "rank"]) == (metric == "ksd")
+    assert ("one point" in board.loc["map", "marks"]) == (metric == "ksd")
+    assert not board.loc["map", "best"] or metric != "ksd"
+
+
 def test_the_headline_says_when_nothing_has_converged(tmp_path):
     found = store(tmp_path, {("banana", "ula"): 1.0, ("banana", "initial"): 3.0})
     falling = tuple(c.model_copy(update={"values": c.values | {"rhat": [1.5] * 7}}) for c in found.cells)

@@ -1,6 +1,7 @@
 """Published numbers and ours: all there, compared only with their own row, judged by one rule, causes demonstrated."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite, load_suite, parse_suite
-from parvibench.report.paper_comparison import Findings, Ours, Verdict, compare, judge, records_of, tolerance
+from parvibench.report.paper_comparison import Findings, Verdict, compare, judge, tolerance
+from parvibench.report.paper_measured import Ours, combined, measure, read_kept, records_of, write_kept
 from parvibench.report.paper_tables import departures, effect_table, measured_table, paper_tables, summary_table
 from parvibench.report.published import PAPERS, Number, numbers
 
@@ -98,7 +100,7 @@ def found(root: object, suite: Suite, *records: CellRecord, curve: pd.DataFrame 
     store = Store(root)  # type: ignore[arg-type]
     for record in records:
         store.write_cell(record, curve, None)
-    return compare(suite, records_of([store]))
+    return compare(suite, measure(suite, records_of([store])))
 
 
 def of_table_1(*patterns: str) -> tuple[Suite, list[Cell]]:
@@ -186,6 +188,19 @@ def test_times_are_compared_as_ratios_on_one_machine(tmp_path, hardware: str, ve
         assert ratio.ours.mean == pytest.approx(1.02)
 
 
+def test_times_that_replicates_of_a_chunk_share_have_no_interval(tmp_path) -> None:
+    """They say nothing of how times vary: no verdict."""
+    suite = parse_suite(TIMES.encode(), "times.yaml")
+    ksivi, sivi = expand(suite)
+    records = [ran(ksivi, {"seconds": [1.0, 1.0, 1.0]}), ran(sivi, {"seconds": [1.02, 1.02, 1.02]})]
+    unit, ratio = found(tmp_path, suite, *(r.model_copy(update={"hardware": "one"}) for r in records)).comparisons
+    assert ratio.verdict is Verdict.INCONCLUSIVE
+    assert ratio.ours is not None
+    assert (ratio.ours.mean, ratio.ours.n, ratio.ours.high) == (pytest.approx(1.02), 1, math.inf)
+    assert unit.ours is not None
+    assert unit.ours.n == 1
+
+
 def test_a_number_on_the_way_is_read_off_the_curve_in_the_papers_sign(tmp_path) -> None:
     suite = load_suite("srld-table-4").with_rows(["bnn-energy-srld/srld"])
     (cell,) = expand(suite)
@@ -215,9 +230,55 @@ def test_the_audit_is_a_page_markdown_and_a_table(call: Run, tmp_path) -> None:
         "| Boston, SVGD, RMSE | bnn-boston-sifg/svgd | program | 2.944 ± 0.03 |"
         in (tmp_path / "page" / "papers.md").read_text()
     )
+    assert call("report", "--index", str(tmp_path)).code == 0
+    index = (tmp_path / "index.html").read_text()
+    assert "2 were judged: 1 agree, 1 differ, 0 of these for a cause that was shown." in index
+    assert 'href="page/index.html"' in index
+    assert "Run <bdi>" not in index
     refused = call("papers", str(tmp_path / "nothing"))
     assert refused.code == 2
     assert "not a store" in refused.err
+
+
+def test_an_audit_keeps_what_earlier_stores_gave(call: Run, tmp_path) -> None:
+    """Stores add up, on several machines or one after another; more replicates go before fewer."""
+    suite, (cell,) = of_table_1(f"{BOSTON}/svgd")
+    page = str(tmp_path / "page")
+    for name, values in {
+        "first": {"rmse": [2.94, 2.95, 2.943], "nll": [9.0, 9.1, 9.2]},
+        "fewer": {"rmse": [9.0, 9.0], "nll": [9.0, 9.1]},
+    }.items():
+        found(tmp_path / name, suite, ran(cell, values))
+        assert call("papers", str(tmp_path / name), "--to", page).code == 0
+    first = (tmp_path / "page" / "papers.csv").read_bytes()
+    assert call("papers", "--to", page).code == 0  # from what is kept alone
+    assert (tmp_path / "page" / "papers.csv").read_bytes() == first
+    table = pd.read_csv(tmp_path / "page" / "papers.csv").set_index("pointer")
+    assert (table.loc[SVGD_RMSE, "verdict"], table.loc[SVGD_RMSE, "ours_n"]) == ("agrees", 3)
+    (tmp_path / "page" / "measured.csv").write_text("a,b\n1,2\n")
+    refused = call("papers", "--to", page)
+    assert refused.code == 2
+    assert "not a table that `parvibench papers` wrote" in refused.err
+
+
+def test_what_an_audit_keeps_is_read_as_it_was_written(tmp_path) -> None:
+    """Infinite means, reasons and failures among it; a failed later run hides no number."""
+    suite, (sgld, svgd) = of_table_1(f"{BOSTON}/sgld", f"{BOSTON}/svgd")
+    store = Store(tmp_path / "store")
+    store.write_cell(ran(svgd, {"rmse": [3.0, 3.1, None]}), None, None)  # type: ignore[list-item]
+    failed = ran(sgld, {"rmse": [1.0]}).model_copy(
+        update={"status": Status.CRASHED, "reason": 'of memory, and "more"', "values": {}}
+    )
+    store.write_cell(failed, None, None)
+    known = measure(suite, records_of([store]))
+    write_kept(tmp_path, known)
+    assert read_kept(tmp_path) == known
+    one, other = (next(m for m in known.values() if m.row == f"{BOSTON}/{name}") for name in ("svgd", "sgld"))
+    assert one.numbers["rmse"] == Ours(math.inf, -math.inf, math.inf, 3, 1)
+    assert "not measured" in str(one.numbers["nll"])
+    assert other.failure.endswith('of memory, and "more"')
+    later = {key: replace(m, failure="crashed", numbers={}) for key, m in known.items()}
+    assert combined(known, later) == {k: m if m.row.endswith("svgd") else later[k] for k, m in known.items()}
 
 
 def test_figures_have_no_table_of_numbers_but_one_of_what_was_measured(tmp_path) -> None:
@@ -228,7 +289,7 @@ def test_figures_have_no_table_of_numbers_but_one_of_what_was_measured(tmp_path)
     record = ran(expand(suite)[0], {"w1_marginal": [0.1, 0.2, 0.3], "sliced_w2": [0.1, 0.3, 1.0]})
     lost = record.model_copy(update={"values": {**record.values, "sliced_w2": [0.1, 0.3, None]}})
     store.write_cell(lost, None, None)
-    table = measured_table(suite, records_of([store]))
+    table = measured_table(suite, measure(suite, records_of([store])))
     assert table is not None
     ((first, *entries),) = [row.entries for row in table.rows]
     assert first.text == "correlated-2d/srld"
