@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
+
+_IMPORTING = threading.Lock()
 
 
 def default_uri(root: Path) -> str:
@@ -16,7 +20,10 @@ def default_uri(root: Path) -> str:
 
 
 def configure() -> None:
-    """Make MLflow quiet and quick to give up, without telemetry; to be called before it is imported."""
+    """Import MLflow, quiet, quick to give up and without telemetry; to be called before anything of it is used.
+
+    One thread at a time: its modules import each other in circles, and two threads would leave some of them half made.
+    """
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -28,6 +35,8 @@ def configure() -> None:
     warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
     for chatty in ("mlflow.store", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    with _IMPORTING:
+        importlib.import_module("mlflow")
 
 
 def connect(uri: str) -> Any:

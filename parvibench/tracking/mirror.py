@@ -25,6 +25,7 @@ A cell belongs to the run that first mirrored it. Later runs that reuse it link 
 
 from __future__ import annotations
 
+import importlib
 import math
 import queue
 import threading
@@ -85,6 +86,8 @@ class Mirror:
         self._total = self._done = self._lost = 0
         self._error = self.notice = ""
         self._hurry = threading.Event()
+        for package in ("pandas", "requests"):  # which this thread needs as well: not while the other imports MLflow
+            importlib.import_module(package)
         self._thread = threading.Thread(target=self._work, name="parvibench-mlflow", daemon=True)
         self._thread.start()
 

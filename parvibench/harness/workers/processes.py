@@ -45,6 +45,7 @@ class Workers:
 
     def run(self, jobs: Iterable[W], on_progress: OnProgress) -> Iterator[Outcome[W]]:
         """Outcomes as jobs end; on leaving early all workers are killed."""
+        process_groups.own_temporary_folder()
         context = _start_method()
         running: list[_Worker] = []
         waiting = iter(jobs)
