@@ -16,7 +16,10 @@ def kernel_matrix(kernel: str, x: Tensor, y: Tensor, bandwidth: float | str, fix
         spread = x.abs().sum(-1)[:, None] + y.abs().sum(-1)[None, :] - apart.abs().sum(-1)
     else:
         spread = apart.abs().sum(-1) if kernel == "laplace" else apart.square().sum(-1)
-    h = torch.median(spread) / math.log(len(x) + 1) if bandwidth == "median" else bandwidth
+    middle = torch.median(spread)
+    if kernel == "riesz" and middle < 1e-5 * spread.mean():
+        middle = spread.mean()
+    h = middle / math.log(len(x) + 1) if bandwidth == "median" else bandwidth
     if isinstance(h, Tensor) and (fixed_median or kernel != "gaussian"):
         h = h.detach()
     if kernel == "riesz":

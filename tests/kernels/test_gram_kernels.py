@@ -107,6 +107,20 @@ def test_pull_back_equals_autograd_of_the_broadcast_formula(
         torch.testing.assert_close(tuple(v[r] for v in found), expected, rtol=1e-10, atol=1e-11)
 
 
+def test_a_riesz_kernel_of_points_on_opposite_sides_is_finite() -> None:
+    """In one dimension most numerators are then 0, or rounding errors, and so is their median."""
+    x, y, w = points(4, 9, 1), points(4, 8, 1, seed=1), points(4, 9, 8, seed=2)
+    x[:2], y[:2] = x[:2].abs(), -y[:2].abs()
+    x[:2, 0], y[:2, 0] = 0.3, 0.2  # one pair on one side
+    y[1] += 1e-17
+    found = named.pull_back("riesz", x, y, w, None, False)
+    assert all(v.isfinite().all() for v in found)
+    for r in range(4):
+        expected = kernel_matrix("riesz", x[r], y[r], "median")
+        torch.testing.assert_close(found[0][r], expected, rtol=1e-10, atol=1e-11)
+    assert (found[0][0] > 0).sum() == 9  # one of y is on the side of x
+
+
 @pytest.mark.parametrize("m", [1, 2, 9, 10, 2**17 + 2])
 def test_lower_median_is_torchs_and_stands_where_it_says(m: int) -> None:
     """Long rows are searched in another way."""
