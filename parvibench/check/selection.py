@@ -12,6 +12,7 @@ from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.harness.suite.cells import Cell
 
 from .past import baseline as past
+from .past import option_laws
 from .questions import Asked, Question
 from .traces.catalogue import Subject, subjects
 from .truth import truth_questions
@@ -34,12 +35,18 @@ class Selection:
     densities: list[str]  #: tasks whose densities are compared with the stored past
     truths: list[Question]  #: questions of known truth
     traces: list[Subject] = field(default_factory=list)  #: whose traces are compared with the stored ones
+    options: list[str] = field(default_factory=list)  #: algorithms whose options are compared with the stored past
+
+    @property
+    def of_past(self) -> bool:
+        """Whether anything is compared with the stored past."""
+        return bool(self.cells or self.densities or self.options)
 
     def resolve(self, baseline: Path | None = None) -> Asked:
         """All questions, those of the past by ``baseline`` or the package's own; ``InputError`` without one."""
-        if not self.cells and not self.densities:
+        if not self.of_past:
             return Asked(list(self.truths), [], [])
-        asked = past.questions(past.Baseline.load(baseline), self.cells, self.densities)
+        asked = past.questions(past.Baseline.load(baseline), self.cells, self.densities, self.options)
         return asked._replace(questions=[*asked.questions, *self.truths])
 
 
@@ -71,12 +78,14 @@ def select_questions(
     named = [a for a in algorithms if ":" not in a]
     cells = past.suite_cells(suites or past.SUITES) if oracle in ("all", "past") else []
     densities = past.plain_tasks() if oracle in ("all", "past") else []
+    options = option_laws.algorithms() if oracle in ("all", "past") and suites is None else []
     truths: list[Question] = list(truth_questions()) if oracle in ("all", "truth") else []
     traces = subjects() if oracle in ("all", "traces") else []
     if algorithms:
-        known = {c.label for c in cells} | {q.algorithm for q in truths} | _names(traces, "algorithm")
+        known = {c.label for c in cells} | {q.algorithm for q in truths} | _names(traces, "algorithm") | {*options}
         _refuse_unknown("algorithm of the check", named, known)
         cells = [c for c in cells if c.label in named]
+        options = [a for a in options if a in named]
         densities = []
         truths = [q for q in truths if q.algorithm in named]
         traces = [s for s in traces if s.kind == "algorithm" and s.name in named]
@@ -85,16 +94,18 @@ def select_questions(
     own = [t for t in tasks if registry.is_place(t)]
     tasks = [t for t in tasks if t not in own]
     if own and not tasks and not algorithms:
-        cells, densities, truths, traces = [], [], [], []
+        cells, densities, truths, traces, options = [], [], [], [], []
     if tasks:
         known = {c.task for c in cells} | set(densities) | {q.task for q in truths} | _names(traces, "task")
+        known |= {option_laws.OPTIONS} if options else set()
         _refuse_unknown("task of the check", tasks, known)
         cells = [c for c in cells if c.task in tasks]
         densities = [t for t in densities if t in tasks]
+        options = options if option_laws.OPTIONS in tasks else []
         truths = [q for q in truths if q.task in tasks]
         traces = [s for s in traces if s.kind == "task" and s.name in tasks]
     truths += [q for place in own for q in own_density_questions(place)]
-    return Selection(cells, densities, truths, traces)
+    return Selection(cells, densities, truths, traces, options)
 
 
 def _settings_of(outside: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

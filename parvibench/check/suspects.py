@@ -34,23 +34,32 @@ class Suspect(NamedTuple):
 
 def suspects(tests: Sequence[Test]) -> list[Suspect]:
     """The red tests, grouped by the most suspicious module of those that are left."""
-    covered = {pair: _modules(*pair) for pair in {(t.task, t.algorithm, t.metric) for t in tests}}
+    covered = {named: _modules(*named) for named in map(_named, tests)}
+    if len(of := {t.algorithm for t in tests}) == 1 and (own := _modules("", *of, "")):
+        # Of one method alone, tasks that it passes and tasks that it fails tell nothing against a task.
+        covered = {named: own for named in covered}
     left = [t for t in tests if t.verdict in RED]
-    green = _counts(covered[t.task, t.algorithm, t.metric] for t in tests if t.verdict not in RED)
+    green = _counts(covered[_named(t)] for t in tests if t.verdict not in RED)
     found: list[Suspect] = []
     while left:
-        red = _counts(covered[t.task, t.algorithm, t.metric] for t in left)
+        red = _counts(covered[_named(t)] for t in left)
         if not red:
             return [*found, Suspect("", left)]
         score = {m: n / math.sqrt(len(left) * (n + green.get(m, 0))) for m, n in red.items()}
-        best = max(score, key=lambda m: (round(score[m], 9), -green.get(m, 0), m))
-        through = [t for t in left if best in covered[t.task, t.algorithm, t.metric]]
+        # Of modules that tell no more than others the one nearest to what was asked: a method's own, before what it imports.
+        far = {m: sum(covered[_named(t)].get(m, 0) for t in left) / n for m, n in red.items()}
+        best = min(score, key=lambda m: (-round(score[m], 9), green.get(m, 0), far[m], m))
+        through = [t for t in left if best in covered[_named(t)]]
         found.append(Suspect(best, through))
         left = [t for t in left if t not in through]
     return found
 
 
-def _counts(covered: Iterable[frozenset[str]]) -> dict[str, int]:
+def _named(test: Test) -> tuple[str, str, str]:
+    return test.task, test.algorithm, test.metric
+
+
+def _counts(covered: Iterable[Iterable[str]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for modules in covered:
         for module in modules:
@@ -59,8 +68,8 @@ def _counts(covered: Iterable[frozenset[str]]) -> dict[str, int]:
 
 
 @cache
-def _modules(task: str, algorithm: str, metric: str) -> frozenset[str]:
-    """All modules of this package, or of a contributor's, that a test runs through."""
+def _modules(task: str, algorithm: str, metric: str) -> dict[str, int]:
+    """All modules of this package, or of a contributor's, that a test runs through, and how many imports away each is."""
     tables = (registry.tasks(), registry.algorithms())
     names = [
         table[name].target.partition(":")[0]
@@ -72,20 +81,23 @@ def _modules(task: str, algorithm: str, metric: str) -> frozenset[str]:
         names.append(registry.metrics()[base].target.partition(":")[0])
     names += [_LABELS[name] for name in (algorithm,) if name in _LABELS]
     if algorithm not in registry.algorithms() and ":" in algorithm:
-        return frozenset({algorithm.rpartition(":")[0]})
-    return frozenset().union(*(_imported(name) for name in names))
+        return {algorithm.rpartition(":")[0]: 0}
+    found: dict[str, int] = {}
+    for module, far in (item for name in names for item in _imported(name).items()):
+        found[module] = min(far, found.get(module, far))
+    return found
 
 
 @cache
-def _imported(name: str) -> frozenset[str]:
-    """A module of the package and all of the package that it imports, directly or not."""
-    found, left = set[str](), [name]
-    while left:
-        module = left.pop()
-        if module not in found and module.startswith(_ROOT) and (file := _file(module)):
-            found.add(module)
-            left += _imports(module, file)
-    return frozenset(found)
+def _imported(name: str) -> dict[str, int]:
+    """A module of the package and all of the package that it imports, with the number of imports between."""
+    found: dict[str, int] = {}
+    layer, far = [name], 0
+    while layer:
+        files = {m: file for m in layer if m not in found and m.startswith(_ROOT) and (file := _file(m))}
+        found |= dict.fromkeys(files, far)
+        layer, far = [m for module, file in files.items() for m in _imports(module, file)], far + 1
+    return found
 
 
 def _file(module: str) -> Path | None:

@@ -52,6 +52,8 @@ _NAMES = {
     "score": "mean score in direction {0}",
     "stein": "Stein's identity {0}",
     "gradient": "score against the gradient of the log density",
+    "by_hand": "relative error of the hand-written gradient, with {0}",
+    "formula": "relative error of {0} against its formula",
     "normaliser": "normalising constant less 1",
     "score_evaluations": "score evaluations charged",
     "log_density": "log density at fixed point {0}",
@@ -68,7 +70,8 @@ _HINTS = {
 
 def statistic_in_words(name: str) -> str:
     """The statistic's name in words."""
-    said, rest = "", name
+    label, between, rest = name.rpartition(": ")
+    said = f"with {label}, " if between else ""
     while prefix := next((p for p in _PREFIXES if rest.startswith(p)), None):
         said, rest = said + _PREFIXES[prefix], rest[len(prefix) :]
     found = re.fullmatch(r"([^\[\]]+)(?:\[(.*)\])?", rest)

@@ -100,7 +100,7 @@ def check(
         partly = bool(algorithm or task)
         if chosen.traces and not _update_traces(chosen, traces, processes, yes, partly=partly):
             return EXIT_FAILED
-        return _update(chosen, baseline, processes, root, yes, partly=partly) if chosen.cells or chosen.densities else 0
+        return _update(chosen, baseline, processes, root, yes, partly=partly) if chosen.of_past else 0
     from parvibench.check.rounds import check as run
     from parvibench.check.traces import stored
     from parvibench.check.traces.catalogue import take
@@ -154,8 +154,8 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     _may_ask(path, yes)
     with progress() as show:
         made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
-        cells, densities = chosen.cells, chosen.densities
-        new = baseline.make(cells, densities, seed=seed, workers=workers, made=made, notify=show)
+        parts = chosen.cells, chosen.densities, chosen.options
+        new = baseline.make(*parts, seed=seed, workers=workers, made=made, notify=show)
     if path.is_file():
         old = baseline.Baseline.load(path)
         new = old.with_part(new) if partly else new

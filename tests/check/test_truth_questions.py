@@ -20,10 +20,10 @@ from parvibench.check.questions import Bound, Law, Question
 from parvibench.check.truth import truth_questions
 from parvibench.check.truth.at_rest import AtRest
 from parvibench.check.truth.easy_targets import NormalisingConstant, effort_of
-from parvibench.check.truth.estimators import Floors, Mixing, Scores, Unbiased, scores_by_quadrature
 from parvibench.check.truth.invariance import Invariance, Ranks, uniform_ranks
 from parvibench.check.truth.langevin_laws import LangevinLaw
 from parvibench.check.truth.metering import MeterCharges
+from parvibench.check.truth.metrics.estimators import Floors, Mixing, Scores, Unbiased, scores_by_quadrature
 from parvibench.check.truth.randomness import Independence
 from parvibench.check.truth.samplers.contract import Contract
 from parvibench.check.truth.samplers.tolerance import Tolerance

@@ -137,7 +137,7 @@ def main() -> int:
     parser.add_argument("--aside", choices=("yes", "no"), help="only the bugs put aside, or only the others")
     parser.add_argument("--markdown", type=Path, help="write the table here")
     parser.add_argument(
-        "--catalogue", help="a file of `planted`: second.yaml, third.yaml, harmless.yaml; default: catalogue.yaml"
+        "--catalogue", help="a file of `planted`: second.yaml to fourth.yaml, harmless.yaml; default: catalogue.yaml"
     )
     arguments = parser.parse_args()
     if arguments.catalogue:

@@ -1,6 +1,6 @@
 """The stored past: statistics of many clean replicates per cell, and the densities at fixed points.
 
-One JSON file: ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and ``statistics``
+A JSON file, and one of the same form for options, whose name ends in ``_options``: ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and ``statistics``
 (name -> one value per replicate, null for a replicate that diverged); ``densities``: task -> name -> value.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ from parvibench.core.streams import derive_seed
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import load_suite
 
+from . import option_laws
+from .option_laws import OPTIONS, OptionLaws
 from .replicates import EVALUATIONS, TIME, CellQuestion, DensityQuestion, as_array, density_values, directions_of_change
 
 FORMAT = 1
@@ -37,11 +39,15 @@ SUITES = ("ci", "ci-networks")
 REPLICATES = 120
 #: Replicates measured by one job.
 _BATCH = 20
+#: Of options: many, and each of few steps.
+_OPTION_REPLICATES = 40
 _TIMEOUT_S = 900.0
 #: Relative tolerance of a density's fixed values: rounding, other processors.
 _TOLERANCE = 1e-7
 #: Relative spread of a statistic that is the same in all replicates but for rounding.
 _CONSTANT = 1e-5
+#: Share of distinct values below which they are stored whole.
+_DISTINCT = 0.9
 #: p-value below which a statistic of a new baseline is reported as changed.
 _MOVED = 1e-6
 
@@ -60,28 +66,49 @@ class Baseline:
     @classmethod
     def load(cls, file: Path | None = None) -> Baseline:
         """Read a baseline file, by default the package's own; ``InputError`` without one."""
-        path = file or shipped()
-        try:
-            found = json.loads(path.read_text())
-        except OSError:
-            raise InputError(f"{path}: no baseline there; make one with: parvibench check --update") from None
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: not a baseline: {error}") from None
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise InputError(f"{path}: not a baseline of format {FORMAT}; make it again: parvibench check --update")
-        return cls(found["cells"], found["densities"], str(path), found["made"])
+        path = file or Path(str(shipped()))
+        found = _read(path)
+        options = _read(_of_options(path))["cells"] if _of_options(path).is_file() else {}
+        return cls(found["cells"] | options, found["densities"], str(path), found["made"])
 
     def with_part(self, part: Baseline) -> Baseline:
         """This one with the cells and densities of another in place of its own."""
         return replace(self, cells=self.cells | part.cells, densities=self.densities | part.densities)
 
     def write(self, file: Path) -> None:
-        """Write the file aside, then put it in place."""
-        document = {"format": FORMAT, "made": self.made, "cells": self.cells, "densities": self.densities}
-        lines = json.dumps(document, separators=(",", ":"), allow_nan=False)
-        aside = file.with_suffix(".tmp")
-        aside.write_text(lines.replace('"statistics"', '\n"statistics"').replace('},"', '},\n"') + "\n")
-        aside.replace(file)
+        """Write the files aside, then put them in place."""
+        options = {name: cell for name, cell in self.cells.items() if name.startswith(f"{OPTIONS}/")}
+        others = {name: cell for name, cell in self.cells.items() if name not in options}
+        _write(file, {"format": FORMAT, "made": self.made, "cells": others, "densities": self.densities})
+        if options:
+            _write(_of_options(file), {"format": FORMAT, "made": self.made, "cells": options})
+        else:
+            _of_options(file).unlink(missing_ok=True)
+
+
+def _of_options(file: Path) -> Path:
+    """The file of the options, beside that of the cells."""
+    return file.with_name(f"{file.stem}_options{file.suffix}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A file's content; ``InputError`` where it is none of a baseline."""
+    try:
+        found = json.loads(path.read_text())
+    except OSError:
+        raise InputError(f"{path}: no baseline there; make one with: parvibench check --update") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a baseline: {error}") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InputError(f"{path}: not a baseline of format {FORMAT}; make it again: parvibench check --update")
+    return found
+
+
+def _write(file: Path, document: dict[str, Any]) -> None:
+    lines = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    aside = file.with_suffix(".tmp")
+    aside.write_text(lines.replace('"statistics"', '\n"statistics"').replace('},"', '},\n"') + "\n")
+    aside.replace(file)
 
 
 def shipped() -> Traversable:
@@ -117,24 +144,60 @@ def plain_tasks() -> list[str]:
     return [row.name for row in built_in if not isinstance(registry.load_task(row.name), SequentialTask)]
 
 
-def questions(baseline: Baseline, cells: Sequence[Cell], tasks: Sequence[str]) -> Asked:
-    """Questions about the cells and about the densities of the tasks."""
+def questions(baseline: Baseline, cells: Sequence[Cell], tasks: Sequence[str], options: Sequence[str] = ()) -> Asked:
+    """Questions about the cells, about the densities of the tasks, and about the options of algorithms."""
     asked: list[Question] = []
     new = [f"{task}/density" for task in tasks if task not in baseline.densities]
     incomparable: list[str] = []
     for task in (t for t in tasks if t in baseline.densities):
         values = baseline.densities[task]
         asked.append(DensityQuestion(task, {n: Fixed(v, tolerance=_TOLERANCE) for n, v in values.items()}))
-    for cell in cells:
-        name = f"{cell.task}/{cell.label}"
-        stored = baseline.cells.get(name)
-        if stored is None:
+
+    def stored(name: str, now: dict[str, Any]) -> Mapping[str, list[float]] | None:
+        """What the baseline holds of that identity; None, and noted, where it holds nothing or of another one."""
+        if name not in baseline.cells:
             new.append(name)
-        elif changed := _changed(stored["identity"], identity(cell)):
+        elif changed := _changed(baseline.cells[name]["identity"], now):
             incomparable.append(f"{name}: {', '.join(changed)} changed since the baseline was made")
         else:
-            asked.append(CellQuestion(cell, _expected(baseline, cell, stored["statistics"])))
+            return baseline.cells[name]["statistics"]
+        return None
+
+    for cell in cells:
+        held = stored(f"{cell.task}/{cell.label}", identity(cell))
+        if held is not None:
+            asked.append(CellQuestion(cell, _expected(baseline, cell, held)))
+    for algorithm in options:
+        name = f"{OPTIONS}/{algorithm}"
+        held = stored(name, _option_identity(algorithm))
+        if held is not None:
+            now, then = option_laws.variant_names(algorithm), option_laws.labels(held)
+            new += [f"{name} {label}" for label in sorted(now - then)]
+            incomparable += [f"{name} {label}: there is no such option any more" for label in sorted(then - now)]
+            kept = {k: v for k, v in held.items() if option_laws.labels([k]) <= now}
+            asked.append(OptionLaws(algorithm, {k: _law(as_array(v)) for k, v in kept.items()}))
     return Asked(asked, new, incomparable)
+
+
+def _option_identity(algorithm: str) -> dict[str, Any]:
+    return {"algorithm_version": registry.algorithms()[algorithm].version}
+
+
+def _law(x: Array) -> Law:
+    """Draws of which any change is a regression; one that stands alone is that of all."""
+    return Law(np.full(_OPTION_REPLICATES, x[0]), tolerance=_CONSTANT) if len(x) == 1 else Law(x)
+
+
+def _short(values: Sequence[float]) -> list[float | None]:
+    """Values as ``rounded`` and to a hundredth of their interquartile range; one of them where they are all the same."""
+    x = np.asarray(values)
+    if _is_constant(x):
+        return [float(x[0]) if math.isfinite(x[0]) else None]
+    finite = x[np.isfinite(x)]
+    if len(set(finite)) < _DISTINCT * len(finite):
+        return rounded(values)
+    digits = 2 - math.floor(math.log10(stats.iqr(finite)))
+    return [round(v, digits) if math.isfinite(v) else None for v in x.tolist()]
 
 
 def _changed(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -173,6 +236,7 @@ def _is_constant(x: Array) -> bool:
 def make(
     cells: Sequence[Cell],
     tasks: Sequence[str],
+    options: Sequence[str] = (),
     *,
     seed: int,
     workers: int,
@@ -180,31 +244,40 @@ def make(
     replicates: int = REPLICATES,
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
 ) -> Baseline:
-    """Run clean replicates of every cell; ``InputError`` where a cell fails."""
-    found: dict[str, dict[str, Any]] = {
-        f"{c.task}/{c.label}": {"identity": identity(c), "statistics": {}} for c in cells
-    }
-    parts: dict[int, Mapping[str, list[float]]] = {}
-    starts = range(0, replicates, _BATCH)
+    """Run clean replicates of every cell, and of the ``options`` of algorithms; ``InputError`` where one fails."""
+    asked = [_Asked(f"{c.task}/{c.label}", identity(c), CellQuestion(c, {}), replicates) for c in cells]
+    few = min(replicates, _OPTION_REPLICATES)
+    asked += [_Asked(f"{OPTIONS}/{a}", _option_identity(a), OptionLaws(a, {}), few) for a in options]
     root = derive_seed(seed, "baseline")
+    parts: dict[int, Mapping[str, list[float]]] = {}
+    numbers: list[tuple[_Asked, int]] = [(a, first) for a in asked for first in range(0, a.replicates, _BATCH)]
     work = [
-        Measurement({number * len(starts) + k: CellQuestion(cell, {})}, range(first, min(first + _BATCH, replicates)), root)
-        for number, cell in enumerate(cells)
-        for k, first in enumerate(starts)
-    ]  # fmt: skip
+        Measurement({number: a.question}, range(first, min(first + _BATCH, a.replicates)), root)
+        for number, (a, first) in enumerate(numbers)
+    ]
     for done, (number, values) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
-        name = list(found)[number // len(starts)]
+        name = numbers[number][0].name
         if isinstance(values, str):
             raise InputError(f"{name}: {values}")
         parts[number] = values
         notify(name, done, len(work))
-    for number, cell in enumerate(found.values()):
-        ordered = [parts[number * len(starts) + k] for k in range(len(starts))]
-        cell["statistics"] = {
-            statistic: rounded([v for part in ordered for v in part[statistic]]) for statistic in ordered[0]
-        }
+    found: dict[str, dict[str, Any]] = {}
+    for a in asked:
+        ordered = [parts[number] for number, (of, _) in enumerate(numbers) if of is a]
+        short = _short if isinstance(a.question, OptionLaws) else rounded
+        statistics = {s: short([v for part in ordered for v in part[s]]) for s in ordered[0]}
+        found[a.name] = {"identity": a.identity, "statistics": statistics}
     densities = {task: {n: float(f"{v:.10g}") for n, v in density_values(task).items()} for task in tasks}
     return Baseline(found, densities, "", made)
+
+
+class _Asked(NamedTuple):
+    """What clean replicates are run of."""
+
+    name: str
+    identity: dict[str, Any]
+    question: Question
+    replicates: int
 
 
 def rounded(values: Sequence[float]) -> list[float | None]:
@@ -213,7 +286,7 @@ def rounded(values: Sequence[float]) -> list[float | None]:
     Where values repeat they are kept whole: rounded, they would no longer be equal to fresh ones.
     """
     finite = [v for v in values if math.isfinite(v)]
-    if len(set(finite)) < 0.9 * len(finite):
+    if len(set(finite)) < _DISTINCT * len(finite):
         return [v if math.isfinite(v) else None for v in values]
     spread = float(stats.iqr(finite)) if finite else 0.0
     by_spread = 2 - math.floor(math.log10(spread)) if spread > 0 else 12

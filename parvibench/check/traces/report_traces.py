@@ -27,6 +27,7 @@ from parvibench.report import (
     floor_comparison,
     leaderboard,
     paper_comparison,
+    paper_measured,
     path_table,
     published,
     repulsion,
@@ -227,7 +228,7 @@ def _published() -> Values:
     for paper in published.PAPERS:
         held = [number for number in numbers if number.paper == paper]
         found[paper] = plain([len(held), np.array([(n.value, n.unit, *paper_comparison.tolerance(n)) for n in held])])
-    ours = [paper_comparison.Ours.of(values) for values in ([0.4, 0.5, 0.6], [0.5] * 3, [0.9, 1.0, 1.1], [0.5])]
+    ours = [paper_measured.Ours.of(values) for values in ([0.4, 0.5, 0.6], [0.5] * 3, [0.9, 1.0, 1.1], [0.5])]
     found["intervals"] = plain([(o.mean, o.low, o.high) for o in ours])
     found["verdicts"] = [str(paper_comparison.judge(0.5, t, o)) for o in ours for t in (0.01, 0.3)]
     return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from .at_rest import semi_implicit_questions
 from .easy_targets import sampler_truths
-from .estimators import metric_questions
 from .gradients import gradient_questions
 from .invariance import kernel_questions
 from .langevin_laws import langevin_questions
 from .metering import MeterCharges
+from .metrics.estimators import metric_questions
 from .randomness import Independence
 from .simulated_posteriors import posterior_questions
 from .steps import TruthQuestion

@@ -158,7 +158,15 @@ def kernel_questions() -> list[TruthQuestion]:
     reversible: list[TruthQuestion] = [question(*kernel) for kernel in kernels for question in (Invariance, Ranks)]
     # Several integrator steps to a trajectory, which is not seen backwards between its ends.
     fixed = [("linear-regression", 0.1), ("banana", 0.4)]
-    return reversible + [
-        Invariance(task, "adjusted-mclmc", settings_of(warmup_steps=0, first_length=length), steps=40)
-        for task, length in fixed
+    trees = [
+        Invariance("banana", "nuts", settings_of(warmup_steps=0, max_tree_depth=3, leapfrogs=7)),  # a fifth diverge
+        Invariance("diffusion-50", "nuts", settings_of(mass="dense", warmup_steps=48), steps=96, chains=40),
     ]
+    return (
+        reversible
+        + trees
+        + [
+            Invariance(task, "adjusted-mclmc", settings_of(warmup_steps=0, first_length=length), steps=40)
+            for task, length in fixed
+        ]
+    )

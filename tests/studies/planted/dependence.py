@@ -4,6 +4,7 @@ from functools import cache
 
 from import_graph import imports, module_files
 
+from parvibench.check.past.option_laws import OptionLaws
 from parvibench.check.past.replicates import CellQuestion
 from parvibench.check.questions import Question
 from parvibench.core import registry
@@ -17,12 +18,12 @@ def depends_on(question: Question, module: str) -> bool:
     task = registry.tasks().get(question.task)
     label = question.cell.algorithm if isinstance(question, CellQuestion) else question.algorithm
     algorithm = registry.algorithms().get(label)
-    if task is None:
+    if task is None and not isinstance(question, OptionLaws):
         return True
-    homes = {type(question).__module__, _home(task.target)}
+    homes = {type(question).__module__, *([] if task is None else [_home(task.target)])}
     if algorithm is not None:
         homes.add(_home(algorithm.target))
-    return module in _behind_every_run() or any(module in modules_behind(home) for home in homes)
+    return (task is not None and module in _behind_every_run()) or any(module in modules_behind(home) for home in homes)
 
 
 @cache

@@ -15,13 +15,14 @@ from scipy import optimize, stats
 from torch import Tensor
 
 from parvibench.check.questions import Better, Bound, Expected, Fixed, Law, Values
+from parvibench.check.truth.steps import TruthQuestion, exact_draws, generator_of
 from parvibench.core import registry
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.core.registry import load_metric, load_task
 from parvibench.metrics.compute import compute
 
-from .steps import TruthQuestion, exact_draws, generator_of
+from .plain_metrics import PlainMetrics
 
 Array = NDArray[np.float64]
 
@@ -242,4 +243,5 @@ def metric_questions() -> list[TruthQuestion]:
         Unbiased(),
         Mixing(),
         Scores(),
+        PlainMetrics(),
     ]
