@@ -24,8 +24,9 @@ Formula = Callable[[Array, Array, float], float]
 
 #: Rows of either side; they differ, and neither divides the other.
 _N, _M = 40, 60
-#: Relative to the value, or absolute below one: kernels are computed in single precision.
-_AGREEMENT = 2e-6
+#: Relative to the value, or absolute below one. Distances are computed in single precision: differences of their means
+#: were off by up to 2.4e-6 in 1,200 draws of sets.
+_AGREEMENT = 1e-5
 
 
 def _distances(x: Array, y: Array) -> Array:
