@@ -35,7 +35,7 @@ def law_p_values(fresh: Array, law: Array) -> Array:
     pairs = zip(fresh.T, law.T, strict=True)
     gaps = np.array([_largest_gap(np.sort(x), np.sort(y)) for x, y in pairs])
     n, m = len(fresh), len(law)
-    any_change = stats.kstwo.sf(gaps, round(n * m / (n + m)))
+    any_change = stats.kstwo.sf(gaps, max(1, round(n * m / (n + m))))
     p = np.minimum(1.0, 2 * np.minimum(rank, any_change))
     for i in np.flatnonzero(p < _REFINED):
         p[i] = min(1.0, 2 * min(_refined(fresh[:, i], law[:, i], float(rank[i]))))

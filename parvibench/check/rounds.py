@@ -22,8 +22,10 @@ from .traces.stored import MovedTrace
 Overall = Literal["pass", "changed", "regression", "wrong", "not converged", "incomparable"]
 Keep = Callable[[Question, Values], None]
 
-#: Questions measured by one process, and how long they may take, s.
+#: Questions measured by one process, at most, and how long they may take, s.
 _BATCH, _TIMEOUT_S = 8, 300.0
+#: Parts for each worker, at least: the last ones end together.
+_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def check(
     for stage, total in enumerate(plan.stages):
         fresh = range(done, total)
         root = derive_seed(seed, "check", stage)
-        asked = batches({i: questions[i] for i in pending}, _BATCH if workers else 1)
+        size = min(_BATCH, max(1, len(pending) // (_PARTS * workers))) if workers else 1
+        asked = batches({i: questions[i] for i in pending}, size)
         work = [Measurement(batch, fresh, root) for batch in asked]
         for answered, (i, found) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
             question = questions[i]

@@ -22,7 +22,7 @@ from parvibench.check.evidence import Array
 from parvibench.check.questions import Expected, Oracle, Question, Values
 from parvibench.check.response import Response
 from parvibench.check.traces.noise import normal_numbers
-from parvibench.check.variants import variants
+from parvibench.check.variants import quick_settings, variants
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, floating_tensors, take_steps
 from parvibench.core.streams import Streams
@@ -40,6 +40,8 @@ _RUNS = 4
 _TENSORS = 3
 #: Smaller numbers are rounding errors of zero.
 _ROUNDING = 1e-10
+#: Sizes that cost time only, where an option is not about them.
+_SIZES = {"inner_steps": 2, "warmup_inner_steps": 3}
 #: Between a variant and a statistic.
 _BETWEEN = ": "
 
@@ -58,7 +60,8 @@ class OptionLaws(Question):
         algorithm = registry.load_algorithm(self.algorithm)
         held = labels(self.baseline)
         found: dict[str, list[float]] = {}
-        asked = [(label, values) for label, values in variants(algorithm) if not held or label in held]
+        small = _small(algorithm)
+        asked = [(label, small | values) for label, values in variants(algorithm) if not held or label in held]
         for (label, values), ids in itertools.product(asked, _batches(replicates, algorithm.max_chunk)):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of options that the target makes idle
@@ -76,6 +79,12 @@ class OptionLaws(Question):
     def circumstances(self) -> str:
         """Steps and points."""
         return f"{_STEPS} steps, {_POINTS} points"
+
+
+def _small(algorithm: Algorithm) -> dict[str, Any]:
+    """Whole numbers of the quick example and other sizes: the defaults' own networks and batches are of the traces."""
+    numbers = {key: value for key, value in quick_settings(algorithm).items() if type(value) is int}
+    return {key: value for key, value in _SIZES.items() if key in algorithm.settings_type.model_fields} | numbers
 
 
 def algorithms() -> list[str]:
