@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +42,8 @@ _TENSORS = 3
 _ROUNDING = 1e-10
 #: Sizes that cost time only, where an option is not about them.
 _SIZES = {"inner_steps": 2, "warmup_inner_steps": 3}
+#: Settings under which the few steps reach what begins late: a network's thousandth.
+_LATE: dict[str, dict[str, Any]] = {"sifg": {"net_decay": 0.01, "net_learning_rate": 0.01, "inner_steps": 160}}
 #: Between a variant and a statistic.
 _BETWEEN = ": "
 
@@ -61,7 +63,7 @@ class OptionLaws(Question):
         held = labels(self.baseline)
         found: dict[str, list[float]] = {}
         small = _small(algorithm)
-        asked = [(label, small | values) for label, values in variants(algorithm) if not held or label in held]
+        asked = [(label, small | values) for label, values in _variants(algorithm) if not held or label in held]
         for (label, values), ids in itertools.product(asked, _batches(replicates, algorithm.max_chunk)):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of options that the target makes idle
@@ -81,6 +83,13 @@ class OptionLaws(Question):
         return f"{_STEPS} steps, {_POINTS} points"
 
 
+def _variants(algorithm: Algorithm) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Labels and settings."""
+    yield from variants(algorithm)
+    if algorithm.name in _LATE:
+        yield "late", _LATE[algorithm.name]
+
+
 def _small(algorithm: Algorithm) -> dict[str, Any]:
     """Whole numbers of the quick example and other sizes: the defaults' own networks and batches are of the traces."""
     numbers = {key: value for key, value in quick_settings(algorithm).items() if type(value) is int}
@@ -96,7 +105,7 @@ def algorithms() -> list[str]:
 
 def variant_names(algorithm: str) -> set[str]:
     """Labels of an algorithm's variants."""
-    return {label for label, _ in variants(registry.load_algorithm(algorithm))}
+    return {label for label, _ in _variants(registry.load_algorithm(algorithm))}
 
 
 def labels(statistics: Iterable[str]) -> set[str]:

@@ -21,6 +21,7 @@ from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.core.registry import load_metric, load_task
 from parvibench.metrics.compute import compute
+from parvibench.metrics.evaluate import chain_diagnostics
 
 from .plain_metrics import PlainMetrics
 
@@ -122,6 +123,9 @@ class Mixing(TruthQuestion):
             slow = self._path(g)
             found = _diagnose(slow, "ess_bulk", "autocorrelation")
             values["mixing.ess_bulk"].append(math.log(found["ess_bulk"] / ess))
+            chains = chain_diagnostics(slow.transpose(0, 1))
+            assert chains is not None
+            values["mixing.worth"].append(math.log(chains["worth"] / ess))
             values["mixing.autocorrelation"].append(found["autocorrelation"] - float(np.mean(self.phi)))
             apart = torch.randn(slow.shape, generator=g, dtype=torch.float64)
             apart[..., 1] += centres
@@ -130,7 +134,8 @@ class Mixing(TruthQuestion):
 
     def expected(self) -> Mapping[str, Expected]:
         """Bounds on the errors, for the estimators' own bias."""
-        return {"mixing.ess_bulk": Bound(0.05), "mixing.autocorrelation": Bound(0.005), "mixing.rhat": Bound(0.005)}
+        limits = {"ess_bulk": 0.05, "worth": 0.05, "autocorrelation": 0.005, "rhat": 0.005}
+        return {f"mixing.{name}": Bound(limit) for name, limit in limits.items()}
 
     def _centres(self) -> Tensor:
         """Centres of the chains, (N,): normal quantiles."""

@@ -17,6 +17,7 @@ from parvibench.check.truth.steps import TruthQuestion, generator_of
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.core.registry import load_metric, load_task
+from parvibench.metrics.equivalent import V_STATISTICS, equivalent_sample_size
 
 Array = NDArray[np.float64]
 #: (samples (n, D), reference rows (m, D), bandwidth) -> value.
@@ -176,6 +177,7 @@ class PlainMetrics(TruthQuestion):
         values: dict[str, list[float]] = {name: [] for name in self.expected()}
         for r in replicates:
             found = _of_sets(self.dim, seed, r) | _of_windows(seed, r) | _of_modes(seed, r) | _of_paths(seed, r)
+            found |= _of_sizes(seed, r)
             for name, (ours, plain) in found.items():
                 error = abs(ours - plain) / max(1.0, abs(plain))
                 values[f"formula[{name}]"].append(0.0 if error < _AGREEMENT else error)
@@ -183,7 +185,8 @@ class PlainMetrics(TruthQuestion):
 
     def expected(self) -> Mapping[str, Expected]:
         """None."""
-        names = (*_OF_REFERENCE, *_OF_SCORE, *_WINDOWS, *_OF_PATH, "nested rhat", "mode_weight_tv", "modes_found")
+        names = [*_OF_REFERENCE, *_OF_SCORE, *_WINDOWS, *_OF_PATH, "nested rhat", "mode_weight_tv", "modes_found"]
+        names += [f"equivalent n by {metric}" for metric in (*V_STATISTICS, "sliced_w2")]
         return {f"formula[{name}]": Fixed(0.0) for name in names}
 
 
@@ -239,6 +242,26 @@ def _of_modes(seed: int, r: int) -> dict[str, tuple[float, float]]:
     held = [(inside & (nearest == k)).mean() >= 0.02 for k in range(len(means))]
     truth = {"mode_weight_tv": float(np.abs(shares - weights).sum() / 2), "modes_found": float(sum(held))}
     return {name: (_value(name, torch.from_numpy(x), Context(task)), value) for name, value in truth.items()}
+
+
+def _of_sizes(seed: int, r: int) -> dict[str, tuple[float, float]]:
+    """n draws that are as far as n exact ones are on average are worth n."""
+    reference = load_task("banana").floored()
+    assert reference is not None
+    n = int(torch.randint(100, 2000, (), generator=generator_of("formulas", "size", seed, r)))
+    at = {name: c["gap"] / n + c["bias"] for name, c in reference.certificate["v_statistics"].items()}
+    found = {
+        f"equivalent n by {name}": (equivalent_sample_size(name, value, n, reference)[0], float(n))
+        for name, value in at.items()
+    }
+    table = reference.floors["sliced_w2"]
+    known = sorted(table)[n % (len(table) - 1)]
+    typical = float(np.median(table[known]))
+    found["equivalent n by sliced_w2"] = (
+        equivalent_sample_size("sliced_w2", typical, known, reference)[0],
+        float(known),
+    )
+    return {name: (math.nan if ours is None else ours, plain) for name, (ours, plain) in found.items()}
 
 
 def _of_paths(seed: int, r: int) -> dict[str, tuple[float, float]]:
