@@ -72,7 +72,7 @@ class PyroSVI(Algorithm[Settings, State]):
     citation = "Bingham et al. (2019), J. Mach. Learn. Res. 20(28)"
     summary = "Pyro's automatic guides, fitted to the evidence bound (external)"
     example = Example(
-        quick={"batch": 8}, settings={"step_size": 0.1, "batch": 20}, steps=80, points=200, both_modes=False
+        quick={"batch": 8}, settings={"step_size": 0.2, "batch": 20}, steps=40, points=200, both_modes=False
     )
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -153,12 +153,7 @@ def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answer
 
 
 def batches(numbered: Mapping[int, Question], size: int) -> list[dict[int, Question]]:
-    """Questions grouped by task, so that a process reads a task's data once."""
-    by_task: dict[str, list[int]] = {}
-    for number, question in numbered.items():
-        by_task.setdefault(question.task, []).append(number)
-    return [
-        {n: numbered[n] for n in numbers[i : i + size]}
-        for numbers in by_task.values()
-        for i in range(0, len(numbers), size)
-    ]
+    """Questions in the order of their tasks, so that a process reads few tasks' data."""
+    tasks = list(dict.fromkeys(q.task for q in numbered.values()))
+    ordered = sorted(numbered, key=lambda n: tasks.index(numbered[n].task))
+    return [{n: numbered[n] for n in ordered[i : i + size]} for i in range(0, len(ordered), size)]

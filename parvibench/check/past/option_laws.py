@@ -41,7 +41,7 @@ _TENSORS = 3
 #: Smaller numbers are rounding errors of zero.
 _ROUNDING = 1e-10
 #: Sizes that cost time only, where an option is not about them.
-_SIZES = {"inner_steps": 2, "warmup_inner_steps": 3}
+_SIZES = {"inner_steps": 1, "warmup_inner_steps": 2}
 #: Settings under which the few steps reach what begins late: a network's thousandth.
 _LATE: dict[str, dict[str, Any]] = {"sifg": {"net_decay": 0.01, "net_learning_rate": 0.01, "inner_steps": 160}}
 #: Between a variant and a statistic.

@@ -23,6 +23,8 @@ from parvibench.harness.suite.cells import Cell
 _DIRECTIONS = 3
 #: Checkpoint at which the primary metric is compared too: a tenth of the budget or so.
 _EARLY = 3
+#: Replicates in a kernel call, at most.
+_CHUNK = 20
 #: Metrics of a run's cost: compared exactly, or as ratios to a reference kernel, or not at all.
 _COSTS = frozenset({"seconds", "peak_memory", "score_evaluations"})
 #: The time is shown and never fails a check.
@@ -61,8 +63,9 @@ class CellQuestion(Question):
         return ", ".join([*steps, *(f"{key}={value}" for key, value in spec.settings.items())])
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """Run fresh replicates of the cell, chunk by chunk."""
-        cell = self.cell.varied(replicates=tuple(replicates), seed=seed)
+        """Run fresh replicates of the cell, chunk by chunk: large ones, nobody looks at the time of one replicate."""
+        most = self.cell.load()[1].max_chunk or _CHUNK
+        cell = self.cell.varied(replicates=tuple(replicates), seed=seed, chunk=min(len(replicates), most))
         values: dict[str, list[float]] = {}
         for chunk in cell.chunks:
             kernel = reference_seconds(torch.device(cell.spec.device))

@@ -18,8 +18,8 @@ from .noise import Noise
 from .trace import Trace, Values, modules_behind, taken
 
 _TIMEOUT_S = 300.0
-#: Jobs for every process: they are not of one length.
-_JOBS = 3
+#: Jobs for every process: each imports the methods again.
+_JOBS = 1
 
 
 class Subject(NamedTuple):

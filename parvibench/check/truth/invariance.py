@@ -160,7 +160,7 @@ def kernel_questions() -> list[TruthQuestion]:
     fixed = [("linear-regression", 0.1), ("banana", 0.4)]
     trees = [
         Invariance("banana", "nuts", settings_of(warmup_steps=0, max_tree_depth=3, leapfrogs=7)),  # a fifth diverge
-        Invariance("diffusion-50", "nuts", settings_of(mass="dense", warmup_steps=48), steps=96, chains=40),
+        Invariance("diffusion-50", "nuts", settings_of(mass="dense", warmup_steps=48), steps=96, chains=24),
     ]
     return (
         reversible
