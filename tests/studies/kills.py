@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -271,6 +272,7 @@ def study(kills: int, tasks: int, iterations: int, longest: float, seed: int, ot
     """Deal the kills, ``others`` of them to each other command than a run; the differences, a line each."""
     chance = Random(seed)
     each = kills // 10 if others is None else others
+    get_temp_dir()  # of this process: outside what is removed below
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name) / "tmp"
         scratch.mkdir()
@@ -286,7 +288,7 @@ def study(kills: int, tasks: int, iterations: int, longest: float, seed: int, ot
         time.sleep(2)
         mine = [p.name for p in scratch.iterdir() if p.name.startswith(("parvibench-", "pymp-"))]
         tempfile.tempdir = None
-        return found + ([f"left in the temporary folder: {len(mine)}, such as {mine[0]}"] if len(mine) > 1 else [])
+        return found + ([f"left in the temporary folder: {len(mine)}, such as {mine[0]}"] if mine else [])
 
 
 if __name__ == "__main__":
