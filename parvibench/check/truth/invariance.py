@@ -154,7 +154,7 @@ def kernel_questions() -> list[TruthQuestion]:
         ("banana", "mala", settings_of(step_size=0.05)),
         ("linear-regression", "hmc", settings_of(step_size=0.003, leapfrog_steps=4, jitter=0.3)),
         ("banana", "hmc", settings_of(step_size=0.04, leapfrog_steps=4, jitter=0.3)),
-        ("banana", "hmc", settings_of(step_size=0.06, leapfrog_steps=4)),
+        ("correlated-2d", "hmc", settings_of(step_size=0.06, leapfrog_steps=4)),
     ]
     reversible: list[TruthQuestion] = [question(*kernel) for kernel in kernels for question in (Invariance, Ranks)]
     # Several integrator steps to a trajectory, which is not seen backwards between its ends.
