@@ -1,7 +1,8 @@
 """The stored past: statistics of many clean replicates per cell, and the densities at fixed points.
 
-A JSON file, and one of the same form for options, whose name ends in ``_options``: ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and ``statistics``
-(name -> one value per replicate, null for a replicate that diverged); ``densities``: task -> name -> value.
+Two JSON files of one form, that of options with a name that ends in ``_options``. ``cells``: ``task/label`` -> ``identity``
+(all that decides the law of the replicates) and ``statistics`` (name -> one value per replicate, null for a replicate that
+diverged); ``densities``: task -> name -> value.
 """
 
 from __future__ import annotations
