@@ -46,6 +46,7 @@ class CellSpec(BaseModel):
     #: iterations after which samples are judged, besides the last; empty: at shares of the budget. Of a chain that has
     #: not made ``samples`` states by then those are judged that it has.
     checkpoints: tuple[int, ...] = ()
+    trajectories: int = 0  #: particles or chains of the first replicate whose place at every checkpoint is kept
 
     @model_validator(mode="before")
     @classmethod

@@ -22,7 +22,7 @@ from parvibench.harness.run.chunks import ChunkResult, pack_result, unpack_resul
 from parvibench.harness.run.measuring import can_remeasure, metrics_key, remeasure
 from parvibench.harness.store.environment import hardware, provenance
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, is_final, new_run_id
+from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories, is_final, new_run_id
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Executor, InProcess, Job, Outcome, Progress
 from parvibench.harness.workers.interrupts import Interrupts
@@ -46,8 +46,8 @@ class Observer(Protocol):
         """The run is over (also after an interruption)."""
 
 
-#: A cell, its record, curve and samples.
-Finished = tuple[Cell, CellRecord, pd.DataFrame | None, np.ndarray | None]
+#: A cell, its record, curve, samples and trajectories.
+Finished = tuple[Cell, CellRecord, pd.DataFrame | None, np.ndarray | None, Trajectories | None]
 
 
 @dataclass
@@ -104,9 +104,9 @@ def run_cells(
             for cell in todo if fresh else ():
                 store.forget(cell.key)
             with interrupts.suppressed():
-                for cell, record, curve, samples in _run(todo, executor, store, observers):
+                for cell, record, curve, samples, followed in _run(todo, executor, store, observers):
                     with interrupts.held_back():
-                        store.write_cell(record, curve, samples)
+                        store.write_cell(record, curve, samples, followed)
                         if record.status is not Status.TIMEOUT:  # which may go on with more time
                             store.forget(cell.key)
                         _tell(observers, cell, record, store, cached=False)
@@ -130,7 +130,7 @@ def _held(cells: Sequence[Cell], store: Store, retry_failed: bool) -> dict[str, 
             if samples is None or not can_remeasure(record):
                 continue
             record, curve = remeasure(cell, record, store.curve(cell.key), samples)
-            store.write_cell(record, curve, samples)
+            store.write_cell(record, curve, samples, store.trajectories(cell.key))
         held[cell.key] = record
     return held
 
@@ -147,7 +147,7 @@ def _run(cells: Sequence[Cell], executor: Executor, store: Store, observers: Seq
     for cell in cells:
         refusal = _refusal(cell)
         if refusal is not None:
-            yield cell, make_record(cell, [Outcome(Job(cell, 0), None, *refusal)]), None, None
+            yield cell, make_record(cell, [Outcome(Job(cell, 0), None, *refusal)]), None, None, None
             continue
         state = pending[cell.key] = _Pending(cell)
         for i in range(len(cell.chunks)):
@@ -192,14 +192,15 @@ def _refusal(cell: Cell) -> tuple[Status, str] | None:
     return (Status.UNSUPPORTED, lacking) if lacking else None
 
 
-def _tables(outcomes: Sequence[Outcome]) -> tuple[pd.DataFrame | None, np.ndarray | None]:
-    """Curve and samples of all chunks together, or nothing when a chunk failed."""
+def _tables(outcomes: Sequence[Outcome]) -> tuple[pd.DataFrame | None, np.ndarray | None, Trajectories | None]:
+    """Curve, samples and trajectories of all chunks together, or nothing when a chunk failed."""
     results = [o.result for o in outcomes if o.result is not None]
     if len(results) < len(outcomes):
-        return None, None
+        return None, None, None
     curve = pd.DataFrame([row for r in results for row in r.curve], columns=list(CURVE_COLUMNS))
     samples = [r.samples for r in results if r.samples is not None]
-    return curve, np.concatenate(samples) if len(samples) == len(results) else None
+    followed = next((r.trajectories for r in results if r.trajectories), None)
+    return curve, np.concatenate(samples) if len(samples) == len(results) else None, followed
 
 
 def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:

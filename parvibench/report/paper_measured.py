@@ -27,8 +27,8 @@ from parvibench.harness.suite.entries import Published, Row
 from parvibench.harness.suite.suite import Suite
 
 LEVEL = 0.95
-#: What of a specification the comparison leaves open: how often and where a row is run.
-_OPEN = {"replicates", "seed", "chunk", "device", "compiled", "source", "key"}
+#: What of a specification the comparison leaves open: how often and where a row is run, and what else is kept of it.
+_OPEN = {"replicates", "seed", "chunk", "device", "compiled", "source", "key", "trajectories"}
 #: File that an audit keeps.
 KEPT = "measured.csv"
 

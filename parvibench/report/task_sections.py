@@ -22,7 +22,7 @@ from . import leaderboard as lb
 from .equal_budgets import equal_budget_tables
 from .figures.anytime_curves import MAX_LINES, anytime
 from .figures.autocorrelations import autocorrelations
-from .figures.density_scatter import particles
+from .figures.density_scatter import particles, trajectories
 from .figures.figure import Drawing, Styles, TaskCells
 from .figures.high_dimensional import marginals
 from .figures.predictive_intervals import predictions
@@ -137,7 +137,8 @@ def _drawings(results: Results, rows: pd.DataFrame, task: str, styles: Styles) -
     found: list[Drawing] = []
     for m, source in sources.items():
         found += anytime(shown, m, floor_of(task, m, samples), source)
-    return [*found, *particles(shown), *marginals(shown), *autocorrelations(shown), *predictions(shown)]
+    found += [*particles(shown), *trajectories(shown)]
+    return [*found, *marginals(shown), *autocorrelations(shown), *predictions(shown)]
 
 
 def _ranking_table(

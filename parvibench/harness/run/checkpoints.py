@@ -94,6 +94,7 @@ class Checkpoints:
     def measure(self, state: Any, step: int, *, last: bool) -> None:
         """Judge the samples that a state gives after ``step`` iterations."""
         samples = self._samples(state, step)
+        self.follow(state, step)
         for replicate, finite in zip(self.replicates, samples.isfinite().all(-1).all(-1).tolist(), strict=True):
             if not finite:
                 self.result.diverged.setdefault(replicate, step)
@@ -112,6 +113,16 @@ class Checkpoints:
         streams = self.problem.streams
         streams.step = step
         return self.algorithm.output(self.problem, self.settings, state, state.x.shape[1], streams)
+
+    def follow(self, state: Any, step: int) -> None:
+        """Note where the particles are whose trajectories are kept: evenly spread ones of the first replicate."""
+        k, first = self.cell.spec.trajectories, self.cell.spec.replicates[0]
+        if not k or first not in self.replicates:
+            return
+        now = self.positions(state, step)
+        if now is not None:
+            self.result.visited.append(step)
+            self.result.places.append(_take(now, k)[self.replicates.index(first)].float().cpu().numpy())
 
     def _samples(self, state: Any, step: int) -> Tensor:
         """The samples judged at this step, (R, n, D): of chains the last states, and earlier ones where N < n."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import StoreError
 from parvibench.harness.store.environment import hardware
+from parvibench.harness.store.store import Trajectories
 from parvibench.harness.suite.cells import Cell
 
 from .measuring import metrics_key
@@ -25,6 +26,9 @@ class ChunkResult:
     #: rows of the long curve table (see ``store.CURVE_COLUMNS``)
     curve: list[tuple[Any, ...]] = field(default_factory=list)
     samples: NDArray[np.float32] | None = None  #: of the last checkpoint, (r, n, D)
+    #: iterations of the checkpoints, and places (k, D) of the particles followed there, where any are
+    visited: list[int] = field(default_factory=list)
+    places: list[NDArray[np.float32]] = field(default_factory=list)
     #: metric -> value per replicate at the last checkpoint
     values: dict[str, list[float]] = field(default_factory=dict)
     #: the same of evenly thinned samples, where their number has no floors
@@ -51,11 +55,13 @@ class ChunkResult:
 
     def plain(self) -> dict[str, Any]:
         """Text and tensors: what ``snapshot.pack`` takes."""
-        values = asdict(replace(self, samples=None, unmeasured=[]))
+        values = asdict(replace(self, samples=None, unmeasured=[], places=[]))
+        apart = ("samples", "unmeasured", "places", "sealed")
         return {
             "samples": None if self.samples is None else torch.from_numpy(self.samples),
             "unmeasured": self.unmeasured,
-            "text": json.dumps({k: v for k, v in values.items() if k not in ("samples", "unmeasured", "sealed")}),
+            "places": [torch.from_numpy(p) for p in self.places],
+            "text": json.dumps({k: v for k, v in values.items() if k not in apart}),
         }
 
     @classmethod
@@ -65,8 +71,17 @@ class ChunkResult:
         values["curve"] = [tuple(row) for row in values["curve"]]
         values["diverged"] = {int(r): step for r, step in values["diverged"].items()}
         samples = plain["samples"]
-        unmeasured = plain["unmeasured"]
-        return cls(samples=None if samples is None else samples.numpy(), unmeasured=unmeasured, **values)
+        return cls(
+            samples=None if samples is None else samples.numpy(),
+            unmeasured=plain["unmeasured"],
+            places=[p.numpy() for p in plain["places"]],
+            **values,
+        )
+
+    @property
+    def trajectories(self) -> Trajectories | None:
+        """Where the particles followed went, or None without any."""
+        return Trajectories(np.array(self.visited), np.stack(self.places)) if self.places else None
 
 
 def stamp(cell: Cell, replicates: tuple[int, ...]) -> str:

@@ -134,6 +134,7 @@ class _Run:
         here.clock.stop()
         if here.algorithm.kind == "chains":
             here.path = here.recorder(state.x, horizon)
+        here.follow(state, 0)
         iterations, explicit = here.cell.spec.budget.iterations, here.cell.spec.checkpoints
         shares = [k / iterations for k in explicit] if iterations and explicit else list(CHECKPOINTS[:-1])
         return Place(state, 0, shares)

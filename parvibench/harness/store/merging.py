@@ -54,6 +54,7 @@ def _check(source: Store, run: RunRecord) -> None:
     for cell in run.cells:
         source.find_for(cell)
         source.samples(cell.key)
+        source.trajectories(cell.key)
         source.curve(cell.key)
 
 
@@ -66,7 +67,8 @@ def _copy(source: Store, into: Store, key: str) -> list[str]:
         same = held.values == found.values or held.hardware != found.hardware
         twice = f"{found.task}/{found.label} was there already"
         return [] if same else [f"{twice}, with other values: kept the first"]
-    into.write_cell(found, source.curve(key) if found.values else None, source.samples(key))
+    curve = source.curve(key) if found.values else None
+    into.write_cell(found, curve, source.samples(key), source.trajectories(key))
     return []
 
 

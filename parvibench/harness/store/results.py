@@ -18,7 +18,7 @@ from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.marks import blown_up
 from parvibench.statistics import median_interval
 
-from .store import CURVE_COLUMNS, RunCell, RunRecord, Store
+from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories
 
 #: Metrics that mean nothing across different hardware.
 TIMED_METRICS = ("seconds", "ess_per_second")
@@ -115,6 +115,10 @@ class Results:
     def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:
         """Samples of a cell's last checkpoint, (R, n, D), or None; None of a damaged cell."""
         return None if cell.status is Status.DAMAGED else self.store.samples(cell.key)
+
+    def trajectories(self, cell: CellRecord) -> Trajectories | None:
+        """Trajectories of some particles of a cell, or None; None of a damaged cell."""
+        return None if cell.status is Status.DAMAGED else self.store.trajectories(cell.key)
 
     def document(self, report: str = "") -> dict[str, Any]:
         """The ``run --json`` document."""

@@ -4,7 +4,7 @@
 
     <root>/cells/<key>/cell.json      the record, with the SHA-256 of the files beside it
                        curve.parquet  metric values at every checkpoint, long form
-                       samples.npz    samples of the last checkpoint, (R, n, D) float32
+                       samples.npz    samples of the last checkpoint, (R, n, D) float32; trajectories, where asked for
                        traceback.txt  of a cell that failed
            unfinished/<key>/          snapshots of a cell that is not finished
            runs/<id>.json             which cells a run asked for, the SHA-256 of each cell.json and of itself, provenance
@@ -23,7 +23,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import filelock
 import numpy as np
@@ -37,6 +37,14 @@ from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified
 
 from .files import SnapshotFile, write_atomically
 from .reading import MAX_BYTES, inside, plain_name, read_npz, read_table, read_text
+
+
+class Trajectories(NamedTuple):
+    """Where some particles of a replicate went."""
+
+    iterations: NDArray[np.integer]  #: (C,), of the start and of every checkpoint
+    positions: NDArray[np.float32]  #: (C, k, D)
+
 
 CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
 
@@ -258,20 +266,40 @@ class Store:
         Raises:
             DamagedError: the file is missing or is not the one that was written.
         """
-        content = self._content(key, "samples.npz", self._record(key))
-        if content is None:
+        arrays = self._arrays(key)
+        if arrays is None:
             return None
-        path = self._file(key, "samples.npz")
-        arrays = read_npz(content, str(path))
         if "samples" not in arrays or arrays["samples"].ndim != 3:
-            raise StoreError(f"{path}: holds no samples (R, n, D)")
+            raise StoreError(f"{self._file(key, 'samples.npz')}: holds no samples (R, n, D)")
         return arrays["samples"].copy()  # bytes that were read cannot be written to
+
+    def trajectories(self, key: str) -> Trajectories | None:
+        """Trajectories of some particles of the first replicate, or None where none were asked for.
+
+        Raises:
+            DamagedError: the file is missing or is not the one that was written.
+        """
+        arrays = self._arrays(key) or {}
+        if "trajectories" not in arrays:
+            return None
+        found = Trajectories(arrays.get("iterations", np.empty(0)), arrays["trajectories"])
+        if found.positions.ndim != 3 or found.iterations.shape != found.positions.shape[:1]:
+            raise StoreError(f"{self._file(key, 'samples.npz')}: holds no trajectories (C, k, D) at C iterations")
+        return found
+
+    def _arrays(self, key: str) -> dict[str, NDArray[Any]] | None:
+        content = self._content(key, "samples.npz", self._record(key))
+        return None if content is None else read_npz(content, str(self._file(key, "samples.npz")))
 
     def _file(self, key: str, name: str) -> Path:
         return inside(self.folder(key) / name, self.root)
 
     def write_cell(
-        self, record: CellRecord, curve: pd.DataFrame | None = None, samples: NDArray[np.floating] | None = None
+        self,
+        record: CellRecord,
+        curve: pd.DataFrame | None = None,
+        samples: NDArray[np.floating] | None = None,
+        trajectories: Trajectories | None = None,
     ) -> None:
         """Put a cell in place as a whole: written aside, flushed, renamed.
 
@@ -283,7 +311,7 @@ class Store:
             final.parent.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
             try:
-                files = dict(_contents(record, curve, samples))
+                files = dict(_contents(record, curve, samples, trajectories))
                 digests = {name: _sha256(content) for name, content in files.items()}
                 for name, content in {**files, "cell.json": _sealed(record, files=digests)}.items():
                     write_atomically(aside / name, content)
@@ -418,7 +446,10 @@ def _parse(path: Path, content: bytes) -> CellRecord:
 
 
 def _contents(
-    record: CellRecord, curve: pd.DataFrame | None, samples: NDArray[np.floating] | None
+    record: CellRecord,
+    curve: pd.DataFrame | None,
+    samples: NDArray[np.floating] | None,
+    trajectories: Trajectories | None,
 ) -> Iterator[tuple[str, bytes]]:
     """Names and bytes of the files beside ``cell.json``."""
     if record.traceback:
@@ -429,7 +460,10 @@ def _contents(
         yield "curve.parquet", buffer.getvalue()
     if samples is not None:
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, samples=samples.astype(np.float32))
+        arrays: dict[str, NDArray[Any]] = {"samples": samples.astype(np.float32)}
+        if trajectories is not None:
+            arrays |= {"iterations": trajectories.iterations, "trajectories": trajectories.positions}
+        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
         yield "samples.npz", buffer.getvalue()
 
 

@@ -230,7 +230,22 @@ def _protocol(
         chosen |= {"burn_in": 0.0, "thinning": 1}
     # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
     chosen["budget"] = chosen["budget"].resolve(shared, task.batch_share())
-    return chosen | {"checkpoints": _checkpoints(entry, algorithm, chosen)}
+    followed = _followed(entry, algorithm, chosen["particles"])
+    return chosen | {"checkpoints": _checkpoints(entry, algorithm, chosen), "trajectories": followed}
+
+
+def _followed(entry: AlgorithmEntry | Row, algorithm: Method, particles: int) -> int:
+    """How many trajectories are kept.
+
+    Raises:
+        InputError: draws of a generator or of an anchor have none, or there are fewer particles.
+    """
+    asked = entry.trajectories
+    if asked and algorithm.kind not in ("particles", "chains"):
+        raise InputError(f"trajectories of {entry.display}: a method of kind {algorithm.kind} moves no particles")
+    if asked > particles:
+        raise InputError(f"trajectories of {entry.display}: {asked} are more than its {particles} particles")
+    return asked
 
 
 def _checkpoints(entry: AlgorithmEntry | Row, algorithm: Method, protocol: Mapping[str, Any]) -> tuple[int, ...]:

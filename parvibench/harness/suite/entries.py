@@ -69,6 +69,8 @@ class Entry(Strict):
     burn_in: BurnIn | None = None
     thinning: Thinning | None = None
     checkpoints: Checkpoints | None = None  #: default: at shares of the budget
+    #: particles or chains of the first replicate whose place at every checkpoint is kept, to draw their paths
+    trajectories: int = Field(0, ge=0, le=1000)
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:

@@ -325,7 +325,7 @@ class Dots(NamedTuple):
 
     places: NDArray[np.float64]  #: (n, 2)
     colour: str  #: hex
-    joined: bool = False  #: by a thin line, in their order
+    lines: NDArray[np.float64] | None = None  #: (L, m, 2), thin lines below them
 
 
 class Panels:
@@ -373,14 +373,18 @@ class Panels:
         """A picture of these points, in tenths of a point of print; what lies outside the axes is cut off."""
         (left, *_, right), (low, *_, high) = self._limits
         x0, y0, width, height = self._box
-        share = (np.clip(dots.places, -1e6, 1e6) - [left, low]) / [right - left, high - low]
-        near = share if dots.joined else share[((share > -0.1) & (share < 1.1)).all(1)]
-        places = np.rint(np.clip(near, -5, 6) * [width, -height] * 10 + [0, 10 * height]).astype(int).tolist()
-        points = "".join(f"M{x} {y}h0" for x, y in places)
+        scale = np.array([right - left, high - low])
+        share = (np.clip(dots.places, -1e6, 1e6) - [left, low]) / scale
+
+        def tenths(shares: NDArray[np.float64]) -> Any:
+            return np.rint(np.clip(shares, -5, 6) * [width, -height] * 10 + [0, 10 * height]).astype(int).tolist()
+
+        points = "".join(f"M{x} {y}h0" for x, y in tenths(share[((share > -0.1) & (share < 1.1)).all(1)]))
         line = f"fill:none;stroke:{dots.colour};stroke-opacity:{self._opacity}"
         path = f'<path d="{points}" style="{line};stroke-width:{10 * self._size:g};stroke-linecap:round"/>'
-        if dots.joined:
-            through = "M" + " ".join(f"{x} {y}" for x, y in places)
+        if dots.lines is not None:
+            lines = tenths((np.clip(dots.lines, -1e6, 1e6) - [left, low]) / scale)
+            through = "".join("M" + " ".join(f"{x} {y}" for x, y in line) for line in lines)
             path = f'<path d="{through}" style="{line};stroke-width:4"/>{path}'
         frame = f'x="{x0:.2f}" y="{y0:.2f}" width="{width:.2f}" height="{height:.2f}" viewBox="0 0 {10 * width:.0f} {10 * height:.0f}"'
         image = f"{self._opening}>{GROUND}<svg {frame}>{path}</svg></svg>"
@@ -397,7 +401,9 @@ class Panels:
             "alpha": self._opacity,
             "color": dots.colour,
         }
-        axes.plot(*dots.places.T, "o-", linewidth=0.4 if dots.joined else 0, **look)
+        axes.plot(*dots.places.T, "o", **look)
+        for line in () if dots.lines is None else dots.lines:
+            axes.plot(*line.T, linewidth=0.4, alpha=self._opacity, color=dots.colour)
 
 
 @contextmanager
