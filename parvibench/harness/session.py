@@ -95,12 +95,15 @@ def run_cells(
         held = {} if fresh else _held(cells, store, retry_failed)
         store.write_run(run)
         for observer in observers:
-            observer.started(run, len(cells), len(held))
+            observer.started(run, len(cells), sum(c.key in held for c in cells))
         try:
             for cell in cells:
                 if cell.key in held:
                     _tell(observers, cell, held[cell.key], store, cached=True)
-            todo = list({c.key: c for c in cells if c.key not in held}.values())
+            twins = defaultdict(list)  # labels may share a cell, as two methods do that were tuned to the same step
+            for cell in (c for c in cells if c.key not in held):
+                twins[cell.key].append(cell)
+            todo = [first for first, *_ in twins.values()]
             for cell in todo if fresh else ():
                 store.forget(cell.key)
             with interrupts.suppressed():
@@ -109,7 +112,8 @@ def run_cells(
                         store.write_cell(record, curve, samples, followed)
                         if record.status is not Status.TIMEOUT:  # which may go on with more time
                             store.forget(cell.key)
-                        _tell(observers, cell, record, store, cached=False)
+                        for twin in twins[cell.key]:
+                            _tell(observers, twin, record, store, cached=False)
         finally:
             run.finished, run.system = _now(), monitor.rows
             store.write_run(run)
@@ -136,6 +140,7 @@ def _held(cells: Sequence[Cell], store: Store, retry_failed: bool) -> dict[str, 
 
 
 def _tell(observers: Sequence[Observer], cell: Cell, record: CellRecord, store: Store, *, cached: bool) -> None:
+    record = record.model_copy(update={"label": cell.label})
     for observer in observers:
         observer.finished(cell, record, store.folder(record.key), cached)
 

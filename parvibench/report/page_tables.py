@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from dataclasses import dataclass
 
 import pandas as pd
@@ -13,6 +14,8 @@ from .winners import Winner
 
 #: Group of what summarises tasks of several groups: hidden when one group is chosen.
 ALL_GROUPS = "*"
+#: As the page's script reads it.
+_FIRST_NUMBER = re.compile(r"-?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,15 @@ class Entry:
     link: str = ""  #: fragment it links to
     note: str = ""  #: small print after the text
     own: Entry | None = None  #: what stands here among methods of the row's kind alone, where that is something else
+
+    @property
+    def shows_sort(self) -> bool:
+        """Whether the number to sort by is the one shown, to three digits."""
+        shown = _FIRST_NUMBER.match(self.text)
+        if not (shown and self.sort):
+            return False
+        number, wanted = float(shown[0].replace(",", "")), float(self.sort)
+        return math.isclose(number, wanted, rel_tol=0.005)
 
 
 @dataclass(frozen=True)

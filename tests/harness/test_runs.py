@@ -11,12 +11,12 @@ from ascent import Ascent
 import parvibench as pb
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.metric import Context
-from parvibench.core.result import Status
+from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import expand
+from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.executors import InProcess
 from parvibench.harness.workers.processes import Workers
@@ -298,3 +298,34 @@ def test_where_a_method_began_is_recorded(tmp_path: Path) -> None:
     }
     steps = results.curves.query("metric == 'sequential_steps'").groupby("label")["value"].max()
     assert steps["ula"] == steps["svgd"] == 20
+
+
+def test_labels_that_share_a_cell_are_all_told_of(tmp_path: Path) -> None:
+    """Two methods tuned to the same step are one cell; nothing is called interrupted, and a second run finds all of it."""
+    suite = Suite.model_validate({
+        "name": "t", "tasks": ["banana"], "algorithms": ["sgld", {"name": "sgld", "label": "again"}, "ula"],
+        "replicates": 1, "budget": {"iterations": 5},
+    })  # fmt: skip
+
+    class Told:
+        def __init__(self) -> None:
+            self.counts: tuple[int, int] = (0, 0)
+            self.seen: list[tuple[str, str, bool]] = []
+
+        def started(self, run: object, total: int, cached: int) -> None:
+            self.counts = total, cached
+
+        def progress(self, progress: object) -> None:
+            pass
+
+        def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
+            self.seen.append((cell.label, record.label, cached))
+
+        def ended(self, run: object) -> None:
+            pass
+
+    for cached in (False, True):
+        told = Told()
+        pb.run(suite, tracking=False, workers=0, out=tmp_path, observers=[told])
+        assert told.counts == (3, 3 * cached)
+        assert sorted(told.seen) == [(k, k, cached) for k in ("again", "sgld", "ula")]

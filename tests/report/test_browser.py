@@ -173,6 +173,19 @@ def test_tables_sort_by_keyboard(opened):
     assert [float(r) for r in texts(opened, third) if r] == shown
 
 
+def test_numbers_sort_as_numbers(opened):
+    """By the number shown, or by the one beside it: never as text."""
+    header = opened.locator("table[id^=task-] thead button", has_text="score evaluations").first
+    table = header.locator("xpath=ancestor::table")
+    at = header.evaluate("b => b.closest('th').cellIndex")
+    for down in (False, True):
+        header.click()
+        shown = [t for t in texts(table, f"tbody tr > :nth-child({at + 1})") if t]
+        numbers = [float(t.split()[0].replace(",", "")) for t in shown]
+        assert len(set(numbers)) > 1
+        assert numbers == sorted(numbers, reverse=down)
+
+
 def test_the_script_ranks_as_pandas_does(opened, out):
     """Over all tasks, and over the tasks of a group."""
     board = pd.read_csv(out / "leaderboard.csv")

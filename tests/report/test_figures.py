@@ -9,7 +9,7 @@ from parvibench.core import registry
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.predictive import coverage
-from parvibench.report.figures import high_dimensional, predictive_intervals
+from parvibench.report.figures import high_dimensional, predictive_intervals, vector
 from parvibench.report.figures.autocorrelations import mean_autocorrelation
 from parvibench.report.figures.figure import TaskCells, label_styles
 
@@ -94,3 +94,19 @@ def test_autocorrelation_of_an_autoregression_decays_by_its_coefficient():
     x[0, 7, 0] = np.nan
     assert np.isfinite(mean_autocorrelation(x.astype(np.float32))).all()
     assert mean_autocorrelation(np.ones((2, 50, 1), np.float32)) is None
+
+
+def test_paths_are_short_and_lead_where_they_led():
+    """Differences in hundredths; steps along an axis in one direction are one, those back and those on a slope are not."""
+    steps = "M 1 2 L 2 2 L 3.5 2 L 3.5 4 L 3.5 3 L 4 3.5 L 5 4.5 z M 0 0 L 0 1 L 0 3 L 1 3"
+    assert vector._short_path(steps) == "m1 2 2.5 0 0 2 0 -1 .5 .5 1 1zm-1 -2 0 3 1 0"
+    generator = np.random.default_rng(0)
+    corners = np.cumsum(generator.integers(-2, 3, size=(200, 2)), axis=0) / 4
+    path = "M " + " L ".join(f"{x} {y}" for x, y in corners)
+    short = np.array([float(v) for v in vector._short_path(path).removeprefix("m").split()]).reshape(-1, 2).cumsum(0)
+    assert len(short) < len(corners)
+    assert np.allclose(short[0], corners[0])
+    assert np.allclose(short[-1], corners[-1])
+    assert {tuple(p) for p in short.round(2)} <= {tuple(p) for p in corners}
+    length = [np.abs(np.diff(p, axis=0)).sum() for p in (short, corners)]
+    assert length[0] == pytest.approx(length[1])

@@ -17,7 +17,7 @@ from .figure import GREY, Dots, Drawing, Panels, TaskCells, long_form, short, sl
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MAX_POINTS = 500
+MAX_POINTS = 300
 #: Probability within the contours, from the inside out.
 CONTOURS = (0.5, 0.9, 0.99)
 _GRID = 120

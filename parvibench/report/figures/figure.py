@@ -379,7 +379,9 @@ class Panels:
         def tenths(shares: NDArray[np.float64]) -> Any:
             return np.rint(np.clip(shares, -5, 6) * [width, -height] * 10 + [0, 10 * height]).astype(int).tolist()
 
-        points = "".join(f"M{x} {y}h0" for x, y in tenths(share[((share > -0.1) & (share < 1.1)).all(1)]))
+        near = np.array(sorted(tenths(share[((share > -0.1) & (share < 1.1)).all(1)]))).reshape(-1, 2)
+        steps = np.diff(near, axis=0, prepend=0).tolist()  # from one to the next, in fewer digits
+        points = "".join(f"m{x}{y}h0" if y < 0 else f"m{x} {y}h0" for x, y in steps)
         line = f"fill:none;stroke:{dots.colour};stroke-opacity:{self._opacity}"
         path = f'<path d="{points}" style="{line};stroke-width:{10 * self._size:g};stroke-linecap:round"/>'
         if dots.lines is not None:

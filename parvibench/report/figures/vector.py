@@ -88,18 +88,28 @@ def _short_path(path: str) -> str:
     if not _POLYLINE.fullmatch(path):
         return " ".join(_short_numbers(path).split())
     made, at, start, before = [], (0, 0), (0, 0), ""
+    last = (0, 0)  # difference that the last straight line covers, (0, 0) where a new one has to begin
     for step, x, y in re.findall(r"([ML]) (\S+) (\S+)|z", path):
         if not step:
             made.append("z")
-            at, before = start, "z"
+            at, before, last = start, "z", (0, 0)
             continue
         to = round(100 * float(x)), round(100 * float(y))
         if step == "L" and to == at:
             continue
         letter = "m" if step == "M" else "l" if before == "z" else ""
-        made.append(f"{letter}{_rounded((to[0] - at[0]) / 100)} {_rounded((to[1] - at[1]) / 100)}")
-        start, at, before = to if step == "M" else start, to, step
+        by = to[0] - at[0], to[1] - at[1]
+        if step == "L" and not letter and _goes_on(last, by):  # as the steps of a histogram do
+            made.pop()
+            by = last[0] + by[0], last[1] + by[1]
+        made.append(f"{letter}{_rounded(by[0] / 100)} {_rounded(by[1] / 100)}")
+        start, at, before, last = to if step == "M" else start, to, step, (0, 0) if letter else by
     return re.sub(r" ?([mlz])", r"\1", " ".join(made))
+
+
+def _goes_on(last: tuple[int, int], by: tuple[int, int]) -> bool:
+    """Whether a line along an axis is followed by one in the same direction."""
+    return (last[0] * by[0] > 0 and last[1] == by[1] == 0) or (last[1] * by[1] > 0 and last[0] == by[0] == 0)
 
 
 def _short_numbers(text: str) -> str:

@@ -27,6 +27,7 @@ function number(value) {
 }
 function sortKey(row, column) {
   const cell = row.cells[column];
+  if (cell.dataset.v === "") return parseFloat(cell.textContent.trim().replaceAll(",", ""));  // the number shown
   if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
   return cell.textContent.trim().toLowerCase();
 }
