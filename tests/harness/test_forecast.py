@@ -53,3 +53,18 @@ def test_a_forecast_holds_steps_and_metrics(tmp_path) -> None:
     more = cell(SUITE.replace("[sliced_w2]", "[sliced_w2, w2, ess_bulk, rhat, mmd2, kl_knn]"))
     (costly,) = predict([more], store)
     assert costly > short
+
+
+def test_steps_on_a_posterior_that_grows_are_foreseen_on_all_of_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones meet no data at all."""
+    found = cell(SUITE.replace("[banana]", "[bandit-wheel]").replace("metrics: [sliced_w2]", "contexts: 600"))
+    algorithm, seen = found.load()[1], []
+    step = type(algorithm).step
+
+    def watched(self, problem, *args):
+        seen.append(problem.posterior.seen)
+        return step(self, problem, *args)
+
+    monkeypatch.setattr(type(algorithm), "step", watched)
+    foresee(found)
+    assert set(seen) == {600}

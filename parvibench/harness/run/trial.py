@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Method, take_steps
+from parvibench.core.sequential import GrowingProblem
 from parvibench.core.task import Problem, Task
 from parvibench.harness.suite.cells import Cell
 
@@ -61,10 +62,14 @@ class Trial:
         advance: Advance,
         *,
         steps: int = _STEPS,
+        grown: bool = False,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         start = timer()
         problem = make_problem(cell, replicates, task, algorithm, None)
+        if grown and isinstance(problem, GrowingProblem):  # steps on all of the data, as most of a run's are
+            turns = torch.arange(problem.posterior.rows, device=cell.spec.device) % problem.posterior.n_actions
+            problem.posterior.observe(turns.expand(len(replicates), -1))
         with step_mode(cell, algorithm):
             state: Any = algorithm.init(problem, settings, problem.streams, _STEPS)
             self.setup = timer() - start
@@ -110,7 +115,9 @@ def foresee(cell: Cell) -> Foresight:
     torch.set_num_threads(1)
     try:
         timer = time.perf_counter if cell.spec.device == "cuda" else time.process_time
-        trial = Trial(plain, cell.chunks[0], task, algorithm, settings, algorithm.step, steps=_FORESEEN, timer=timer)
+        trial = Trial(
+            plain, cell.chunks[0], task, algorithm, settings, algorithm.step, steps=_FORESEEN, grown=True, timer=timer
+        )
     finally:
         torch.set_num_threads(threads)
     return Foresight(trial.horizon, trial.setup, trial.pace)
