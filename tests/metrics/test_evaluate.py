@@ -11,9 +11,9 @@ from torch import Generator
 import parvibench as pb
 from parvibench import run
 from parvibench.core.errors import InputError, ShapeError
-from parvibench.core.metric import Cost
+from parvibench.core.metric import Context, Cost
 from parvibench.core.registry import load_task
-from parvibench.metrics.compute import copied_rows
+from parvibench.metrics.compute import compute_guarded, copied_rows
 from parvibench.metrics.evaluate import evaluate_samples, serially_correlated
 from parvibench.metrics.floors import verdict_metrics
 
@@ -66,7 +66,7 @@ BIASED = {"sliced_w2", "w2", "mmd2", "kl_knn", "correlation_error", "ks_marginal
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6])
-@pytest.mark.parametrize("copies", [1, 1000])
+@pytest.mark.parametrize("copies", [2, 1000])
 def test_copied_rows_void_the_metrics_that_they_flatter(noise: float, copies: int, exact: torch.Tensor) -> None:
     """Also with noise far below every spread. The errors of exact moments, and the density's score, know no rows."""
     g = Generator().manual_seed(3)
@@ -82,9 +82,14 @@ def test_copied_rows_void_the_metrics_that_they_flatter(noise: float, copies: in
 
 
 def test_exact_draws_are_no_copies() -> None:
-    """Two in ten thousand sets of a thousand would be: none of 100."""
-    g = Generator().manual_seed(4)
-    assert copied_rows(BANANA.exact(100_000, g), BANANA.reference()) <= 3
+    """One row is met in two of ten thousand sets of a thousand, two in one set never, however often a chain stays there."""
+    g, reference = Generator().manual_seed(4), BANANA.reference()
+    sets = BANANA.exact(500_000, g).view(500, 1000, 2)
+    assert [copied_rows(x, reference) for x in sets] == [0] * 500
+    met = torch.cat([sets[0], reference.draws[:1].expand(50, 2)])
+    assert copied_rows(met, reference) == 0
+    assert "mmd2" in compute_guarded(["mmd2"], met[None], Context(BANANA, reference))[0]
+    assert copied_rows(torch.cat([met, reference.draws[1:2]]), reference) == 51
 
 
 def test_no_floor_at_this_size_and_a_cost() -> None:
