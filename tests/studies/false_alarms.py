@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,14 +76,15 @@ class Pool:
     fresh: dict[str, Array]
 
 
-def pools(store: Path) -> tuple[list[Pool], list[dict[str, object]]]:
+def pools(store: Path) -> tuple[list[Pool], dict[int, dict[str, Any]]]:
     """The first stage of every run: equally many replicates of every question."""
-    documents = [json.loads(f.read_text()) for f in sorted(store.glob("run-*.json"))]
+    documents = {int(f.stem[4:]): json.loads(f.read_text()) for f in sorted(store.glob("run-*.json"))}
     first = Plan().stages[0]
     found = []
     for question in select_questions().resolve().questions:
         expected = {n: e for n, e in question.expected().items() if n in gating(question.expected())}
-        rows = [d["values"][key(question)] for d in documents]
+        rows = [d["values"][key(question)] for d in documents.values()]
+        rows = [row for row in rows if set(expected) <= set(row)]  # a run without one of them was red
         fresh = {n: np.array([v for row in rows for v in row[n][:first]], dtype=float) for n in expected}
         found.append(Pool(question, expected, fresh))
     return found, documents
@@ -176,7 +178,7 @@ def report(store: Path, to: Path) -> None:
     for pool in found:
         red |= red_runs(pool, threshold, rng, RESAMPLED)
     uniform = uniformity(found, rng)
-    seconds = [d["seconds"] for d in documents]
+    seconds = [d["seconds"] for d in documents.values()]
     replicates = max(len(v) for p in found for v in p.fresh.values())
     low, high = stats.binomtest(int(red.sum()), RESAMPLED).proportion_ci()
     lines = [
@@ -188,7 +190,7 @@ def report(store: Path, to: Path) -> None:
         "|---|---|",
         f"| questions, tests | {len(found)}, {tests} |",
         f"| p-value at which a test fails | {threshold:.1e} |",
-        f"| real runs with fresh seeds | {len(documents)}, red: {sum(bool(d['red']) for d in documents)} |",
+        f"| real runs with fresh seeds | {len(documents)}, red: {sum(bool(d['red']) for d in documents.values())} |",
         f"| seconds of a run, median (range) | {np.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f}) |",
         f"| clean replicates per question | {replicates} |",
         f"| runs resampled from them | {RESAMPLED}, red: {int(red.sum())} (95%: {low:.1e} to {high:.1e}) |",
@@ -200,6 +202,8 @@ def report(store: Path, to: Path) -> None:
         "| shift, sd | caught |",
         "|---|---|",
         *(f"| {size:g} | {100 * share:.0f}% |" for size, share in power(found, threshold, rng)),
+        "",
+        *(f"Red was run {number}: {'; '.join(d['red'])}." for number, d in documents.items() if d["red"]),
         "",
         f"Baseline: {', '.join(f'{k} {v}' for k, v in Baseline.load().made.items())}.",
     ]
