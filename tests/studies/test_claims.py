@@ -27,6 +27,7 @@ BOUNDS = {"a": 0.0, "b": 1.0}
         ([-np.inf] * 3, [2.0, 2.1, 1.9], NOT_SUPPORTED),
         # Two failures compared tell nothing.
         ([np.nan] * 3, [2.0, 2.1, 1.9], INCONCLUSIVE),
+        ([1.0, 1.1, 0.9], [np.nan] * 3, INCONCLUSIVE),
     ],
 )
 def test_a_claim_stands_where_all_its_effects_clear_their_bounds(a: list, b: list, verdict: str) -> None:
@@ -123,3 +124,15 @@ def test_a_claim_is_measured_written_and_not_measured_again(
     assert "| C34 |" in (tmp_path / "claims.md").read_text()
     main()
     assert "C34" not in capsys.readouterr().out
+
+
+def test_a_metric_that_another_claim_did_not_ask_for_is_measured_by_a_new_run(tmp_path: Path) -> None:
+    """Stored samples do not tell how far particles move: without a run the metric would be missing, which is no effect."""
+    lab = Laboratory(tmp_path, replicates=2, workers=0)
+    methods, budget = {"ula": {"name": "ula"}}, {"iterations": 20}
+    first = lab.run("banana", methods, budget=budget, metrics=["sliced_w2"])
+    second = lab.run("banana", methods, budget=budget, metrics=["displacement"])
+    assert (second.last("ula", "displacement") > 0).all()
+    first.results.cells[0].absent["displacement"] = "nobody looked"
+    with pytest.raises(ValueError, match="ula has no displacement: nobody looked"):
+        first.last("ula", "displacement")
