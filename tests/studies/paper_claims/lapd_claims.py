@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from parvibench.core.registry import load_task
 from parvibench.report.dimension_growth import iterations_to
 
 from .claim import Claim, Laboratory, log_ratio
+from .gaussian import CURVATURES, SHARED
 
 KL = "kl_projected"
 DIMS = (2, 8, 32, 128, 512)
@@ -105,23 +107,31 @@ def either_order(lab: Laboratory) -> Mapping[str, ArrayLike]:
 
 
 def shared_curvature(lab: Laboratory) -> Mapping[str, ArrayLike]:
-    """Bias at one step of LAPD with the smallest curvature of an anisotropic Gaussian, of half of it, and of ULA."""
-    task = load_task("correlated-2d")
-    variance = task.reference().draws.var(0).numpy()
-    curvature = 1 / float(torch.linalg.eigvalsh(torch.cov(task.reference().draws.T)).max())
+    """Divergence at one step of ULA and of LAPD with the curvature that nearly all directions share, half and twice of it.
+
+    On a Gaussian (``gaussian.py``), whose marginals all methods keep Gaussian and independent.
+    """
     entries = {
-        "ula": {"name": "ula", "settings": {"step_size": 0.05}},
+        "ula": {"name": "ula", "settings": {"step_size": 0.2}},
         **{
-            label: {"name": "lapd", "settings": {"prior_precision": share * curvature, "step_size": 0.05}}
-            for label, share in (("half", 0.5), ("shared", 1.0))
+            label: {"name": "lapd", "settings": {"prior_precision": share * SHARED, "step_size": 0.2}}
+            for label, share in (("half", 0.5), ("shared", 1.0), ("twice", 2.0))
         },
     }
-    runs = lab.run("correlated-2d", entries, metrics=["sliced_w2"], particles=20_000, budget={"iterations": 300})
-    bias = {label: np.abs(np.log(runs.samples(label).var(1) / variance)).mean(1) for label in entries}
+    task = f"{Path(__file__).parent / 'gaussian.py'}:STIFF"
+    runs = lab.run(task, entries, metrics=["ksd"], particles=4000, budget={"iterations": 100})
+    kl = {label: gaussian_divergence(runs.samples(label), CURVATURES.numpy()) for label in entries}
     return {
-        "log bias, ULA over LAPD at the shared curvature": log_ratio(bias["ula"], bias["shared"]),
-        "log bias, ULA over LAPD at half of it": log_ratio(bias["ula"], bias["half"]),
+        "log KL, ULA over LAPD at the shared curvature": log_ratio(kl["ula"], kl["shared"]),
+        "log KL, LAPD at half of it over at it": log_ratio(kl["half"], kl["shared"]),
+        "log KL, LAPD at twice of it over at it": log_ratio(kl["twice"], kl["shared"]),
     }
+
+
+def gaussian_divergence(x: NDArray[np.float64], curvatures: NDArray[np.float64]) -> NDArray[np.float64]:
+    """KL, (R,), from N(0, diag(1 / curvatures)) of the Gaussian with the samples' (R, n, D) means and variances; about D/n too high."""
+    v, m = x.var(1) * curvatures, x.mean(1) ** 2 * curvatures
+    return 0.5 * (v + m - 1 - np.log(v)).sum(1)
 
 
 CLAIMS = (
@@ -173,8 +183,16 @@ CLAIMS = (
         "C35",
         "LAPD, Section 4.2",
         "The prior's precision improves on ULA, the best lying near the curvature that all directions share.",
-        {"log bias, ULA over LAPD at the shared curvature": 0.0, "log bias, ULA over LAPD at half of it": 0.0},
+        dict.fromkeys(
+            (
+                "log KL, ULA over LAPD at the shared curvature",
+                "log KL, LAPD at half of it over at it",
+                "log KL, LAPD at twice of it over at it",
+            ),
+            0.0,
+        ),
         shared_curvature,
         conditions=("paper",),
+        note="a Gaussian in 50 dimensions, 48 of curvature 1 and two of 4; steps of 0.2",
     ),
 )
