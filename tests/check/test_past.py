@@ -13,8 +13,9 @@ from parvibench.check.outcomes import RED, decide
 from parvibench.check.past import baseline as past
 from parvibench.check.past.baseline import Baseline
 from parvibench.check.past.replicates import TIME, as_array, density_values, moments
-from parvibench.check.questions import Fixed
+from parvibench.check.questions import Fixed, Law
 from parvibench.check.rounds import check
+from parvibench.check.selection import select_questions
 from parvibench.core.errors import InputError
 from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams
@@ -108,6 +109,16 @@ def test_rounding_is_far_below_the_spread() -> None:
     assert past.rounded(shares) == shares
     # Heavy tails do not blot out the small values.
     assert past.rounded([1.23456e-3, 1.0, 1e20, 1e30]) == [1.235e-3, 1.0, 1e20, 1e30]
+
+
+@pytest.mark.parametrize("algorithm", ["srld", "sr-uld", "sr-sghmc"])
+def test_laws_of_chains_that_blow_up_are_stored_value_by_value(algorithm: str) -> None:
+    """Their directions span forty decades: zeros in place of the smaller half made one clean check in fourteen red."""
+    (question,) = select_questions(algorithms=[algorithm], tasks=["options"], oracle="past").resolve().questions
+    law = question.expected()["step_size=0.1: samples"]
+    assert isinstance(law, Law)
+    assert np.ptp(np.log10(np.abs(law.values))) > 10
+    assert len(np.unique(law.values)) > 0.9 * len(law.values)
 
 
 @pytest.mark.parametrize(

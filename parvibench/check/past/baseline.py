@@ -190,15 +190,11 @@ def _law(x: Array) -> Law:
 
 
 def _short(values: Sequence[float]) -> list[float | None]:
-    """Values as ``rounded`` and to a hundredth of their interquartile range; one of them where they are all the same."""
+    """Values as ``rounded``, in three digits; one of them where they are all the same."""
     x = np.asarray(values)
     if _is_constant(x):
         return [float(x[0]) if math.isfinite(x[0]) else None]
-    finite = x[np.isfinite(x)]
-    if len(set(finite)) < _DISTINCT * len(finite):
-        return rounded(values)
-    digits = 2 - math.floor(math.log10(stats.iqr(finite)))
-    return [round(v, digits) if math.isfinite(v) else None for v in x.tolist()]
+    return rounded(values, digits=3)
 
 
 def _changed(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
@@ -281,21 +277,22 @@ class _Asked(NamedTuple):
     replicates: int
 
 
-def rounded(values: Sequence[float]) -> list[float | None]:
-    """Values to four digits, and to a hundredth of their interquartile range; null where not finite.
+def rounded(values: Sequence[float], digits: int = 4) -> list[float | None]:
+    """Values to so many digits, and to a hundredth of their interquartile range; null where not finite.
 
-    Where values repeat they are kept whole: rounded, they would no longer be equal to fresh ones.
+    The range alone would make many values that span decades one. Where values repeat they are kept whole: rounded, they
+    would no longer be equal to fresh ones.
     """
     finite = [v for v in values if math.isfinite(v)]
     if len(set(finite)) < _DISTINCT * len(finite):
         return [v if math.isfinite(v) else None for v in values]
     spread = float(stats.iqr(finite)) if finite else 0.0
     by_spread = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
-    return [_rounded(v, by_spread) if math.isfinite(v) else None for v in values]
+    return [_rounded(v, by_spread, digits) if math.isfinite(v) else None for v in values]
 
 
-def _rounded(value: float, digits: int) -> float:
-    return round(value, max(digits, 3 - math.floor(math.log10(abs(value))))) if value else value
+def _rounded(value: float, places: int, digits: int) -> float:
+    return round(value, max(places, digits - 1 - math.floor(math.log10(abs(value))))) if value else value
 
 
 def provenance(seed: int, date: str) -> dict[str, str]:
