@@ -73,7 +73,7 @@ class Made:
 class FlippedLaboratory(Laboratory):
     """Gives the good method's numbers to the bad one, if asked."""
 
-    good = frozenset({"sifg", "ada-sifg", "srld"})
+    good = frozenset({"sifg", "ada-sifg", "srld", "ksivi"})
     swapped = False
 
     def run(self, task: str, methods: Mapping[str, Mapping[str, Any]], **protocol: Any) -> Any:
@@ -83,7 +83,7 @@ class FlippedLaboratory(Laboratory):
         return Made(self.good, self.swapped)
 
 
-@pytest.mark.parametrize("number", ["C01", "C02", "C03", "C08", "C12", "C17"])
+@pytest.mark.parametrize("number", ["C01", "C02", "C03", "C08", "C12", "C17", "C21"])
 def test_verdicts_flip_with_the_data(number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, lab = CLAIMS[number], FlippedLaboratory(tmp_path, "matched", 6)
     assert judge(claim.bounds, claim.measure(lab))[0] == SUPPORTED
