@@ -147,6 +147,7 @@ def expand(
         if suite.match:
             values, tuned, effective[task.name] = _matched(algorithm, values, tuned, effective.get(task.name))
         protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
+        width = chunk_width(task, algorithm, protocol["particles"], len(replicates), device)
         spec = CellSpec(
             task=task.name,
             task_version=task.version,
@@ -157,7 +158,7 @@ def expand(
             **protocol,
             replicates=replicates,
             seed=suite.seed,
-            chunk=chunk_width(task, algorithm, protocol["particles"], len(replicates), device),
+            chunk=min(width, suite.chunk or width),
             device=device,
             dtype=suite.dtype,
             contexts=task.rows if isinstance(task, SequentialTask) else None,
