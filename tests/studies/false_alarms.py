@@ -180,10 +180,11 @@ def examined(task: tuple[int, Pool, float]) -> tuple[NDArray[np.bool_], NDArray[
     rng = np.random.default_rng([1, number])
     red = red_runs(pool, threshold, rng, RESAMPLED)
     caught = []
-    shifted = {n: e for n, e in past_laws(pool).items() if rng.random() < SHIFTED and 0 < e.values.std() < np.inf}
+    spread = {n: float(e.values.std()) for n, e in past_laws(pool).items() if np.isfinite(e.values).all()}
+    shifted = {n: past_laws(pool)[n] for n, sd in spread.items() if rng.random() < SHIFTED and sd > 0}
     for size in SHIFTS:
         for name, e in shifted.items():
-            moved = Pool(pool.question, {name: e}, {name: pool.fresh[name] + size * e.values.std()})
+            moved = Pool(pool.question, {name: e}, {name: pool.fresh[name] + size * spread[name]})
             caught.append(bool(red_runs(moved, threshold, rng, 1).any()))
     return red, np.array(caught, dtype=bool).reshape(len(SHIFTS), -1)
 
