@@ -113,6 +113,14 @@ def test_rows_of_a_suite_are_read_by_task_and_label(tmp_path: Path) -> None:
         assert runs.last(cell.label, "mmd2", cell.spec.task).shape == (2,)
 
 
+def test_steps_that_a_claim_goes_through_are_not_tuned_away(tmp_path: Path) -> None:
+    lab = Laboratory(tmp_path, "tuned", replicates=2, workers=0)
+    steps = {f"ula @ {eta:g}": eta for eta in (0.1, 0.5)}
+    entries = {label: {"name": "ula", "settings": {"step_size": eta}} for label, eta in steps.items()}
+    runs = lab.run("biased-start-gaussian", entries, given_steps=True, particles=20, budget={"iterations": 5})
+    assert {cell.label: cell.spec.settings["step_size"] for cell in runs.results.cells} == steps
+
+
 def test_a_claim_is_measured_written_and_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -149,21 +149,24 @@ class Laboratory:
     def __post_init__(self) -> None:
         self.tuned = self.condition == "tuned"
 
-    def run(self, task: str, methods: Mapping[str, Mapping[str, Any]], **protocol: Any) -> Measured:
+    def run(
+        self, task: str, methods: Mapping[str, Mapping[str, Any]], *, given_steps: bool = False, **protocol: Any
+    ) -> Measured:
         """Run methods, label -> entry of a suite, on a task; finished cells are kept.
 
         An entry's ``step_size`` is that of the paper, by its settings or its preset; it is dropped where steps are
-        tuned. ``protocol``: further keys of the suite; ``budget``, ``samples`` and ``burn_in`` come before a preset's.
+        tuned, but for ``given_steps``, where a claim goes through steps itself. ``protocol``: further keys of the suite; ``budget``, ``samples`` and ``burn_in`` come before a preset's.
         """
         first = {key: protocol[key] for key in ("budget", "samples", "burn_in") if key in protocol}
-        entries = [self._entry(label, {**first, **entry}) for label, entry in methods.items()]
+        tuned = self.tuned and not given_steps
+        entries = [self._entry(label, {**first, **entry}, tuned) for label, entry in methods.items()]
         protocol = {"budget": {"iterations": 1000}, **protocol}
         values = {"name": "claim", "tasks": [task], "algorithms": entries, "replicates": self.replicates, **protocol}
-        if self.tuned:
+        if tuned:
             values["tune"] = {"step_size": GRID}
         match = "effective-step" if self.condition == "matched" else None
         suite = Suite.model_validate(values)
-        options: dict[str, Any] = {"match": match, "tune": self.tuned, "workers": self.workers}
+        options: dict[str, Any] = {"match": match, "tune": tuned, "workers": self.workers}
         options |= {"out": self.store / self.condition, "tracking": False, "warn": str}
         results = pb.run(suite, **options)
         if any(set(suite.metrics or ()) & set(c.absent) for c in results.cells):
@@ -178,9 +181,9 @@ class Laboratory:
             pb.run(suite, profile="paper", out=self.store / self.condition, tracking=False, warn=str, **options)
         )
 
-    def _entry(self, label: str, entry: dict[str, Any]) -> dict[str, Any]:
+    def _entry(self, label: str, entry: dict[str, Any], tuned: bool) -> dict[str, Any]:
         settings = dict(entry.get("settings", {}))
-        if self.tuned and not entry.get("step_from"):
+        if tuned and not entry.get("step_from"):
             preset = entry.pop("preset", None)
             method = registry.load_method(entry["name"])
             chosen = method.expand_preset({"preset": preset, **settings} if preset else settings)

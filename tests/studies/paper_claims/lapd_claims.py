@@ -37,7 +37,12 @@ def growth(lab: Laboratory) -> Mapping[str, ArrayLike]:
         entries = {f"lapd @ {eta:g}": exact_prior("lapd", step_size=eta) for eta in STEPS}
         entries |= {f"ula @ {eta:g}": {"name": "ula", "settings": {"step_size": eta}} for eta in STEPS}
         runs = lab.run(
-            f"lapd-mixture-{dim}", entries, metrics=[KL], particles=CHAINS, budget={"iterations": ITERATIONS}
+            f"lapd-mixture-{dim}",
+            entries,
+            given_steps=True,
+            metrics=[KL],
+            particles=CHAINS,
+            budget={"iterations": ITERATIONS},
         )
         for name, found in least.items():
             curves = [runs.results.curve(c) for c in runs.results.cells if c.label.startswith(name)]
@@ -80,7 +85,9 @@ def decaying_steps(lab: Laboratory) -> Mapping[str, ArrayLike]:
     best = {}
     for name in ("lapd", "lapd-decay"):
         entries = {f"{name} @ {eta:g}": exact_prior(name, step_size=eta) for eta in STEPS}
-        runs = lab.run("lapd-mixture-8", entries, metrics=[KL], particles=4000, budget={"iterations": 1000})
+        runs = lab.run(
+            "lapd-mixture-8", entries, given_steps=True, metrics=[KL], particles=4000, budget={"iterations": 1000}
+        )
         best[name] = np.min([runs.last(label, KL) for label in entries], axis=0)
     return {"log KL at the best step, constant less decaying": log_ratio(best["lapd"], best["lapd-decay"])}
 
