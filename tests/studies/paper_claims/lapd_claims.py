@@ -21,6 +21,8 @@ KL = "kl_projected"
 DIMS = (2, 8, 32, 128, 512)
 STEPS = tuple(0.8 * 0.5**k for k in range(8))
 LEVEL = 0.1
+#: Nats that the divergence's estimate, which may be negative, cannot tell from none.
+NOTHING = 1e-3
 CHAINS = 1000
 ITERATIONS = 300
 
@@ -88,7 +90,7 @@ def decaying_steps(lab: Laboratory) -> Mapping[str, ArrayLike]:
         runs = lab.run(
             "lapd-mixture-8", entries, given_steps=True, metrics=[KL], particles=4000, budget={"iterations": 1000}
         )
-        best[name] = np.min([runs.last(label, KL) for label in entries], axis=0)
+        best[name] = np.maximum(np.min([runs.last(label, KL) for label in entries], axis=0), NOTHING)
     return {"log KL at the best step, constant less decaying": log_ratio(best["lapd"], best["lapd-decay"])}
 
 
@@ -175,7 +177,7 @@ CLAIMS = (
         {"log KL at the best step, constant less decaying": 0.0},
         decaying_steps,
         conditions=("tuned",),
-        note="the theory speaks of a factor log(1 / KL), which samples of 4,000 chains hardly resolve",
+        note="at the best of eight steps samples of 4,000 chains tell neither from exact draws: the factor log(1 / KL) of the theory is not resolved",
     ),
     Claim(
         "C34",
