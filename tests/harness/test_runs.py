@@ -1,7 +1,11 @@
 """Runs end to end: statuses, resume, the same bits whoever runs them."""
 
 import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ import parvibench as pb
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.metric import Context
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.run.chunks import ChunkResult
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.results import Results
@@ -164,6 +169,30 @@ def test_one_worker_two_workers_and_this_process_give_the_same_bits(tmp_path: Pa
         samples = [r.samples(c) for r, c in zip(results, (here, one, two), strict=True)]
         assert np.array_equal(samples[0], samples[1])
         assert np.array_equal(samples[1], samples[2])
+
+
+@dataclass
+class SaysItBegan:
+    """A job that leaves a file."""
+
+    file: Path
+
+    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
+        self.file.touch()
+        return ChunkResult(values={})
+
+
+def test_the_next_job_runs_while_the_caller_deals_with_an_outcome(tmp_path: Path) -> None:
+    jobs = [SaysItBegan(tmp_path / str(i)) for i in range(3)]
+    asked = []
+    for outcome in Workers(1, 60).run(jobs, lambda progress: None):
+        asked.append(outcome.job)
+        follower = tmp_path / str(len(asked))
+        give_up = time.monotonic() + 30
+        while len(asked) < len(jobs) and not follower.exists():
+            assert time.monotonic() < give_up, f"job {follower.name} waits for the caller"
+            time.sleep(0.01)
+    assert asked == jobs
 
 
 def test_missing_data_skip_their_cells_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,11 +49,14 @@ class Workers:
         context = _start_method()
         running: list[_Worker] = []
         waiting = iter(jobs)
+        finished: list[Outcome[W]] = []
         checked = 0.0
         try:
             while True:
                 while len(running) < self._count and (job := next(waiting, None)) is not None:
                     running.append(_Worker(context, first_half(job), self._timeout))
+                yield from finished  # the next ones run while the caller deals with these
+                finished.clear()
                 if not running:
                     return
                 ready = wait([end for w in running for end in w.ends], timeout=_POLL_S)
@@ -72,7 +75,7 @@ class Workers:
                         running.append(_Worker(context, rest, self._timeout))
                     else:
                         asked = outcome.job
-                        yield replace(outcome, job=asked.job if isinstance(asked, Judging) else asked)
+                        finished.append(replace(outcome, job=asked.job if isinstance(asked, Judging) else asked))
         finally:
             for worker in running:
                 worker.end()
