@@ -125,8 +125,6 @@ class Measurement:
         )
 
 
-#: Questions of one process, at most, and the parts that each worker has of what is left.
-_BATCH, _PARTS = 16, 4
 #: Number of a question -> its statistics, or the status and reason of a measurement that failed.
 Answers = Iterator[tuple[int, Values | str]]
 
@@ -154,16 +152,8 @@ def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answer
         yield from measure(again, workers, timeout)
 
 
-def batches(numbered: Mapping[int, Question], workers: int) -> list[dict[int, Question]]:
-    """Questions in the order of their tasks, so that a process reads few tasks' data; the last batches are small.
-
-    Each takes a share of what is left, so that all workers end together; without workers it is one question.
-    """
+def batches(numbered: Mapping[int, Question], size: int) -> list[dict[int, Question]]:
+    """Questions in the order of their tasks, so that a process reads few tasks' data."""
     tasks = list(dict.fromkeys(q.task for q in numbered.values()))
-    left = sorted(numbered, key=lambda n: tasks.index(numbered[n].task))
-    parts = []
-    while left:
-        size = min(_BATCH, max(1, len(left) // (_PARTS * workers))) if workers else 1
-        parts.append({n: numbered[n] for n in left[:size]})
-        left = left[size:]
-    return parts
+    ordered = sorted(numbered, key=lambda n: tasks.index(numbered[n].task))
+    return [{n: numbered[n] for n in ordered[i : i + size]} for i in range(0, len(ordered), size)]

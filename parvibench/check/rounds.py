@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Literal
 
 from parvibench.core.streams import derive_seed
@@ -23,8 +22,10 @@ from .traces.stored import MovedTrace
 Overall = Literal["pass", "changed", "regression", "wrong", "not converged", "incomparable"]
 Keep = Callable[[Question, Values], None]
 
-#: How long the questions of one process may take, s.
-_TIMEOUT_S = 300.0
+#: Questions measured by one process, at most, and how long they may take, s.
+_BATCH, _TIMEOUT_S = 8, 300.0
+#: Parts for each worker, at least: the last ones end together.
+_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -94,31 +95,27 @@ def check(
         keep: called at the end with every question and all its fresh values.
     """
     plan = plan or Plan()
-
-    @cache
-    def threshold() -> float:
-        """Asked for once the first answer is there: some laws are drawn, which takes seconds that workers can use."""
-        return plan.threshold(sum(len(gating(q.expected())) for q in questions))
-
+    threshold = plan.threshold(sum(len(gating(q.expected())) for q in questions))
     values: dict[int, dict[str, list[float]]] = {i: {} for i in range(len(questions))}
     tests: dict[int, list[Test]] = {}
     pending, done = list(values), 0
     for stage, total in enumerate(plan.stages):
         fresh = range(done, total)
         root = derive_seed(seed, "check", stage)
-        asked = batches({i: questions[i] for i in pending}, workers)
+        size = min(_BATCH, max(1, len(pending) // (_PARTS * workers))) if workers else 1
+        asked = batches({i: questions[i] for i in pending}, size)
         work = [Measurement(batch, fresh, root) for batch in asked]
         for answered, (i, found) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
             question = questions[i]
-            tests[i] = _answer(question, found, values[i], threshold())
+            tests[i] = _answer(question, found, values[i], threshold)
             notify(f"{question.task} {question.algorithm}", answered, len(pending))
             if fail_fast and any(t.verdict in RED for t in tests[i]):
-                return CheckResult(tests[i], threshold(), seed)
+                return CheckResult(tests[i], threshold, seed)
         pending, done = [i for i in pending if _open(questions[i], tests[i], plan.doubt)], total
     for i, question in enumerate(questions):
         keep(question, values[i])
     ordered = [t for i in sorted(tests) for t in tests[i]]
-    return CheckResult(ordered, threshold(), seed)
+    return CheckResult(ordered, threshold, seed)
 
 
 def _answer(question: Question, found: Values | str, values: dict[str, list[float]], threshold: float) -> list[Test]:

@@ -8,7 +8,8 @@ states judged, and when. Ours is the mean over replicates, in the paper's unit, 
 the verdict is ``agrees`` where that interval lies within the tolerance of the number, ``differs`` where it lies outside,
 and ``inconclusive`` where it does both: such a row does not count. Times are compared as ratios of two rows of one run.
 
-A difference has a demonstrated cause where another row, the same but for one change, closes at least half of the gap.
+A difference has a demonstrated cause where another row, the same but for one change, closes at least half of the gap, or
+where a study shows it of a change that no row can make.
 Numbers that contradict others of their paper are shown and not judged.
 """
 
@@ -25,7 +26,7 @@ from parvibench.harness.suite.entries import Published, Row
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.suites import of_papers
 
-from .paper_measured import Known, Ours, Ran, measure, protocol, protocols, question
+from .paper_measured import Change, Known, Ours, Ran, measure, protocol, protocols, question
 from .published import Number, numbers
 
 RELATIVE, DEVIATIONS = 0.02, 2
@@ -80,8 +81,8 @@ class Comparison:
 class Effect:
     """What one change of a row changed."""
 
-    row: Row  #: the changed one; its ``reason`` says what is changed
-    base: Comparison  #: of the row it varies
+    reason: str  #: what is changed
+    base: Comparison  #: of the row that is changed
     changed: Ours
 
     @property
@@ -128,12 +129,18 @@ def of_run(results: Results) -> Findings | None:
     return compare(suite, measure(suite, {protocol(c.spec): Ran(results.store, c) for c in results.cells}))
 
 
-def compare(suite: Suite, known: Known) -> Findings:
-    """Every number of a suite beside what its rows gave."""
+def compare(suite: Suite, known: Known, changes: Sequence[Change] = ()) -> Findings:
+    """Every number of a suite beside what its rows gave, and what changes by studies make of ours."""
     gave = {title: known[key] for title, key in protocols(suite).items() if key in known}
     comparisons = [_compared(suite, row, p, gave) for row in suite.rows for p in row.published]
     effects = [e for row in suite.rows if row.varies for e in _effects(row, comparisons, gave)]
-    causes = {(e.base.title, e.base.number.pointer): e.row.reason for e in effects if e.closes >= CLOSED}
+    effects += [
+        Effect(change.reason, base, change.changed)
+        for change in changes
+        for base in comparisons
+        if base.number.pointer == change.pointer and base.ours is not None
+    ]
+    causes = {(e.base.title, e.base.number.pointer): e.reason for e in effects if e.closes >= CLOSED}
     explained = [
         replace(c, cause=causes[key])
         if c.verdict is Verdict.DIFFERS and (key := (c.title, c.number.pointer)) in causes
@@ -178,5 +185,5 @@ def _effects(row: Row, comparisons: Sequence[Comparison], gave: Known) -> list[E
             asked = next(p for p in base.row.published if p.pointer == base.number.pointer)
             changed = gave[row.title].numbers.get(question(asked))
             if isinstance(changed, Ours):
-                found.append(Effect(row, base, changed))
+                found.append(Effect(row.reason, base, changed))
     return found

@@ -2,7 +2,8 @@
 
 Some rows take hours, and several machines may share them. The audit therefore writes what its rows gave into
 ``measured.csv``, which holds means and intervals by protocol, and reads it again the next time: stores add to it, and a
-row whose settings or versions have changed no longer has a protocol in it.
+row whose settings or versions have changed no longer has a protocol in it. What no row can change, such as the way a
+program is written, a study measures beside it: ``causes.csv`` says which number it turns a published one's into.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.entries import Published, Row
 from parvibench.harness.suite.suite import Suite
 
+from .published import numbers
+
 LEVEL = 0.95
 #: What of a specification the comparison leaves open: how often and where a row is run, and what else is kept of it.
 _OPEN = {"replicates", "seed", "chunk", "device", "compiled", "source", "key", "trajectories"}
 #: File that an audit keeps.
 KEPT = "measured.csv"
+#: File of a study's changes that it reads: pointer, mean, low, high, n, reason.
+CAUSES = "causes.csv"
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,15 @@ class Measured:
             if not isinstance(held, Ours) or (isinstance(ours, Ours) and ours.n + ours.lost >= held.n + held.lost):
                 numbers[name] = ours
         return Measured(new.row, "", numbers)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What our number becomes by a change that no row of a suite can make."""
+
+    pointer: str  #: of the published number
+    changed: Ours
+    reason: str  #: what is changed
 
 
 #: What is known by protocol.
@@ -208,6 +222,29 @@ def read_kept(folder: Path) -> dict[str, Measured]:
                 found[line["protocol"]] = replace(held, numbers={**held.numbers, line["question"]: answer})
     except (ValueError, KeyError, TypeError, csv.Error) as error:
         raise InputError(f"{file}: not a table that `parvibench papers` wrote ({error}); move it away") from None
+    return found
+
+
+def read_changes(folder: Path) -> list[Change]:
+    """What a study has measured; empty where none has. ``InputError`` where the file is not one of a study."""
+    file = folder / CAUSES
+    if not file.is_file():
+        return []
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            found = [
+                Change(
+                    line["pointer"],
+                    Ours(float(line["mean"]), float(line["low"]), float(line["high"]), int(line["n"])),
+                    line["reason"],
+                )
+                for line in csv.DictReader(lines)
+            ]
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise InputError(f"{file}: not a table of pointer, mean, low, high, n and reason ({error})") from None
+    unknown = [change.pointer for change in found if change.pointer not in numbers()]
+    if unknown:
+        raise InputError(f"{file}: {unknown[0]} is no published number")
     return found
 
 

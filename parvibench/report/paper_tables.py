@@ -115,7 +115,7 @@ def effect_table(found: Findings) -> Table | None:
     )  # fmt: skip
     rows = [
         Row((
-            Entry(e.base.title), Entry(e.row.reason, look="reason"),
+            Entry(e.base.title), Entry(e.reason, look="reason"),
             Entry(f"{e.base.number.dataset}, {e.base.number.algorithm}, {e.base.number.metric}"),
             numeric(e.base.published), _ours(e.base.ours), _ours(e.changed),
             Entry("" if math.isnan(e.closes) else f"{100 * e.closes:.0f}%", sortable(e.closes)),

@@ -17,7 +17,7 @@ from parvibench.suites import of_papers
 
 from .page_tables import Table
 from .paper_comparison import Findings, Verdict, compare
-from .paper_measured import combined, measure, read_kept, records_of, write_kept
+from .paper_measured import combined, measure, read_changes, read_kept, records_of, write_kept
 from .paper_tables import RULE, departures, measured_table, paper_tables, plain_rows, summary_table
 from .published import PAPERS
 from .reports_index import Summary
@@ -39,13 +39,15 @@ class Section:
 def write_papers(stores: Sequence[Path], out: Path) -> Path:
     """Write ``index.html``, ``papers.md``, ``papers.csv`` and ``summary.json``; the path of the page.
 
-    Shown are the rows that the stores hold, and those that an earlier audit in the folder has kept, in ``measured.csv``.
+    Shown are the rows that the stores hold, and those that an earlier audit in the folder has kept, in ``measured.csv``; what
+    studies changed is read from ``causes.csv`` there.
     """
     ran = records_of([Store(path) for path in stores])
     names = sorted(of_papers(), key=lambda name: list(PAPERS).index(_paper(name)))
     suites = [load_suite(name) for name in names]
     known = reduce(combined, (measure(suite, ran) for suite in suites), read_kept(out))
-    found = [compare(suite, known) for suite in suites]
+    changes = read_changes(out)
+    found = [compare(suite, known, changes) for suite in suites]
     sections = [_section(f, measured_table(f.suite, known)) for f in found]
     summary = summary_table(f for f in found if f.comparisons)
     out.mkdir(parents=True, exist_ok=True)

@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 from command_line import Run
 
+from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite, load_suite, parse_suite
 from parvibench.report.paper_comparison import Findings, Verdict, compare, judge, tolerance
-from parvibench.report.paper_measured import Ours, combined, measure, read_kept, records_of, write_kept
+from parvibench.report.paper_measured import Ours, combined, measure, read_changes, read_kept, records_of, write_kept
 from parvibench.report.paper_tables import departures, effect_table, measured_table, paper_tables, summary_table
 from parvibench.report.published import PAPERS, Number, numbers
 
@@ -160,6 +161,26 @@ def test_a_change_that_closes_half_of_a_gap_is_its_cause(tmp_path) -> None:
         "suite": "sifg-table-1", "numbers": "2", "agree": "0", "differ, cause shown": "1", "differ": "1",
         "inconclusive": "0", "cannot be compared": "0", "not run": "0", "explained of those judged": "1 of 2",
     }  # fmt: skip
+
+
+def test_a_study_shows_a_cause_that_no_row_can(tmp_path) -> None:
+    suite, (svgd,) = of_table_1(f"{BOSTON}/svgd")
+    base = ran(svgd, {"rmse": [3.5, 3.51, 3.49], "nll": [2.9, 2.91, 2.89]})
+    store = Store(tmp_path / "store")
+    store.write_cell(base, None, None)
+    columns = "pointer,mean,low,high,n,reason\n"
+    (tmp_path / "causes.csv").write_text(
+        f"{columns}{SVGD_RMSE},3.0,2.9,3.1,5,another language\n{SVGD_NLL},3.5,3,4,5,x\n"
+    )
+    findings = compare(suite, measure(suite, records_of([store])), read_changes(tmp_path))
+    assert [c.cause for c in findings.comparisons] == ["another language", ""]
+    first, second = (e.closes for e in findings.effects)
+    assert first == pytest.approx(0.9, abs=0.01)
+    assert second < 0
+    for text in (f"{columns}{SVGD_RMSE},much,2,3,5,x\n", "pointer\n" + SVGD_RMSE, f"{columns}sifg/no/such,1,1,1,5,x\n"):
+        (tmp_path / "causes.csv").write_text(text)
+        with pytest.raises(InputError, match=r"causes\.csv: "):
+            read_changes(tmp_path)
 
 
 TIMES = """

@@ -12,10 +12,15 @@ import kills
 import malformed_suites
 import memory
 import overhead
+import plain_times
 import pytest
 import sample_files
 import throughput
+import torch
 import tracking_outage
+from plain_kernels import kernel_matrix
+
+from parvibench.report.paper_measured import read_changes
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 
@@ -94,3 +99,13 @@ def test_the_harness_costs_little() -> None:
 def test_a_second_worker_nearly_doubles_the_throughput() -> None:
     one, two = throughput.measure(share=0.1, rounds=3)
     assert one / two > 1.8
+
+
+def test_plain_programs_are_timed_and_what_they_change_is_read_by_the_audit(tmp_path: Path) -> None:
+    x, y = torch.randn(2, 9, 3)
+    kernel = kernel_matrix("gaussian", x, y, "median", False)
+    torch.testing.assert_close(plain_times.gaussian_kernel(x, y), kernel)
+    plain_times.write(plain_times.causes({"d=50": "diffusion-50"}, rounds=2, steps=1), tmp_path / "causes.csv")
+    found = read_changes(tmp_path)
+    assert [change.pointer.split("/")[3] for change in found] == ["SIVI", "SIVI-SM", "KSIVI-ustat"]
+    assert all(change.changed.mean > 0 for change in found)
