@@ -265,8 +265,8 @@ def test_choices_stay_in_the_address(browser, out):
     page.fill("#filter", "mala")
     page.locator("#leaderboard-table thead button").first.click()
     page.locator("nav a", has_text="Metrics").click()
+    page.wait_for_function("location.hash.startsWith('#metrics?')")  # set in answer to an event of its own
     address = page.evaluate("location.hash")
-    assert address.startswith("#metrics?")
     again = browser.new_page()
     again.goto(f"{(out / 'index.html').as_uri()}{address}")
     assert again.input_value("#kind") == "chains"
