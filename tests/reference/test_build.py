@@ -232,6 +232,18 @@ def test_draws_of_another_law_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
         builder.build(make_task(), tmp_path)
 
 
+def test_other_methods_are_held_to_the_floor_of_their_own_size() -> None:
+    task = load_task("diffusion-50")
+    reference = task.reference()
+    assert reference is not None
+    assert max(reference.floors["mmd2"]) > builder.COMPARED
+    drawn = task.exact(builder.COMPARED, Generator().manual_seed(1))
+    found = builder.between_methods(task, reference, {"check": drawn})["distances"]["check"]
+    assert all(entry["p_value"] > 0.05 for entry in found.values())
+    with pytest.raises(ParVIBenchError, match="not inside the floor"):
+        builder.between_methods(task, reference, {"check": 1.3 * drawn})
+
+
 def test_whitening_of_a_gaussian_is_exact() -> None:
     white = Whitened.at_mode(Ellipse(), torch.zeros(2, dtype=torch.float64))
     torch.testing.assert_close(white.centre, MEAN)
