@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -18,8 +19,10 @@ import sample_files
 import throughput
 import torch
 import tracking_outage
+import tuned_and_presets
 from plain_kernels import kernel_matrix
 
+from parvibench.harness.suite.cells import expand
 from parvibench.report.paper_measured import read_changes
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
@@ -109,3 +112,15 @@ def test_plain_programs_are_timed_and_what_they_change_is_read_by_the_audit(tmp_
     found = read_changes(tmp_path)
     assert [change.pointer.split("/")[3] for change in found] == ["SIVI", "SIVI-SM", "KSIVI-ustat"]
     assert all(change.changed.mean > 0 for change in found)
+
+
+def test_tuned_settings_and_presets_run_under_one_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pair in tuned_and_presets.PAIRS:
+        tuned, preset = (cell.spec for cell in expand(tuned_and_presets.arms(pair, "fast")))
+        assert tuned.settings != preset.settings
+        assert tuned.model_copy(update={"settings": preset.settings, "chunk": preset.chunk}) == preset
+    pair = replace(tuned_and_presets.PAIRS[0], replicates=2)
+    monkeypatch.setattr(tuned_and_presets, "PAIRS", (pair,))
+    (line,) = tuned_and_presets.measured(tmp_path, "fast", 0)
+    assert line[:4] == ["toy", "gmm5-2d", "sifg", "sliced_w2"]
+    assert line[-1] in {"better", "worse", "no difference shown"}
