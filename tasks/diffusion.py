@@ -6,8 +6,8 @@ map in d steps, y = x_k + N(0, 0.01) at every fifth step. With m(x) = x + b(x) d
     log p = -sum_{k=1}^{d} (x_k - m(x_{k-1}))^2 / (2 dt) - sum_{k = 5, 10, ...} (x_k - y_k)^2 / 0.02 + const
 
 - ``diffusion-50``, ``diffusion-100``, ``diffusion-200``: the paper's drift b(x) = 10 x (1 - x^2).
-- ``diffusion-100-ksivi-code``: the drift of the authors' density, 10 x (1 - x^2) / (1 + x^2), although the
-  data come from the paper's drift.
+- ``diffusion-50-ksivi-code``, ``diffusion-100-ksivi-code``, ``diffusion-200-ksivi-code``: the drift of the authors'
+  density, 10 x (1 - x^2) / (1 + x^2), although the data come from the paper's drift.
 
 The data are those of the authors' code (seed 2022), as numbers. Start N(0, I). The constant makes the density's
 integral the evidence p(y).
@@ -314,4 +314,6 @@ def _diffusion(steps: int, damped: bool = False) -> DiffusionTask:
 DIFFUSION_50 = _diffusion(50)
 DIFFUSION_100 = _diffusion(100)
 DIFFUSION_200 = _diffusion(200)
+DIFFUSION_50_KSIVI_CODE = _diffusion(50, damped=True)
 DIFFUSION_100_KSIVI_CODE = _diffusion(100, damped=True)
+DIFFUSION_200_KSIVI_CODE = _diffusion(200, damped=True)

@@ -16,7 +16,7 @@ from torch.distributions import MultivariateNormal, Normal
 
 from parvibench.core.registry import load_task
 
-NAMES = ["diffusion-50", "diffusion-100", "diffusion-200", "diffusion-100-ksivi-code"]
+NAMES = [f"diffusion-{d}{drift}" for drift in ("", "-ksivi-code") for d in (50, 100, 200)]
 BOUND = 6
 
 
