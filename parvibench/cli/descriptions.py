@@ -148,7 +148,7 @@ def suite(name: str) -> dict[str, Any]:
         },
     }
     if found.tune is not None:
-        document["tune"] = found.tune.model_dump(mode="json")
+        document["tune"] = found.tune.model_dump(mode="json", exclude_none=True)
     if tuned:
         document["tuned step sizes"] = tuned
     return document

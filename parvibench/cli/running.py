@@ -163,16 +163,16 @@ def _forecast_tuning(tuner: Any, out: Path) -> None:
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
 
-    spec = tuner.spec
-    seconds = predict(tuner.one_of_each(), Store(out))
-    known = [s for s in seconds if s is not None]
-    first = sum(known) * spec.points
-    finals = 0.0 if spec.share == 1 else sum(known) / spec.share * spec.finalists
-    answer(f"{len(known) * spec.points} cells of a first round: {duration(first)} of one process")
+    spec, grids = tuner.spec, tuner.one_of_each()
+    seconds = predict([cell for cell, _, _ in grids], Store(out))
+    known = [(s, values, more) for s, (_, values, more) in zip(seconds, grids, strict=True) if s is not None]
+    first, growth = (sum(s * times[k] for s, *times in known) for k in (0, 1))
+    finals = 0.0 if spec.share == 1 else sum(s for s, _, _ in known) / spec.share * spec.finalists
+    answer(f"{sum(values for _, values, _ in known)} cells of a first round: {duration(first)} of one process")
     if finals:
         answer(f"the best {spec.finalists} values for the whole horizon: {duration(finals)}")
-    growth = duration(first * 4 / spec.points)
-    answer(f"in all {duration(first + finals)} of one process, and up to {growth} more where grids must grow")
+    more = f", and up to {duration(growth)} more where grids must grow" if growth else ""
+    answer(f"in all {duration(first + finals)} of one process{more}")
     if len(known) < len(seconds):
         answer(f"{len(seconds) - len(known)} methods cannot be foreseen")
 

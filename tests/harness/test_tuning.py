@@ -81,7 +81,7 @@ class Measuring:
             record = records.make_record(
                 c.label, label=c.label, status="crashed" if lost else "ok", reason="boom" if lost else ""
             )
-            values = {} if lost else {"sliced_w2": [value] * 3}
+            values = {} if lost else {c.metrics[0]: [value] * 3}
             found.append(record.model_copy(update={"spec": c.spec, "values": values, "score_evaluations": 10.0}))
         return type("Found", (), {"cells": tuple(found)})
 
@@ -145,6 +145,55 @@ def test_options_are_chosen_with_the_step() -> None:
     )
     with pytest.raises(SuiteError, match=r"tune.options: no method is labelled svdg"):
         parse_suite(text.replace("{svgd: {rule", "{svdg: {rule").encode(), "mine.yaml")
+
+
+CHOICES = """\
+name: mine
+rows:
+- {task: bnn-boston-ksivi, algorithm: sgld, preset: bnn-boston-ksivi}
+- {task: bnn-boston-sifg, algorithm: sgld, preset: bnn-boston-sifg, label: other}
+replicates: 2
+tune: {choices: {sgld: [1.0e-5, 2.0e-5, 5.0e-5]}, share: 1.0}
+"""
+
+
+def test_a_list_of_steps_is_chosen_from_in_place_of_the_presets_and_never_grows() -> None:
+    """The end of the list is best: nothing is added; methods without a list keep their preset's step."""
+    suite = parse_suite(CHOICES.encode(), "mine.yaml")
+    assert [c.label for c in expand(suite) if c.untuned] == ["sgld"]
+    run = Measuring(distance(1.0))
+    tuned = tuning.Tuner(suite).tune(run)
+    assert run.rounds == [["sgld @ 1e-05", "sgld @ 2e-05", "sgld @ 5e-05"]]
+    assert tuned.step_size == {"bnn-boston-ksivi": {"sgld": 5e-5}}
+    assert (tuned.at_edge, tuned.grid) == (["bnn-boston-ksivi/sgld"], [])
+    of_preset = {c.label: c.settings["step_size"] for c in expand(suite.model_copy(update={"tune": None}))}
+    used = {c.label: c for c in expand(suite.model_copy(update={"tuned": tuned}))}
+    assert (used["sgld"].settings["step_size"], used["sgld"].tuned) == (5e-5, True)
+    assert (used["other"].settings["step_size"], used["other"].tuned) == (of_preset["other"], False)
+    by_hand = expand(suite.model_copy(update={"tuned": tuned}), settings={"sgld": {"step_size": 1e-4}})
+    assert (by_hand[0].settings["step_size"], by_hand[0].tuned) == (1e-4, False)
+
+
+def test_a_suite_with_lists_of_steps_runs_only_with_chosen_ones(tmp_path: Path) -> None:
+    suite = parse_suite(CHOICES.encode(), "mine.yaml")
+    with pytest.raises(InputError, match=r"no tuned ones for sgld: `parvibench tune mine`"):
+        api.run(suite, tracking=False, workers=0, out=tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("choices: {sgld: [1.0e-5]}", "at least two step sizes"),
+        ("choices: {sgld: [2.0e-5, 1.0e-5]}", "each larger than the one before"),
+        ("choices: {sgld: [0.0, 1.0e-5]}", "greater than 0"),
+        ("choices: {sglt: [1.0e-5, 2.0e-5]}", "tune.choices: no method is labelled sglt"),
+        ("points: 5", "nothing would be tuned"),
+    ],
+)
+def test_a_bad_list_of_steps_is_refused(written: str, problem: str) -> None:
+    text = CHOICES.replace("choices: {sgld: [1.0e-5, 2.0e-5, 5.0e-5]}", written)
+    with pytest.raises(SuiteError, match=problem):
+        parse_suite(text.encode(), "mine.yaml")
 
 
 def test_a_method_may_take_the_step_of_another(path: Path) -> None:

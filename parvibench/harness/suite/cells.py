@@ -189,7 +189,8 @@ def _settings(
     chosen = algorithm.expand_preset(given)
     of_task = {} if suite.tuned is None else suite.tuned.step_size.get(task.name, {})
     step = of_task.get(entry.display, of_task.get(entry.step_from or ""))
-    given_step = "step_size" in chosen
+    listed = suite.tune is not None and entry.display in suite.tune.choices  # a preset's step is one of the list
+    given_step = "step_size" in (given if listed else chosen)
     tuned = step is not None and not given_step
     if tuned and suite.tuned is not None:
         options = suite.tuned.settings.get(task.name, {}).get(entry.step_from or entry.display, {})

@@ -301,6 +301,7 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
     for what, named in (
         ("step_from", [a.step_from for a in suite.entries if a.step_from]),
         ("tune.options", list(suite.tune.options) if suite.tune else []),
+        ("tune.choices", list(suite.tune.choices) if suite.tune else []),
         *((f"profiles.{name}.only", list(p.only or ())) for name, p in suite.profiles.items()),
     ):
         if unknown := [n for n in named if n not in labels]:

@@ -4,7 +4,8 @@ The procedure, the same for every (task, method) of a suite:
 
 1. A log grid of ``points`` values (9), one grid for each unit of the step: ``x^2`` (it multiplies a score), ``x`` (a rule
    that rescales, such as Adam, moves x by it) and ``rate`` (Adam's, of the parameters of a generator). Options that the
-   suite lists, such as SVGD's rule, are tried with a grid each.
+   suite lists, such as SVGD's rule, are tried with a grid each. Where it lists step sizes to choose from
+   (``choices``), these are tried instead, and no others.
 2. All values run for a ``share`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid lies at its
    end, two values are added beyond, at most ``EXTENSIONS`` (2) times.
 3. The best ``finalists`` (2) run for the whole horizon; the better median of the task's primary metric is chosen.
@@ -60,10 +61,13 @@ class _Grid:
     options: Options
     unit: str
     steps: list[float]  #: ascending
+    closed: bool = False  #: the values are a list to choose from: none are added
     extensions: int = 0
 
     def best_end(self, scores: dict[str, float]) -> int:
-        """-1 or 1 where the best value lies at the lower or the upper end, else 0."""
+        """-1 or 1 where the best value lies at an end, lower or upper, beyond which values may be added; else 0."""
+        if self.closed:
+            return 0
         found = [scores.get(_named(self, s), np.inf) for s in self.steps]
         best = int(np.argmin(found))
         return -1 if best == 0 else 1 if best == len(self.steps) - 1 else 0
@@ -102,6 +106,7 @@ class Tuner:
             if (
                 "step_size" in cell.settings
                 and cell.untuned
+                and self.spec.covers(cell.label)
                 and cell.label not in followers
                 and not cell.missing_needs()
             ):
@@ -116,9 +121,13 @@ class Tuner:
         """The first round: every value of every grid at a share of the horizon."""
         return [_tuning_cell(g, s, self.spec) for grids in self._grids.values() for g in grids for s in g.steps]
 
-    def one_of_each(self) -> list[Cell]:
-        """The first round with one value of every grid, which cost alike."""
-        return [_tuning_cell(g, g.steps[0], self.spec) for grids in self._grids.values() for g in grids]
+    def one_of_each(self) -> list[tuple[Cell, int, int]]:
+        """The first round with one value of every grid, which cost alike, how many it has and how many it may grow by."""
+        return [
+            (_tuning_cell(g, g.steps[0], self.spec), len(g.steps), 0 if g.closed else EXTENSIONS * _ADDED)
+            for grids in self._grids.values()
+            for g in grids
+        ]
 
     def tune(self, run: Run) -> Tuned:
         """Run all rounds; pairs without a measured value are in ``left_out``."""
@@ -197,7 +206,7 @@ class Tuner:
             settings=dict(settings),
             at_edge=sorted(at_edge),
             score_evaluations=dict(spent),
-            grid={unit: grid(self.spec, unit) for unit in self.spec.units()},
+            grid={unit: grid(self.spec, unit) for unit in self.spec.units()} or [],
             replicates=self.spec.replicates,
         )
 
@@ -230,8 +239,8 @@ def _choices(spec: TuneSpec, label: str) -> list[Options]:
 def _grid(spec: TuneSpec, cell: Cell, options: Options) -> _Grid:
     algorithm = cell.load()[1]
     settings = algorithm.make_settings({**cell.settings, **dict(options)}).model_dump(mode="json")
-    unit = step_unit(algorithm, settings)
-    return _Grid(cell.varied(settings=settings), options, unit, grid(spec, unit))
+    unit, listed = step_unit(algorithm, settings), spec.choices.get(cell.label)
+    return _Grid(cell.varied(settings=settings), options, unit, listed or grid(spec, unit), closed=listed is not None)
 
 
 def _named(grid: _Grid, step: float) -> str:
@@ -299,7 +308,7 @@ def require_tuned(suite: Suite, cells: Sequence[Cell], profile: str | None, sour
     """
     if suite.tune is None or suite.tuned is not None:
         return
-    waiting = list(dict.fromkeys(c.label for c in cells if c.untuned))
+    waiting = list(dict.fromkeys(c.label for c in cells if c.untuned and suite.tune.covers(c.label)))
     if waiting:
         command = f"parvibench tune {source}" + (f" --profile {profile}" if profile else "")
         raise InputError(
