@@ -11,6 +11,7 @@ from torch import Tensor
 from parvibench.baselines import ada_gwg, ada_sifg, ksdd, mied
 from parvibench.kernels.gram import median_bandwidth
 from parvibench.kernels.mixture import mixture_score
+from parvibench.nn.optim import Moments
 
 # --- SIFG and Ada-SIFG -------------------------------------------------------------------------------
 
@@ -206,3 +207,27 @@ def test_ksdd_gradient_equals_autograd_of_the_discrepancy(kernel: str, bandwidth
         (grad,) = torch.autograd.grad(expected, leaf)
         # Adam's first moment after one step is a tenth of the gradient
         torch.testing.assert_close(10 * run.state.moments.first[r], grad, rtol=1e-8, atol=1e-10)
+
+
+def test_confined_particles_descend_the_discrepancy_in_the_unbounded_coordinates() -> None:
+    """x = tanh(y): Adam's first moment is a tenth of the gradient in y; they start in the inner half of the box."""
+    run = Run("ksdd", make_problem(Bent(), [0, 1], particles=5), confined=True, bandwidth=1.3, step_size=0.3)
+    x, target = run.state.x, Bent()
+    assert (x.abs() < 0.5).all()
+    assert (x[0] - x[1]).abs().min() > 0
+    run.steps(1)
+    for r in range(2):
+        leaf = x[r].atanh().requires_grad_()
+        (grad,) = torch.autograd.grad(ksdd_by_autograd(run.settings, target, leaf.tanh()), leaf)
+        torch.testing.assert_close(10 * run.state.moments.first[r], grad, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(run.state.x[r].atanh(), leaf.detach() - 0.3 * grad.sign(), rtol=1e-5, atol=1e-5)
+    run.steps(200)
+    assert (run.state.x.abs() < 1).all()
+
+
+def test_confined_particles_survive_at_the_edge_of_the_box() -> None:
+    """In single precision x may round to 1, where y is infinite."""
+    run = Run("ksdd", make_problem(Gaussian([30.0, 30.0]), [0], particles=5), confined=True, step_size=3.0)
+    run.state = run.state._replace(x=torch.ones(1, 5, 2), moments=Moments.start(torch.ones(1, 5, 2)))
+    run.steps(5)
+    assert run.state.x.isfinite().all()
