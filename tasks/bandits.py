@@ -23,8 +23,8 @@ iterations as they sum to: 22,900 for 2000 contexts, 118,900 for 50,000. Context
 replicate: they are the same for all algorithms.
 
 Departures: the uniform policy of ``regret_percent`` earns the mean over the actions, where the authors run one;
-the code's memory of past samples begins with zero networks, ours with the start; the code's start is not
-published: ours is w ~ N(0, 1 / (inputs + 1)), biases 0.
+the code's memory of past samples begins with zero networks, ours with the start; the code's start is in a
+module that it lacks: ours is w ~ N(0, 1 / (inputs + 1)), biases 0.
 """
 
 from __future__ import annotations
