@@ -100,10 +100,18 @@ def papers(
     answer(str(write_papers(stores or (), to)))
 
 
-@app.command(epilog="Example: `parvibench merge part-1 part-2 part-3 --out whole`")
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench merge part-1 part-2 part-3 --out whole`\n\n"
+    "`parvibench merge whole --without-samples --out published/store --to published`"
+)
 def merge(
     stores: Annotated[list[Path], Argument(help="Stores of the parts (`run --shard`), their latest runs.")],
     out: Out = DEFAULT_STORE,
+    to: Annotated[Path | None, Option(help="Folder of the page; default: OUT/report.")] = None,
+    without_samples: Annotated[
+        bool, Option(help="Records and curves alone, to publish: enough for the page, for merging and for resuming.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Merge the parts of a run into one run, and write its report."""
@@ -112,11 +120,11 @@ def merge(
     from parvibench.harness.store.store import Store
 
     into = Store(out)
-    run, notes = merging.merge([Store(path) for path in stores], into)
+    run, notes = merging.merge([Store(path) for path in stores], into, samples=not without_samples)
     for note in notes:
         warn(note)
     results = Results.load(into, run.id)
-    write_and_print(results, out / "report", as_json=as_json, quiet=False)
+    write_and_print(results, to or out / "report", as_json=as_json, quiet=False)
 
 
 def write_and_print(

@@ -6,7 +6,8 @@ seconds themselves, which nobody can vouch for but those who measured them.
 
 A replicate agrees when
 
-- its samples have the same bits, where hardware, PyTorch and platform are those of the record; elsewhere rounding grows
+- its samples have the same bits, where hardware, PyTorch and platform are those of the record (in a store without samples:
+  each metric is the same, to a relative 1e-6); elsewhere rounding grows
   into another path, and each metric must lie within ``SPREADS`` (8) spreads of the other recorded replicates of its cell, where
   a spread is the interquartile range over 1.35, or within 5% of the recorded value;
 - the metrics that samples alone determine, computed again from the stored samples, are those recorded, to a relative 1e-6
@@ -21,6 +22,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +59,9 @@ class Check:
     task: str
     label: str
     replicate: int
-    verdict: str  #: ``same bits``, ``within tolerance``, ``differs`` or ``not run`` (the rerun failed)
+    verdict: (
+        str  #: ``same bits``, ``same metrics``, ``within tolerance``, ``differs`` or ``not run`` (the rerun failed)
+    )
     reason: str  #: what differs, or empty
 
 
@@ -162,12 +166,15 @@ def _compare(
             reason = results.cells[0].reason or "the rerun has no samples"
             found.append(Check(record.task, record.label, r, "not run", reason))
             continue
-        reasons = _metrics_of_samples(record, place, stored, same=same)
+        reasons = [] if stored is None else _metrics_of_samples(record, place, stored, same=same)
         at = ids.index(r)
-        if same:
-            if stored is None or stored[place].tobytes() != fresh[at].tobytes():
+        if same and stored is not None:
+            if stored[place].tobytes() != fresh[at].tobytes():
                 reasons.append("other samples")
             verdict = "same bits"
+        elif same:
+            reasons += _other_metrics(record, again, place, at)
+            verdict = "same metrics"
         else:
             reasons += _beyond_spread(record, again, place, at)
             verdict = "within tolerance"
@@ -185,8 +192,6 @@ def _same_platform(record: CellRecord, run: RunRecord, device: str) -> bool:
 
 def _metrics_of_samples(record: CellRecord, place: int, samples: Any, *, same: bool) -> list[str]:
     """Metrics of the stored samples of a replicate that are not the recorded ones."""
-    if samples is None:
-        return ["no samples are stored"]
     names = [m for m in record.values if (row := registry.metrics().get(m)) is not None and row.need in _OF_SAMPLES]
     ids = record.spec.replicates[place : place + 1]
     task = Cell(record.spec, record.label, tuple(names)).load_task()
@@ -208,15 +213,30 @@ def _metrics_of_samples(record: CellRecord, place: int, samples: Any, *, same: b
     return found
 
 
+def _other_metrics(record: CellRecord, again: CellRecord, place: int, at: int) -> list[str]:
+    """Metrics of a rerun on the same platform that are not the recorded ones."""
+    found = []
+    for metric, old, new in _repeated(record, again, place, at):
+        if (old is None) != (new is None) or (
+            old is not None and not math.isclose(old, new, rel_tol=_SAME, abs_tol=1e-12)
+        ):
+            found.append(f"{metric} is {new} in the rerun, recorded {old}")
+    return found
+
+
+def _repeated(record: CellRecord, again: CellRecord, place: int, at: int) -> Iterator[tuple[str, Any, Any]]:
+    """Name, recorded value and value of the rerun of every metric of a replicate but those of cost."""
+    for metric, recorded in record.values.items():
+        row = registry.metrics().get(metric)
+        if row is not None and row.need != "cost" and metric in again.values:
+            yield metric, recorded[place], again.values[metric][at]
+
+
 def _beyond_spread(record: CellRecord, again: CellRecord, place: int, at: int) -> list[str]:
     """Metrics of a rerun elsewhere that are further from the record than its replicates are from each other."""
     found = []
-    for metric, recorded in record.values.items():
-        row = registry.metrics().get(metric)
-        if row is None or row.need == "cost" or metric not in again.values:
-            continue
-        old, new = recorded[place], again.values[metric][at]
-        others = np.array([v for i, v in enumerate(recorded) if v is not None and i != place], dtype=float)
+    for metric, old, new in _repeated(record, again, place, at):
+        others = np.array([v for i, v in enumerate(record.values[metric]) if v is not None and i != place], dtype=float)
         if old is None or new is None or len(others) < 3:
             continue
         spread = float(np.subtract(*np.percentile(others, [75, 25]))) / 1.35

@@ -53,6 +53,38 @@ def test_merging_again_changes_nothing(parts: list[Path], tmp_path: Path) -> Non
     assert not notes
 
 
+def test_without_samples_the_page_merging_and_resuming_still_work(parts: list[Path], tmp_path: Path) -> None:
+    from parvibench.report.page import write_report
+
+    whole, published = Store(tmp_path / "whole"), Store(tmp_path / "published")
+    run_, _ = merge([Store(p) for p in parts], whole)
+    slim, _ = merge([whole], published, samples=False)
+    assert {p.name for p in published.root.glob("cells/*/*")} == {"cell.json", "curve.parquet"}
+    for store, record, name in ((whole, run_, "a"), (published, slim, "b")):
+        write_report(Results.load(store, record.id), tmp_path / name)
+    assert (tmp_path / "a/leaderboard.csv").read_text() == (tmp_path / "b/leaderboard.csv").read_text()
+    before = {p: p.stat().st_mtime_ns for p in published.root.glob("cells/*/*")}
+    run(published.root)
+    assert {p: p.stat().st_mtime_ns for p in published.root.glob("cells/*/*")} == before
+    again, notes = merge([published, Store(parts[0])], Store(tmp_path / "again"))
+    assert len(again.cells) == 6
+    assert not notes
+
+
+def test_the_command_publishes(parts: list[Path], tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from parvibench.cli import app
+
+    to = tmp_path / "board"
+    done = CliRunner().invoke(
+        app, ["merge", *map(str, parts), "--without-samples", "--out", str(to / "store"), "--to", str(to)]
+    )
+    assert done.exit_code == 0, done.output
+    assert {p.name for p in to.iterdir()} >= {"index.html", "leaderboard.csv", "store"}
+    assert not list(to.rglob("samples.npz"))
+
+
 def test_seconds_of_different_hardware_are_not_compared(parts: list[Path], tmp_path: Path) -> None:
     stores = [Store(p) for p in parts]
     into = Store(tmp_path / "merged")

@@ -81,6 +81,24 @@ def test_elsewhere_a_rerun_must_lie_within_the_spread(honest: Results, monkeypat
     assert [(c.label, c.replicate) for c in found.falsified] == [("ula", 0)]
 
 
+def test_a_store_without_samples_is_verified_by_its_metrics(honest: Results, tmp_path: Path) -> None:
+    from parvibench.harness.store.merging import merge
+
+    slim = Store(tmp_path / "slim")
+    run, _ = merge([honest.store], slim, samples=False)
+    found = verification.verify(slim, 60, HERE, seed=1)
+    assert {c.verdict for c in found.checks} == {"same metrics"}
+    stored = next(c for c in honest.cells if c.label == "svgd").values["sliced_w2"]
+    found = verification.verify(
+        falsify(Results.load(slim, run.id), "svgd", sliced_w2=[stored[0], stored[1] * 0.99, *stored[2:]]),
+        60,
+        HERE,
+        seed=1,
+    )
+    assert [(c.label, c.replicate) for c in found.falsified] == [("svgd", 1)]
+    assert "sliced_w2 is" in found.falsified[0].reason
+
+
 def test_the_choice_cannot_be_known_and_can_be_repeated(honest: Results) -> None:
     chosen = [
         {(c.label, c.replicate) for c in verification.verify(honest.store, 1, HERE, seed=s).checks} for s in (3, 3, 4)

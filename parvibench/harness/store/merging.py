@@ -16,12 +16,14 @@ def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
     return list(cells[part - 1 :: parts])
 
 
-def merge(sources: Sequence[Store], into: Store) -> tuple[RunRecord, list[str]]:
+def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tuple[RunRecord, list[str]]:
     """Copy the latest run of every source into one store, as one run.
 
     Args:
         sources: stores, each with a run of the same suite name.
         into: written; may hold cells already.
+        samples: also samples and trajectories; records and curves alone are enough for pages, for further merging and
+            for runs that resume, and take a tenth of the space or less.
 
     Returns:
         The new run, and what a user should know: cells that were there twice, seconds that cannot be compared.
@@ -40,7 +42,7 @@ def merge(sources: Sequence[Store], into: Store) -> tuple[RunRecord, list[str]]:
     with into.locked():
         for source, run in zip(sources, runs, strict=True):
             for cell in dict.fromkeys(c.key for c in run.cells):
-                notes += _copy(source, into, cell)
+                notes += _copy(source, into, cell, samples=samples)
         merged = _joined(runs)
         into.write_run(merged)
     machines = {r.hardware for r in _records(into, merged) if r.hardware}
@@ -58,7 +60,7 @@ def _check(source: Store, run: RunRecord) -> None:
         source.curve(cell.key)
 
 
-def _copy(source: Store, into: Store, key: str) -> list[str]:
+def _copy(source: Store, into: Store, key: str, *, samples: bool) -> list[str]:
     """Copy one cell unless a result that is as good is there; what to tell about it."""
     found, held = source.find(key), into.usable(key)
     if found is None:
@@ -68,7 +70,8 @@ def _copy(source: Store, into: Store, key: str) -> list[str]:
         twice = f"{found.task}/{found.label} was there already"
         return [] if same else [f"{twice}, with other values: kept the first"]
     curve = source.curve(key) if found.values else None
-    into.write_cell(found, curve, source.samples(key), source.trajectories(key))
+    arrays = (source.samples(key), source.trajectories(key)) if samples else ()
+    into.write_cell(found, curve, *arrays)
     return []
 
 
