@@ -62,9 +62,10 @@ class Network:
         # For ReLU the sign is 0 or 1; ten times faster than `where`.
         slope = active.sign() if self.activation == "relu" else 1 - active.square()
         gated = slope * residual.unsqueeze(-2)
-        sums = (gated.flatten(1, 2) @ X).view(*x.shape[:2], self.hidden, -1)  # (R, N, H, p+1)
-        by_W1 = (sums * self._second(x)[0].unsqueeze(-1)).mT.flatten(-2)
-        by_W2 = (active @ residual.unsqueeze(-1)).squeeze(-1)
+        # Every product has its long side last: a matrix library is two to ten times slower with a narrow one there.
+        sums = (X.mT @ gated.flatten(1, 2).mT).view(x.shape[0], -1, x.shape[1], self.hidden)  # (R, p+1, N, H)
+        by_W1 = (sums.transpose(1, 2) * self._second(x)[0].unsqueeze(-2)).flatten(-2)
+        by_W2 = (residual.unsqueeze(-2) @ active.mT).squeeze(-2)
         by_b2 = [residual.sum(-1, keepdim=True)] if self.output_bias else []
         return torch.cat([by_W1, by_W2, *by_b2], dim=-1)
 

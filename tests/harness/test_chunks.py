@@ -15,7 +15,9 @@ from parvibench.harness.suite.suite import Suite
         ("banana", "sgld", 5000, 1),
         ("lapd-mixture-512", "sgld", 100, 4),
         ("lapd-mixture-2048", "sgld", 100, 1),
-        ("bnn-diabetes-sklearn", "svgd", 20, 1),  # particles times data rows
+        ("bnn-diabetes-sklearn", "svgd", 20, 5),  # particles times rows of a mini-batch, 100
+        ("bnn-diabetes-sklearn", "svgd", 100, 1),
+        ("bnn-diabetes-sklearn", "ula", 20, 1),  # all rows, 398
         ("bnn-diabetes-sklearn", "srld", 1, 30),
         ("banana", "pyro-nuts", 100, 1),
     ],
