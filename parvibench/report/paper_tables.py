@@ -55,7 +55,8 @@ def comparison_table(found: Sequence[Comparison]) -> Table:
 def _line(c: Comparison) -> Row:
     n = c.number
     printed = n.printed if c.published == n.value else f"{number(c.published)} (ratio)"
-    verdict = f"{c.verdict}: {c.cause}" if c.cause else str(c.verdict)
+    cause = c.cause or ("unexplained" if c.verdict is Verdict.DIFFERS else "")
+    verdict = f"{c.verdict}: {cause}" if cause else str(c.verdict)
     note = n.note if n.note not in c.reason else ""
     remarks = "; ".join(filter(None, ["suspicious" if n.suspicious else "", c.reason, note]))
     return Row(
@@ -82,7 +83,7 @@ def _ours(ours: Ours | None) -> Entry:
 
 def summary_table(found: Iterable[Findings]) -> Table:
     """How many numbers of every suite have which verdict."""
-    names = ("agree", "differ, cause shown", "differ", "inconclusive", "cannot be compared", "not run")
+    names = ("agree", "differ, cause shown", "differ, unexplained", "inconclusive", "cannot be compared", "not run")
     columns = (
         Column("suite", numeric=False),
         Column("numbers"),
@@ -103,7 +104,7 @@ def summary_table(found: Iterable[Findings]) -> Table:
 
 def _kind(c: Comparison) -> str:
     if c.verdict is Verdict.DIFFERS:
-        return "differ, cause shown" if c.cause else "differ"
+        return "differ, cause shown" if c.cause else "differ, unexplained"
     return {Verdict.AGREES: "agree"}.get(c.verdict, str(c.verdict))
 
 
