@@ -120,14 +120,11 @@ class Model:
         pairs = ((self.log_gamma, of_gamma), (self.log_lambda, of_lambda))
         return [value for constant, value in pairs if constant is None]
 
-    def precision(self, log_value: Tensor) -> Tensor:
-        """e^l, continued along its tangent from ``tangent_from`` on so that nothing overflows."""
-        return self.slope(log_value) * (1 + (log_value - self.tangent_from).clamp(min=0))
-
-    def slope(self, log_value: Tensor) -> Tensor:
-        """Derivative of ``precision``."""
-        return log_value.clamp(max=self.tangent_from).exp()
+    def precision(self, log_value: Tensor) -> tuple[Tensor, Tensor]:
+        """e^l, continued along its tangent from ``tangent_from`` on so that nothing overflows, and its derivative."""
+        slope = log_value.clamp(max=self.tangent_from).exp()
+        return slope * (1 + (log_value - self.tangent_from).clamp(min=0)), slope
 
     def noise_sd(self, x: Tensor) -> Tensor:
         """1/sqrt(gamma), (R, N)."""
-        return self.precision(self.split(x)[1]).rsqrt()
+        return self.precision(self.split(x)[1])[0].rsqrt()

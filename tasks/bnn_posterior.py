@@ -27,6 +27,8 @@ class BNNTarget(Target):
         if model.log_gamma is not None and model.log_lambda is not None:
             self.prior_precision = math.exp(model.log_lambda)
         self._X, self._y = with_ones(X), y
+        #: Where each replicate's rows begin among those of all, (R, 1).
+        self._first_rows = torch.arange(len(X), device=X.device).unsqueeze(-1) * self.rows
         if development is not None:
             self.development_rows = development[0].shape[1]
             self._development = with_ones(development[0]), development[1]
@@ -73,7 +75,7 @@ class BNNTarget(Target):
     def _assemble(self, x: Tensor, squares: Tensor, scale: float) -> Tensor:
         """The log density from S, (R, N)."""
         weights, log_gamma, log_lambda = self.model.split(x)
-        gamma, lam = self.model.precision(log_gamma), self.model.precision(log_lambda)
+        (gamma, _), (lam, _) = self.model.precision(log_gamma), self.model.precision(log_lambda)
         fit = 0.5 * self.rows * log_gamma - 0.5 * scale * gamma * squares
         prior = 0.5 * self.model.network.weights * log_lambda - 0.5 * lam * weights.square().sum(-1)
         log_density = fit + prior
@@ -84,19 +86,22 @@ class BNNTarget(Target):
     def _score(self, x: Tensor, squares: Tensor, gradient: Tensor, scale: float) -> Tensor:
         """The score from S and the gradient of -S/2 in the weights."""
         weights, log_gamma, log_lambda = self.model.split(x)
-        gamma, lam = self.model.precision(log_gamma), self.model.precision(log_lambda)
+        (gamma, slope_gamma), (lam, slope_lambda) = map(self.model.precision, (log_gamma, log_lambda))
         by_weights = (scale * gamma).unsqueeze(-1) * gradient - lam.unsqueeze(-1) * weights
-        by_gamma = 0.5 * self.rows + 1 - (0.5 * scale * squares + RATE) * self.model.slope(log_gamma)
+        by_gamma = 0.5 * self.rows + 1 - (0.5 * scale * squares + RATE) * slope_gamma
         half_norm = 0.5 * weights.square().sum(-1)
-        by_lambda = 0.5 * self.model.network.weights + 1 - (half_norm + RATE) * self.model.slope(log_lambda)
+        by_lambda = 0.5 * self.model.network.weights + 1 - (half_norm + RATE) * slope_lambda
         return self.model.joined(by_weights, by_gamma, by_lambda)
 
     def _squares_and_gradient(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor]:
         """S (R, N) and the gradient of -S/2 in the weights (R, N, D_w)."""
-        squares = gradient = torch.zeros((), device=x.device, dtype=x.dtype)
-        for residual, active, X in self._residuals(x, batch):
-            squares = squares + residual.square().sum(-1)
-            gradient = gradient + self.model.network.pull_back(x, residual, active, X)
+        blocks = [
+            (residual.square().sum(-1), self.model.network.pull_back(x, residual, active, X))
+            for residual, active, X in self._residuals(x, batch)
+        ]
+        squares, gradient = blocks[0]
+        for more, further in blocks[1:]:
+            squares, gradient = squares + more, gradient + further
         return squares, gradient
 
     def _residuals(self, x: Tensor, batch: Tensor | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -109,8 +114,9 @@ class BNNTarget(Target):
     def _data(self, batch: Tensor | None) -> tuple[Tensor, Tensor]:
         if batch is None:
             return self._X, self._y
-        replicate = torch.arange(len(batch), device=batch.device).unsqueeze(-1)
-        return self._X[replicate, batch], self._y[replicate, batch]
+        rows = (batch + self._first_rows).flatten()  # half the time of indexing by two arrays
+        chosen = self._X.flatten(0, 1).index_select(0, rows), self._y.flatten().index_select(0, rows)
+        return chosen[0].view(*batch.shape, -1), chosen[1].view(batch.shape)
 
     def _scale(self, batch: Tensor | None) -> float:
         """n/B."""
