@@ -16,7 +16,7 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.harness.suite.tuning import Tuner, require_tuned
+from parvibench.harness.suite.tuning import Tuner, lacking, of_tasks, require_tuned, with_more
 from parvibench.report.presented import Results
 from parvibench.tracking.observer import MirrorObserver
 
@@ -77,14 +77,15 @@ def run(
     if execution.compiled:
         require_compiler(where)
     cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
-    if execution.tune and chosen.tune is not None and chosen.tuned is None and any(c.untuned for c in cells):
+    if execution.tune and (waiting := lacking(chosen, cells)):
         aside = execution.model_copy(update={"out": execution.out / "tuning"})
+        part = of_tasks(chosen, {c.spec.task for c in waiting})
         done = tune_suite(
-            chosen, aside, settings=settings, objects=objects, observers=observers, command=command
+            part, aside, settings=settings, objects=objects, observers=observers, command=command
         )  # fmt: skip
         for pair, why in done.left_out.items():
             warn(f"{pair} has no tuned step size: {why}")
-        chosen = chosen.model_copy(update={"tuned": done.tuned})
+        chosen = chosen.model_copy(update={"tuned": with_more(chosen.tuned, done.tuned)})
         cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
     require_tuned(chosen, cells, execution.profile, suite if isinstance(suite, str) else chosen.name)
     for note in dict.fromkeys(n for cell in cells for n in cell.notes):

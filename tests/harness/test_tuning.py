@@ -296,3 +296,40 @@ def test_fixed_settings_of_shipped_suites_bear_their_reason(name: str) -> None:
     suite = load_suite(name)
     fixed = [a for a in suite.algorithms if a.chosen or a.particles or a.step_from]
     assert [a.display for a in fixed if not a.reason] == [] or name.startswith("ci")
+
+
+HALF = SUITE.replace("tasks: [multimodal]", "tasks: [multimodal, banana]").replace(
+    "profiles:", "tuned: {step_size: {multimodal: {ula: 0.1, svgd: 1.0}}, replicates: 3}\nprofiles:"
+)
+
+
+def test_a_task_without_tuned_values_is_refused_where_others_have_some(tmp_path: Path) -> None:
+    suite = parse_suite(HALF.encode(), "mine.yaml")
+    with pytest.raises(InputError, match="no tuned ones for ula, svgd on banana: `parvibench tune mine`"):
+        api.run(suite, tracking=False, workers=0, out=tmp_path / "store")
+    by_hand = {label: {"step_size": 0.1} for label in ("ula", "svgd")}
+    tuning.require_tuned(suite, expand(suite, settings=by_hand), None, "mine")
+    alone = tuning.of_tasks(suite, {"multimodal"})
+    tuning.require_tuned(alone, expand(alone), None, "mine")
+
+
+def test_a_method_without_a_tuned_value_on_a_tuned_task_runs_at_its_default() -> None:
+    """A method that somebody adds to a published suite is not refused; the report marks it."""
+    suite = parse_suite(HALF.replace("ula, svgd, exact", "ula, svgd, sgld, exact").encode(), "mine.yaml")
+    alone = tuning.of_tasks(suite, {"multimodal"})
+    cells = expand(alone)
+    tuning.require_tuned(alone, cells, None, "mine")
+    assert [c.label for c in cells if c.untuned] == ["sgld"]
+
+
+def test_run_with_tune_tunes_the_tasks_that_lack_values_and_no_others(tmp_path: Path) -> None:
+    text = HALF.replace("scores_per_particle: 120", "scores_per_particle: 8").replace(
+        "points: 3", "points: 3, replicates: 1"
+    )
+    suite = parse_suite(text.encode(), "mine.yaml")
+    found = api.run(suite, tracking=False, workers=0, out=tmp_path / "store", tune=True)
+    tuned = Store(tmp_path / "store" / "tuning")
+    assert {c.task for run in tuned.runs() for c in tuned.run(run).cells} == {"banana"}
+    steps = {(c.task, c.label): c.settings["step_size"] for c in found.cells if c.label != "exact"}
+    assert [steps["multimodal", label] for label in ("ula", "svgd")] == [0.1, 1.0]
+    assert steps["banana", "ula"] in tuning.grid(suite.tune, "x^2")

@@ -21,7 +21,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -298,24 +298,53 @@ def _why(records: dict[str, CellRecord], last: dict[str, CellRecord], names: Seq
     return "not measured"
 
 
+def lacking(suite: Suite, cells: Sequence[Cell]) -> list[Cell]:
+    """Those with a default step size on tasks for which the suite has a grid and no tuned values.
+
+    A method that is added to a task with tuned values is not among them: the report marks it ``untuned``.
+    """
+    if suite.tune is None:
+        return []
+    held = {} if suite.tuned is None else suite.tuned.step_size
+    return [c for c in cells if c.untuned and c.spec.task not in held and suite.tune.covers(c.label)]
+
+
+def of_tasks(suite: Suite, names: Collection[str]) -> Suite:
+    """The suite with these tasks alone, whether it lists products or rows."""
+    tasks, rows = (t for t in suite.tasks if t.name in names), (r for r in suite.rows if r.task in names)
+    return suite.model_copy(update={"tasks": tuple(tasks), "rows": tuple(rows)})
+
+
+def with_more(old: Tuned | None, new: Tuned) -> Tuned:
+    """The values of both; where both have one, the new."""
+    if old is None:
+        return new
+    return Tuned.model_validate(_merged(*(t.model_dump(mode="json", exclude_defaults=True) for t in (old, new))))
+
+
 def require_tuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: str) -> None:
-    """Refuse a suite that has a grid and no tuned values, unless every step size is given.
+    """Refuse a suite that has a grid and, on one of its tasks, no tuned values, unless every step size is given.
 
     ``source`` is what the suite is called by: its name, or its file's path.
 
     Raises:
         InputError: names the command that tunes it.
     """
-    if suite.tune is None or suite.tuned is not None:
-        return
-    waiting = list(dict.fromkeys(c.label for c in cells if c.untuned and suite.tune.covers(c.label)))
+    waiting = lacking(suite, cells)
     if waiting:
+        labels, tasks = (
+            list(dict.fromkeys(values)) for values in zip(*((c.label, c.spec.task) for c in waiting), strict=True)
+        )
         command = f"parvibench tune {source}" + (f" --profile {profile}" if profile else "")
         raise InputError(
-            f"suite {suite.name!r} has a grid of step sizes and no tuned ones for {', '.join(waiting[:5])}"
-            f"{' and others' if len(waiting) > 5 else ''}: `{command}` chooses them, `run --tune` does so first, "
+            f"suite {suite.name!r} has a grid of step sizes and no tuned ones for {_some(labels)}"
+            f"{'' if suite.tuned is None else f' on {_some(tasks)}'}: `{command}` chooses them, `run --tune` does so first, "
             "and --set METHOD.step_size=VALUE sets one by hand"
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
 
 
 def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False) -> None:
