@@ -333,3 +333,42 @@ def test_run_with_tune_tunes_the_tasks_that_lack_values_and_no_others(tmp_path: 
     steps = {(c.task, c.label): c.settings["step_size"] for c in found.cells if c.label != "exact"}
     assert [steps["multimodal", label] for label in ("ula", "svgd")] == [0.1, 1.0]
     assert steps["banana", "ula"] in tuning.grid(suite.tune, "x^2")
+
+
+LIKE = SUITE.replace(
+    "  short: {budget: {scores_per_particle: 60}}\n",
+    """\
+  short: {tuned: {step_size: {multimodal: {ula: 0.1, svgd: 1.0}}}}
+  long: {replicates: 4, tuned_as: short}
+""",
+)
+
+
+def test_a_profile_may_have_the_tuned_values_of_another(tmp_path: Path) -> None:
+    suite = parse_suite(LIKE.encode(), "mine.yaml").with_profile("long")
+    assert {c.label: (c.settings["step_size"], c.tuned, len(c.spec.replicates)) for c in expand(suite)[:2]} == {
+        "ula": (0.1, True, 4),
+        "svgd": (1.0, True, 4),
+    }
+    file = tmp_path / "mine.yaml"
+    file.write_text(LIKE)
+    tuning.write_tuned(file, tuning.Tuned(step_size={"multimodal": {"ula": 0.2}}), "long")
+    assert {n: p.tuned.step_size["multimodal"]["ula"] for n, p in load_suite(str(file)).profiles.items()} == {
+        "short": 0.1,
+        "long": 0.2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("tuned_as: nobody", "no profile 'nobody' with tuned values"),
+        ("tuned_as: long", "no profile 'long' with tuned values"),
+        ("tuned_as: short, tuned: {step_size: {}}", "one of them"),
+        ("tuned_as: short, particles: 20", "another particles"),
+        ("tuned_as: short, budget: {scores_per_particle: 50}", "another budget"),
+    ],
+)
+def test_tuned_values_of_another_protocol_are_refused(written: str, problem: str) -> None:
+    with pytest.raises(SuiteError, match=problem):
+        parse_suite(LIKE.replace("tuned_as: short", written).encode(), "mine.yaml")

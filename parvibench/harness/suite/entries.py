@@ -227,6 +227,7 @@ class Profile(Strict):
     contexts: int | None = Field(None, gt=1, le=1_000_000)
     tune: TuneSpec | None = None
     tuned: Tuned | None = None
+    tuned_as: str | None = None  #: profile with the same budget and particles whose tuned values it has
     only: Patterns | None = None  #: labels of the methods it keeps
     rows: Patterns | None = None  #: patterns of the rows it keeps, see ``Row.fits``
     hours: float | None = Field(None, gt=0)  #: processor hours, as ``run --dry-run`` foresaw them

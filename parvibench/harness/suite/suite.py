@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -72,6 +72,21 @@ class Suite(Strict):
     #: pattern of published pointers -> why no row of ours can be set beside them
     incomparable: dict[str, str] = Field(default_factory=dict)
 
+    @field_validator("profiles", mode="after")
+    @classmethod
+    def _tuned_as_others(cls, profiles: dict[str, Profile]) -> dict[str, Profile]:
+        """``tuned_as`` is replaced by what it stands for."""
+        for name, profile in profiles.items():
+            other = profiles.get(profile.tuned_as or name)
+            if other is None or other.tuned_as:
+                raise ValueError(f"{name}.tuned_as: no profile {profile.tuned_as!r} with tuned values of its own")
+            if profile.tuned_as and profile.tuned:
+                raise ValueError(f"{name}: tuned and tuned_as: one of them")
+        return {
+            name: p.model_copy(update={"tuned": profiles[p.tuned_as].tuned}) if p.tuned_as else p
+            for name, p in profiles.items()
+        }
+
     @model_validator(mode="after")
     def _whole(self) -> Self:
         _refuse_repeats("task", [t.name for t in self.tasks])
@@ -80,6 +95,13 @@ class Suite(Strict):
         if self.rows and (self.tasks or self.algorithms):
             raise ValueError("rows stand instead of tasks and algorithms, not beside them")
         missing = [] if self.rows else [n for n in ("tasks", "algorithms", "budget") if not getattr(self, n)]
+        for name, profile in self.profiles.items():
+            other = self.profiles[profile.tuned_as or name]
+            for key in ("budget", "particles"):
+                if (getattr(profile, key) or getattr(self, key)) != (getattr(other, key) or getattr(self, key)):
+                    raise ValueError(
+                        f"profiles.{name}: {profile.tuned_as} was tuned with another {key}: it needs `tune`"
+                    )
         if missing:
             raise ValueError(f"no {', no '.join(missing)}: a suite lists tasks, algorithms and a budget, or rows")
         return self
@@ -113,7 +135,7 @@ class Suite(Strict):
         if name not in self.profiles:
             raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
         profile = self.profiles[name]
-        overrides = {k: v for k, v in profile if v is not None and k not in ("only", "rows", "hours")}
+        overrides = {k: v for k, v in profile if v is not None and k not in ("only", "rows", "hours", "tuned_as")}
         if profile.only is not None:
             overrides["algorithms"] = tuple(a for a in self.algorithms if a.display in profile.only)
         chosen = self if profile.rows is None else self.with_rows(profile.rows)

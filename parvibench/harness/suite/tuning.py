@@ -356,6 +356,7 @@ def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = F
     new = tuned.model_dump(mode="json", exclude_defaults=True)
     if keep and place.get("tuned"):
         new = _merged(place["tuned"], new)
+    place.pop("tuned_as", None)
     place["tuned"] = _laid_out(new)
     buffer = io.StringIO()
     yaml.dump(tree, buffer)
