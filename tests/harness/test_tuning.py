@@ -123,6 +123,32 @@ def test_the_best_two_run_for_the_whole_horizon_and_decide(path: Path) -> None:
     assert tuned.score_evaluations["multimodal"]["ula"] == 10.0 * 3 * len(rounds)
 
 
+@pytest.mark.parametrize(
+    ("bearable", "further", "chosen"), [(0.01, 1, 0.01), (1e-3, 2, 1e-3), (10.0, 0, 1.0), (0.0, 2, 1e-3)]
+)
+def test_steps_that_are_too_large_for_the_whole_horizon_give_way_to_smaller_ones(
+    path: Path, bearable: float, further: int, chosen: float
+) -> None:
+    """A quarter prefers 1, then 0.1; over the whole horizon every step above ``bearable`` becomes the worse the larger it is.
+
+    With nothing bearable the smallest value of the grid is the last that is tried.
+    """
+    text = SUITE.replace("points: 3", "points: 5")
+    whole = 60 * 50
+
+    def value(cell: Any) -> float:
+        step = cell.settings["step_size"]
+        early = abs(np.log10(step / 0.5))
+        return early + (10 + np.log10(step) if step > bearable else -0.1) * (
+            cell.spec.budget.score_evaluations == whole
+        )
+
+    run = Measuring(value)
+    tuned = tuning.Tuner(parse_suite(text.encode(), "mine.yaml").with_profile("short")).tune(run)
+    assert tuned.step_size["multimodal"] == {"ula": chosen, "svgd": chosen}
+    assert len(run.rounds) == 2 + further
+
+
 def test_a_value_that_nobody_measured_is_never_stored(path: Path) -> None:
     tuner = tuning.Tuner(short(path))
     tuned = tuner.tune(Measuring(lambda c: None if c.label.startswith("svgd") else 1.0))

@@ -9,6 +9,8 @@ The procedure, the same for every (task, method) of a suite:
 2. All values run for a ``share`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid lies at its
    end, two values are added beyond, at most ``EXTENSIONS`` (2) times.
 3. The best ``finalists`` (2) run for the whole horizon; the better median of the task's primary metric is chosen.
+   While it is worse than the same step was after the share, the next smaller one runs too, at most ``RETREATS`` (4) times:
+   particles that end in the posterior's mode, say, do so the sooner the larger the step.
 
 Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
 fifths of a benchmark split's training rows and judged by the last fifth (``data.splits``). A target without test rows is
@@ -45,6 +47,8 @@ from .suite import Suite
 
 #: Times that a grid grows beyond an end, and values by which it does.
 EXTENSIONS, _ADDED = 2, 2
+#: Times that a smaller value is run for the whole horizon because the best one has become worse by then.
+RETREATS = 4
 _MEASURED = (Status.OK, Status.DIVERGED)
 #: What a method reports of its steps: root mean square of what the step size multiplies.
 _DRIFT = "drift_rms"
@@ -138,7 +142,12 @@ class Tuner:
             ends = [(g, e) for g, e in ends if any(_named(g, s) in scores for s in g.steps)]
             records |= self._measured(run, [_tuning_cell(g, s, self.spec) for g, e in ends for s in g.extend(e)])
         finals = self._finals(_scores(records, self._primary))
-        last = self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
+        last: dict[str, CellRecord] = {}
+        for _ in range(1 + RETREATS):
+            if not finals:
+                break
+            last |= self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
+            finals = self._retreats(_scores(records, self._primary), _scores(last, self._primary), set(last))
         return self._matched(self._chosen(records, last), records | last, run)
 
     def _matched(self, tuned: Tuned, records: dict[str, CellRecord], run: Run) -> Tuned:
@@ -177,6 +186,25 @@ class Tuner:
             tried = [(scores[_named(g, s)], g, s) for g in grids for s in g.steps if _named(g, s) in scores]
             found += sorted(tried, key=lambda t: t[0])[: self.spec.finalists]
         return [(g, s) for _, g, s in found]
+
+    def _retreats(
+        self, scores: dict[str, float], final: dict[str, float], tried: set[str]
+    ) -> list[tuple[_Grid, float]]:
+        """The next smaller value of every grid whose best finalist has become worse over the whole horizon.
+
+        A step that is best for a quarter of the horizon can be too large for all of it, and so can the second best.
+        """
+        found = []
+        for grids in self._grids.values():
+            names = {_named(g, s): (g, s) for g in grids for s in g.steps if _named(g, s) in tried}
+            if not names:
+                continue
+            best = min(names, key=lambda n: (final.get(n, np.inf), names[n][1]))
+            chosen, step = names[best]
+            smaller = [s for s in chosen.steps if s < step and _named(chosen, s) in scores]
+            if smaller and final.get(best, np.inf) > scores[best] and _named(chosen, smaller[-1]) not in tried:
+                found.append((chosen, smaller[-1]))
+        return found
 
     def _chosen(self, records: dict[str, CellRecord], last: dict[str, CellRecord]) -> Tuned:
         scores, final = _scores(records, self._primary), _scores(last, self._primary)
