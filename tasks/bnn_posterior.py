@@ -27,8 +27,6 @@ class BNNTarget(Target):
         if model.log_gamma is not None and model.log_lambda is not None:
             self.prior_precision = math.exp(model.log_lambda)
         self._X, self._y = with_ones(X), y
-        #: Where each replicate's rows begin among those of all, (R, 1).
-        self._first_rows = torch.arange(len(X), device=X.device).unsqueeze(-1) * self.rows
         if development is not None:
             self.development_rows = development[0].shape[1]
             self._development = with_ones(development[0]), development[1]
@@ -114,7 +112,8 @@ class BNNTarget(Target):
     def _data(self, batch: Tensor | None) -> tuple[Tensor, Tensor]:
         if batch is None:
             return self._X, self._y
-        rows = (batch + self._first_rows).flatten()  # half the time of indexing by two arrays
+        first = torch.arange(len(batch), device=batch.device).unsqueeze(-1) * self.rows
+        rows = (batch + first).flatten()  # half the time of indexing by two arrays
         chosen = self._X.flatten(0, 1).index_select(0, rows), self._y.flatten().index_select(0, rows)
         return chosen[0].view(*batch.shape, -1), chosen[1].view(batch.shape)
 

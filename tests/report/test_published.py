@@ -159,7 +159,7 @@ def test_a_change_that_closes_half_of_a_gap_is_its_cause(tmp_path) -> None:
     assert table.rows[0].entries[-1].text == "90%"
     summary = summary_table([findings])
     assert dict(zip([c.title for c in summary.columns], [e.text for e in summary.rows[0].entries], strict=True)) == {
-        "suite": "sifg-table-1", "numbers": "2", "agree": "0", "differ, cause shown": "1", "differ": "1",
+        "suite": "sifg-table-1", "numbers": "2", "agree": "0", "differ, cause shown": "1", "differ, unexplained": "1",
         "inconclusive": "0", "cannot be compared": "0", "not run": "0", "explained of those judged": "1 of 2",
     }  # fmt: skip
 
