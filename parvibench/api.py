@@ -16,7 +16,7 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.harness.suite.tuning import Tuner, lacking, of_tasks, require_tuned, with_more
+from parvibench.harness.suite.tuning import Tuner, lacking, of_tasks, untuned, with_more
 from parvibench.report.presented import Results
 from parvibench.tracking.observer import MirrorObserver
 
@@ -72,7 +72,8 @@ def run(
         if execution.ray is not None:
             raise InputError("objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'")
         execution = execution.model_copy(update={"workers": 0})
-    chosen = select(suite, [_name(t) for t in tasks], named, execution)
+    loaded, execution = load_profile(suite, execution)
+    chosen = select(loaded, [_name(t) for t in tasks], named, execution)
     where = resolve_device(execution.device)
     if execution.compiled:
         require_compiler(where)
@@ -87,7 +88,8 @@ def run(
             warn(f"{pair} has no tuned step size: {why}")
         chosen = chosen.model_copy(update={"tuned": with_more(chosen.tuned, done.tuned)})
         cells = expand(chosen, device=where, settings=settings, objects=objects, compiled=execution.compiled)
-    require_tuned(chosen, cells, execution.profile, suite if isinstance(suite, str) else chosen.name)
+    if refused := untuned(chosen, cells, execution.profile, suite if isinstance(suite, str) else chosen.name):
+        raise InputError(refused)
     for note in dict.fromkeys(n for cell in cells for n in cell.notes):
         warn(note)
     executor = make_executor(execution, where)
@@ -184,6 +186,14 @@ def _entry(item: Entry) -> Entry:
     if isinstance(item, str) and registry.is_elsewhere(item):
         return {"name": item, "label": registry.load_method(item).name}
     return item
+
+
+def load_profile(suite: str | Suite | None, execution: Execution) -> tuple[Suite | None, Execution]:
+    """The suite, and the options with the profile named that it runs under: the record of the run tells it."""
+    loaded = load_suite(suite) if isinstance(suite, str) else suite
+    if loaded is None or execution.profile is not None:
+        return loaded, execution
+    return loaded, execution.model_copy(update={"profile": loaded.default_profile})
 
 
 def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execution) -> Suite:

@@ -80,7 +80,7 @@ def tune(
         InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.
     """
     whole = load_suite(suite)
-    profile = profile or next(iter(whole.profiles), None)
+    profile = profile or whole.default_profile
     chosen, held = _part(whole, tasks, algorithms, profile)
     if write is not None and not os.access(write, os.W_OK):
         raise InputError(f"{write}: cannot be written; name another suite file with --write")

@@ -94,7 +94,8 @@ def run(
     )  # fmt: skip
     settings = shared.parse_settings(setting, algorithm)
     if dry_run:
-        _dry_run(api.select(suite, task or (), algorithm or (), execution), settings, execution, as_json)
+        loaded, execution = api.load_profile(suite, execution)
+        _dry_run(api.select(loaded, task or (), algorithm or (), execution), suite, settings, execution, as_json)
         return
     mirror = MirrorObserver(out)
     results = api.run(
@@ -177,11 +178,14 @@ def _forecast_tuning(tuner: Any, out: Path) -> None:
         answer(f"{len(seconds) - len(known)} methods cannot be foreseen")
 
 
-def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], execution: Execution, as_json: bool) -> None:
+def _dry_run(
+    suite: Any, source: str | None, settings: dict[str, dict[str, Any]], execution: Execution, as_json: bool
+) -> None:
     from parvibench.harness.forecast import predict
     from parvibench.harness.session import resolve_device
     from parvibench.harness.store.store import Store, is_final
     from parvibench.harness.suite.cells import expand
+    from parvibench.harness.suite.tuning import untuned
 
     device = resolve_device(execution.device)
     cells = expand(suite, device=device, settings=settings, compiled=execution.compiled)
@@ -216,6 +220,11 @@ def _dry_run(suite: Any, settings: dict[str, dict[str, Any]], execution: Executi
     processes = max(1, (os.cpu_count() or 1) if execution.workers is None else execution.workers)
     predicted = f", about {duration(together / processes)} on {processes} workers" if waiting else ""
     answer(f"{len(rows)} cells, {len(waiting)} to run{predicted}")
+    refused = untuned(suite, cells, execution.profile, source or suite.name)
+    if refused and not execution.tune:
+        note(f"not yet: {refused}")
+    elif refused:
+        note("after tuning, whose time `parvibench tune --dry-run` tells")
 
 
 def _parse_shard(text: str) -> tuple[int, int]:

@@ -124,14 +124,15 @@ def test_the_best_two_run_for_the_whole_horizon_and_decide(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bearable", "further", "chosen"), [(0.01, 1, 0.01), (1e-3, 2, 1e-3), (10.0, 0, 1.0), (0.0, 2, 1e-3)]
+    ("bearable", "further", "chosen"),
+    [(0.01, 1, 0.01), (1e-3, 2, 1e-3), (10.0, 0, 1.0), (1e-4, 4, 1e-4), (0.0, 6, 1e-5)],
 )
 def test_steps_that_are_too_large_for_the_whole_horizon_give_way_to_smaller_ones(
     path: Path, bearable: float, further: int, chosen: float
 ) -> None:
     """A quarter prefers 1, then 0.1; over the whole horizon every step above ``bearable`` becomes the worse the larger it is.
 
-    With nothing bearable the smallest value of the grid is the last that is tried.
+    Below the grid (0.001) values are added, which run for the quarter, too; with nothing bearable the fourth is the last.
     """
     text = SUITE.replace("points: 3", "points: 5")
     whole = 60 * 50
@@ -139,7 +140,7 @@ def test_steps_that_are_too_large_for_the_whole_horizon_give_way_to_smaller_ones
     def value(cell: Any) -> float:
         step = cell.settings["step_size"]
         early = abs(np.log10(step / 0.5))
-        return early + (10 + np.log10(step) if step > bearable else -0.1) * (
+        return early + (10 + 2 * np.log10(step) if step > bearable else -0.1) * (
             cell.spec.budget.score_evaluations == whole
         )
 
@@ -289,7 +290,9 @@ def test_a_suite_with_a_grid_and_no_tuned_values_does_not_run(path: Path, tmp_pa
         api.run(load_suite(str(path)), **options)
     given = {"ula": {"step_size": 0.1}, "svgd": {"step_size": 0.1}}
     assert not api.run(load_suite(str(path)), settings=given, **options).failed
-    assert not api.run(load_suite(str(path)), algorithms=["exact"], **options).failed
+    results = api.run(load_suite(str(path)), algorithms=["exact"], **{**options, "profile": None})
+    assert not results.failed
+    assert results.run.profile == "short"  # the default is named in the record
 
 
 def test_run_tunes_first_when_asked_and_its_cost_is_shown(path: Path, tmp_path: Path) -> None:
@@ -331,12 +334,14 @@ HALF = SUITE.replace("tasks: [multimodal]", "tasks: [multimodal, banana]").repla
 
 def test_a_task_without_tuned_values_is_refused_where_others_have_some(tmp_path: Path) -> None:
     suite = parse_suite(HALF.encode(), "mine.yaml")
-    with pytest.raises(InputError, match="no tuned ones for ula, svgd on banana: `parvibench tune mine`"):
+    with pytest.raises(
+        InputError, match="no tuned ones for ula, svgd on banana: `parvibench tune mine --profile short`"
+    ):
         api.run(suite, tracking=False, workers=0, out=tmp_path / "store")
     by_hand = {label: {"step_size": 0.1} for label in ("ula", "svgd")}
-    tuning.require_tuned(suite, expand(suite, settings=by_hand), None, "mine")
+    assert tuning.untuned(suite, expand(suite, settings=by_hand), None, "mine") is None
     alone = tuning.of_tasks(suite, {"multimodal"})
-    tuning.require_tuned(alone, expand(alone), None, "mine")
+    assert tuning.untuned(alone, expand(alone), None, "mine") is None
 
 
 def test_a_method_without_a_tuned_value_on_a_tuned_task_runs_at_its_default() -> None:
@@ -344,7 +349,7 @@ def test_a_method_without_a_tuned_value_on_a_tuned_task_runs_at_its_default() ->
     suite = parse_suite(HALF.replace("ula, svgd, exact", "ula, svgd, sgld, exact").encode(), "mine.yaml")
     alone = tuning.of_tasks(suite, {"multimodal"})
     cells = expand(alone)
-    tuning.require_tuned(alone, cells, None, "mine")
+    assert tuning.untuned(alone, cells, None, "mine") is None
     assert [c.label for c in cells if c.untuned] == ["sgld"]
 
 

@@ -126,12 +126,16 @@ class Suite(Strict):
                 raise InputError(f"row {pattern}: no row of the suite fits; there are {known}")
         return self.model_copy(update={"rows": tuple(r for r in self.rows if any(r.fits(p) for p in patterns))})
 
+    @property
+    def default_profile(self) -> str | None:
+        """The profile that is meant where none is named: the first; None of a suite without any."""
+        return next(iter(self.profiles), None)
+
     def with_profile(self, name: str | None) -> Suite:
-        """The suite under a profile, by default its first one if it has any; ``InputError`` without such a profile."""
+        """The suite under a profile, by default ``default_profile``; ``InputError`` without such a profile."""
+        name = name or self.default_profile
         if name is None:
-            if not self.profiles:
-                return self
-            name = next(iter(self.profiles))
+            return self
         if name not in self.profiles:
             raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
         profile = self.profiles[name]

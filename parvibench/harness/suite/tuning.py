@@ -9,8 +9,8 @@ The procedure, the same for every (task, method) of a suite:
 2. All values run for a ``share`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid lies at its
    end, two values are added beyond, at most ``EXTENSIONS`` (2) times.
 3. The best ``finalists`` (2) run for the whole horizon; the better median of the task's primary metric is chosen.
-   While it is worse than the same step was after the share, the next smaller one runs too, at most ``RETREATS`` (4) times:
-   particles that end in the posterior's mode, say, do so the sooner the larger the step.
+   While it is worse than the same step was after the share, the next smaller one runs too, at most ``RETREATS`` (4) times,
+   below the grid if need be: particles that end in the posterior's mode, say, do so the sooner the larger the step.
 
 Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
 fifths of a benchmark split's training rows and judged by the last fifth (``data.splits``). A target without test rows is
@@ -66,7 +66,6 @@ class _Grid:
     unit: str
     steps: list[float]  #: ascending
     closed: bool = False  #: the values are a list to choose from: none are added
-    extensions: int = 0
 
     def best_end(self, scores: dict[str, float]) -> int:
         """-1 or 1 where the best value lies at an end, lower or upper, beyond which values may be added; else 0."""
@@ -76,14 +75,18 @@ class _Grid:
         best = int(np.argmin(found))
         return -1 if best == 0 else 1 if best == len(self.steps) - 1 else 0
 
-    def extend(self, end: int) -> list[float]:
+    def extend(self, end: int, values: int = _ADDED) -> list[float]:
         """Values added beyond an end."""
         ratio = self.steps[1] / self.steps[0]
         first = self.steps[0 if end < 0 else -1]
-        added = [_rounded(first * ratio ** (end * (i + 1))) for i in range(_ADDED)]
+        added = [_rounded(first * ratio ** (end * (i + 1))) for i in range(values)]
         self.steps = sorted({*self.steps, *added})
-        self.extensions += 1
         return added
+
+    def below(self, step: float) -> float | None:
+        """The next smaller value, added where there is none; None where none may be added."""
+        smaller = [s for s in self.steps if s < step]
+        return smaller[-1] if smaller else None if self.closed else self.extend(-1, 1)[0]
 
 
 @dataclass
@@ -144,8 +147,9 @@ class Tuner:
         finals = self._finals(_scores(records, self._primary))
         last: dict[str, CellRecord] = {}
         for _ in range(1 + RETREATS):
-            if not finals:
-                break
+            records |= self._measured(
+                run, [_tuning_cell(g, s, self.spec) for g, s in finals if _named(g, s) not in records]
+            )
             last |= self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
             finals = self._retreats(_scores(records, self._primary), _scores(last, self._primary), set(last))
         return self._matched(self._chosen(records, last), records | last, run)
@@ -201,9 +205,11 @@ class Tuner:
                 continue
             best = min(names, key=lambda n: (final.get(n, np.inf), names[n][1]))
             chosen, step = names[best]
-            smaller = [s for s in chosen.steps if s < step and _named(chosen, s) in scores]
-            if smaller and final.get(best, np.inf) > scores[best] and _named(chosen, smaller[-1]) not in tried:
-                found.append((chosen, smaller[-1]))
+            if final.get(best, np.inf) <= scores.get(best, np.inf):
+                continue
+            smaller = chosen.below(step)
+            if smaller is not None and _named(chosen, smaller) not in tried:
+                found.append((chosen, smaller))
         return found
 
     def _chosen(self, records: dict[str, CellRecord], last: dict[str, CellRecord]) -> Tuned:
@@ -350,25 +356,23 @@ def with_more(old: Tuned | None, new: Tuned) -> Tuned:
     return Tuned.model_validate(_merged(*(t.model_dump(mode="json", exclude_defaults=True) for t in (old, new))))
 
 
-def require_tuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: str) -> None:
-    """Refuse a suite that has a grid and, on one of its tasks, no tuned values, unless every step size is given.
+def untuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: str) -> str | None:
+    """Why a suite is not run that has a grid and, on one of its tasks, neither tuned values nor given ones; else None.
 
-    ``source`` is what the suite is called by: its name, or its file's path.
-
-    Raises:
-        InputError: names the command that tunes it.
+    ``source`` is what the suite is called by: its name, or its file's path. The command that tunes it is named.
     """
     waiting = lacking(suite, cells)
-    if waiting:
-        labels, tasks = (
-            list(dict.fromkeys(values)) for values in zip(*((c.label, c.spec.task) for c in waiting), strict=True)
-        )
-        command = f"parvibench tune {source}" + (f" --profile {profile}" if profile else "")
-        raise InputError(
-            f"suite {suite.name!r} has a grid of step sizes and no tuned ones for {_some(labels)}"
-            f"{'' if suite.tuned is None else f' on {_some(tasks)}'}: `{command}` chooses them, `run --tune` does so first, "
-            "and --set METHOD.step_size=VALUE sets one by hand"
-        )
+    if not waiting:
+        return None
+    labels, tasks = (
+        list(dict.fromkeys(values)) for values in zip(*((c.label, c.spec.task) for c in waiting), strict=True)
+    )
+    command = f"parvibench tune {source}" + (f" --profile {profile}" if profile else "")
+    return (
+        f"suite {suite.name!r} has a grid of step sizes and no tuned ones for {_some(labels)}"
+        f"{'' if suite.tuned is None else f' on {_some(tasks)}'}: `{command}` chooses them, `run --tune` does so first, "
+        "and --set METHOD.step_size=VALUE sets one by hand"
+    )
 
 
 def _some(names: Sequence[str]) -> str:
