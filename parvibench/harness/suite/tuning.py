@@ -9,8 +9,9 @@ The procedure, the same for every (task, method) of a suite:
 2. All values run for a ``share`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid lies at its
    end, two values are added beyond, at most ``EXTENSIONS`` (2) times.
 3. The best ``finalists`` (2) run for the whole horizon; the better median of the task's primary metric is chosen.
-   While it is worse than the same step was after the share, the next smaller one runs too, at most ``RETREATS`` (4) times,
-   below the grid if need be: particles that end in the posterior's mode, say, do so the sooner the larger the step.
+   While it is worse than the same step was after the share, the next smaller one runs too (particles that end in the
+   posterior's mode, say, do so the sooner the larger the step), and while it lies at the end of its grid the next one
+   beyond, at most ``FURTHER`` (4) times.
 
 Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
 fifths of a benchmark split's training rows and judged by the last fifth (``data.splits``). A target without test rows is
@@ -47,8 +48,8 @@ from .suite import Suite
 
 #: Times that a grid grows beyond an end, and values by which it does.
 EXTENSIONS, _ADDED = 2, 2
-#: Times that a smaller value is run for the whole horizon because the best one has become worse by then.
-RETREATS = 4
+#: Times that another value is run for the whole horizon: the best one has become worse by then, or lies at an end.
+FURTHER = 4
 _MEASURED = (Status.OK, Status.DIVERGED)
 #: What a method reports of its steps: root mean square of what the step size multiplies.
 _DRIFT = "drift_rms"
@@ -86,7 +87,12 @@ class _Grid:
     def below(self, step: float) -> float | None:
         """The next smaller value, added where there is none; None where none may be added."""
         smaller = [s for s in self.steps if s < step]
-        return smaller[-1] if smaller else None if self.closed else self.extend(-1, 1)[0]
+        return smaller[-1] if smaller else self.beyond(step)
+
+    def beyond(self, step: float) -> float | None:
+        """A value added beyond the one at an end; None for one inside, and where none may be added."""
+        end = -1 if step == self.steps[0] else 1 if step == self.steps[-1] else 0
+        return self.extend(end, 1)[0] if end and not self.closed else None
 
 
 @dataclass
@@ -146,12 +152,12 @@ class Tuner:
             records |= self._measured(run, [_tuning_cell(g, s, self.spec) for g, e in ends for s in g.extend(e)])
         finals = self._finals(_scores(records, self._primary))
         last: dict[str, CellRecord] = {}
-        for _ in range(1 + RETREATS):
+        for _ in range(1 + FURTHER):
             records |= self._measured(
                 run, [_tuning_cell(g, s, self.spec) for g, s in finals if _named(g, s) not in records]
             )
             last |= self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
-            finals = self._retreats(_scores(records, self._primary), _scores(last, self._primary), set(last))
+            finals = self._further(_scores(records, self._primary), _scores(last, self._primary), set(last))
         return self._matched(self._chosen(records, last), records | last, run)
 
     def _matched(self, tuned: Tuned, records: dict[str, CellRecord], run: Run) -> Tuned:
@@ -191,10 +197,8 @@ class Tuner:
             found += sorted(tried, key=lambda t: t[0])[: self.spec.finalists]
         return [(g, s) for _, g, s in found]
 
-    def _retreats(
-        self, scores: dict[str, float], final: dict[str, float], tried: set[str]
-    ) -> list[tuple[_Grid, float]]:
-        """The next smaller value of every grid whose best finalist has become worse over the whole horizon.
+    def _further(self, scores: dict[str, float], final: dict[str, float], tried: set[str]) -> list[tuple[_Grid, float]]:
+        """The next value of every grid whose best finalist has become worse over the whole horizon, or lies at an end.
 
         A step that is best for a quarter of the horizon can be too large for all of it, and so can the second best.
         """
@@ -204,12 +208,13 @@ class Tuner:
             if not names:
                 continue
             best = min(names, key=lambda n: (final.get(n, np.inf), names[n][1]))
-            chosen, step = names[best]
-            if final.get(best, np.inf) <= scores.get(best, np.inf):
+            if best not in final:
                 continue
-            smaller = chosen.below(step)
-            if smaller is not None and _named(chosen, smaller) not in tried:
-                found.append((chosen, smaller))
+            chosen, step = names[best]
+            worse = final[best] > scores.get(best, np.inf)
+            following = chosen.below(step) if worse else chosen.beyond(step)
+            if following is not None and _named(chosen, following) not in tried:
+                found.append((chosen, following))
         return found
 
     def _chosen(self, records: dict[str, CellRecord], last: dict[str, CellRecord]) -> Tuned:
@@ -229,7 +234,8 @@ class Tuner:
             steps[task][label] = step
             if best.options:
                 settings[task][label] = dict(best.options)
-            if step in (best.steps[0], best.steps[-1]):
+            measured = [s for s in best.steps if _named(best, s) in scores]
+            if step in (measured[0], measured[-1]):
                 at_edge.append(f"{task}/{label}")
             cost = [
                 r.score_evaluations * r.n_replicates for part in (records, last) for n in names if (r := part.get(n))
