@@ -234,7 +234,7 @@ class Tuner:
             steps[task][label] = step
             if best.options:
                 settings[task][label] = dict(best.options)
-            measured = [s for s in best.steps if _named(best, s) in scores]
+            measured = [s for s in best.steps if _named(best, s) in scores | final]
             if step in (measured[0], measured[-1]):
                 at_edge.append(f"{task}/{label}")
             cost = [
