@@ -88,12 +88,24 @@ def test_shipped_suites_expand(name: str) -> None:
     suite = load_suite(name)
     for profile in suite.profiles or [None]:
         cells = expand(suite.with_profile(profile))
-        only = profile and suite.profiles[profile].only
+        kept = {a.display for a in suite.algorithms}
+        if profile:
+            kept = (kept & set(suite.profiles[profile].only or kept)) - set(suite.profiles[profile].without or ())
         if suite.rows:
             assert len(cells) == len(suite.with_profile(profile).rows)
         else:
-            assert len(cells) == len(suite.tasks) * len(only or suite.algorithms)
+            assert len(cells) == len(suite.tasks) * len(kept)
         assert all(c.spec.budget.scores_per_particle is None for c in cells)
+
+
+def test_a_profile_keeps_or_leaves_out_methods() -> None:
+    text = "name: mine\ntasks: [banana]\nalgorithms: [svgd, ula, mala]\nbudget: {iterations: 2}\nprofiles:\n  a: {only: [svgd, ula]}\n  b: {without: [svgd]}\n"
+    suite = parse(text)
+    found = {p: [a.display for a in suite.with_profile(p).algorithms] for p in ("a", "b")}
+    assert found == {"a": ["svgd", "ula"], "b": ["ula", "mala"]}
+    assert suite.default_profile == "a"
+    with pytest.raises(SuiteError, match=r"profiles\.b\.without: no method is labelled hmc"):
+        parse(text.replace("without: [svgd]", "without: [svgd, hmc]"))
 
 
 def test_more_samples_than_particles_is_refused() -> None:

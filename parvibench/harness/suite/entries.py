@@ -229,5 +229,6 @@ class Profile(Strict):
     tuned: Tuned | None = None
     tuned_as: str | None = None  #: profile with the same budget and particles whose tuned values it has
     only: Patterns | None = None  #: labels of the methods it keeps
+    without: Patterns | None = None  #: labels of the methods it leaves out
     rows: Patterns | None = None  #: patterns of the rows it keeps, see ``Row.fits``
     hours: float | None = Field(None, gt=0)  #: processor hours, as ``run --dry-run`` foresaw them

@@ -139,9 +139,11 @@ class Suite(Strict):
         if name not in self.profiles:
             raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
         profile = self.profiles[name]
-        overrides = {k: v for k, v in profile if v is not None and k not in ("only", "rows", "hours", "tuned_as")}
-        if profile.only is not None:
-            overrides["algorithms"] = tuple(a for a in self.algorithms if a.display in profile.only)
+        not_overrides = ("only", "without", "rows", "hours", "tuned_as")
+        overrides = {k: v for k, v in profile if v is not None and k not in not_overrides}
+        kept = {a.display for a in self.algorithms if profile.only is None or a.display in profile.only}
+        kept -= set(profile.without or ())
+        overrides["algorithms"] = tuple(a for a in self.algorithms if a.display in kept)
         chosen = self if profile.rows is None else self.with_rows(profile.rows)
         return chosen.model_copy(update={**overrides, "profiles": {}})
 
@@ -329,6 +331,7 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
         ("tune.options", list(suite.tune.options) if suite.tune else []),
         ("tune.choices", list(suite.tune.choices) if suite.tune else []),
         *((f"profiles.{name}.only", list(p.only or ())) for name, p in suite.profiles.items()),
+        *((f"profiles.{name}.without", list(p.without or ())) for name, p in suite.profiles.items()),
     ):
         if unknown := [n for n in named if n not in labels]:
             problems.append(f"{source}: {what}: no method is labelled {', '.join(unknown)}")
