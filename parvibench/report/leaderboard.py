@@ -3,7 +3,8 @@
 Every requested cell has a row. The anchors ``exact`` and ``initial`` stand beside the methods and are not
 ranked. Cells that diverged, timed out, ran out of memory or crashed share the last rank; cells that were
 not run (unsupported, skipped, interrupted) have none, nor have generators that are still improving or no better than
-``initial``. The best of a task has converged and is better than ``initial``.
+``initial``, nor methods whose own budget is beyond that of the others. The best of a task has converged and is better than
+``initial``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ from .floor_comparison import compare_with_floor, floor_of
 NO_BETTER = "no better than initial"
 #: Of a point mass judged by a discrepancy that needs no reference samples: at a mode that can be small.
 ONE_POINT = "one point"
+#: Of a method with a budget of its own that buys more than the others have.
+MORE = "beyond the budget"
+#: How far beyond; where a budget ends within an iteration the last one counts.
+_BEYOND = 1.1
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
@@ -144,11 +149,13 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
     start = score[frame["anchor"] & (frame["algorithm"] == "initial")]
     no_better = ran & np.isfinite(score) & bool(len(start)) & ~(score < start.min())
     unfinished = frame["convergence"].isin(UNFINISHED)
-    frame["marks"] = _joined(frame["marks"], no_better)
+    more = ran & _beyond(cells)
+    frame["marks"] = _joined(frame["marks"], no_better, NO_BETTER)
+    frame["marks"] = _joined(frame["marks"], more, MORE)
     ranked = (
         ran & score.notna() & ~((frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better))
     )
-    ranked &= ~frame["marks"].map(lambda marks: ONE_POINT in str(marks).split(", ")).astype(bool)
+    ranked &= ~frame["marks"].map(lambda marks: ONE_POINT in str(marks).split(", ")).astype(bool) & ~more
     ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
     frame.insert(2, "rank", score.where(ranked).rank(method="min"))
     crowned = score.where(ranked & np.isfinite(score) & ~unfinished & ~no_better)
@@ -157,8 +164,18 @@ def ranking(results: Results, task: str) -> pd.DataFrame:
     return frame.loc[order].reset_index(drop=True)
 
 
-def _joined(marks: pd.Series, no_better: pd.Series) -> list[str]:
-    return [", ".join(filter(None, (m, NO_BETTER if n else ""))) for m, n in zip(marks, no_better, strict=True)]
+def _joined(marks: pd.Series, told: pd.Series, word: str) -> list[str]:
+    return [", ".join(filter(None, (m, word if t else ""))) for m, t in zip(marks, told, strict=True)]
+
+
+def _beyond(cells: Sequence[CellRecord]) -> pd.Series:
+    """Whether each cell has a budget of its own that bought more scores than any bought with the one that most cells have."""
+    budgets = pd.Series([repr(c.spec.budget) for c in cells])
+    usual = budgets == budgets.mode().iloc[0]
+    if 2 * usual.sum() <= len(cells):  # rows of a paper, say
+        return pd.Series(False, index=budgets.index)
+    spent = pd.Series([c.score_evaluations for c in cells], dtype=float)
+    return ~usual & (spent > _BEYOND * spent[usual].max())
 
 
 def _standing(results: Results, cell: CellRecord, metric: str, verdict: str) -> dict[str, object]:
@@ -248,7 +265,7 @@ def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArr
 
 def disqualifies(marks: object) -> bool:
     """Whether a row with these words in its column ``marks`` cannot be the best of its task."""
-    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER, ONE_POINT))
+    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER, ONE_POINT, MORE))
 
 
 def shown(row: Row) -> float:

@@ -13,7 +13,7 @@ from parvibench.harness.store.results import Results
 
 from .floor_comparison import lost_references
 from .formatting import number
-from .leaderboard import NO_BETTER, ONE_POINT, Row, average_ranks, groups, shown, table
+from .leaderboard import MORE, NO_BETTER, ONE_POINT, Row, average_ranks, groups, shown, table
 from .page_tables import Table
 
 if TYPE_CHECKING:
@@ -28,11 +28,20 @@ MARKS = {
     "↓": "still improving: the last doubling of the budget brought more than 5%",
     "‡": "no better than the initial distribution",
     "•": "one point, many times: a discrepancy without reference samples cannot rank it among samples",
+    "+": "more score evaluations than the others have: not ranked",
     "|": "step size at the edge of the tuning grid",
     "?": "step size not tuned",
 }
 #: Marks for the words of the column ``marks``.
-_OF_WORDS = {"transient": "†", "still improving": "↓", NO_BETTER: "‡", ONE_POINT: "•", "edge": "|", "untuned": "?"}
+_OF_WORDS = {
+    "transient": "†",
+    "still improving": "↓",
+    NO_BETTER: "‡",
+    ONE_POINT: "•",
+    MORE: "+",
+    "edge": "|",
+    "untuned": "?",
+}
 
 
 def entry(row: Row) -> str:

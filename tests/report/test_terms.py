@@ -107,3 +107,24 @@ def test_repulsion_is_told_as_paired_differences(tmp_path):
     without = write_store(tmp_path / "without", [cell("srld", settings={"step_size": 0.1, "alpha": 1.0})])
     board = leaderboard.table(without)
     assert repulsion_table(without, board, leaderboard.scores(without, board)) is None
+
+
+def test_a_method_with_a_larger_budget_of_its_own_is_shown_and_not_ranked(tmp_path):
+    """90 iterations of a hundredth of the cost are no larger budget; more scores than any other has are."""
+    small, large = {"iterations": 90}, {"iterations": 90000}
+    cells = [
+        cell("ula", scale=2.0, start="task"),
+        cell("mala", scale=3.0, start="task"),
+        cell("svgd", scale=3.0, start="task"),
+        cell("pathfinder", scale=2.5, start="own", budget=small),
+        cell("ksivi", scale=0.1, start="own", budget=large),
+    ]
+    spent = {"ksivi": 1e6, "pathfinder": 10.0}
+    cells = [(r.model_copy(update={"score_evaluations": spent.get(r.label, 1000.0)}), c, s) for r, c, s in cells]
+    board = leaderboard.table(write_store(tmp_path, cells)).set_index("label")
+    assert board.loc["ksivi", "median"] < board.loc["ula", "median"]
+    assert np.isnan(board.loc["ksivi", "rank"])
+    assert board["best"].to_dict() == {label: label == "ula" for label in board.index}
+    assert leaderboard.MORE in board.loc["ksivi", "marks"]
+    assert leaderboard.disqualifies(board.loc["ksivi", "marks"])
+    assert not board.drop("ksivi")["marks"].str.contains(leaderboard.MORE).any()
