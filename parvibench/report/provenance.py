@@ -12,6 +12,7 @@ from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import Results
 
+from .leaderboard import NOT_RUN
 from .page_tables import Column, Entry, Row, Table, method, setting, sortable
 
 _MAX_TEXT = 4000
@@ -43,7 +44,7 @@ def step_sizes(results: Results) -> StepSizes | None:
     edges = set(tuned.get("at_edge", ()))
     costs = tuned.get("score_evaluations", {})
     body, origins, total = [], [], 0.0
-    cells = [c for c in results.cells if c.settings.get("step_size") is not None]
+    cells = [c for c in results.cells if c.settings.get("step_size") is not None and c.status not in NOT_RUN]
     for c in cells:
         origin = _origin(c)
         cost = costs.get(c.task, {}).get(c.label) if c.tuned else None

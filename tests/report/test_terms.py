@@ -7,7 +7,7 @@ from made_stores import make_curve, make_record, only_reference, with_values, wr
 from scipy import stats
 
 from parvibench.harness.run.checkpoints import SEQUENTIAL
-from parvibench.report import leaderboard, terms
+from parvibench.report import leaderboard, provenance, terms
 from parvibench.report.equal_budgets import equal_budget_tables
 from parvibench.report.page import write_report
 from parvibench.report.repulsion import repulsion_table
@@ -128,3 +128,12 @@ def test_a_method_with_a_larger_budget_of_its_own_is_shown_and_not_ranked(tmp_pa
     assert leaderboard.MORE in board.loc["ksivi", "marks"]
     assert leaderboard.disqualifies(board.loc["ksivi", "marks"])
     assert not board.drop("ksivi")["marks"].str.contains(leaderboard.MORE).any()
+
+
+def test_methods_that_did_not_run_have_no_step_size_that_nobody_tuned(tmp_path):
+    ran = cell("ula", tuned=True)
+    record = make_record("mala", "banana", "mala", label="mala", status="unsupported", reason="offers no full-batch")
+    steps = provenance.step_sizes(write_store(tmp_path, [ran, (record, None, None)]))
+    assert steps.summary.startswith("1 tuned")
+    assert "default" not in steps.summary and "set" not in steps.summary
+    assert steps.warning == ""
