@@ -108,7 +108,7 @@ def write_report(results: Results, out: Path, board: pd.DataFrame | None = None)
     report.findings.board.to_csv(out / "leaderboard.csv", index=False)
     lb.values(results).to_parquet(out / "results.parquet", index=False)
     named = results.document(page.name) | {"out": results.store.root.name}  # where they lay is nobody's concern
-    document = json.dumps(named, indent=1, allow_nan=False)
+    document = json.dumps(named, separators=(",", ":"), allow_nan=False)
     (out / "results.json").write_text(document, encoding="utf-8")
     schema = files("parvibench.report") / "templates" / "results.schema.json"
     (out / "results.schema.json").write_bytes(schema.read_bytes())
