@@ -198,11 +198,14 @@ def _step_marks(suite: Mapping[str, Any], cell: CellRecord) -> list[str]:
         return []
     if cell.tuned:
         return ["edge"] if f"{cell.task}/{cell.label}" in tuned.get("at_edge", ()) else []
-    own: dict[str, Any] = next(
-        (a for a in suite.get("algorithms", ()) if cell.label in (a.get("label"), a["name"])), {}
-    )
-    fixed = own.get("preset") or own.get("step_from") or "step_size" in own.get("settings", {})
-    return [] if fixed else ["untuned"]
+    return [] if fixed_step(suite, cell) else ["untuned"]
+
+
+def fixed_step(suite: Mapping[str, Any], cell: CellRecord) -> bool:
+    """Whether the suite gives the step size of a cell's method: by its settings, a preset or that of another method."""
+    entries = suite.get("algorithms", ())
+    own: dict[str, Any] = next((a for a in entries if cell.label == (a.get("label") or a["name"])), {})
+    return bool(own.get("preset") or own.get("step_from") or "step_size" in own.get("settings", {}))
 
 
 def _row(cell: CellRecord, metric: str) -> dict[str, object]:

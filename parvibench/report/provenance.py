@@ -12,7 +12,7 @@ from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import Results
 
-from .leaderboard import NOT_RUN
+from .leaderboard import NOT_RUN, fixed_step
 from .page_tables import Column, Entry, Row, Table, method, setting, sortable
 
 _MAX_TEXT = 4000
@@ -46,7 +46,7 @@ def step_sizes(results: Results) -> StepSizes | None:
     body, origins, total = [], [], 0.0
     cells = [c for c in results.cells if c.settings.get("step_size") is not None and c.status not in NOT_RUN]
     for c in cells:
-        origin = _origin(c)
+        origin = _origin(c, results.run.suite)
         cost = costs.get(c.task, {}).get(c.label) if c.tuned else None
         at_edge = c.tuned and f"{c.task}/{c.label}" in edges
         origins.append(origin)
@@ -93,9 +93,11 @@ def _untuned(origins: list[str]) -> str:
     return f"{which}: a method may rank low here because its step is wrong for the target."
 
 
-def _origin(cell: CellRecord) -> str:
+def _origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:
     if cell.tuned:
         return "tuned"
+    if fixed_step(suite, cell):
+        return "set"
     try:
         default = registry.load_method(cell.algorithm).make_settings({})
     except Exception:  # a plug-in that is no longer installed

@@ -135,5 +135,17 @@ def test_methods_that_did_not_run_have_no_step_size_that_nobody_tuned(tmp_path):
     record = make_record("mala", "banana", "mala", label="mala", status="unsupported", reason="offers no full-batch")
     steps = provenance.step_sizes(write_store(tmp_path, [ran, (record, None, None)]))
     assert steps.summary.startswith("1 tuned")
-    assert "default" not in steps.summary and "set" not in steps.summary
+    assert "default" not in steps.summary
+    assert "set" not in steps.summary
     assert steps.warning == ""
+
+
+def test_a_step_size_that_the_suite_gives_is_set_even_where_it_is_the_default(tmp_path):
+    """Of two entries of a method each is found by its own label."""
+    settings = {"step_size": 0.05}
+    suite = {"algorithms": [{"name": "ula"}, {"name": "ula", "label": "ula-long", "settings": settings}]}
+    cells = [cell("ula", tuned=True), cell("ula-long", algorithm="ula"), cell("mala")]
+    steps = provenance.step_sizes(write_store(tmp_path, cells, suite))
+    chosen = {row.entries[0].text: row.entries[3].text for row in steps.table.rows}
+    assert chosen["ula-long"] == "set"
+    assert chosen["ula"] == "tuned"
