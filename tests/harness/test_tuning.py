@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import records
+from command_line import Run
 
 from parvibench import api
 from parvibench.core.errors import InputError, SuiteError
@@ -293,6 +294,23 @@ def test_a_suite_with_a_grid_and_no_tuned_values_does_not_run(path: Path, tmp_pa
     results = api.run(load_suite(str(path)), algorithms=["exact"], **{**options, "profile": None})
     assert not results.failed
     assert results.run.profile == "short"  # the default is named in the record
+
+
+def test_a_forecast_says_that_the_suite_is_not_tuned_yet(
+    path: Path, call: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And names the command with the profile that would run."""
+    monkeypatch.chdir(path.parent)
+
+    def told(*more: str) -> str:
+        answer = call("run", "--suite", "mine.yaml", "--dry-run", *more)
+        assert answer.code == 0
+        return " ".join((answer.out + answer.err).split())
+
+    assert "not yet: suite 'mine'" in told()
+    assert "`parvibench tune mine.yaml --profile short`" in told()
+    assert "not yet" not in told("--algorithm", "exact")
+    assert "after tuning" in told("--tune")
 
 
 def test_run_tunes_first_when_asked_and_its_cost_is_shown(path: Path, tmp_path: Path) -> None:
