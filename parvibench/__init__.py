@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .core.streams import Streams
     from .core.target import Target
     from .core.task import Facts, Modes, Problem, Task
-    from .report.presented import Results
+    from .reporting.presented import Results
     from .targets.densities import task
     from .targets.pyro_models import from_pyro
     from .workflow import check, compare, load, report, tune
@@ -39,10 +39,10 @@ _NAMES = {
     "core.streams": "Streams",
     "core.target": "Target",
     "core.task": "Facts Modes Problem Task",
-    "report.presented": "Results",
+    "reporting.presented": "Results",
     "targets.densities": "task",
     "targets.pyro_models": "from_pyro",
-    "workflow": "load tune compare",
+    "workflow": "load tune compare check report",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
@@ -54,8 +54,6 @@ __all__ = [  # noqa: RUF022 - in the order of use
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("check", "report"):  # packages that can be called as functions
-        return importlib.import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'parvibench' has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)

@@ -17,7 +17,7 @@ from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.suite.tuning import Tuner, lacking, of_tasks, untuned, with_more
-from parvibench.report.presented import Results
+from parvibench.reporting.presented import Results
 from parvibench.tracking.observer import MirrorObserver
 
 from .authoring.importing import importable

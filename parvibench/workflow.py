@@ -18,13 +18,13 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite import tuning
 from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.report.presented import Results
+from parvibench.reporting.presented import Results
 from parvibench.suites import shipped
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from parvibench.check.rounds import CheckResult
+    from parvibench.checks.rounds import CheckResult
 
 #: A run: its results, or the folder of a store (its latest run).
 Run = Results | str | Path
@@ -127,7 +127,7 @@ def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:
 
 def compare(first: Run, second: Run, metric: str | None = None) -> pd.DataFrame:
     """The second run against the first, cell by cell: ``report.run_differences.compare``."""
-    from parvibench.report import run_differences
+    from parvibench.reporting import run_differences
 
     return run_differences.compare(_loaded(first), _loaded(second), metric)
 
@@ -143,8 +143,8 @@ def report(run: Run = DEFAULT_STORE, to: str | Path | None = None, format: Liter
     Raises:
         InputError: another format.
     """
-    from parvibench.report.latex_table import write_latex
-    from parvibench.report.page import write_report
+    from parvibench.reporting.latex_table import write_latex
+    from parvibench.reporting.page import write_report
 
     writers = {"html": write_report, "latex": write_latex}
     if format not in writers:
@@ -173,8 +173,8 @@ def check(
     Returns:
         ``verdict`` (``pass``, ``regression`` or ``incomparable``), ``tests``, ``red`` (those that failed), ``seed``.
     """
-    from parvibench.check.rounds import check as run
-    from parvibench.check.selection import outside_questions, select_questions
+    from parvibench.checks.rounds import check as run
+    from parvibench.checks.selection import outside_questions, select_questions
     from parvibench.core import registry
 
     root = secrets.randbelow(2**31) if seed is None else seed

@@ -14,7 +14,7 @@ from command_line import Run
 import parvibench as pb
 from parvibench.core.errors import InputError
 from parvibench.harness.store.store import Store
-from parvibench.report.figures.image_files import write_pdf
+from parvibench.reporting.figures.image_files import write_pdf
 
 OPTIONS: dict[str, Any] = {
     "replicates": 6,
@@ -38,12 +38,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> pb.Results:
 
 
 def test_names_are_functions_whatever_was_imported_before() -> None:
-    """`check` and `report` are packages, too."""
     code = (
-        "import parvibench as pb, parvibench.check.rounds, parvibench.report.page as page\n"
-        "from parvibench.report import leaderboard\n"
+        "import parvibench as pb, parvibench.checks.rounds, parvibench.reporting.page as page\n"
+        "from parvibench.reporting import leaderboard\n"
         "assert all(callable(getattr(pb, n)) for n in pb.__all__ if n not in ('Budget',))\n"
-        "assert page.write_report and parvibench.check.rounds.check and leaderboard.table\n"
+        "assert page.write_report and parvibench.checks.rounds.check and leaderboard.table\n"
         "print('fine')"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -23,8 +23,8 @@ from parvibench.cli import descriptions
 from parvibench.core import registry
 from parvibench.harness.suite.entries import Row
 from parvibench.harness.suite.suite import load_suite
-from parvibench.report.figures.reference_corner import write_corner
-from parvibench.report.published import PAPERS, numbers
+from parvibench.reporting.figures.reference_corner import write_corner
+from parvibench.reporting.published import PAPERS, numbers
 from parvibench.suites import of_papers, shipped
 
 ROOT = Path(__file__).parents[2]

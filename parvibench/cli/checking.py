@@ -23,8 +23,8 @@ from . import shared
 from .shared import EXIT_FAILED, EXIT_USAGE, Json, answer, console, duration, warn
 
 if TYPE_CHECKING:
-    from parvibench.check.rounds import CheckResult
-    from parvibench.check.selection import Selection
+    from parvibench.checks.rounds import CheckResult
+    from parvibench.checks.selection import Selection
 
 app = typer.Typer()
 #: Time between two plain lines, s.
@@ -87,7 +87,7 @@ def check(
         if file is not None and not file.parent.is_dir():
             raise InputError(f"{option} {file}: no such folder: {file.parent}")
     processes = (os.cpu_count() or 1) if workers is None else workers
-    from parvibench.check.selection import SEED, select_questions
+    from parvibench.checks.selection import SEED, select_questions
 
     settings = shared.parse_settings(setting, algorithm)
     own = bool(algorithm) and all(":" in name for name in algorithm or ())
@@ -101,9 +101,9 @@ def check(
         if chosen.traces and not _update_traces(chosen, traces, processes, yes, partly=partly):
             return EXIT_FAILED
         return _update(chosen, baseline, processes, root, yes, partly=partly) if chosen.of_past else 0
-    from parvibench.check.rounds import check as run
-    from parvibench.check.traces import stored
-    from parvibench.check.traces.catalogue import take
+    from parvibench.checks.rounds import check as run
+    from parvibench.checks.traces import stored
+    from parvibench.checks.traces.catalogue import take
 
     asked = chosen.resolve(baseline)
     with progress() as show:
@@ -119,9 +119,9 @@ def check(
 
 def _update_traces(chosen: Selection, file: Path | None, workers: int, yes: bool, *, partly: bool) -> bool:
     """Store the traces, or the chosen ones, after showing what has moved; whether they were to be stored."""
-    from parvibench.check.output import moved_line
-    from parvibench.check.traces import stored
-    from parvibench.check.traces.catalogue import take
+    from parvibench.checks.output import moved_line
+    from parvibench.checks.traces import stored
+    from parvibench.checks.traces.catalogue import take
 
     path = file or Path(str(stored.shipped()))
     _may_ask(path, yes)
@@ -148,7 +148,7 @@ def _may_ask(path: Path, yes: bool) -> None:
 
 def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:
     """Make the baseline again, or the chosen part of it; differences are shown before anything is written."""
-    from parvibench.check.past import baseline
+    from parvibench.checks.past import baseline
 
     path = file or Path(str(baseline.shipped()))
     _may_ask(path, yes)
@@ -177,7 +177,7 @@ def _options(set_: Sequence[str], iterations: int, allow_diverged: float) -> str
 
 def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
     """Write the outcome wherever it was asked for; the exit code."""
-    from parvibench.check import output
+    from parvibench.checks import output
 
     if junit is not None:
         junit.write_text(output.junit(result))
@@ -192,7 +192,7 @@ def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_js
 
 
 def _print(result: CheckResult) -> None:
-    from parvibench.check import output
+    from parvibench.checks import output
 
     for line in output.lines(result):
         answer(line)

@@ -41,7 +41,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """What two runs did differently, then the second against the first, cell by cell, paired where they share replicates."""
-    from parvibench.report import run_differences
+    from parvibench.reporting import run_differences
 
     a, b = _load(run_a, out), _load(run_b, out)
     frame = run_differences.compare(a, b, metric)
@@ -68,7 +68,7 @@ def _print_conditions(differs: pd.DataFrame) -> None:
 
 
 def _print_cells(frame: pd.DataFrame) -> None:
-    from parvibench.report.formatting import interval, number
+    from parvibench.reporting.formatting import interval, number
 
     table = new_table("task", "method", "metric", "first", "second", "change [95%]", "p", "second is")
     for row in frame.to_dict("records"):

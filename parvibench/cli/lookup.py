@@ -161,7 +161,7 @@ def _draw(name: str, path: Path) -> None:
     reference = registry.load_task(name).reference()
     if reference is None:
         raise InputError(f"--figure: {name} has no reference samples to draw")
-    from parvibench.report.figures.reference_corner import write_corner
+    from parvibench.reporting.figures.reference_corner import write_corner
 
     if path.suffix not in (".png", ".svg"):
         raise InputError(f"--figure {path}: the name must end in .png or .svg")

@@ -54,8 +54,8 @@ def report(
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the figures' data."""
     from parvibench.harness.store.results import Results
     from parvibench.harness.store.store import Store
-    from parvibench.report import page
-    from parvibench.report.reports_index import write_index
+    from parvibench.reporting import page
+    from parvibench.reporting.reports_index import write_index
 
     if index is not None:
         answer(str(write_index(index)))
@@ -71,7 +71,7 @@ def report(
     if task:
         results = page.restrict_to_tasks(results, task)
     if format_ == "latex":
-        from parvibench.report.latex_table import write_latex
+        from parvibench.reporting.latex_table import write_latex
 
         answer(str(write_latex(results, folder)))
         return
@@ -92,7 +92,7 @@ def papers(
     ] = Path("papers"),
 ) -> None:
     """Set stored runs of the papers' suites beside every published number: HTML page, Markdown and CSV."""
-    from parvibench.report.papers_page import write_papers
+    from parvibench.reporting.papers_page import write_papers
 
     for store in stores or ():
         if not (store / "cells").is_dir():
@@ -131,9 +131,9 @@ def write_and_print(
     results: Results, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None
 ) -> None:
     """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
-    from parvibench.report.leaderboard import table
-    from parvibench.report.page import write_report
-    from parvibench.report.text_tables import print_leaderboard, to_markdown
+    from parvibench.reporting.leaderboard import table
+    from parvibench.reporting.page import write_report
+    from parvibench.reporting.text_tables import print_leaderboard, to_markdown
 
     board = table(results)
     page = write_report(results, folder, board)

@@ -43,8 +43,8 @@ def sync(out: Out = DEFAULT_STORE) -> None:
 
 
 def _leaderboard(results: Results) -> str:
-    from parvibench.report.leaderboard import table
-    from parvibench.report.text_tables import to_markdown
+    from parvibench.reporting.leaderboard import table
+    from parvibench.reporting.text_tables import to_markdown
 
     return to_markdown(results, table(results))
 

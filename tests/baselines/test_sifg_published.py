@@ -14,7 +14,7 @@ from sampler_toys import Run
 from parvibench.core.errors import DataMissingError
 from parvibench.core.registry import load_algorithm, load_task
 from parvibench.data.fetch import fetch, registry
-from parvibench.report.published import numbers
+from parvibench.reporting.published import numbers
 
 PRINTED = {"svgd": "SVGD", "l2-gf": "L2-GF", "ada-gwg": "Ada-GWG", "ada-sifg": "Ada-SIFG"}
 #: Printed with three digits behind the point, their spreads with two.

@@ -9,7 +9,7 @@ from import_graph import imports, module_files
 
 ROOT = Path(__file__).parents[2]
 #: One family a file, one picture a file.
-WIDE = ("parvibench/metrics", "parvibench/report")
+WIDE = ("parvibench/metrics", "parvibench/reporting")
 MOST_FILES = 14
 
 pytestmark = pytest.mark.skipif(not (ROOT / "baselines").is_dir(), reason="needs a checkout")

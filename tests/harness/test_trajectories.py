@@ -13,8 +13,8 @@ from parvibench.harness.store.merging import merge
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import Suite
-from parvibench.report.figures.density_scatter import trajectories
-from parvibench.report.figures.figure import TaskCells, label_styles
+from parvibench.reporting.figures.density_scatter import trajectories
+from parvibench.reporting.figures.figure import TaskCells, label_styles
 
 ENTRIES = [{"name": "svgd", "trajectories": 5}, {"name": "sgld", "trajectories": 20}, {"name": "ula"}]
 

@@ -18,7 +18,7 @@ from parvibench.core.result import Status
 from parvibench.harness.store.merging import merge
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import Store
-from parvibench.report.leaderboard import table
+from parvibench.reporting.leaderboard import table
 
 #: Two cells: seven files with the record of the run.
 SUITE = suite_of(

@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from parvibench.check.evidence import bound_p_value, law_p_values
-from parvibench.check.outcomes import gating
-from parvibench.check.past.baseline import Baseline
-from parvibench.check.questions import Bound, Expected, Law, Question, Values
-from parvibench.check.rounds import Keep, Plan, check
-from parvibench.check.selection import select_questions
+from parvibench.checks.evidence import bound_p_value, law_p_values
+from parvibench.checks.outcomes import gating
+from parvibench.checks.past.baseline import Baseline
+from parvibench.checks.questions import Bound, Expected, Law, Question, Values
+from parvibench.checks.rounds import Keep, Plan, check
+from parvibench.checks.selection import select_questions
 from parvibench.core.streams import derive_seed
 
 Array = NDArray[np.float64]

@@ -188,7 +188,7 @@ def kill_runs(kills: int, folder: Path, chance: Random, tasks: int, iterations: 
 
 
 #: A baseline of fewer replicates: what is written counts here.
-_SHORT = "import parvibench.check.past.baseline as past; past.REPLICATES = 20; "
+_SHORT = "import parvibench.checks.past.baseline as past; past.REPLICATES = 20; "
 
 
 def kill_command(name: str, kills: int, folder: Path, chance: Random, *arguments: str) -> Callable[[], int]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from parvibench.core.registry import load_method, load_task
-from parvibench.report.paper_measured import Ours
+from parvibench.reporting.paper_measured import Ours
 
 FILE = Path(__file__).resolve().parents[2] / "reports" / "papers" / "causes.csv"
 REASON = "pairs coordinate by coordinate and automatic gradients, as the paper's program has them, in place of matrix products"

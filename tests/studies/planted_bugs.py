@@ -21,8 +21,8 @@ from threading import Thread
 
 from planted.catalogue import PlantedBug, bugs_named, catalogue
 
-from parvibench.check.outcomes import gating
-from parvibench.check.selection import select_questions
+from parvibench.checks.outcomes import gating
+from parvibench.checks.selection import select_questions
 
 #: Share of bugs that must be found.
 BAR = 0.95

@@ -18,7 +18,7 @@ from planted.dependence import depends_on, modules_behind
 from planted.planting import plant
 from planted_bugs import ENVIRONMENT, BugResult, check_planted, table
 
-from parvibench.check.questions import Expected, Oracle, Question, Values
+from parvibench.checks.questions import Expected, Oracle, Question, Values
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.core.registry import load_task
 
@@ -104,7 +104,7 @@ def test_a_planted_process_runs_the_bug_and_leaves_the_files_alone() -> None:
     clean = load_task("banana").target([0], "cpu", torch.float64).score(x)
     assert clean[0, 0, 1] == pytest.approx(gradient[1])
     # The modules imported for a task are those that its sources name.
-    loaded = {name for name in seen["modules"] if not name.startswith("parvibench.check")}
+    loaded = {name for name in seen["modules"] if not name.startswith("parvibench.checks")}
     packages = {"parvibench.core", "parvibench.tasks"}
     expected = modules_behind("parvibench.tasks.banana") | modules_behind("parvibench.core.registry")
     assert loaded <= expected | packages

@@ -23,7 +23,7 @@ import tuned_and_presets
 from plain_kernels import kernel_matrix
 
 from parvibench.harness.suite.cells import expand
-from parvibench.report.paper_measured import read_changes
+from parvibench.reporting.paper_measured import read_changes
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 

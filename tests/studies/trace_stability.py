@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from parvibench.check.traces import stored
-from parvibench.check.traces.catalogue import Taken, TraceWork, subjects, unpacked
-from parvibench.check.traces.stored import load
+from parvibench.checks.traces import stored
+from parvibench.checks.traces.catalogue import Taken, TraceWork, subjects, unpacked
+from parvibench.checks.traces.stored import load
 
 #: Largest differences allowed.
 ROUNDING, SHIFTED = 1e-8, 1e-7

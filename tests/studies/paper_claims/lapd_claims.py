@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from parvibench.core.registry import load_task
-from parvibench.report.dimension_growth import iterations_to
+from parvibench.reporting.dimension_growth import iterations_to
 
 from .claim import Claim, Laboratory, log_ratio
 from .gaussian import CURVATURES, SHARED

@@ -4,9 +4,9 @@ from functools import cache
 
 from import_graph import imports, module_files
 
-from parvibench.check.past.option_laws import OptionLaws
-from parvibench.check.past.replicates import CellQuestion
-from parvibench.check.questions import Question
+from parvibench.checks.past.option_laws import OptionLaws
+from parvibench.checks.past.replicates import CellQuestion
+from parvibench.checks.questions import Question
 from parvibench.core import registry
 
 #: Where a run and its measurement begin.

@@ -82,10 +82,10 @@ def plant(bug: PlantedBug) -> None:
 def examine(module: str, seed: int, tests: int) -> dict[str, object]:
     """Ask what a module can change, at the threshold of a check of ``tests`` tests; fields of a ``BugResult``."""
     # Not before a bug is planted: these import most of the package.
-    from parvibench.check.outcomes import RED
-    from parvibench.check.past.replicates import TIME
-    from parvibench.check.rounds import Plan, check
-    from parvibench.check.selection import select_questions
+    from parvibench.checks.outcomes import RED
+    from parvibench.checks.past.replicates import TIME
+    from parvibench.checks.rounds import Plan, check
+    from parvibench.checks.selection import select_questions
 
     from .dependence import depends_on
 
@@ -108,7 +108,7 @@ def examine(module: str, seed: int, tests: int) -> dict[str, object]:
 
 def trace(module: str) -> dict[str, object]:
     """Take the traces that a module can move; fields of a ``BugResult``."""
-    from parvibench.check.output import moved_line
+    from parvibench.checks.output import moved_line
 
     from .tracing import first_moved
 

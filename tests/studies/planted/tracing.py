@@ -2,11 +2,11 @@
 
 import warnings
 
-from parvibench.check.traces import stored
-from parvibench.check.traces.catalogue import Subject, Taken, subjects, traces_of
-from parvibench.check.traces.noise import Noise
-from parvibench.check.traces.stand_ins import generated_data
-from parvibench.check.traces.trace import taken
+from parvibench.checks.traces import stored
+from parvibench.checks.traces.catalogue import Subject, Taken, subjects, traces_of
+from parvibench.checks.traces.noise import Noise
+from parvibench.checks.traces.stand_ins import generated_data
+from parvibench.checks.traces.trace import taken
 from parvibench.core import registry
 
 from .dependence import modules_behind

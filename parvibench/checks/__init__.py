@@ -1,0 +1,1 @@
+"""`parvibench check`: statistical tests of whether a sampler has got worse."""

@@ -1,0 +1,1 @@
+"""Leaderboards of a stored run: tables, figures, and one self-contained page."""

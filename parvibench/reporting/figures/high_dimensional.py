@@ -1,0 +1,139 @@
+"""Samples of targets with three or more dimensions against the reference: worst coordinates, correlations, paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parvibench.reporting.floor_comparison import reference_of
+
+from . import figure as figures
+from .figure import GREY, WIDE, Dots, Drawing, Panels, Picture, Plot, TaskCells, long_form, png, short, slug
+from .reference_corner import central
+from .vector import INK
+
+Points = NDArray[np.float64]
+_COORDINATES = 4
+_CLOUD = 600
+#: Coordinates whose pairwise correlations are drawn, evenly spaced where there are more.
+_CORRELATED = 32
+_PATHS = 4
+
+
+def marginals(shown: TaskCells) -> list[Drawing]:
+    """Corner plot of the leader's worst coordinates, correlations of all methods, and for paths their bands.
+
+    Empty without a reference, in one or two dimensions, or without samples.
+    """
+    reference = reference_of(shown.task)
+    if reference is None or reference.draws.shape[1] < 3:
+        return []
+    exact = reference.draws.numpy()
+    pooled = {c.label: _pooled(shown.results.samples(c), exact.shape[1]) for c in shown.cells}
+    clouds = {label: points for label, points in pooled.items() if points is not None}
+    methods = {k: v for k, v in clouds.items() if k not in shown.anchors}
+    leader = next(iter(methods), None)
+    found = []
+    if leader is not None:
+        found.append(_corner(shown, leader, clouds[leader], exact))
+    if clouds:
+        found.append(_correlations(shown, clouds, exact))
+    if leader is not None and "path" in shown.tags:
+        found.append(_paths(shown, dict(list(methods.items())[:_PATHS]), exact))
+    return found
+
+
+def _pooled(samples: NDArray[np.float32] | None, dim: int) -> Points | None:
+    """Samples of all finite replicates, (R n, D); None without at least three of dimension ``dim``."""
+    if samples is None or samples.ndim != 3 or samples.shape[2] != dim:
+        return None
+    kept = samples[np.isfinite(samples).all((1, 2))].reshape(-1, dim).astype(np.float64)
+    return kept if len(kept) > 2 else None
+
+
+def worst_coordinates(points: Points, exact: Points) -> NDArray[np.int64]:
+    """Coordinates whose mean (in reference sd) or log sd is furthest from the reference's, worst first."""
+    sd = exact.std(0)
+    spread = np.maximum(points.std(0), 1e-12 * sd)
+    error = np.maximum(np.abs(points.mean(0) - exact.mean(0)) / sd, np.abs(np.log(spread / sd)))
+    return np.argsort(-error, kind="stable")[:_COORDINATES]
+
+
+def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Drawing:
+    chosen = worst_coordinates(points, exact)
+    columns = [f"x{c + 1}" for c in chosen]
+    both = {"reference": exact, label: points}
+    data = long_form({k: pd.DataFrame(_thinned(v)[:, chosen], columns=columns) for k, v in both.items()})
+    with figures.theme(ink=GREY):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+
+        palette = {"reference": GREY, label: shown.styles[label].colour}
+        options = {"hue": "label", "palette": palette, "corner": True, "height": 1.3, "despine": False}
+        grid = sns.PairGrid(central(data), **options)
+        grid.map_lower(sns.scatterplot, s=4, linewidth=0, alpha=0.7)
+        grid.map_diag(sns.histplot, bins=30, stat="density", common_norm=False, element="step", alpha=0.3)
+        grid.tick_params(labelsize=5, length=2)
+        image = png(grid.figure)
+        plt.close(grid.figure)
+    names = ", ".join(columns)
+    title = f"{short(label)} against the reference on its {len(chosen)} worst coordinates"
+    note = (
+        f"Worst by mean or spread: {names}. Grey: the reference; colour: samples of the leader, replicates pooled; at most "
+        f"{_CLOUD} points of either. The diagonal shows densities."
+    )
+    return Drawing(slug("corner", shown.task), title, (Picture(image, f"{title}: {names}"),), data, note)
+
+
+def _thinned(points: Points) -> Points:
+    """At most ``_CLOUD`` rows, evenly spaced."""
+    return points[np.linspace(0, len(points) - 1, min(_CLOUD, len(points))).astype(int)]
+
+
+def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
+    """Correlation of every pair of coordinates, method against reference."""
+    dim = exact.shape[1]
+    columns = np.unique(np.linspace(0, dim - 1, min(dim, _CORRELATED)).astype(int))
+    pairs = np.triu_indices(len(columns), 1)
+    known = np.asarray(np.corrcoef(exact[:, columns], rowvar=False))[pairs]
+    frames = {}
+    panels = Panels(((-1, 1), (-1, 1)), lambda axes: axes.plot([-1, 1], [-1, 1], color=GREY, linewidth=0.8), 2, 0.6)
+    for label, points in clouds.items():
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = np.asarray(np.corrcoef(points[:, columns], rowvar=False))[pairs]
+        finite = np.isfinite(found)
+        error = float(np.sqrt(np.nanmean((found - known) ** 2))) if finite.any() else np.nan
+        alt = f"{len(known)} correlations of {short(label)} against the reference's on {short(shown.task)}, root mean square error {error:.3f}"
+        places = np.column_stack([known, found])[finite]
+        panels.add(Dots(places, shown.styles[label].colour), alt, f"{label} (error {error:.3f})")
+        frames[label] = pd.DataFrame({"reference": known, "samples": found})
+    note = "Horizontal: the reference's; vertical: the samples', replicates pooled. On the line they agree."
+    if len(columns) < dim:
+        note += f" {len(columns)} of {dim} coordinates, evenly spaced."
+    paper = " (as in KSIVI, Figure 4)" if "ksivi" in shown.tags and "path" not in shown.tags else ""
+    title = f"correlations of pairs of coordinates{paper}"
+    pictures = tuple(panels.pictures)
+    return Drawing(slug("correlations", shown.task), title, pictures, long_form(frames), note, paint=panels.paint)
+
+
+def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
+    """Mean path and central 95% band of the best methods against the reference's."""
+    time = np.arange(1, exact.shape[1] + 1)
+    frames = {}
+    with Plot(slug("paths", shown.task), "step of the path", "x", WIDE) as plot:
+        for label, points in {"reference": exact, **clouds}.items():
+            mean, (low, high) = points.mean(0), np.quantile(points, [0.025, 0.975], axis=0)
+            colour = shown.styles[label].colour if label in clouds else INK
+            plot.axes.plot(time, mean, color=colour, linewidth=1.4, label=short(label))
+            if label in clouds:
+                plot.axes.plot(time, np.stack([low, high], 1), color=colour, linewidth=0.8, linestyle="--")
+            else:
+                plot.axes.fill_between(time, low, high, color=GREY, alpha=0.3, linewidth=0)
+            frames[label] = pd.DataFrame({"step": time, "mean": mean, "low": low, "high": high})
+    title = "mean path and 95% band (as in KSIVI, Figure 5)"
+    note = f"Grey band and black line: the reference; dashed: limits of the {len(clouds)} best methods' bands, replicates pooled."
+    alt = f"{title} of {', '.join(map(short, clouds))} on {short(shown.task)}"
+    return plot.drawing(title, alt, long_form(frames), note)

@@ -1,0 +1,147 @@
+"""Figures over all tasks: aggregates, runtime-to-target profiles, quality against cost, ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parvibench.harness.store.results import Results
+from parvibench.reporting.formatting import number
+from parvibench.reporting.leaderboard import floor
+from parvibench.statistics import hitting_times, runtime_profile
+
+from . import figure
+from .anytime_curves import MAX_LINES
+from .figure import AXES, GREY, SIZE, Drawing, Plot, Styles, axis_label, log_axes, short, slug
+from .vector import INK
+
+#: Targets of the profile, in floors: as good as exact draws, and multiples.
+TARGETS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+_BUDGETS = 41
+
+
+def forest(
+    name: str, title: str, table: pd.DataFrame, label: str, note: str, styles: Styles, *, zero: bool = False
+) -> list[Drawing]:
+    """Points with intervals, one row per method, best first, and a line at ``zero`` if wanted.
+
+    ``table`` has the index label and columns ``value`` and, where there are intervals, ``low`` and ``high``; ``label``
+    is of the x axis.
+    """
+    shown = table[np.isfinite(table["value"].astype(float))].head(2 * MAX_LINES)
+    if not len(shown):
+        return []
+    with Plot(name, label, size=(SIZE[0], 0.75 + 0.24 * len(shown))) as plot:
+        for i, (method, row) in enumerate(shown.iterrows()):
+            colour, marker, _ = styles[str(method)]
+            drawn = plot.axes.plot(row["value"], i, marker, color=colour, markersize=6)
+            if "low" in row and math.isfinite(row["high"] - row["low"]):
+                drawn += plot.axes.plot([row["low"], row["high"]], [i, i], color=colour, linewidth=2)
+            plot.mark(str(method), *drawn)
+        if zero:
+            plot.axes.axvline(0, color=GREY, linewidth=1)
+        plot.axes.set_yticks(range(len(shown)), [short(str(m), 40) for m in shown.index])
+        plot.axes.invert_yaxis()
+    values = "; ".join(f"{short(str(m))} {number(v)}" for m, v in shown["value"].items())
+    return [plot.drawing(title, f"{title}: {values}", table.reset_index(), note)]
+
+
+def runtime_profiles(results: Results, tasks: Sequence[str], labels: Sequence[str], styles: Styles) -> list[Drawing]:
+    """Share of (task, replicate, target) reached within a budget, with bands, for every budget axis.
+
+    Of ``tasks``, those with floors; of ``labels``, best first, the first ``MAX_LINES``.
+    """
+    cells = [c for c in results.cells if c.task in tasks and c.label in labels[:MAX_LINES] and c.values]
+    floors = {c.task: known.median for c in cells if (known := floor(c.task, "sliced_w2", c.samples))}
+    curves = {c.key: results.curve(c) for c in cells}
+    found = []
+    for axis in figure.budget_axes(results.timed):
+        times: dict[str, dict[str, NDArray[np.float64]]] = {}
+        for cell in (c for c in cells if c.task in floors):
+            task, curve = cell.task, curves[cell.key].assign(task=cell.task)
+            reached = hitting_times(
+                curve, {task: floors[task]}, {task: cell.n_replicates}, metric="sliced_w2", multiples=TARGETS, axis=axis
+            )  # fmt: skip
+            times.setdefault(cell.label, {}).update(reached)
+        rows = [c.loc[c["metric"] == "sliced_w2", axis].to_numpy(float) for c in curves.values()]
+        spent = np.concatenate([*rows, np.empty(0)])
+        spent = spent[spent > 0]
+        if not times or not len(spent):
+            continue
+        budgets = np.geomspace(spent.min(), spent.max(), _BUDGETS) * (1 + 1e-9)
+        shown = {label: times[label] for label in labels if label in times}
+        profiles = {k: runtime_profile(v, budgets, np.random.default_rng(0)) for k, v in shown.items()}
+        found.append(_profile(axis, profiles, styles))
+    return found
+
+
+def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) -> Drawing:
+    with Plot(slug("runtime-profile", axis), axis_label(axis), "share of targets reached") as plot:
+        for label, profile in profiles.items():
+            colour, marker, _ = styles[label]
+            x, y, low, high = (profile[c] for c in ("budget", "share", "low", "high"))
+            (drawn,) = plot.axes.step(
+                x, y, where="post", color=colour, label=short(label), marker=marker, markersize=4,
+                markevery=(len(profile) // 8, 10), linewidth=1.4,
+            )  # fmt: skip
+            band = plot.axes.fill_between(x, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
+            plot.mark(label, drawn, band, shown=short(label))
+        plot.axes.set_ylim(0, 1)
+        log_axes(plot.axes, y=False)
+    end = "; ".join(f"{short(k)} {v['share'].iloc[-1]:.0%}" for k, v in profiles.items())
+    title = f"how fast targets are reached, {AXES[axis]}"
+    note = (
+        f"Targets: sliced W2 of {', '.join(f'{t:g}' for t in TARGETS)} floors, on every task in every replicate; times are as "
+        "coarse as checkpoints. Higher and further left is better. Bands: 95%, over replicates."
+    )
+    alt = f"{title}; reached at the end: {end}"
+    return plot.drawing(title, alt, figure.long_form(profiles), note, axis)
+
+
+def quality_and_cost(
+    board: pd.DataFrame, aggregates: pd.DataFrame, tasks: Sequence[str], styles: Styles, axes_shown: Sequence[str]
+) -> list[Drawing]:  # fmt: skip
+    """Interquartile mean over the floor against cost, and the methods that no other beats in both."""
+    finite = aggregates[np.isfinite(aggregates["value"].astype(float))]
+    rows = board[board["task"].isin(tasks) & board["label"].isin(finite.index)]
+    found = []
+    for axis in axes_shown:
+        costs = rows[rows[axis] > 0].groupby("label")[axis]
+        cost = costs.agg(lambda v: math.exp(np.log(v.astype(float)).mean()))
+        data = finite.assign(cost=cost).dropna(subset=["cost"]).sort_values(["cost", "value"], kind="stable")
+        # At equal costs the aggregates already say it all.
+        if len(data) > 1 and data["cost"].max() > 1.05 * data["cost"].min():
+            data["front"] = data["value"] < data["value"].cummin().shift(fill_value=math.inf)
+            found.append(_pareto(axis, data, styles))
+    return found
+
+
+def _pareto(axis: str, data: pd.DataFrame, styles: Styles) -> Drawing:
+    front = data[data["front"]]
+    with Plot(slug("quality-cost", axis), axis_label(axis), "sliced 2-Wasserstein distance over its floor") as plot:
+        plot.axes.step(
+            front["cost"], front["value"], where="post", color=INK, linewidth=1, linestyle="--", label="best at its cost"
+        )  # fmt: skip
+        for label, row in data.iterrows():
+            colour, marker, _ = styles[str(label)]
+            ends = [[row["value"] - row["low"]], [max(0.0, row["high"] - row["value"])]]
+            bars = ends if math.isfinite(row["high"]) else None
+            drawn, _, ends_of_bars = plot.axes.errorbar(
+                row["cost"], row["value"], yerr=bars, fmt=marker, color=colour, markersize=7, label=short(str(label))
+            )  # fmt: skip
+            plot.mark(str(label), drawn, *ends_of_bars, shown=short(str(label)))
+        plot.axes.axhline(1, color=GREY, linewidth=1)
+        plot.axes.margins(0.08)
+        log_axes(plot.axes)
+    title = f"quality against cost, {AXES[axis]}"
+    best = ", ".join(short(str(k)) for k in front.index)
+    note = (
+        "Interquartile mean over the floor [95%] at the end of the run against the geometric mean of the cost over tasks; lower "
+        "and further left is better. Grey: as good as exact draws. Dashed: no method is better at this cost."
+    )
+    frame = data.rename_axis("label").reset_index()[["label", "cost", "value", "low", "high", "front"]]
+    return plot.drawing(title, f"{title}; best at their cost: {best}", frame, note, axis)

@@ -1,0 +1,149 @@
+"""Samplers of one's own: right ones are green, wrong ones red, and each of them in words."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+import wrong_samplers
+from command_line import Run
+
+from parvibench.checks import output
+from parvibench.checks.rounds import CheckResult, check
+from parvibench.checks.selection import outside_questions
+from parvibench.checks.truth.samplers.stable_targets import STABLE, moments
+
+FILE = Path(wrong_samplers.__file__)
+
+
+def checked(sampler: Any, steps: int = 500, **options: Any) -> CheckResult:
+    sampler = sampler() if isinstance(sampler, type) else sampler
+    return check(outside_questions(sampler, {}, steps, **options), seed=3)
+
+
+@pytest.mark.parametrize("name", STABLE)
+def test_targets_are_what_they_say(name: str) -> None:
+    """Scores by autograd; moments of 10^5 draws within five standard errors; energies."""
+    task = STABLE[name]
+    target = task.in_units(0.3).target([0], "cpu", torch.float64)
+    x = torch.randn(1, 7, task.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    torch.testing.assert_close(target.score(x.detach()), torch.autograd.grad(target.log_density(x).sum(), x)[0])
+    draws = task.exact(100_000, torch.Generator().manual_seed(2))
+    assert task.facts.mean is not None
+    assert task.facts.sd is not None
+    z = (draws - task.facts.mean) / task.facts.sd
+    assert (z.mean(0).abs() < 5 / math.sqrt(len(z))).all()
+    assert ((z.square().mean(0) - 1).abs() < 5 * math.sqrt(2 / len(z))).all()
+    energy = task.target([0], "cpu", torch.float64).log_density(draws[None])
+    assert (float(energy.mean()), float(energy.std())) == pytest.approx(moments(name).energy, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["ula", "mala", "sghmc", "svgd"])
+def test_right_samplers_are_green_at_their_defaults(name: str) -> None:
+    result = checked(name)
+    assert result.verdict == "pass", output.lines(result)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "statistic"),
+    [
+        (wrong_samplers.RejectedScore, "rank_spread"),
+        (wrong_samplers.WholeLastKick, "kept.energy"),
+        (wrong_samplers.IgnoresSeed, "contract.seeded"),
+        (wrong_samplers.SharedNoise, "dependence[chains]"),
+        (wrong_samplers.SharedReplicates, "dependence[replicates]"),
+        (wrong_samplers.SortedCoordinates, "correlation[0]"),
+        (wrong_samplers.DuplicatedPoints, "ties"),
+        (wrong_samplers.ExactDraws, "contract.scored"),
+        (wrong_samplers.InPlace, "contract.untouched"),
+        (wrong_samplers.GlobalNoise, "contract.repeatable"),
+        (wrong_samplers.FromNeighbour, "contract.alone"),
+        (wrong_samplers.Unmetered, "contract.metered"),
+        (wrong_samplers.DoubleDrift, "variance[0]"),
+        (wrong_samplers.HalfStuck, "stuck"),
+    ],
+)  # fmt: skip
+def test_wrong_samplers_are_red(sampler: Any, statistic: str) -> None:
+    result = checked(sampler)
+    assert result.verdict == "wrong"
+    assert any(statistic in t.metric for t in result.red), [t.metric for t in result.red]
+
+
+class LosesChains(wrong_samplers.Langevin):
+    """The first of 50 chains of every second replicate is lost."""
+
+    name = "loses-chains"
+
+    def step(self, problem, settings, state, streams):
+        x = super().step(problem, settings, state, streams).x.clone()
+        lost = torch.tensor(streams.replicates) % 2 == 1
+        x[lost, 0] = torch.nan
+        return wrong_samplers.ParticleState(x)
+
+
+def test_lost_chains_are_one_result_of_their_own() -> None:
+    result = checked(LosesChains)
+    assert {t.metric for t in result.red} == {"diverged"}
+    assert "1% of the points are not finite, allowed are 0%" in output.lines(result)[2]
+    assert checked(LosesChains, allow_diverged=0.011).verdict == "pass"
+
+
+class AllLost(wrong_samplers.Langevin):
+    name = "all-lost"
+
+    def step(self, problem, settings, state, streams):
+        return wrong_samplers.ParticleState(state.x * torch.nan)
+
+
+def test_where_all_is_lost_nothing_else_is_said() -> None:
+    assert {t.metric for t in checked(AllLost).red if t.task == "bent"} == {"diverged"}
+
+
+def test_what_is_still_on_its_way_has_not_converged() -> None:
+    class Slow(wrong_samplers.Langevin):
+        name = "slow"
+        settings_type = type(
+            "S", (wrong_samplers.Settings,), {"__annotations__": {"step_size": float}, "step_size": 5e-4}
+        )
+
+    result = checked(Slow)
+    assert result.verdict == "not converged", [(t.metric, t.verdict) for t in result.red]
+
+
+def test_a_human_reads_what_is_wrong_with_which_settings_and_how_to_ask_again(call: Run) -> None:
+    ran = call("check", "-a", f"{FILE}:Hot", "--set", "step_size=0.02", "--workers", "0")
+    assert ran.code == 1
+    prose = [line for line in ran.out.splitlines() if "/" not in line]
+    assert all(len(line) <= 80 for line in prose)
+    text = " ".join(ran.out.split())
+    assert f"{FILE}:Hot on normal, 500 steps, 50 points, step_size=0.02:" in text
+    # log density of a normal law: -D/2, and 0.3 sds of sqrt(D/2) either way
+    assert re.search(r"- mean log density: -[23]\.\d+, should be -1\.50 \+- 0\.4", text)
+    assert f"look in: {FILE}" in text
+    again = rf"ask again: parvibench check -a {FILE}:Hot -t \w+ --oracle truth --seed 1 --set step_size=0.02 --iter"
+    assert re.search(again, text)
+    assert ran.out.splitlines()[-1].startswith("wrong: 37 tests of 3 pairs")
+
+
+def test_all_formats_say_the_same() -> None:
+    result = replace(checked(wrong_samplers.IgnoresSeed), options="--iterations 500")
+    said = "another seed, same samples: draw from `streams`"
+    assert said in output.markdown(result)
+    document = json.loads(json.dumps(output.document(result), allow_nan=False))
+    assert document["verdict"] == "wrong"
+    assert document["groups"][0]["reasons"][0] == said
+    failure = ElementTree.fromstring(output.junit(result)).find(".//failure")
+    assert failure is not None
+    assert said in failure.attrib["message"]
+    assert "ask again: parvibench check" in str(failure.text)
+
+
+def test_a_green_run_lists_what_was_asked() -> None:
+    said = " ".join(output.lines(checked("ula")))
+    for word in ("asked on normal: diverged, mean (3), variance (3), correlation (2), energy", "repeatable", "stuck"):
+        assert word in said

@@ -1,0 +1,492 @@
+"""Wrong samplers as a contributor might hand them in: each is a textbook method with one mistake.
+
+``LISTED`` were known when the questions of `parvibench check` were written; ``ASIDE`` were kept from them.
+"""
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+
+
+class Settings(SteppedSettings):
+    step_size: float = Field(0.01, gt=0, description="eta")
+
+
+class LeapfrogSettings(Settings):
+    leapfrog_steps: int = Field(10, ge=1, description="L")
+
+
+class Known(NamedTuple):
+    x: Tensor  # (R, N, D)
+    log_density: Tensor  # (R, N)
+    score: Tensor  # (R, N, D)
+
+
+class WithMomentum(NamedTuple):
+    x: Tensor  # (R, N, D)
+    v: Tensor  # (R, N, D)
+
+
+class Langevin(Algorithm[Any, Any]):
+    """The right one, x + eta s(x) + sqrt(2 eta) xi, in parts to spoil."""
+
+    name, kind, settings_type = "langevin", "chains", Settings
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState(problem.init())
+
+    def step(self, problem, settings, state, streams):
+        x, eta = state.x, settings.step_size
+        return ParticleState(x + eta * self.drift(problem, x) + math.sqrt(2 * eta) * self.noise(streams, x))
+
+    def drift(self, problem, x):
+        return problem.score(x)
+
+    def noise(self, streams, x):
+        return streams.normal("noise", x.shape[1:])
+
+
+class Metropolis(Algorithm[Any, Any]):
+    """The right MALA, in parts to spoil."""
+
+    name, kind, settings_type = "metropolis", "chains", Settings
+    exact: ClassVar[bool | None] = True
+
+    def init(self, problem, settings, streams, horizon):
+        x = problem.init()
+        return Known(x, *problem.log_density_and_score(x))
+
+    def step(self, problem, settings, state, streams):
+        x, eta = state.x, settings.step_size
+        y = x + eta * state.score + math.sqrt(2 * eta) * streams.normal("noise", x.shape[1:])
+        log_density, score = problem.log_density_and_score(y)
+        new = Known(y, log_density, score)
+        forward = -(y - x - eta * state.score).square().sum(-1) / (4 * eta)
+        backward = -(x - y - eta * score).square().sum(-1) / (4 * eta)
+        log_ratio = self.log_ratio(log_density - state.log_density, backward - forward)
+        accept = streams.uniform("algorithm", x.shape[1:2]).log() < log_ratio
+        return self.moved(accept, state, new)
+
+    def log_ratio(self, densities, proposals):
+        return densities + proposals
+
+    def moved(self, accept, old, new):
+        move = accept[..., None]
+        return Known(
+            torch.where(move, new.x, old.x),
+            torch.where(accept, new.log_density, old.log_density),
+            torch.where(move, new.score, old.score),
+        )
+
+
+class Hamiltonian(Algorithm[Any, Any]):
+    """The right HMC, in parts to spoil."""
+
+    name, kind, settings_type = "hamiltonian", "chains", LeapfrogSettings
+    exact: ClassVar[bool | None] = True
+    last_kick: ClassVar[float] = 0.5
+    kinetic: ClassVar[float] = 0.5
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState(problem.init())
+
+    def step(self, problem, settings, state, streams):
+        x = state.x
+        eps = math.sqrt(2 * settings.step_size)
+        start, score = problem.log_density_and_score(x)
+        p0 = self.momentum(streams, x)
+        y, p = x, p0 + 0.5 * eps * score
+        for i in range(settings.leapfrog_steps):
+            y = y + eps * p
+            log_density, score = problem.log_density_and_score(y)
+            p = p + (eps if i < settings.leapfrog_steps - 1 else self.last_kick * eps) * score
+        log_ratio = log_density - start + self.kinetic * (p0.square() - p.square()).sum(-1)
+        accept = streams.uniform("algorithm", x.shape[1:2]).log() < log_ratio
+        return ParticleState(torch.where(accept[..., None], y, x))
+
+    def momentum(self, streams, x):
+        return streams.normal("noise", x.shape[1:])
+
+
+# -- listed ------------------------------------------------------------------------------------------------------
+
+
+class RejectedScore(Metropolis):
+    """The proposal's score is kept after a rejection too."""
+
+    name = "rejected-score"
+
+    def moved(self, accept, old, new):
+        return super().moved(accept, old, new)._replace(score=new.score)
+
+
+class LaggingScore(Metropolis):
+    """The score is that of the position before the move."""
+
+    name = "lagging-score"
+
+    def moved(self, accept, old, new):
+        moved = super().moved(accept, old, new)
+        return moved._replace(score=torch.where((moved.x != old.x).any(-1, keepdim=True), old.score, moved.score))
+
+
+class WholeLastKick(Hamiltonian):
+    """The last kick of a trajectory is a whole one."""
+
+    name, last_kick = "whole-last-kick", 1.0
+
+
+class IgnoresSeed(Langevin):
+    """The noise depends on replicate and step alone."""
+
+    name = "ignores-seed"
+
+    def noise(self, streams, x):
+        rows = [
+            torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(1000 * r + streams.step), dtype=x.dtype)
+            for r in streams.replicates
+        ]
+        return torch.stack(rows)
+
+
+class SharedNoise(Langevin):
+    """One noise for all chains."""
+
+    name = "shared-noise"
+
+    def noise(self, streams, x):
+        return streams.normal("noise", (1, x.shape[2]))
+
+
+class SortedCoordinates(Langevin):
+    """Every coordinate of the samples is sorted."""
+
+    name, kind = "sorted-coordinates", "particles"
+
+    def output(self, problem, settings, state, n, streams):
+        return state.x.sort(dim=1).values
+
+
+class SortedStates(Langevin):
+    """Every coordinate is sorted after each step."""
+
+    name = "sorted-states"
+
+    def step(self, problem, settings, state, streams):
+        return ParticleState(super().step(problem, settings, state, streams).x.sort(dim=1).values)
+
+
+class DuplicatedPoints(Langevin):
+    """Half of the points are copies of the other half."""
+
+    name, kind = "duplicated-points", "particles"
+
+    def output(self, problem, settings, state, n, streams):
+        half = state.x[:, : (n + 1) // 2]
+        return torch.cat([half, half], 1)[:, :n]
+
+
+class DuplicatedChains(Langevin):
+    """Half of the chains are copies of the other half."""
+
+    name = "duplicated-chains"
+
+    def step(self, problem, settings, state, streams):
+        x = super().step(problem, settings, state, streams).x
+        half = x[:, : (x.shape[1] + 1) // 2]
+        return ParticleState(torch.cat([half, half], 1)[:, : x.shape[1]])
+
+
+class ExactDraws(Langevin):
+    """Independent draws from the target itself, however it is given: by an exact sampler, or by known moments."""
+
+    name = "exact-draws"
+
+    def step(self, problem, settings, state, streams):
+        return ParticleState(self._drawn(problem._target, state.x, streams))
+
+    @staticmethod
+    def _drawn(target, x, streams):
+        from parvibench.checks.truth.samplers.stable_targets import STABLE
+
+        target = getattr(target, "_target", target)
+        generators = streams.generators("algorithm", streams.step)
+        if hasattr(target, "_mean"):
+            root = torch.linalg.inv(target._inverse).T
+            rows = [
+                torch.randn(x.shape[1:], generator=g, dtype=torch.float64) @ root + target._mean for g in generators
+            ]
+        else:
+            rows = [STABLE["bent"].exact(x.shape[1], g) for g in generators]
+        return torch.stack(rows).to(x.dtype)
+
+
+LISTED = [
+    RejectedScore, LaggingScore, WholeLastKick, IgnoresSeed, SharedNoise, SortedCoordinates, SortedStates,
+    DuplicatedPoints, DuplicatedChains, ExactDraws,
+]  # fmt: skip
+
+# -- kept aside --------------------------------------------------------------------------------------------------
+
+
+class WrongCorrection(Metropolis):
+    """The proposals' densities are exchanged."""
+
+    name = "wrong-correction"
+
+    def log_ratio(self, densities, proposals):
+        return densities - proposals
+
+
+class NoCorrection(Metropolis):
+    """The proposal counts as symmetric."""
+
+    name = "no-correction"
+
+    def log_ratio(self, densities, proposals):
+        return densities
+
+
+class HalfRatio(Metropolis):
+    """Half of the log ratio."""
+
+    name = "half-ratio"
+
+    def log_ratio(self, densities, proposals):
+        return 0.5 * (densities + proposals)
+
+
+class StaleDensity(Metropolis):
+    """The density at the position is never renewed."""
+
+    name = "stale-density"
+
+    def moved(self, accept, old, new):
+        return super().moved(accept, old, new)._replace(log_density=old.log_density)
+
+
+class OneUniform(Metropolis):
+    """All chains are accepted or rejected by one uniform number, and share its noise's sign."""
+
+    name = "one-uniform"
+
+    def step(self, problem, settings, state, streams):
+        return super().step(problem, settings, state, _OneUniform(streams))
+
+
+class _OneUniform:
+    def __init__(self, streams):
+        self._streams = streams
+
+    def normal(self, stream, shape):
+        magnitude = self._streams.normal(stream, shape).abs()
+        return magnitude * self._streams.normal("algorithm", (1, shape[-1]), 5).sign()
+
+    def uniform(self, stream, shape):
+        return self._streams.uniform(stream, (1,))
+
+
+class NoKinetic(Hamiltonian):
+    """The kinetic energy is forgotten."""
+
+    name, kinetic = "no-kinetic", 0.0
+
+
+class WholeKinetic(Hamiltonian):
+    """The kinetic energy without its 1/2."""
+
+    name, kinetic = "whole-kinetic", 1.0
+
+
+class SameMomentum(Hamiltonian):
+    """The momentum is never refreshed."""
+
+    name = "same-momentum"
+
+    def momentum(self, streams, x):
+        step, streams.step = streams.step, 0
+        p = streams.normal("noise", x.shape[1:]).clone()
+        streams.step = step
+        return p
+
+
+class DoubleDrift(Langevin):
+    """The 1/2 of the drift is missing."""
+
+    name = "double-drift"
+
+    def drift(self, problem, x):
+        return 2 * problem.score(x)
+
+
+class Hot(Langevin):
+    """Temperature 2."""
+
+    name = "hot"
+
+    def noise(self, streams, x):
+        return math.sqrt(2) * super().noise(streams, x)
+
+
+class UnevenNoise(Langevin):
+    """The noise of the last coordinate has 1.5 times its variance."""
+
+    name = "uneven-noise"
+
+    def noise(self, streams, x):
+        scale = torch.ones(x.shape[2], dtype=x.dtype)
+        scale[-1] = math.sqrt(1.5)
+        return super().noise(streams, x) * scale
+
+
+class HeldNoise(Langevin):
+    """Two steps in a row have the same noise."""
+
+    name = "held-noise"
+
+    def noise(self, streams, x):
+        step, streams.step = streams.step, streams.step // 2
+        z = super().noise(streams, x)
+        streams.step = step
+        return z
+
+
+class PriorTwice(Langevin):
+    """A standard normal prior enters once more than it should."""
+
+    name = "prior-twice"
+
+    def drift(self, problem, x):
+        return problem.score(x) - x
+
+
+class HalfStuck(Langevin):
+    """Half of the chains never move."""
+
+    name = "half-stuck"
+
+    def step(self, problem, settings, state, streams):
+        x = super().step(problem, settings, state, streams).x
+        x = x.clone()
+        x[:, ::2] = state.x[:, ::2]
+        return ParticleState(x)
+
+
+class Centred(Langevin):
+    """The noise of all chains sums to zero."""
+
+    name = "centred"
+
+    def noise(self, streams, x):
+        z = super().noise(streams, x)
+        return z - z.mean(1, keepdim=True)
+
+
+class FromNeighbour(Langevin):
+    """Every replicate goes on from the state of the one before it."""
+
+    name = "from-neighbour"
+
+    def step(self, problem, settings, state, streams):
+        return super().step(problem, settings, ParticleState(state.x.roll(1, 0)), streams)
+
+
+class SharedReplicates(Langevin):
+    """All replicates have the first one's noise."""
+
+    name = "shared-replicates"
+
+    def noise(self, streams, x):
+        g = streams.generators("noise", streams.step)[0]
+        seeded = torch.Generator().manual_seed(g.initial_seed() - 0 if streams.replicates[0] == 0 else streams.step)
+        return torch.randn(x.shape[1:], generator=seeded, dtype=x.dtype).expand_as(x)
+
+
+class GlobalNoise(Langevin):
+    """Noise from the global generator."""
+
+    name = "global-noise"
+
+    def noise(self, streams, x):
+        return torch.randn_like(x)
+
+
+class BatchClip(Langevin):
+    """Scores are clipped by the largest norm of all replicates."""
+
+    name = "batch-clip"
+
+    def drift(self, problem, x):
+        score = problem.score(x)
+        return score / score.abs().max().clamp(min=1.0)
+
+
+class Unmetered(Langevin):
+    """Every other score is asked of the target behind the meter."""
+
+    name = "unmetered"
+
+    def drift(self, problem, x):
+        return 0.5 * (problem.score(x) + problem._target.score(x))
+
+
+class InPlace(Langevin):
+    """The state a caller may hold is changed."""
+
+    name = "in-place"
+
+    def step(self, problem, settings, state, streams):
+        x = super().step(problem, settings, state, streams).x
+        state.x.copy_(x)
+        return ParticleState(state.x)
+
+
+class Remembers(Langevin):
+    """The algorithm itself keeps the noise of the step before, across runs."""
+
+    name = "remembers"
+
+    def __init__(self):
+        self._last = None
+
+    def noise(self, streams, x):
+        z = super().noise(streams, x)
+        last, self._last = self._last, z.clone()
+        return z if last is None or last.shape != z.shape else (z + last) / math.sqrt(2)
+
+
+class JitteredOutput(Langevin):
+    """The samples are blurred."""
+
+    name, kind = "jittered-output", "particles"
+
+    def output(self, problem, settings, state, n, streams):
+        return state.x + 0.5 * streams.normal("output", state.x.shape[1:])
+
+
+class Underdamped(Algorithm[Any, Any]):
+    """Momentum with friction 0.2 whose noise has the variance of a tenth."""
+
+    name, kind, settings_type = "thin-friction", "chains", Settings
+    friction, noise_of = 0.2, 0.1
+
+    def init(self, problem, settings, streams, horizon):
+        x = problem.init()
+        return WithMomentum(x, math.sqrt(settings.step_size) * streams.normal("noise", x.shape[1:], index=1))
+
+    def step(self, problem, settings, state, streams):
+        eta, z = settings.step_size, streams.normal("noise", state.x.shape[1:])
+        v = (1 - self.friction) * state.v + eta * problem.score(state.x) + math.sqrt(2 * self.noise_of * eta) * z
+        return WithMomentum(state.x + v, v)
+
+
+ASIDE = [
+    WrongCorrection, NoCorrection, HalfRatio, StaleDensity, OneUniform, NoKinetic, WholeKinetic, SameMomentum,
+    DoubleDrift, Hot, UnevenNoise, HeldNoise, PriorTwice, HalfStuck, Centred, FromNeighbour, SharedReplicates,
+    GlobalNoise, BatchClip, Unmetered, InPlace, Remembers, JitteredOutput, Underdamped,
+]  # fmt: skip

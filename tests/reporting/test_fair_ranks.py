@@ -1,0 +1,183 @@
+"""Ranks over tasks of different methods, first places, and who may be called the best."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import records
+from made_stores import make_curve, make_record, only_reference, with_values, write_store
+
+from parvibench import statistics
+from parvibench.core.reference import Reference
+from parvibench.reporting import leaderboard, overview
+from parvibench.reporting.latex_table import write_latex
+from parvibench.reporting.winners import Findings
+
+SMALL = ("banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d")
+LARGE = ("student-t", "monomial-gamma", "gmm2-2d", "gmm5-10d", "funnel-10d")
+
+
+@pytest.fixture(autouse=True)
+def no_floors():
+    with only_reference(None, None):
+        yield
+
+
+def store(folder, scales, **changes):
+    """A run of cells, (task, label) -> median of its values; ``initial`` is an anchor."""
+    generator = np.random.default_rng(5)
+    cells = []
+    for (task, label), scale in scales.items():
+        curve = make_curve(generator, ["sliced_w2"], scale)
+        own = changes.get(label, {})
+        cells.append((with_values(make_record(f"{task}-{label}", task, label, label=label, **own), curve), curve, None))
+    return write_store(folder, cells)
+
+
+def test_a_method_that_loses_on_all_common_tasks_is_not_listed_above(tmp_path):
+    """MALA runs on the five small sets alone and beats SVGD on each; SVGD leads the five others among two methods."""
+    scales = {
+        (task, label): s for task in SMALL for label, s in (("mala", 2.0), ("svgd", 3.0), ("sgld", 1.0), ("ula", 1.5))
+    }
+    scales |= {(task, label): s for task in LARGE for label, s in (("svgd", 1.0), ("sgld", 2.0))}
+    board = leaderboard.table(store(tmp_path, scales))
+    assert leaderboard.common_tasks(board) == list(SMALL)
+    ranks = leaderboard.average_ranks(board)
+    assert ranks.index.tolist() == ["sgld", "ula", "mala", "svgd"]
+    assert ranks["average_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert ranks["n_tasks"].to_dict() == {"sgld": 10, "ula": 5, "mala": 5, "svgd": 10}
+    # Of ten tasks, SVGD is beaten by all three others on five, by none on five.
+    assert ranks.loc["svgd", "share"] == 0.5
+    assert "over 5 tasks" in overview.headline(board)
+
+
+def test_a_method_of_few_tasks_narrows_nobodys_comparison(tmp_path):
+    scales = {(task, label): s for task in SMALL for label, s in (("svgd", 3.0), ("sgld", 1.0))}
+    ranks = leaderboard.average_ranks(leaderboard.table(store(tmp_path, scales | {("banana", "mala"): 0.5})))
+    assert ranks["average_rank"].to_dict() == pytest.approx({"sgld": 1.2, "svgd": 2.2, "mala": np.nan}, nan_ok=True)
+    assert ranks.index[-1] == "mala"
+
+
+def test_what_cannot_be_told_from_exact_draws_is_not_still_improving(tmp_path):
+    """Two methods halve their error over the last doubling; one of them arrives at the floor."""
+    floors = {m: {100: np.linspace(0.5, 1.5, 400)} for m in ("sliced_w2", "ksd")}
+    cells = []
+    for label, end in (("svgd", 1.0), ("sifg", 3.0)):
+        values = {0: np.full(7, 2 * end), 1: np.linspace(0.9, 1.1, 7) * end}
+        rows = [
+            (r, c, 10**c, 1.0, 1.0, m, v) for c, column in values.items() for m in floors for r, v in enumerate(column)
+        ]
+        curve = records.make_curve(rows)
+        cells.append(
+            (with_values(make_record(label, "banana", label, label=label, kind="particles"), curve), curve, None)
+        )
+    with only_reference("banana", Reference(np.zeros((9, 2)), True, {}, floors)):
+        board = leaderboard.table(write_store(tmp_path, cells)).set_index("label")
+    assert board["verdict"].to_dict() == {"svgd": "indistinguishable", "sifg": "distinguishable"}
+    assert board["convergence"].to_dict() == {"svgd": "flat", "sifg": "still improving"}
+
+
+def test_where_no_method_has_a_result_none_is_first(tmp_path):
+    crashed = make_record("c", "banana", "mala", label="mala", status="crashed", reason="no memory")
+    board = leaderboard.table(write_store(tmp_path, [(crashed, None, None)]))
+    assert board["rank"].isna().all()
+    ranks = leaderboard.average_ranks(board)
+    assert ranks.loc["mala", ["average_rank", "n_tasks"]].isna().tolist() == [True, False]
+    assert ranks.loc["mala", "n_tasks"] == 0
+
+
+def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_best(tmp_path):
+    """A transient chain leads the numbers, a generator has not left the start: the third method is the best."""
+    scales = {("banana", "ula"): 1.0, ("banana", "mala"): 2.0, ("banana", "ksivi"): 4.0, ("banana", "initial"): 3.0}
+    found = store(tmp_path, scales, ksivi={"kind": "generator"})
+    values = {"ula": 1.2, "mala": 1.0}
+    cells = tuple(
+        c.model_copy(update={"values": c.values | {"rhat": [values.get(c.label, 1.0)] * 7}})
+        if c.kind == "chains"
+        else c
+        for c in found.cells
+    )
+    object.__setattr__(found, "cells", cells)
+    board = leaderboard.table(found).set_index("label")
+    assert board["convergence"].to_dict() == {"ula": "transient", "mala": "converged", "ksivi": "flat", "initial": ""}
+    assert board["best"].to_dict() == {"ula": False, "mala": True, "ksivi": False, "initial": False}
+    assert board.loc[["ula", "mala"], "rank"].tolist() == [1, 2]
+    assert np.isnan(board.loc["ksivi", "rank"])  # untrained
+    assert board.loc["ksivi", "marks"] == "no better than initial"
+    (winner,) = Findings.of(found).tasks
+    assert winner.label == "mala"
+    assert "ula has a better number but is transient" in winner.sentence
+    assert overview.headline(leaderboard.table(found)).startswith("2 of 3 results have converged.")
+    # In print too: the best of those that have converged is bold, the lower number of the transient chain is not.
+    text = write_latex(found, tmp_path / "latex").read_text()
+    assert text.count(r"\textbf{") == 1
+    assert next(line for line in text.splitlines() if r"\textbf{" in line).startswith("mala ")
+
+
+@pytest.mark.parametrize(("metric", "first"), [("ksd", "svgd"), ("sliced_w2", "map")])
+def test_a_point_mass_is_no_sample_where_no_reference_tells_it_from_one(tmp_path, metric, first):
+    """Judged by a discrepancy that the score alone makes; by distances to a reference it stands where its value puts it."""
+    generator = np.random.default_rng(5)
+    cells = []
+    for label, scale, particles in (("map", 1.0, 1), ("svgd", 2.0, 20)):
+        curve = make_curve(generator, [metric], scale)
+        record = make_record(label, "own", label, label=label, kind="particles", particles=particles)
+        cells.append((with_values(record, curve), curve, None))
+    board = leaderboard.table(write_store(tmp_path, cells)).set_index("label")
+    assert board["rank"].idxmin() == first
+    assert np.isnan(board.loc["map", "rank"]) == (metric == "ksd")
+    assert ("one point" in board.loc["map", "marks"]) == (metric == "ksd")
+    assert not board.loc["map", "best"] or metric != "ksd"
+
+
+def test_the_headline_says_when_nothing_has_converged(tmp_path):
+    found = store(tmp_path, {("banana", "ula"): 1.0, ("banana", "initial"): 3.0})
+    falling = tuple(c.model_copy(update={"values": c.values | {"rhat": [1.5] * 7}}) for c in found.cells)
+    object.__setattr__(found, "cells", falling)
+    assert overview.headline(leaderboard.table(found)).startswith("Nothing has converged")
+    (winner,) = Findings.of(found).tasks
+    assert winner.sentence == (
+        "On banana no method has both converged and come nearer than the start (lowest so far: ula, transient)."
+    )
+
+
+def test_a_blown_up_replicate_is_counted_and_its_value_told(tmp_path):
+    found = store(tmp_path, {("banana", "svgd"): 1.0, ("banana", "initial"): 3.0})
+    svgd = found.cells[0]
+    folder = tmp_path / "again"
+    blown = svgd.model_copy(update={"values": {"sliced_w2": [168_599.0, *svgd.values["sliced_w2"][1:]]}})
+    board = leaderboard.table(write_store(folder, [(blown, None, None), (found.cells[1], None, None)])).set_index(
+        "label"
+    )
+    assert board.loc["svgd", ["n_diverged", "worst", "status"]].tolist() == [1, 168_599.0, "ok"]
+
+
+def test_first_places_are_those_of_plain_resampling():
+    """Two methods that swap places with a known chance: medians of three replicates, of which one decides."""
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(0, 1, 9), rng.normal(0.4, 1, 9)
+    kept = []
+    for _ in range(4000):
+        rows = rng.integers(9, size=9)
+        kept.append(np.median(a[rows]) < np.median(b[rows]))
+    share = statistics.first_places([np.stack([a, b])], np.random.default_rng(0))
+    # Ties have a chance of zero; two estimates from 4,000 and 2,000 resamples, five standard errors.
+    assert share[0] == pytest.approx(np.mean(kept), abs=5 * np.sqrt(0.25 / 4000 + 0.25 / 2000))
+    assert sum(share) == pytest.approx(1)
+    assert statistics.first_places([[[np.inf, 1.0], [np.nan, 2.0]]], np.random.default_rng(0))[0] > 0.5
+
+
+def test_a_first_place_is_claimed_only_where_resamples_keep_it(tmp_path):
+    """Twice as far is kept always; 1% apart on three tasks with a spread of 10% is not."""
+    for name, factor, claimed in (("far", 2.0, True), ("near", 1.01, False)):
+        scales = {
+            (task, label): s for task in SMALL[:3] for label, s in (("svgd", 1.0), ("sgld", factor), ("ula", 4.0))
+        }
+        findings = Findings.of(store(tmp_path / name, scales))
+        said = overview.headlines(findings)[""]
+        assert (", kept in 100% of 2,000 resamples" in said) == claimed
+        assert ("no first place is claimed" in said) != claimed
+
+
+def test_common_tasks_of_nothing_are_none():
+    empty = pd.DataFrame(columns=list(leaderboard.COLUMNS))
+    assert leaderboard.common_tasks(empty) == []

@@ -1,0 +1,112 @@
+"""Pictures of samples and predictions show what they claim."""
+
+import numpy as np
+import pytest
+import torch
+from made_stores import make_record, only_reference, write_store
+
+from parvibench.core import registry
+from parvibench.core.metric import Context
+from parvibench.core.reference import Reference
+from parvibench.metrics.predictive import coverage
+from parvibench.reporting.figures import high_dimensional, predictive_intervals, vector
+from parvibench.reporting.figures.autocorrelations import mean_autocorrelation
+from parvibench.reporting.figures.figure import TaskCells, label_styles
+
+NETWORK = "bnn-diabetes-sklearn"
+
+
+def shown(folder, task, label, samples, **values):
+    """The only cell of a store."""
+    replicates = tuple(range(len(samples)))
+    record = make_record("a", task, label, values=values, replicates=replicates, chunk=len(samples))
+    results = write_store(folder, [(record, None, samples)])
+    return TaskCells(results, task, label_styles(results.cells), [label])
+
+
+@pytest.fixture
+def six_dimensions():
+    """A reference of correlated normals under a task's name, and samples that err in coordinates 3 and 5."""
+    generator = np.random.default_rng(0)
+    mixing = np.eye(6) + 0.5 * np.eye(6, k=1)
+    exact = generator.normal(size=(4000, 6)) @ mixing
+    reference = Reference(torch.from_numpy(exact), True, {}, {})
+    samples = generator.normal(size=(7, 300, 6)) @ mixing
+    samples[..., 2] += 3
+    samples[..., 4] *= 0.3
+    with only_reference("gmm5-10d", reference):
+        yield exact, samples
+
+
+def test_the_worst_coordinates_are_found(six_dimensions):
+    exact, samples = six_dimensions
+    assert high_dimensional.worst_coordinates(samples.reshape(-1, 6), exact)[:2].tolist() == [2, 4]
+
+
+def test_correlations_are_those_of_the_samples(six_dimensions, tmp_path):
+    exact, samples = six_dimensions
+    cells = shown(tmp_path, "gmm5-10d", "ula", samples, sliced_w2=[1.0] * 7)
+    corner, found = high_dimensional.marginals(cells)
+    assert corner.data["label"].value_counts().to_dict() == {"reference": 600, "ula": 600}
+    assert "x3, x5" in corner.note
+    rows, columns = np.triu_indices(6, 1)
+    expected = np.corrcoef(samples.reshape(-1, 6).astype(np.float32), rowvar=False)[rows, columns]
+    np.testing.assert_allclose(found.data["samples"], expected, atol=1e-5)
+    np.testing.assert_allclose(found.data["reference"], np.corrcoef(exact, rowvar=False)[rows, columns])
+
+
+def test_calibration_is_the_coverage_of_the_intervals(tmp_path):
+    """At the level 95% it is the metric ``coverage`` of the same samples."""
+    task = registry.load_task(NETWORK)
+    draws = task.problem(predictive_intervals.SPLITS, 0, dtype=torch.float64).init(20)
+    cells = shown(tmp_path, NETWORK, "sgld", draws.numpy(), nll=[1.0])
+    calibration, intervals = predictive_intervals.predictions(cells)
+    held_out = task.predictive(range(predictive_intervals.SPLITS), "cpu", torch.float64)
+    expected = coverage(draws.float().double(), Context(task, predictive=held_out)).mean()
+    at_95 = calibration.data.loc[calibration.data["probability"].round(2) == 0.95, "inside"].item()
+    assert at_95 == pytest.approx(float(expected), abs=1e-9)
+    assert calibration.data["inside"].is_monotonic_increasing
+    inside = intervals.data.eval("low <= observed <= high").sum()
+    assert intervals.note.startswith(f"{inside} of {len(intervals.data)} rows")
+
+
+def test_paths_have_a_band(tmp_path):
+    task = registry.load_task("diffusion-50")
+    exact = task.exact(4000, torch.Generator().manual_seed(1))
+    draws = task.exact(200, torch.Generator().manual_seed(0)).numpy()
+    cells = shown(tmp_path, "diffusion-50", "ula", draws[None], sliced_w2=[1.0])
+    with only_reference("diffusion-50", Reference(exact, True, {}, {})):
+        *_, paths = high_dimensional.marginals(cells)
+    rows = paths.data.set_index("label")
+    spread = rows.loc["reference", "high"].to_numpy() - rows.loc["reference", "low"].to_numpy()
+    gap = np.abs(rows.loc["ula", "mean"].to_numpy() - rows.loc["reference", "mean"].to_numpy())
+    assert (gap < 0.15 * spread).all()  # both are exact draws: 0.15 spreads are 8 standard errors
+
+
+def test_autocorrelation_of_an_autoregression_decays_by_its_coefficient():
+    """x' = 0.6 x + noise: 0.6^lag within 0.05: five standard errors and the bias of short chains. Catches lags along replicates."""
+    rng = np.random.default_rng(3)
+    x = np.zeros((40, 400, 2))
+    for t in range(1, 400):
+        x[:, t] = 0.6 * x[:, t - 1] + rng.standard_normal((40, 2))
+    found = mean_autocorrelation(x.astype(np.float32))
+    np.testing.assert_allclose(found[:6], 0.6 ** np.arange(6), atol=0.05)
+    x[0, 7, 0] = np.nan
+    assert np.isfinite(mean_autocorrelation(x.astype(np.float32))).all()
+    assert mean_autocorrelation(np.ones((2, 50, 1), np.float32)) is None
+
+
+def test_paths_are_short_and_lead_where_they_led():
+    """Differences in hundredths; steps along an axis in one direction are one, those back and those on a slope are not."""
+    steps = "M 1 2 L 2 2 L 3.5 2 L 3.5 4 L 3.5 3 L 4 3.5 L 5 4.5 z M 0 0 L 0 1 L 0 3 L 1 3"
+    assert vector._short_path(steps) == "m1 2 2.5 0 0 2 0 -1 .5 .5 1 1zm-1 -2 0 3 1 0"
+    generator = np.random.default_rng(0)
+    corners = np.cumsum(generator.integers(-2, 3, size=(200, 2)), axis=0) / 4
+    path = "M " + " L ".join(f"{x} {y}" for x, y in corners)
+    short = np.array([float(v) for v in vector._short_path(path).removeprefix("m").split()]).reshape(-1, 2).cumsum(0)
+    assert len(short) < len(corners)
+    assert np.allclose(short[0], corners[0])
+    assert np.allclose(short[-1], corners[-1])
+    assert {tuple(p) for p in short.round(2)} <= {tuple(p) for p in corners}
+    length = [np.abs(np.diff(p, axis=0)).sum() for p in (short, corners)]
+    assert length[0] == pytest.approx(length[1])
