@@ -30,6 +30,8 @@ from parvibench.suites import of_papers, shipped
 ROOT = Path(__file__).parents[2]
 #: Of the reports, what is not a page written in Markdown is copied as it is.
 REPORTS = ROOT / "reports"
+#: In the site ``reports/index.html`` is the page made of the reports' README.
+OVERVIEW = "overview.html"
 KINDS = {"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}
 
 
@@ -49,11 +51,15 @@ def generate(app: Sphinx) -> None:
 
 
 def copy_reports(app: Sphinx, error: Exception | None) -> None:
-    """The reports' pages, tables and figures as they are, beside the site's own pages."""
+    """The reports' pages, tables and figures as they are, beside the site's own pages; their index under ``OVERVIEW``."""
     if error is None and app.builder.format == "html":
-        shutil.copytree(
-            REPORTS, Path(app.outdir) / "reports", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.md")
-        )
+        out = Path(app.outdir) / "reports"
+        for file in REPORTS.rglob("*.*"):
+            path = file.relative_to(REPORTS)
+            target = out / (OVERVIEW if path == Path("index.html") else path)
+            if file.is_file() and file.suffix != ".md":
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -313,6 +319,7 @@ def _reports() -> Iterator[tuple[str, str]]:
         text = re.sub(r"\]\(([\w-]+\.svg)\)", lambda m, p=path: f"]({_up(p)}{p.parent.as_posix()}/{m[1]})", file.read_text("utf-8"))  # fmt: skip
         name = "index.md" if path.name == "README.md" else path.name
         text = text.replace("README.md)", "index.md)")
+        text = text.replace("[index.html](index.html)", f'<a href="{OVERVIEW}">The overview</a>')
         if not text.startswith("# "):
             text = f"# {path.stem.replace('-', ' ').capitalize()}\n\n{text}"
         if path.parent == Path():

@@ -49,6 +49,9 @@ def report(
     index: Annotated[
         Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html over the reports in its folders.")
     ] = None,
+    compact: Annotated[
+        bool, Option("--compact", help="For publication: without results.json and the data of figures.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the figures' data."""
@@ -76,7 +79,7 @@ def report(
         answer(str(write_latex(results, folder)))
         return
     if figure is None:
-        write_and_print(results, folder, as_json=as_json, quiet=False)
+        write_and_print(results, folder, as_json=as_json, quiet=False, compact=compact)
         return
     for path in page.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
         answer(str(path))
@@ -128,7 +131,7 @@ def merge(
 
 
 def write_and_print(
-    results: Results, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None
+    results: Results, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None, compact: bool = False
 ) -> None:
     """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
     from parvibench.reporting.leaderboard import table
@@ -136,7 +139,7 @@ def write_and_print(
     from parvibench.reporting.text_tables import print_leaderboard, to_markdown
 
     board = table(results)
-    page = write_report(results, folder, board)
+    page = write_report(results, folder, board, compact=compact)
     if mirror is not None:
         mirror.report(results.run.id, folder)
         mirror.note(results.run.id, to_markdown(results, board))
