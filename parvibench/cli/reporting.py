@@ -131,7 +131,13 @@ def merge(
 
 
 def write_and_print(
-    results: Results, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None, compact: bool = False
+    results: Results,
+    folder: Path,
+    *,
+    as_json: bool,
+    quiet: bool,
+    mirror: MirrorObserver | None = None,
+    compact: bool = False,
 ) -> None:
     """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
     from parvibench.reporting.leaderboard import table
