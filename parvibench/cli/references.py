@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -15,6 +15,9 @@ from parvibench.data.sample_formats import FORMATS
 
 from .checking import progress
 from .shared import EXIT_FAILED, Json, listed, names_of, note, out_console, print_json
+
+if TYPE_CHECKING:
+    from parvibench.metrics.floors import Notify
 
 app = typer.Typer(no_args_is_help=True, help="Reference samples: build and verify.")
 _MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}
@@ -83,7 +86,7 @@ def reference_build(
         Option(help="Where to write; default: ./parvibench-references, for built-in tasks the installed package."),
     ] = None,
 ) -> None:
-    """Make reference samples with their noise floors and certificates: some minutes per task.
+    """Make reference samples with noise floors and certificates: under a minute with exact draws in 2-D, else minutes.
 
     Chains are certified by R-hat, effective sizes, divergences, a second method and Stein identities, or refused with
     what would help. Draws that you bring are marked as not certified unless they pass the same gates.
@@ -116,13 +119,27 @@ def reference_build(
         if row is not None and row.built_in and not chosen and not given:
             from parvibench.reference.build import build
 
-            note(f"{name}: {build(task, folder)}")
+            with progress() as show:
+                note(f"{name}: {build(task, folder, _announced(show))}")
             continue
         with progress() as show:
             if given:
                 _from_draws(task, folder, given, columns, variables, show)
             else:
                 _from_chains(task, folder, Effort(**chosen), show)
+
+
+def _announced(show: Notify) -> Notify:
+    """Progress that also prints each new kind of work, with its forecast, once."""
+    seen = set()
+
+    def notify(text: str, done: int, total: int) -> None:
+        if text not in seen:
+            seen.add(text)
+            note(f"  {text}")
+        show(text, done, total)
+
+    return notify
 
 
 def _from_chains(task: Any, folder: Path | None, effort: Any, show: Any) -> None:
@@ -181,4 +198,5 @@ def reference_floors(
                 f"`parvibench reference build {name}` makes both anew"
             )
         if tasks or task.reference() is not None:
-            note(f"{name}: {complete_floors(task, folder, metric) or 'complete'}")
+            with progress() as show:
+                note(f"{name}: {complete_floors(task, folder, metric, _announced(show)) or 'complete'}")
