@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 GENERATED = ("reference", "reports", "_build")
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.parts[len(ROOT.parts) + 1] not in GENERATED),
 ]
 PAGES = [page for page in PAGES if page.is_file()]  # tests copied beside an installed wheel have none
