@@ -116,7 +116,7 @@ def _toc(entries: Iterable[str]) -> str:
 
 
 def _command_line() -> str:
-    parts = ["# Command line\n", "Every command with `--help` prints the same. Exit codes: 0 fine; 1 some cell failed or a sampler got worse;\n2 wrong usage or input.\n"]  # fmt: skip
+    parts = ["# Command line\n", "The same text is printed by `--help` of every command. Exit codes: 0 success; 1 a cell failed or a sampler got worse;\n2 wrong usage or input.\n"]  # fmt: skip
     for words, command in _walk(typer.main.get_command(commands), ("parvibench",)):
         parts.append(f"## `{' '.join(words)}`\n")
         parts.append(_help_text(command.help))
@@ -202,9 +202,9 @@ def _list_page(kind: str) -> str:
         ([Markup(f"[{name}]({name}.md)"), *(getattr(row, c) for c in shown)] for name, row in rows.items()),
     )
     intro = {
-        "task": "A task is a target density with its start, its facts and, where there is one, a certified reference.",
-        "algorithm": "Every sampler, with what it needs of the target. `particles` move together, `chains` walk alone, a\n`generator` draws anew.",
-        "metric": "Functions of samples and what is known of the target.",
+        "task": "A task is a target density with its initial distribution, known facts and, where available, a certified reference.",
+        "algorithm": "All samplers, with their requirements. `particles` interact, `chains` are independent, a\n`generator` draws new samples.",
+        "metric": "Functions of samples and of the known facts of the target.",
     }[kind]
     title = {"task": "Tasks", "algorithm": "Algorithms", "metric": "Metrics"}[kind]
     return f"# {title} ({len(rows)})\n\n{intro} `parvibench list {kind}s` prints the same.\n\n{body}\n{_toc(rows)}"
@@ -289,7 +289,7 @@ def _published(kind: str, name: str) -> str:
         return ""
     columns = ("source", "data", "method", "metric", "published", "suite", "remarks")
     text = (
-        "## Published values\n\nAs the papers print them; `parvibench run --suite SUITE` runs the rows beside them.\n\n"
+        "## Published values\n\nAs printed in the papers; `parvibench run --suite SUITE` runs these rows and shows our values next to them.\n\n"
     )
     return text + table(columns, found)
 

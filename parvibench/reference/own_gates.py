@@ -23,7 +23,7 @@ from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
-from parvibench.metrics.floors import Notify
+from parvibench.metrics.floors import Notify as Notify
 from parvibench.metrics.pairwise import thin
 
 from .long_run import Diagnostics, agreement, diagnostics
