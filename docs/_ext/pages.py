@@ -288,9 +288,7 @@ def _published(kind: str, name: str) -> str:
     if not found:
         return ""
     columns = ("source", "data", "method", "metric", "published", "suite", "remarks")
-    text = (
-        "## Published values\n\nAs printed in the papers; `parvibench run --suite SUITE` runs these rows and shows our values next to them.\n\n"
-    )
+    text = "## Published values\n\nAs printed in the papers; `parvibench run --suite SUITE` runs these rows and shows our values next to them.\n\n"
     return text + table(columns, found)
 
 
