@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from command_line import Run
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
@@ -56,3 +57,29 @@ def test_every_link_of_a_report_leads_somewhere(tracked: list[Path]) -> None:
     inside = [(page, parts.path) for page, parts in targets if parts.path and not parts.scheme]
     broken = [(page, path) for page, path in inside if not (page.parent / unquote(path)).exists()]
     assert broken == []
+
+
+def test_a_compact_report_links_nothing_that_it_leaves_out(call: Run, tmp_path: Path) -> None:
+    words = [
+        "--task",
+        "banana",
+        "--algorithm",
+        "svgd",
+        "--replicates",
+        "2",
+        "--budget",
+        "iterations=20",
+        "--workers",
+        "0",
+    ]
+    call("run", *words, "--out", str(tmp_path / "store"), "--quiet")
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    for folder, options in ((whole, []), (part, ["--compact"])):
+        call("report", "--out", str(tmp_path / "store"), "--to", str(folder), *options)
+    assert {"results.json", "results.schema.json", "figures"} == {f.name for f in whole.iterdir()} - {
+        f.name for f in part.iterdir()
+    }
+    for folder in (whole, part):
+        linked = [urlsplit(link).path for link in links(folder / "index.html")]
+        assert all((folder / path).is_file() for path in linked if path)
+        assert any(path.startswith("figures/") for path in linked) == (folder == whole)
