@@ -20,6 +20,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import logsigmoid
 
 from parvibench.core.errors import InputError
+from parvibench.core.exact import Start
 from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.data.stan_data import load_stan_data
@@ -32,6 +33,17 @@ Place = Callable[[object], Tensor]  #: a float64 array or tensor as one of the t
 
 #: Stan's: how often a start is drawn before giving up.
 _TRIES = 100
+
+
+@dataclass(frozen=True)
+class Uniform(Start):
+    """Every coordinate uniform on (-width, width)."""
+
+    width: float = 2.0  #: half the length of the interval
+
+    def sample(self, n: int, dim: int, generator: Generator) -> Tensor:
+        """Independent draws, (n, dim) float64."""
+        return self.width * (2 * torch.rand(n, dim, generator=generator, dtype=torch.float64) - 1)
 
 
 class AutogradTarget(Target):
@@ -109,7 +121,7 @@ def _start(judge: Target, n: int, generator: Generator) -> Tensor:
     x = torch.empty(n, judge.dim, dtype=torch.float64)
     bad = torch.ones(n, dtype=torch.bool)
     for _ in range(_TRIES):
-        x[bad] = 4 * torch.rand(int(bad.sum()), judge.dim, generator=generator, dtype=torch.float64) - 2
+        x[bad] = Uniform().sample(int(bad.sum()), judge.dim, generator)
         density, score = judge.log_density_and_score(x[None].float())
         bad = ~(density[0].isfinite() & score[0].isfinite().all(-1))
         if not bad.any():

@@ -29,7 +29,9 @@ NAMES = sorted(path.stem for path in (HERE / "stan").glob("*.stan"))
 #: Largest difference allowed, relative; an integrator of differential equations has its own errors.
 TOLERANCE = {"lotka-volterra": 1e-5}
 #: Where Stan's start says little: centre and half width of the points instead of 0 and 2.
-BOXES: dict[str, tuple[list[float], float]] = {}
+BOXES = {"lotka-volterra": ([-0.607, -3.576, -0.223, -3.730, 3.523, 1.783, -1.386, -1.386], 0.2)}
+#: Sizes that the data of a program do not have as variables, by the start of the task's name.
+SIZES = {"eight": {"J": 8}, "german": {"N": 1000, "D": 25}}
 
 
 def points(task: Task, n: int) -> Tensor:
@@ -69,23 +71,13 @@ def stans(task: Task, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _data(task: Task) -> dict:
-    """Variables as Stan takes them: whole numbers as integers, and the sizes that only programs need."""
-    found = {k: np.where(v == v.round(), v, v).tolist() for k, v in task.variables().items()}
-    return {k: _whole(v) for k, v in found.items()} | _SIZES.get(task.name, lambda v: {})(task.variables())
+    """Variables as Stan takes them, and the sizes that only programs need."""
+    return {k: _as_stan_takes(v) for k, v in task.variables().items()} | SIZES.get(task.name.partition("-")[0], {})
 
 
-def _whole(value):
-    """Lists in which every number is whole become integers: Stan takes integers for reals, but not the reverse."""
-    flat = np.asarray(value)
-    return flat.astype(int).tolist() if (flat == flat.round()).all() else value
-
-
-_SIZES = {
-    "eight-schools-centered": lambda v: {"J": 8},
-    "eight-schools-noncentered": lambda v: {"J": 8},
-    "german-credit": lambda v: {"N": 1000, "D": 25},
-    "german-credit-sparse": lambda v: {"N": 1000, "D": 25},
-}
+def _as_stan_takes(value: np.ndarray) -> list | int | float:
+    """Whole numbers as integers: Stan takes integers for reals, but not the reverse."""
+    return value.astype(int).tolist() if (value == value.round()).all() else value.tolist()
 
 
 def differences(task: Task, x: Tensor, stan: tuple[Tensor, Tensor]) -> tuple[float, float]:
