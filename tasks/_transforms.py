@@ -7,6 +7,7 @@ added. Stan Reference Manual, chapter "Constraint Transforms"; the simplex is th
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -56,9 +57,15 @@ class Between(Constraint):
 
     def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
         """The number, and the logarithm of (high - low) p (1 - p), p = 1 / (1 + exp(-u))."""
-        low, high = (bound(before) if callable(bound) else u.new_tensor(bound) for bound in (self.low, self.high))
-        low, width = low.unsqueeze(-1), (high - low).unsqueeze(-1)
-        return low + width * u.sigmoid(), (width.log() + logsigmoid(u) + logsigmoid(-u)).sum(-1)
+        low, high = (_column(bound(before)) if callable(bound) else bound for bound in (self.low, self.high))
+        width = high - low
+        log_width = width.log() if isinstance(width, Tensor) else math.log(width)
+        return low + width * u.sigmoid(), (log_width + logsigmoid(u) + logsigmoid(-u)).sum(-1)
+
+
+def _column(bound: Tensor) -> Tensor:
+    """A bound (...) for parameters (..., m)."""
+    return bound.unsqueeze(-1)
 
 
 class Ordered(Constraint):

@@ -56,6 +56,7 @@ class BrownianTarget(JointTarget):
         y, seen = torch.zeros(2, _STEPS, dtype=torch.float64)
         y[list(_SEEN)], seen[list(_SEEN)] = torch.tensor(_Y, dtype=torch.float64), 1.0
         self._y, self._seen = y.to(device, dtype), seen.to(device, dtype)
+        self._sizes = torch.tensor((_STEPS, len(_Y)), dtype=dtype, device=device)
         self._constant = -0.5 * _LOG_2PI * (self.dim + len(_Y)) - 2 * math.log(_PRIOR_SD)
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -65,10 +66,9 @@ class BrownianTarget(JointTarget):
         precision = (-2 * logs).exp()
         pull, fit = precision[..., :1] * steps, precision[..., 1:] * self._seen * (self._y - path)
         squares = torch.stack([(pull * steps).sum(-1), (fit * (self._y - path)).sum(-1)], -1)
-        counts = x.new_tensor((_STEPS, len(_Y)))
-        density = -0.5 * (squares + (logs / _PRIOR_SD) ** 2) - counts * logs
+        density = -0.5 * (squares + (logs / _PRIOR_SD) ** 2) - self._sizes * logs
         by_path = fit - pull + pad(pull[..., 1:], (0, 1))
-        by_logs = squares - counts - logs / _PRIOR_SD**2
+        by_logs = squares - self._sizes - logs / _PRIOR_SD**2
         return density.sum(-1) + self._constant, torch.cat([by_logs, by_path], -1)
 
 

@@ -67,9 +67,9 @@ class CoxTarget(JointTarget):
     def __init__(self, device: torch.device | str, dtype: torch.dtype) -> None:
         _, precision, log_det = _prior()
         self._precision = precision.to(device, dtype)
-        self._counts = torch.tensor([int(c) for c in _COUNTS], dtype=dtype, device=device)
-        total = int(self._counts.sum())
-        self._constant = -0.5 * (_CELLS * math.log(2 * math.pi) + log_det) - total * math.log(_CELLS)
+        counts = [int(c) for c in _COUNTS]
+        self._counts = torch.tensor(counts, dtype=dtype, device=device)
+        self._constant = -0.5 * (_CELLS * math.log(2 * math.pi) + log_det) - sum(counts) * math.log(_CELLS)
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both from one product with K^-1."""

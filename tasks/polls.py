@@ -37,6 +37,7 @@ class PollsTarget(JointTarget):
         one_hot = [kinds[:, [i]] == np.arange(1, size + 1) for i, size in enumerate(_SIZES)]
         black, female, before = kinds[:, -3:].T
         features = np.column_stack([np.ones_like(black), black, female, before, female * black])
+        self._sizes = place(_SIZES)
         self._design = place(np.column_stack([*one_hot, features]))
         trials = np.bincount(kind.ravel()).astype(float)
         self._trials, self._counts = place(trials[:, None]), place(np.bincount(kind.ravel(), data["y"])[:, None])
@@ -51,11 +52,10 @@ class PollsTarget(JointTarget):
         precision = (_HIGHEST * share) ** -2
         pieces = torch.split(effects, _SIZES, -1)
         squares = precision * torch.stack([piece.square().sum(-1) for piece in pieces], -1)
-        sizes = x.new_tensor(_SIZES)
         log_share, log_rest = logsigmoid(u), logsigmoid(-u)
-        prior = ((1 - sizes) * log_share + log_rest - 0.5 * squares).sum(-1)
+        prior = ((1 - self._sizes) * log_share + log_rest - 0.5 * squares).sum(-1)
         pulls = [p * piece for p, piece in zip(torch.split(precision, 1, -1), pieces, strict=True)]
-        by_u = (squares - sizes + 1) * (1 - share) - share
+        by_u = (squares - self._sizes + 1) * (1 - share) - share
         by_linear = (self._design.mT @ miss).mT - torch.cat([*pulls, _FLAT * beta], -1)
         return likelihood + prior - 0.5 * _FLAT * beta.square().sum(-1), torch.cat([by_linear, by_u], -1)
 

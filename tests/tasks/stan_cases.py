@@ -26,8 +26,9 @@ VALUES = HERE / "stan_values.json"
 STAN_PYTHON = os.environ.get("PARVIBENCH_STAN_PYTHON", sys.executable)
 STORED = 4
 NAMES = sorted(path.stem for path in (HERE / "stan").glob("*.stan"))
-#: Largest difference allowed, relative; an integrator of differential equations has its own errors.
-TOLERANCE = {"lotka-volterra": 1e-5}
+#: Largest difference allowed, relative, where not 1e-8: an integrator of differential equations has its own errors, and the
+#: kernel of gp-pois-regr is singular to 12 digits (8e-9 was measured).
+TOLERANCE = {"lotka-volterra": 1e-5, "gp-pois-regr": 1e-7}
 #: Where Stan's start says little: centre and half width of the points instead of 0 and 2.
 BOXES = {"lotka-volterra": ([-0.607, -3.576, -0.223, -3.730, 3.523, 1.783, -1.386, -1.386], 0.2)}
 #: Sizes that the data of a program do not have as variables, by the start of the task's name.
