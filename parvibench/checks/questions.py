@@ -6,15 +6,14 @@ There are two oracles: the stored past and known truth.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parvibench.harness.run.chunks import ChunkResult
-from parvibench.harness.workers.executors import InProcess
+from parvibench.harness.workers.executors import InProcess, Job, Notify
 from parvibench.harness.workers.processes import Workers
 
 Oracle = Literal["past", "truth"]
@@ -107,22 +106,19 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Job[dict[int, Values]]):
     """Questions measured one after another in one process: a job of an executor."""
 
     questions: Mapping[int, Question]  #: by number in the check
     replicates: range  #: ids of the fresh replicates
     seed: int  #: root seed
 
-    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
-        """The statistics, named ``number/statistic``, in place of a cell's metrics."""
-        return ChunkResult(
-            values={
-                f"{number}/{name}": list(values)
-                for number, question in self.questions.items()
-                for name, values in question.measure(self.replicates, self.seed).items()
-            }
-        )
+    def run(self, notify: Notify) -> dict[int, Values]:
+        """Statistics of every question."""
+        return {
+            number: {name: list(values) for name, values in question.measure(self.replicates, self.seed).items()}
+            for number, question in self.questions.items()
+        }
 
 
 #: Number of a question -> its statistics, or the status and reason of a measurement that failed.
@@ -136,16 +132,12 @@ def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answer
     """
     executor = Workers(workers, timeout) if workers else InProcess()
     again: list[Measurement] = []
-    for outcome in executor.run(work, lambda progress: None):
-        asked = outcome.job.questions
+    for job, outcome in executor.run(work, lambda job, news: None):
+        asked = work[job].questions
         if outcome.result is not None:
-            found: dict[int, dict[str, list[float]]] = {number: {} for number in asked}
-            for key, values in outcome.result.values.items():
-                number, _, name = key.partition("/")
-                found[int(number)][name] = values
-            yield from found.items()
+            yield from outcome.result.items()
         elif len(asked) > 1:
-            again += [replace(outcome.job, questions={n: q}) for n, q in asked.items()]
+            again += [replace(work[job], questions={n: q}) for n, q in asked.items()]
         else:
             yield from ((number, f"{outcome.status}: {outcome.reason}") for number in asked)
     if again:

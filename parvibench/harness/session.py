@@ -24,8 +24,9 @@ from parvibench.harness.store.environment import hardware, provenance
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories, is_final, new_run_id
 from parvibench.harness.suite.cells import Cell
-from parvibench.harness.workers.executors import Executor, InProcess, Job, Outcome, Progress
+from parvibench.harness.workers.executors import InProcess, News, OnProgress, Outcome, Progress
 from parvibench.harness.workers.interrupts import Interrupts
+from parvibench.harness.workers.jobs import ChunkJob
 from parvibench.harness.workers.processes import Workers
 from parvibench.harness.workers.system import SystemMonitor
 
@@ -46,6 +47,17 @@ class Observer(Protocol):
         """The run is over (also after an interruption)."""
 
 
+Ended = Outcome[ChunkResult]
+
+
+class Executor(Protocol):
+    """Runs chunks; outcomes come in any order, one for every job, with its number."""
+
+    def run(self, jobs: Sequence[ChunkJob], on_progress: OnProgress) -> Iterator[tuple[int, Ended]]:
+        """Outcomes as they come."""
+        ...
+
+
 #: A cell, its record, curve, samples and trajectories.
 Finished = tuple[Cell, CellRecord, pd.DataFrame | None, np.ndarray | None, Trajectories | None]
 
@@ -55,7 +67,7 @@ class _Pending:
     """A cell whose chunks are coming in."""
 
     cell: Cell
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: dict[int, Ended] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -147,39 +159,39 @@ def _tell(observers: Sequence[Observer], cell: Cell, record: CellRecord, store: 
 
 def _run(cells: Sequence[Cell], executor: Executor, store: Store, observers: Sequence[Observer]) -> Iterator[Finished]:
     """Finished cells as they come. Pairs that cannot run, or lack data, never reach the executor."""
-    jobs: list[Job] = []
+    jobs: list[ChunkJob] = []
     pending: dict[str, _Pending] = {}
     for cell in cells:
         refusal = _refusal(cell)
         if refusal is not None:
-            yield cell, make_record(cell, [Outcome(Job(cell, 0), None, *refusal)]), None, None, None
+            yield cell, make_record(cell, [Outcome(None, *refusal)]), None, None, None
             continue
         state = pending[cell.key] = _Pending(cell)
         for i in range(len(cell.chunks)):
-            job = Job(cell, i, None if any(cell.objects) else store.snapshot(cell.key, i))
+            job = ChunkJob(cell, i, None if any(cell.objects) else store.snapshot(cell.key, i))
             saved = store.finished_chunk(cell.key, i).load()
             result = unpack_result(cell, job.replicates, saved) if saved else None
             if result is None:
                 jobs.append(job)
             else:
-                state.outcomes[i] = Outcome(job, result)
+                state.outcomes[i] = Outcome(result)
         if state.complete:
             yield state.finished()
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(number: int, news: News) -> None:
         for observer in observers:
-            observer.progress(progress)
+            observer.progress(Progress(jobs[number], news))
 
-    for outcome in executor.run(jobs, on_progress):
-        state = pending[outcome.job.cell.key]
-        state.outcomes[outcome.job.chunk] = outcome
+    for number, outcome in executor.run(jobs, on_progress):
+        job = jobs[number]
+        state = pending[job.cell.key]
+        state.outcomes[job.chunk] = outcome
         if state.complete:
             yield state.finished()
-        elif outcome.result is not None and outcome.job.snapshot is not None:
-            job, running = outcome.job, outcome.job.snapshot
+        elif outcome.result is not None and job.snapshot is not None:
             content = pack_result(job.cell, job.replicates, outcome.result)
             store.finished_chunk(job.cell.key, job.chunk).save(content)
-            running.path.unlink(missing_ok=True)
+            job.snapshot.path.unlink(missing_ok=True)
 
 
 def _refusal(cell: Cell) -> tuple[Status, str] | None:
@@ -197,7 +209,7 @@ def _refusal(cell: Cell) -> tuple[Status, str] | None:
     return (Status.UNSUPPORTED, lacking) if lacking else None
 
 
-def _tables(outcomes: Sequence[Outcome]) -> tuple[pd.DataFrame | None, np.ndarray | None, Trajectories | None]:
+def _tables(outcomes: Sequence[Ended]) -> tuple[pd.DataFrame | None, np.ndarray | None, Trajectories | None]:
     """Curve, samples and trajectories of all chunks together, or nothing when a chunk failed."""
     results = [o.result for o in outcomes if o.result is not None]
     if len(results) < len(outcomes):
@@ -208,7 +220,7 @@ def _tables(outcomes: Sequence[Outcome]) -> tuple[pd.DataFrame | None, np.ndarra
     return curve, np.concatenate(samples) if len(samples) == len(results) else None, followed
 
 
-def make_record(cell: Cell, outcomes: Sequence[Outcome]) -> CellRecord:
+def make_record(cell: Cell, outcomes: Sequence[Ended]) -> CellRecord:
     """The record of a cell from the outcomes of its chunks, in chunk order."""
     failed = next((o for o in outcomes if o.result is None), None)
     results = [o.result for o in outcomes if o.result is not None]

@@ -47,7 +47,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     began = time.process_time()
-    found = unpacked(TraceWork(tuple(subjects()), shift=arguments.shift).run(lambda news: None).sealed)
+    found = unpacked(TraceWork(tuple(subjects()), shift=arguments.shift).run(lambda news: None))
     seconds = time.process_time() - began
     if arguments.save:
         stored.write(arguments.save, found)

@@ -19,7 +19,8 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.workers import cluster
-from parvibench.harness.workers.executors import Job, Outcome
+from parvibench.harness.workers.executors import Outcome
+from parvibench.harness.workers.jobs import ChunkJob
 from parvibench.reference import own
 
 SHORT = ("--replicates", "1", "--particles", "20", "--budget", "scores_per_particle=10")
@@ -309,7 +310,7 @@ def test_ray_gets_the_file_and_the_reference(
     suite: Any = pb.api.select(
         None, ["mine.py:wide"], ["ula"], pb.api.Execution(replicates=1, particles=100, budget={"iterations": 3})
     )
-    parcel = cluster.Cluster("local", 1, 60.0, None, 0.0)._parcel(Job(expand(suite)[0], 0))
+    parcel = cluster.Cluster("local", 1, 60.0, None, 0.0)._parcel(ChunkJob(expand(suite)[0], 0))
     path.unlink()
     for file in (tmp_path / "parvibench-references").iterdir():
         file.unlink()

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.harness.run.chunks import ChunkResult
-from parvibench.harness.workers.executors import InProcess
+from parvibench.harness.workers.executors import InProcess, Job, Notify
 from parvibench.harness.workers.processes import Workers
 
 from .noise import Noise
@@ -72,15 +71,15 @@ def traces_of(subject: Subject) -> Iterator[Trace]:
 
 
 @dataclass(frozen=True)
-class TraceWork:
+class TraceWork(Job[bytes]):
     """The traces of some subjects: a job of an executor."""
 
     subjects: tuple[Subject, ...]
     with_modules: bool = False
     shift: float = 0.0  #: of the noise, see ``Noise``
 
-    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
-        """The values of all, as JSON in place of a result's bytes."""
+    def run(self, notify: Notify) -> bytes:
+        """The values of all, as JSON."""
         from .stand_ins import generated_data
 
         found = {}
@@ -88,7 +87,7 @@ class TraceWork:
             warnings.simplefilter("ignore")
             for trace in (t for s in self.subjects for t in traces_of(s)):
                 found[trace.name] = _take(trace, with_modules=self.with_modules)
-        return ChunkResult(sealed=json.dumps(found).encode())
+        return json.dumps(found).encode()
 
 
 def _take(trace: Trace, *, with_modules: bool) -> Taken:
@@ -122,9 +121,9 @@ def take(
     count = min(len(chosen), max(1, workers * _JOBS))
     work = [TraceWork(tuple(chosen[i::count]), with_modules, shift) for i in range(count)]
     found: dict[str, Taken] = {}
-    for done, outcome in enumerate(executor.run(work, lambda progress: None), 1):
+    for done, (job, outcome) in enumerate(executor.run(work, lambda job, news: None), 1):
         if outcome.result is None:
-            raise InputError(f"traces of {outcome.job.subjects[0].name} and others: {outcome.reason}")
-        found |= unpacked(outcome.result.sealed)
+            raise InputError(f"traces of {work[job].subjects[0].name} and others: {outcome.reason}")
+        found |= unpacked(outcome.result)
         notify("traces", done, count)
     return dict(sorted(found.items()))

@@ -46,7 +46,6 @@ class ChunkResult:
     process: dict[str, str] = field(default_factory=dict)  #: threads and allocator of the process that ran it
     #: checkpoints whose metrics another process computes, see ``judging``
     unmeasured: list[dict[str, Any]] = field(default_factory=list)
-    sealed: bytes = b""  #: all of that as bytes, in which form alone it goes to the other process
 
     def flag(self, text: str) -> None:
         """Tell the reader something, once."""
@@ -56,7 +55,7 @@ class ChunkResult:
     def plain(self) -> dict[str, Any]:
         """Text and tensors: what ``snapshot.pack`` takes."""
         values = asdict(replace(self, samples=None, unmeasured=[], places=[]))
-        apart = ("samples", "unmeasured", "places", "sealed")
+        apart = ("samples", "unmeasured", "places")
         return {
             "samples": None if self.samples is None else torch.from_numpy(self.samples),
             "unmeasured": self.unmeasured,

@@ -18,7 +18,7 @@ from parvibench.metrics.compute import compute_guarded
 
 from .chunks import ChunkResult
 from .measuring import context_maker, thinned_values
-from .snapshot import pack, unpack
+from .snapshot import unpack
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,8 @@ class Judge:
         return values
 
 
-def sealed(result: ChunkResult) -> ChunkResult:
-    """A result that is not measured yet, as bytes that are read without running any code."""
-    return ChunkResult(sealed=pack(result.plain()))
-
-
 def judged(cell: Cell, replicates: Sequence[int], content: bytes) -> ChunkResult:
-    """The result behind ``sealed`` bytes with its metrics; the algorithm is not loaded."""
+    """The result behind the bytes of one without metrics, with them; the algorithm is not loaded."""
     result = ChunkResult.from_plain(unpack(content))
     start = time.perf_counter()
     judge = Judge(cell.load_task(), cell.metrics, replicates)
