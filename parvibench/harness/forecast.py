@@ -17,9 +17,10 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute_guarded
 
+from .run.chunks import Chunk
 from .run.measuring import context_maker
 from .run.recorder import MAX_BYTES, MAX_POSITIONS
-from .run.trial import foresee, make_problem
+from .run.trial import foresee
 
 
 def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
@@ -71,11 +72,11 @@ def _path_length(cell: Cell, iterations: int) -> int:
 
 def _measuring(cell: Cell, path: int) -> float:
     """Seconds of all checkpoints of one replicate: of initial points, and for chains of a path of noise around them."""
-    task, algorithm = cell.load()
     ids = cell.spec.replicates[:1]
-    samples = make_problem(cell, ids, task, algorithm, None).init(cell.samples).cpu().double()
+    chunk = Chunk.of(cell, ids)
+    samples = chunk.problem(None).init(cell.samples).cpu().double()
     noise = samples[:, : cell.particles][:, None] + 0.1 * torch.randn(1, max(path, 1), 1, samples.shape[2])
-    context = context_maker(task, ids, cell.metrics)(cost=Cost(1, 1.0, 1.0), path=noise if path else None)
+    context = context_maker(chunk.task, ids, cell.metrics)(cost=Cost(1, 1.0, 1.0), path=noise if path else None)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -173,7 +173,7 @@ def test_products_are_in_full_precision_and_said_to_be() -> None:
     torch.set_float32_matmul_precision("high")
     try:
         assert provenance("", "cpu")["determinism"]["TF32"] is True
-        ((_, outcome),) = InProcess().run([ChunkJob(make_cell("svgd", {"iterations": 3}), 0)], lambda _: None)
+        ((_, outcome),) = InProcess().run([ChunkJob(make_cell("svgd", {"iterations": 3}), 0)], lambda job, news: None)
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")

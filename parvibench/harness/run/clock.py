@@ -88,6 +88,12 @@ def drift(before: float, after: float) -> float:
     return slow / fast - 1
 
 
+def reset_peak_memory(device: torch.device) -> None:
+    """Measure the peak from now on, on a GPU; a process's own cannot be reset."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
 def peak_memory(device: torch.device) -> float | None:
     """Most memory held so far, MiB: PyTorch's on a GPU, this process's otherwise; None where the system does not report it."""
     if device.type == "cuda":

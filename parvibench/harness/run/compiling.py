@@ -61,6 +61,11 @@ class CompiledStep:
         return tree_map_only(Tensor, torch.clone, self._step(*given))
 
 
+def compile_seconds(advance: Callable[..., Any]) -> float:
+    """Time spent on compiling a step so far, s; 0 for a plain one."""
+    return advance.seconds if isinstance(advance, CompiledStep) else 0.0
+
+
 class _Stopwatch:
     """Sums up the time that PyTorch spends on compiling in this process."""
 
