@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from parvibench.core.budget import Budget
 from parvibench.core.metric import Cost
 from parvibench.core.task import Problem
 
+from .chunks import Chunk
 from .clock import Clock, peak_memory
 from .stepping import BLOCK
 
@@ -17,9 +17,9 @@ from .stepping import BLOCK
 class Account:
     """Iterations, score evaluations and seconds spent on a problem, beside their limits."""
 
-    def __init__(self, budget: Budget, problem: Problem) -> None:
-        self._budget, self._meter, self._device = budget, problem.meter, problem.device
-        self._replicates = problem.replicates
+    def __init__(self, chunk: Chunk, problem: Problem) -> None:
+        self._chunk, self._budget = chunk, chunk.cell.spec.budget
+        self._meter, self._device = problem.meter, problem.device
         self.clock = Clock(problem.device)
         self._earlier_peak = 0.0  #: memory of an earlier process of this run, MiB
 
@@ -47,7 +47,7 @@ class Account:
 
     def cost(self, step: int) -> Cost:
         """What ``step`` iterations have cost each replicate."""
-        return Cost(step, self._meter.charged, self.clock.seconds / self._replicates, self._memory())
+        return Cost(step, self._meter.charged, self.clock.seconds / len(self._chunk.replicates), self._memory())
 
     @property
     def sequential_steps(self) -> float:

@@ -104,7 +104,7 @@ def _draw(chunk: Chunk, anchor: Anchor, judge: Judge | None, notify: Notify) -> 
     samples, excluded = anchor.draw(chunk.task, problem, chunk.cell.samples, problem.streams)
     if decisions is not None:
         decisions.catch_up(1.0, lambda: samples)
-    curve = Curve(chunk, Account(chunk.cell.spec.budget, problem), decisions, judge, notify)
+    curve = Curve(chunk, Account(chunk, problem), decisions, judge, notify)
     curve.add(samples, 0, last=True, excluded_rows=excluded)
     curve.result.overheads["metrics"] = curve.seconds
     return curve.result
@@ -119,7 +119,7 @@ class _Run:
         self.chunk, self.problem, self.notify = chunk, problem, notify
         self.snapshot = snapshot if chunk.method.resumable else None
         self.decisions = DecisionMaker.of(chunk.task, problem)
-        self.account = Account(chunk.cell.spec.budget, problem)
+        self.account = Account(chunk, problem)
         self.path = Path(chunk, problem, self.decisions)
         self.curve = Curve(chunk, self.account, self.decisions, judge, notify)
         self.standing = Standing(self.account, self.path, self.decisions, self.curve)
