@@ -17,7 +17,8 @@ from parvibench.cli.shared import PlainConsole, new_table
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.store.merging import merge
-from parvibench.harness.store.store import RunRecord, Store, _sealed
+from parvibench.harness.store.sealing import sealed
+from parvibench.harness.store.store import RunRecord, Store
 
 #: Clears the screen, sets the title, hides text, moves back; a lone surrogate; markup.
 EVIL = "a\x1b[2J\x1b]0;t\x07b\x08\x9b1mc\ud800[red]d[/red]"
@@ -164,7 +165,7 @@ def test_a_merged_record_bears_its_folder_s_key(tmp_path: Path) -> None:
     store, record, other = Store(tmp_path / "part"), make_record("a"), make_record("b")
     store.write_cell(record)
     store.write_run(RunRecord(id="r", suite={"name": "x"}, cells=[asked(record)], started=STARTED))
-    (store.folder(record.key) / "cell.json").write_bytes(_sealed(other))
+    (store.folder(record.key) / "cell.json").write_bytes(sealed(other))
     with pytest.raises(StoreError, match="specification is that of another cell"):
         merge([store], Store(tmp_path / "whole"))
     assert not (tmp_path / "whole").exists()

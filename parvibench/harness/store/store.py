@@ -16,27 +16,25 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import hashlib
 import io
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import filelock
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import from_json
 
 from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
 
 from .files import SnapshotFile, write_atomically
 from .reading import MAX_BYTES, inside, plain_name, read_npz, read_table, read_text
+from .sealing import checked_json, parse_cell, sealed, sha256
 
 
 class Trajectories(NamedTuple):
@@ -101,9 +99,6 @@ class RunRecord(BaseModel):
     finished: str = ""
     system: list[dict[str, float]] = Field(default_factory=list)
     sha256: str = ""
-
-
-Sealed = TypeVar("Sealed", CellRecord, RunRecord)
 
 
 def new_run_id(suite: str) -> str:
@@ -210,7 +205,7 @@ class Store:
             content = read_text(path)
         except FileNotFoundError:
             return None
-        record = _parse(path, content)
+        record = parse_cell(path, content)
         if record.key != key:
             raise DamagedError(f"{path}: damaged (its specification is that of another cell)")
         return record
@@ -221,7 +216,7 @@ class Store:
             return None
         path = self._file(key, plain_name(name, "file of a cell"))
         content = read_text(path, MAX_BYTES) if path.is_file() else None
-        if content is None or _sha256(content) != record.files[name]:
+        if content is None or sha256(content) != record.files[name]:
             how = "missing" if content is None else "not the file that was written"
             raise DamagedError(f"{path}: damaged ({how})")
         return content
@@ -312,8 +307,8 @@ class Store:
             aside = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
             try:
                 files = dict(_contents(record, curve, samples, trajectories))
-                digests = {name: _sha256(content) for name, content in files.items()}
-                for name, content in {**files, "cell.json": _sealed(record, files=digests)}.items():
+                digests = {name: sha256(content) for name, content in files.items()}
+                for name, content in {**files, "cell.json": sealed(record, files=digests)}.items():
                     write_atomically(aside / name, content)
                 aside.chmod(0o755)
                 old = final.with_name(f".old-{final.name}")
@@ -332,7 +327,7 @@ class Store:
             StoreError: the disk is full or cannot be written.
         """
         cells = [c.model_copy(update={"sha256": self._digest(c.key)}) for c in run.cells]
-        content = _sealed(run.model_copy(update={"cells": cells}))
+        content = sealed(run.model_copy(update={"cells": cells}))
         with self._writing():
             folder = self.root / "runs"
             folder.mkdir(parents=True, exist_ok=True)
@@ -340,7 +335,7 @@ class Store:
 
     def _digest(self, key: str) -> str:
         path = self._file(key, "cell.json")
-        return _sha256(read_text(path)) if path.is_file() else ""
+        return sha256(read_text(path)) if path.is_file() else ""
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -385,64 +380,10 @@ class Store:
         path = self.root / "runs" / f"{run_id}.json"
         content = read_text(inside(path, self.root))
         try:
-            found = _checked_json(path, content)
+            found = checked_json(path, content)
         except DamagedError as error:
             raise DamagedError(f"{error}; delete it, the cells are kept apart") from None
         return found
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _sealed(record: Sealed, **changes: Any) -> bytes:
-    """The record as JSON, with the SHA-256 of that JSON in which the field ``sha256`` is empty."""
-    plain = record.model_copy(update={**changes, "sha256": ""})
-    digest = _sha256(plain.model_dump_json(indent=1).encode())
-    return plain.model_copy(update={"sha256": digest}).model_dump_json(indent=1).encode()
-
-
-def _checked_json(path: Path, content: bytes) -> dict[str, Any]:
-    """What a sealed file holds.
-
-    Raises:
-        DamagedError: no JSON object, or its SHA-256 is not the one it names.
-        StoreError: a whole file of another format.
-    """
-    try:
-        found = from_json(content)  # refuses deep nesting and lone surrogates, which json.loads would pass on
-    except ValueError as error:
-        raise DamagedError(f"{path}: damaged ({error})") from None
-    if not isinstance(found, dict):
-        raise DamagedError(f"{path}: damaged (no JSON object)")
-    digest, form = found.get("sha256", ""), found.get("format")
-    if form == STORE_FORMAT:
-        if digest and not _is_sealed(content, digest):
-            raise DamagedError(f"{path}: damaged (not the file that was written)")
-        return found
-    ours = re.sub(rb'"format": [^,]*', b'"format": %d' % STORE_FORMAT, content, count=1)
-    if not isinstance(form, int) or _is_sealed(ours, digest):
-        raise DamagedError(f"{path}: damaged (its format is gone)")
-    raise StoreError(
-        f"{path}: store format {form}, and this version reads format {STORE_FORMAT}: run again into another "
-        "folder (--out), or read it with the version of ParVIBench that wrote it"
-    )
-
-
-def _is_sealed(content: bytes, digest: Any) -> bool:
-    return isinstance(digest, str) and _sha256(content.replace(digest.encode(), b"", 1)) == digest
-
-
-def _parse(path: Path, content: bytes) -> CellRecord:
-    """The inverse of ``_sealed``, for cells."""
-    found = _checked_json(path, content)
-    try:
-        record = CellRecord.model_validate(found)
-    except ValueError:
-        raise DamagedError(f"{path}: damaged (no cell record)") from None
-    if not record.sha256:
-        raise DamagedError(f"{path}: damaged (its SHA-256 is gone)")
-    return record
 
 
 def _contents(
