@@ -147,7 +147,7 @@ class Row(Entry):
 
 #: Ends of a log grid.
 Ends = Annotated[tuple[float, float], BeforeValidator(as_tuple)]
-#: Units of step sizes, see ``tuning.step_unit``.
+#: Units of step sizes, see ``grids.step_unit``.
 Unit = Literal["x^2", "x", "rate"]
 UNITS: tuple[Unit, ...] = ("x^2", "x", "rate")
 
