@@ -18,7 +18,7 @@ from parvibench.core.reference import Reference
 from parvibench.core.registry import load_task
 from parvibench.core.result import CellRecord, CellSpec, Status
 from parvibench.harness.marks import blown_up, convergence, improving, transient
-from parvibench.harness.run.curve import SEQUENTIAL
+from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
 from parvibench.reporting import (

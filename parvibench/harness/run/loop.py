@@ -17,14 +17,12 @@ from parvibench.harness.store.environment import process_facts
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
-from .account import Account
+from .account import Account, Guard
 from .chunks import Chunk, ChunkResult
 from .clock import MAX_DRIFT, drift, reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
-from .curve import Curve, Notify
-from .guarding import Guard
-from .judging import Judge
-from .path import Path
+from .judging import Curve, Judge, Notify
+from .recorder import Path
 from .resuming import Place, Standing
 from .snapshot import NotWritableError
 from .stepping import Advance, Stepper

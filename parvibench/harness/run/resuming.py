@@ -11,8 +11,8 @@ from parvibench.core.errors import StoreError
 
 from .account import Account
 from .chunks import Chunk, ChunkResult, stamp
-from .curve import Curve
-from .path import Path
+from .judging import Curve
+from .recorder import Path
 from .snapshot import pack, rebuilt, unpack
 from .thompson import DecisionMaker
 
