@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 from collections.abc import Mapping
 
@@ -17,6 +16,7 @@ from parvibench.core.result import CellRecord, CellSpec, Status, to_json_number
 from parvibench.core.task import Task
 from parvibench.metrics.pairwise import thin
 
+from .records import now
 from .run.chunks import ChunkResult
 from .run.judging import Checkpoint, Judge
 from .store.environment import provenance
@@ -61,7 +61,6 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
     judged = [c.samples for c in others if c.task == task.name]
     x = thin(samples, min(judged) if judged else _MOST)
     record, curve = _measured(task, x, label, cost)
-    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     suite = {"name": KIND, "tasks": [{"name": task.name}], "algorithms": []} if before is None else before.suite
     run = RunRecord(
         id=new_run_id(str(suite["name"])),
@@ -69,8 +68,8 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
         profile=None if before is None else before.profile,
         cells=[*others, RunCell(spec=record.spec, label=label)],
         provenance=provenance(command, "cpu", [task.name]),
-        started=now,
-        finished=now,
+        started=now(),
+        finished=now(),
     )
     with store.locked():
         store.write_cell(record, curve, x.numpy().astype(np.float32)[None])
@@ -122,7 +121,7 @@ def _measured(task: Task, x: Tensor, label: str, cost: Cost) -> tuple[CellRecord
         judged={m: [to_json_number(v) for v in found] for m, found in result.judged.items()},
         absent=result.absent | dict.fromkeys(unknown & set(task.metrics), "not stated"),
         flags=[FLAG],
-        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        created=now(),
     )
     curve = pd.DataFrame([row for row in result.curve if row[5] not in unknown], columns=list(CURVE_COLUMNS))
     return record, curve

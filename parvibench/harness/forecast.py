@@ -18,6 +18,7 @@ from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute_guarded
 
 from .run.chunks import Chunk
+from .run.clock import one_thread
 from .run.measuring import context_maker
 from .run.recorder import MAX_BYTES, MAX_POSITIONS
 from .run.trial import foresee
@@ -77,16 +78,11 @@ def _measuring(cell: Cell, path: int) -> float:
     samples = chunk.problem(None).init(cell.samples).cpu().double()
     noise = samples[:, : cell.particles][:, None] + 0.1 * torch.randn(1, max(path, 1), 1, samples.shape[2])
     context = context_maker(chunk.task, ids, cell.metrics)(cost=Cost(1, 1.0, 1.0), path=noise if path else None)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         compute_guarded(cell.metrics, samples, context, "every")  # once for what is computed once
         start = time.process_time()
         compute_guarded(cell.metrics, samples, context, "every")
         middle = time.process_time()
         compute_guarded(cell.metrics, samples, context, "last")
         earlier = len(cell.spec.checkpoints) or MAX_CHECKPOINTS - 1
-        total = earlier * (middle - start) + time.process_time() - middle
-    finally:
-        torch.set_num_threads(threads)
-    return total
+        return earlier * (middle - start) + time.process_time() - middle

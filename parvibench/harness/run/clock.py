@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -64,8 +66,19 @@ class Clock:
         self._events.append(event)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread, as in a worker."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def reference_seconds(device: torch.device) -> float:
-    """Time of a fixed computation now, the median of nine, s (about 10 ms in all on a CPU).
+    """Time of a fixed computation, the median of nine, s (about 10 ms in all on a CPU).
 
     A chain of products of small matrices, called from Python as a sampler's steps are.
     """

@@ -15,6 +15,7 @@ from parvibench.core.sequential import GrowingProblem
 from parvibench.harness.suite.cells import Cell
 
 from .chunks import Chunk
+from .clock import one_thread
 from .stepping import Advance
 
 _STEPS = 2
@@ -94,11 +95,7 @@ def foresee(cell: Cell) -> Foresight:
     chunk = Chunk.of(plain, cell.chunks[0])
     if not isinstance(chunk.method, Algorithm):
         return Foresight(0, 0.0, 0.0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        timer = time.perf_counter if cell.spec.device == "cuda" else time.process_time
+    timer = time.perf_counter if cell.spec.device == "cuda" else time.process_time
+    with one_thread():
         trial = Trial(chunk, chunk.method.step, steps=_FORESEEN, grown=True, timer=timer)
-    finally:
-        torch.set_num_threads(threads)
     return Foresight(trial.horizon, trial.setup, trial.pace)

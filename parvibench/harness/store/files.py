@@ -33,15 +33,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True)
 class SnapshotFile:
-    """The latest snapshot of one chunk.
-
-    Attributes:
-        path: the file.
-        every: seconds between two snapshots.
-    """
+    """The latest snapshot of one chunk."""
 
     path: Path
-    every: float = EVERY_S
+    every: float = EVERY_S  #: seconds between two snapshots
 
     def load(self) -> bytes | None:
         """The snapshot, or None."""

@@ -26,22 +26,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def plain_name(name: str, what: str) -> str:
-    """The name, if it can be a file's name in its folder and nothing else.
-
-    Raises:
-        StoreError: it holds a path, or characters that file systems read in their own ways.
-    """
+    """The name, if it is a plain file name; ``StoreError`` for paths and special characters."""
     if not _NAME.fullmatch(name):
         raise StoreError(f"{name[:200]!r} is no {what}")
     return name
 
 
 def inside(path: Path, root: Path) -> Path:
-    """The path, if it leads nowhere but into ``root``.
-
-    Raises:
-        StoreError: it leaves the folder, by a link for instance.
-    """
+    """The path, if it is inside ``root``; ``StoreError`` where it leaves the folder, by a link for instance."""
     if not path.resolve().is_relative_to(root.resolve()):
         raise StoreError(f"{path}: leads out of {root}")
     return path

@@ -48,19 +48,13 @@ CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "s
 
 
 class RunCell(BaseModel, Specified):
-    """A cell as a run asked for it: the label is the run's, the results lie under the key.
-
-    Attributes:
-        spec: what was asked for.
-        label: name in tables.
-        sha256: of ``cell.json`` when the run ended, or empty.
-    """
+    """A cell of a run: the label is the run's, the results are stored under the key of the specification."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spec: CellSpec
-    label: str
-    sha256: str = ""
+    label: str  #: name in tables
+    sha256: str = ""  #: of ``cell.json`` when the run ended, or empty
 
 
 class _Named(BaseModel):
@@ -68,7 +62,7 @@ class _Named(BaseModel):
 
 
 class _SuiteFacts(_Named):
-    """What readers of a run take from its suite."""
+    """The parts of a suite that readers of a run use."""
 
     tasks: list[_Named] = Field(default_factory=list)
     algorithms: list[_Named] = Field(default_factory=list)
@@ -80,25 +74,20 @@ def _with_facts(suite: dict[str, Any]) -> dict[str, Any]:
 
 
 class RunRecord(BaseModel):
-    """``runs/<id>.json``.
-
-    Attributes:
-        suite: as it was run; ``name`` at least.
-        sha256: of the file with this field left empty; empty in records of earlier versions.
-    """
+    """``runs/<id>.json``."""
 
     model_config = ConfigDict(extra="forbid")
 
     format: int = STORE_FORMAT
     id: str
-    suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]
+    suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]  #: as it was run; ``name`` at least
     profile: str | None = None
     cells: list[RunCell]
     provenance: dict[str, Any] = Field(default_factory=dict)
     started: str
     finished: str = ""
     system: list[dict[str, float]] = Field(default_factory=list)
-    sha256: str = ""
+    sha256: str = ""  #: of the file with this field left empty; empty in records of earlier versions
 
 
 def new_run_id(suite: str) -> str:
@@ -108,21 +97,17 @@ def new_run_id(suite: str) -> str:
 
 
 class Store:
-    """A folder of results.
+    """A folder of results, created on first write.
 
-    Args:
-        root: the folder; made on first write.
+    Methods that read raise ``DamagedError`` where a file is missing or is not the one that was written, and ``StoreError``
+    where it is of another format or unsafe to read; methods that write raise ``StoreError`` where that is impossible.
     """
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
 
     def check_writable(self) -> None:
-        """Make the folder.
-
-        Raises:
-            StoreError: it cannot be made or written.
-        """
+        """Create the folder."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.root):
@@ -132,11 +117,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the store for writing.
-
-        Raises:
-            StoreError: another run holds it, it cannot be written, or it is of another format.
-        """
+        """Lock the store for writing; ``StoreError`` while another run writes to it."""
         self.check_writable()
         for run_id in self.runs()[:1]:
             with contextlib.suppress(DamagedError):
@@ -154,7 +135,7 @@ class Store:
             lock.release()
 
     def _tidy(self) -> None:
-        """Finish or undo what a writer that was killed has left half done."""
+        """Complete or undo the unfinished writes of a killed process."""
         for aside in (self.root / "cells").glob(".old-*"):
             final = aside.with_name(aside.name.removeprefix(".old-"))
             if final.exists():
@@ -165,19 +146,15 @@ class Store:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def folder(self, key: str) -> Path:
-        """Where the results of a cell lie.
-
-        Raises:
-            StoreError: that is no key, but a path for instance.
-        """
+        """Folder of the results of a cell; ``StoreError`` for what is no key, such as a path."""
         return self.root / "cells" / plain_name(key, "cell key")
 
     def snapshot(self, key: str, chunk: int) -> SnapshotFile:
-        """Where the state of a running chunk is saved."""
+        """Snapshot of a running chunk."""
         return SnapshotFile(self._unfinished(key) / f"{chunk}.pt")
 
     def finished_chunk(self, key: str, chunk: int) -> SnapshotFile:
-        """Where the result of a finished chunk of an unfinished cell is saved."""
+        """Result of a finished chunk of an unfinished cell."""
         return SnapshotFile(self._unfinished(key) / f"{chunk}.done.pt")
 
     def forget(self, key: str) -> None:
@@ -188,12 +165,7 @@ class Store:
         return self.root / "unfinished" / plain_name(key, "cell key")
 
     def find(self, key: str) -> CellRecord | None:
-        """The record of a cell whose files are whole, or None when there is none.
-
-        Raises:
-            DamagedError: a file is missing or is not the one that was written.
-            StoreError: the cell is of another format.
-        """
+        """The record of a cell, its files checked; None where there is none."""
         record = self._record(key)
         for name in () if record is None else record.files:
             self._content(key, name, record)
@@ -229,11 +201,7 @@ class Store:
             return None
 
     def find_for(self, cell: RunCell) -> CellRecord | None:
-        """The record of a cell of a run, under the run's label; or None.
-
-        Raises:
-            DamagedError: a file is missing or is not the one that was written.
-        """
+        """The record of a cell of a run, under the run's label; or None."""
         record = self.find(cell.key)
         if record is None:
             if cell.sha256:
@@ -245,22 +213,14 @@ class Store:
         return record.model_copy(update={"label": cell.label, "flags": flags})
 
     def curve(self, key: str) -> pd.DataFrame:
-        """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none.
-
-        Raises:
-            DamagedError: the file is missing or is not the one that was written.
-        """
+        """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
         content = self._content(key, "curve.parquet", self._record(key))
         if content is None:
             return pd.DataFrame(columns=list(CURVE_COLUMNS))
         return read_table(content, str(self._file(key, "curve.parquet")), CURVE_COLUMNS, text=("metric",))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
-        """Samples of the last checkpoint, (R, n, D), or None.
-
-        Raises:
-            DamagedError: the file is missing or is not the one that was written.
-        """
+        """Samples of the last checkpoint, (R, n, D), or None."""
         arrays = self._arrays(key)
         if arrays is None:
             return None
@@ -269,11 +229,7 @@ class Store:
         return arrays["samples"].copy()  # bytes that were read cannot be written to
 
     def trajectories(self, key: str) -> Trajectories | None:
-        """Trajectories of some particles of the first replicate, or None where none were asked for.
-
-        Raises:
-            DamagedError: the file is missing or is not the one that was written.
-        """
+        """Trajectories of some particles of the first replicate, or None where none were recorded."""
         arrays = self._arrays(key) or {}
         if "trajectories" not in arrays:
             return None
@@ -296,11 +252,7 @@ class Store:
         samples: NDArray[np.floating] | None = None,
         trajectories: Trajectories | None = None,
     ) -> None:
-        """Put a cell in place as a whole: written aside, flushed, renamed.
-
-        Raises:
-            StoreError: the disk is full or cannot be written; what was there stands.
-        """
+        """Write a cell atomically: aside, flushed, renamed; an earlier result stays where this fails."""
         final = self.folder(record.key)
         with self._writing():
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -321,11 +273,7 @@ class Store:
                 raise
 
     def write_run(self, run: RunRecord) -> None:
-        """Write the list of a run's cells, with the SHA-256 of every ``cell.json`` that stands.
-
-        Raises:
-            StoreError: the disk is full or cannot be written.
-        """
+        """Write the list of a run's cells, with the SHA-256 of every ``cell.json`` there is."""
         cells = [c.model_copy(update={"sha256": self._digest(c.key)}) for c in run.cells]
         content = sealed(run.model_copy(update={"cells": cells}))
         with self._writing():
@@ -351,11 +299,7 @@ class Store:
         return sorted(p.stem for p in (self.root / "runs").glob("[!.]*.json"))
 
     def run(self, run_id: str | None = None) -> RunRecord:
-        """A run by id; the latest by default.
-
-        Raises:
-            StoreError: no such run, or no run at all.
-        """
+        """A run by id, the latest by default; ``StoreError`` without such a run."""
         ids = self.runs()
         if not ids:
             raise StoreError(
