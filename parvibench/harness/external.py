@@ -27,7 +27,7 @@ KIND = "external"
 FLAG = "samples from elsewhere: their cost is self-reported, the meter did not see it"
 #: What a cost may be stated in.
 COSTS = ("score_evaluations", "seconds")
-#: Most samples of a row whose run says no number.
+#: Most samples of a row whose run gives no number.
 _MOST = 1000
 
 

@@ -63,7 +63,7 @@ def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object,
 
 
 def _path_length(cell: Cell, iterations: int) -> int:
-    """States of each chain that are kept after the burn-in, 0 of other kinds; to the next power of two."""
+    """Recorded states of each chain after the burn-in, to the next power of two; 0 for other kinds."""
     task, algorithm = cell.load()
     if algorithm.kind != "chains" or not isinstance(algorithm, Algorithm):
         return 0

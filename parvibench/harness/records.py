@@ -59,7 +59,7 @@ def now() -> str:
 
 
 def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
-    """What the chunks say together: status, costs and metric values."""
+    """Status, costs and metric values of all chunks together."""
     diverged = {k: v for r in results for k, v in r.diverged.items()}
     overheads: dict[str, float] = defaultdict(float)
     for result in results:

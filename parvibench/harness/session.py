@@ -32,7 +32,7 @@ Ended = Outcome[ChunkResult]
 
 
 class Observer(Protocol):
-    """Told what happens; the terminal display and the MLflow mirror are observers."""
+    """Receives the events of a run; the terminal display and the MLflow mirror are observers."""
 
     def started(self, run: RunRecord, total: int, cached: int) -> None:
         """The run begins: ``total`` cells, ``cached`` of them already in the store."""
@@ -41,7 +41,7 @@ class Observer(Protocol):
         """A checkpoint of a running job."""
 
     def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
-        """A cell stands in the store."""
+        """A cell is in the store."""
 
     def ended(self, run: RunRecord) -> None:
         """The run is over (also after an interruption)."""
@@ -69,7 +69,7 @@ def run_cells(
 ) -> Results:
     """Run cells into a store; what it already holds is not run again.
 
-    After Ctrl-C the finished cells stand in the store, the others are reported as interrupted, and the same call
+    After Ctrl-C the finished cells are in the store, the others are reported as interrupted, and the same call
     resumes. The cells are in the order of the report, the store is locked for the length of the run; ``suite``
     (resolved), ``profile`` and ``command`` are provenance. ``fresh`` runs all cells again, ``retry_failed`` those that
     failed.
@@ -174,7 +174,7 @@ def _whole(cell: Cell, outcomes: dict[int, Ended]) -> Finished:
 
 
 def _refusal(cell: Cell) -> tuple[Status, str] | None:
-    """Why a cell cannot run here, before any compute."""
+    """Status and reason of a cell that cannot run here, before any compute; else None."""
     try:
         lacking = cell.missing_needs()
         if not lacking:
@@ -225,7 +225,7 @@ def make_executor(execution: Execution, device: str) -> Executor:
 
 
 def resolve_device(name: str) -> str:
-    """``cpu`` or ``cuda``; ``InputError`` where ``cuda`` is asked for and there is none."""
+    """``cpu`` or ``cuda``; ``InputError`` where ``cuda`` is requested and not available."""
     if name not in ("auto", "cpu", "cuda"):
         raise InputError(f"--device is auto, cpu or cuda, got {name!r}")
     available = torch.cuda.is_available()

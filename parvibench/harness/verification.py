@@ -246,10 +246,10 @@ def _beyond_spread(record: CellRecord, again: CellRecord, place: int, at: int) -
 
 
 def marks(results: Results) -> dict[tuple[str, str], str]:
-    """(task, label) -> ``verified``, ``differs``, ``unverified`` or ``external``; empty where nobody verified the run.
+    """(task, label) -> ``verified``, ``differs``, ``unverified`` or ``external``; empty where the run was not verified.
 
     ``external`` are cells of a method that this installation does not know and that is no plug-in: samples from outside.
-    The file says what this command found when it last ran on the store; verify again what somebody sends.
+    The file holds the results of this command's last run on the store; verify a received store again.
     """
     path = results.store.root / _FILE
     try:

@@ -1,4 +1,4 @@
-"""The budget of a run: what was spent of it, where the run is inspected next, and samplers that spend past it."""
+"""The budget of a run: what was spent of it, where the run is inspected next, and a guard against samplers that bypass it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Account:
         return max(share, self.clock.seconds / limits.seconds) if limits.seconds else share
 
     def until(self, step: int, share: float) -> tuple[int, float]:
-        """Where to look next: an iteration, and the score evaluations at which ``share`` of the budget is used."""
+        """The next inspection: an iteration, and the score evaluations at which ``share`` of the budget is used."""
         iterations, scores = self._budget.iterations, self._budget.score_evaluations
         stop = (step // BLOCK + 1) * BLOCK
         if iterations:
@@ -115,16 +115,16 @@ class Guard:
                 setattr(self._type, name, method)
 
     def check(self) -> None:
-        """Raise ``BudgetIgnored`` if the meter was changed, or something was asked past it."""
+        """Raise ``BudgetIgnored`` if the meter was changed or bypassed."""
         if self._rows:
-            raise BudgetIgnored(f"asked the target for {self._rows} rows past the meter of its budget")
+            raise BudgetIgnored(f"evaluated the target at {self._rows} rows past the meter of its budget")
         before, self._charged = self._charged, self._meter.charged
         if self._problem.meter is not self._meter or self._meter.limit != self._limit or self._charged < before:
             raise BudgetIgnored("changed the meter of its budget")
 
     @contextmanager
     def pausing(self) -> Iterator[None]:
-        """Do not count what the harness itself asks of the target."""
+        """Do not count the harness's own calls of the target."""
         self._paused = True
         yield
         self._paused = False

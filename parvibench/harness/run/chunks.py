@@ -24,7 +24,7 @@ from .snapshot import pack, unpack
 
 
 class Chunk(NamedTuple):
-    """Replicates of a cell that run together, with what the cell's names stand for."""
+    """Replicates of a cell that run together, with the cell's task, method and settings loaded."""
 
     cell: Cell
     replicates: tuple[int, ...]
@@ -75,7 +75,7 @@ class ChunkResult:
     start: str = ""  #: where it began: ``task`` (the task's initial points), ``own``, or empty
     overheads: dict[str, float] = field(default_factory=dict)  #: ``warmup``, ``metrics`` and ``compile`` seconds
     drift: float = 0.0  #: relative change of a reference kernel's time from before the run to after it
-    flags: list[str] = field(default_factory=list)  #: what a reader of the numbers should know
+    flags: list[str] = field(default_factory=list)  #: warnings for readers of the numbers
     process: dict[str, str] = field(default_factory=dict)  #: threads and allocator of the process that ran it
     #: checkpoints whose metrics another process computes, see ``judging``
     unmeasured: list[dict[str, Any]] = field(default_factory=list)
@@ -123,7 +123,7 @@ class ChunkResult:
 
 
 def stamp(cell: Cell, replicates: tuple[int, ...]) -> str:
-    """What must agree for bytes of a run to go on with: the chunk, its metrics, PyTorch and the hardware."""
+    """Identity of saved bytes: chunk, metrics, PyTorch and hardware must agree for a run to resume from them."""
     parts = (cell.key, metrics_key(cell), replicates, torch.__version__, hardware(cell.spec.device))
     return json.dumps([str(p) for p in parts])
 

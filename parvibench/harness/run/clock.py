@@ -1,4 +1,4 @@
-"""Measuring time: compute only, on CPU and GPU, and how steady the machine is meanwhile."""
+"""Compute time on CPU and GPU, and drift of the machine's speed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 #: A reference kernel this much slower or faster after a run than before flags the run's seconds.
 MAX_DRIFT = 0.2
-#: Events held before their times are added up, which waits for the device.
+#: Events stored before their times are added up, which waits for the device.
 _MAX_EVENTS = 2000
 _REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
 
@@ -57,7 +57,7 @@ class Clock:
             self._seconds = self.seconds
 
     def leave_out(self, seconds: float) -> None:
-        """Take off what does not count."""
+        """Subtract time that does not count."""
         self._seconds -= seconds
 
     def _mark(self) -> None:
@@ -108,7 +108,7 @@ def reset_peak_memory(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> float | None:
-    """Most memory held so far, MiB: PyTorch's on a GPU, this process's otherwise; None where the system does not report it."""
+    """Peak memory, MiB: PyTorch's on a GPU, this process's otherwise; None where the system does not report it."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**20
     if sys.platform == "win32":

@@ -19,7 +19,7 @@ from parvibench.core.errors import InputError
 
 
 def require_compiler(device: str) -> None:
-    """Refuse ``--compile`` where it cannot work: ``InputError`` says what is missing, and what to do."""
+    """Raise ``InputError`` where ``--compile`` cannot work, with what is missing and how to install it."""
     if device == "cuda":
         if importlib.util.find_spec("triton") is None:
             raise InputError("--compile on a GPU needs Triton: pip install triton, or leave --compile out")

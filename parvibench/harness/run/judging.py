@@ -30,7 +30,7 @@ Notify = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the metrics of a checkpoint are computed of."""
+    """Input of the metrics at a checkpoint."""
 
     samples: Tensor  #: (R, n, D) float64
     cost: Cost
@@ -120,7 +120,7 @@ class Curve:
 
 
 def judged(cell: Cell, replicates: Sequence[int], content: bytes) -> ChunkResult:
-    """The result behind the bytes of one without metrics, with them; the algorithm is not loaded."""
+    """The packed result with its metrics computed; the algorithm is not loaded."""
     result = ChunkResult.from_plain(unpack(content))
     start = time.perf_counter()
     judge = Judge(cell.load_task(), cell.metrics, replicates)

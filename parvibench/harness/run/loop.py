@@ -38,7 +38,7 @@ _FINITE_EVERY = 64
 _SLOW_S = 1e-3
 #: Seconds between two progress reports.
 _BEAT_S = 2.0
-_IGNORED = "ignored its budget: went on after BudgetExhausted; stopped, the last complete state stands"
+_IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"
 
 
 def run_chunk(
@@ -91,7 +91,7 @@ def run_chunk(
     result.drift = drift(before, reference_seconds(device))
     if result.drift > MAX_DRIFT:
         change = f"{100 * result.drift:.0f}%"
-        result.flag(f"the machine's speed changed by {change} meanwhile: the seconds are doubtful")
+        result.flag(f"the machine's speed changed by {change} during the run: seconds are unreliable")
     return result
 
 
@@ -123,7 +123,7 @@ class _Run:
         self.standing = Standing(self.account, self.path, self.decisions, self.curve)
 
     def resumed(self, trial: Trial) -> Place | None:
-        """Where an interrupted run of this chunk was, or None without one."""
+        """The place of an interrupted run of this chunk, or None."""
         content = self.snapshot.load() if self.snapshot else None
         return None if content is None else self.standing.resume(self.chunk, content, trial.state, trial.horizon)
 
@@ -177,7 +177,7 @@ class _Run:
                 self._save(Place(state, step, pending))
 
     def finish(self, stepper: Stepper, guard: Guard) -> None:
-        """Make the decisions that are left, and judge the last state."""
+        """Make the remaining decisions and judge the last state."""
         result, state, step = self.curve.result, stepper.state, stepper.step
         if stepper.ignored:
             result.flag(_IGNORED)
@@ -202,14 +202,14 @@ class _Run:
             self.curve.add(samples, step, last=last, path=path, moved=moved)
 
     def _follow(self, state: Any, step: int) -> None:
-        """Add to the trajectories, where there are any."""
+        """Extend the trajectories that are recorded."""
         places = self.path.followed(state, step)
         if places is not None:
             self.curve.result.visited.append(step)
             self.curve.result.places.append(places)
 
     def _save(self, place: Place) -> None:
-        """Save where the run is; one whose state cannot be written starts again when interrupted."""
+        """Save the state; a run whose state cannot be written starts again after an interruption."""
         if self.snapshot is not None:
             try:
                 self.snapshot.save(self.standing.packed(self.chunk, place))
@@ -217,7 +217,7 @@ class _Run:
                 self.snapshot = None
 
     def _all_diverged(self, state: Any, step: int) -> bool:
-        """Record replicates that are no longer finite; True when none is left."""
+        """Record replicates that are no longer finite; True where all have diverged."""
         self.curve.result.note_diverged(self.chunk.replicates, finite_replicates(state), step)
         return len(self.curve.result.diverged) == len(self.chunk.replicates)
 

@@ -1,4 +1,4 @@
-"""Saving where a chunk is while it runs, and going on from there to the same bits."""
+"""Saving a running chunk, and resuming it to the same bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .thompson import DecisionMaker
 
 
 class Place(NamedTuple):
-    """Where a run stands: the state after iteration ``step``, and the budget shares still to be measured."""
+    """Place of a run: the state after iteration ``step``, and the budget shares still to be measured."""
 
     state: Any
     step: int
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """All of a run that changes beside its place."""
+    """The parts of a run that change, besides its place."""
 
     account: Account
     path: Path
@@ -34,7 +34,7 @@ class Standing(NamedTuple):
     curve: Curve
 
     def packed(self, chunk: Chunk, place: Place) -> bytes:
-        """All that the run needs to go on; ``NotWritableError`` where its state cannot be written."""
+        """All that the run needs to resume; ``NotWritableError`` where its state cannot be written."""
         account, path, decisions, curve = self
         return pack({
             "stamp": stamp(chunk.cell, chunk.replicates),
@@ -51,7 +51,7 @@ class Standing(NamedTuple):
         })  # fmt: skip
 
     def resume(self, chunk: Chunk, content: bytes, first: Any, horizon: int) -> Place | None:
-        """Where an earlier run of this chunk was, all else put back, too; None for bytes of another.
+        """The place of an earlier run of this chunk, the other parts restored; None for bytes of another.
 
         ``first`` has the types of the state.
         """

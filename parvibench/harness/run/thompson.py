@@ -1,4 +1,4 @@
-"""The decisions of a sequential task: Thompson sampling with whatever samples an algorithm has at that time."""
+"""The decisions of a sequential task: Thompson sampling with the samples that an algorithm has at that time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DecisionMaker:
 
     @classmethod
     def of(cls, task: Task, problem: Problem) -> Self | None:
-        """The one that a sequential task needs, else None."""
+        """The decision maker of a sequential task, else None."""
         if isinstance(task, SequentialTask) and isinstance(problem, GrowingProblem):
             return cls(task, problem)
         return None
@@ -87,7 +87,7 @@ class DecisionMaker:
         self._block += 1
 
     def decisions(self) -> Decisions:
-        """What was earned so far."""
+        """Rewards so far."""
         return self._posterior.decisions()
 
 

@@ -1,4 +1,4 @@
-"""What comes before a run: a few steps on a problem that is thrown away."""
+"""Warm-up of a run: a few steps on a problem of their own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
 
 
 class Trial:
-    """First steps of a chunk, untimed: they set up libraries and caches, and tell what a step costs."""
+    """First steps of a chunk, not part of its time: they initialise libraries and caches and give the cost of a step."""
 
     horizon: int  #: iterations that the budget allows
     setup: float  #: seconds before the first step
@@ -79,7 +79,7 @@ class Trial:
 
 
 class Foresight(NamedTuple):
-    """What a cell will take, in processor time of one thread."""
+    """Predicted cost of a cell, in processor time of one thread."""
 
     iterations: int  #: that its budget allows
     setup: float  #: seconds before the first step of a chunk
@@ -89,7 +89,7 @@ class Foresight(NamedTuple):
 def foresee(cell: Cell) -> Foresight:
     """What a cell's budget allows and what it takes, by the least of a few steps; errors as of a run.
 
-    Processor time, not the clock: what else the machine does meanwhile is not the cell's.
+    Processor time, so that other processes of the machine do not count.
     """
     plain = cell.varied(compiled=False)  # compiling takes longer than most runs
     chunk = Chunk.of(plain, cell.chunks[0])

@@ -18,7 +18,7 @@ from parvibench.core import registry
 from parvibench.core.errors import DataMissingError, InputError
 from parvibench.harness.store.secrets import without_secrets
 
-#: Large temporaries are kept instead of being given back to the system; read by the C library at start.
+#: Large temporaries are not returned to the system; read by the C library at start.
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",

@@ -61,14 +61,14 @@ def _check(source: Store, run: RunRecord) -> None:
 
 
 def _copy(source: Store, into: Store, key: str, *, samples: bool) -> list[str]:
-    """Copy one cell unless a result that is as good is there; what to tell about it."""
+    """Copy one cell unless an equally good result is there; notes for the user."""
     found, held = source.find(key), into.usable(key)
     if found is None:
         return []
     if held is not None and (found.status.failed or not held.status.failed):
         same = held.values == found.values or held.hardware != found.hardware
-        twice = f"{found.task}/{found.label} was there already"
-        return [] if same else [f"{twice}, with other values: kept the first"]
+        twice = f"{found.task}/{found.label} was already there"
+        return [] if same else [f"{twice}, with other values: the first result stays"]
     curve = source.curve(key) if found.values else None
     arrays = (source.samples(key), source.trajectories(key)) if samples else ()
     into.write_cell(found, curve, *arrays)

@@ -291,7 +291,7 @@ class Store:
             yield
         except OSError as error:
             reason = error.strerror or str(error)
-            message = f"{self.root}: cannot write ({reason}); finished cells are kept, the same command resumes"
+            message = f"{self.root}: cannot write ({reason}); finished cells are safe; the same command resumes"
             raise StoreError(message) from None
 
     def runs(self) -> list[str]:
@@ -326,7 +326,7 @@ class Store:
         try:
             found = checked_json(path, content)
         except DamagedError as error:
-            raise DamagedError(f"{error}; delete it, the cells are kept apart") from None
+            raise DamagedError(f"{error}; delete it: the cells are stored separately") from None
         return found
 
 

@@ -1,4 +1,4 @@
-"""From a suite to cells: every (task, algorithm, label) pair with all it takes to run and to name it."""
+"""From a suite to cells: every (task, algorithm, label) with its complete specification."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Cell(Specified):
     label: str  #: name in tables
     metrics: tuple[str, ...]  #: measured at every checkpoint
     tuned: bool = False  #: whether the step size was chosen by tuning
-    untuned: bool = False  #: whether its step size is the method's default: nobody tuned or set it
-    notes: tuple[str, ...] = ()  #: what a reader of its numbers should know beforehand
+    untuned: bool = False  #: whether its step size is the method's default, neither tuned nor set
+    notes: tuple[str, ...] = ()  #: warnings known before the run
     #: task and algorithm that no name can load (run in this process only)
     objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
-    #: what the names stand for, where it is loaded already: names travel between processes, objects do not
+    #: task and method where they are loaded already; not sent to other processes, which load them by name
     loaded: tuple[Task, Method] | None = field(default=None, compare=False, repr=False)
-    #: where a task of one's own is loaded from, ``module:attribute`` or ``file.py:attribute``, and, besides those that
+    #: where a user's task is loaded from, ``module:attribute`` or ``file.py:attribute``, and, besides those that
     #: are always searched, the folder of its reference; empty for others
     place: str = field(default="", compare=False)
     references: str = field(default="", compare=False)
@@ -115,8 +115,8 @@ def expand(
 ) -> list[Cell]:
     """All cells of a suite, its profile applied, tasks outermost.
 
-    ``settings`` are overrides per algorithm name or label (``--set``), ``objects`` tasks and algorithms to use where
-    the suite says their names. Anchors and algorithms bound to the host are never compiled.
+    ``settings`` are overrides per algorithm name or label (``--set``), ``objects`` tasks and algorithms to use for
+    these names of the suite. Anchors and host-bound algorithms are never compiled.
 
     Raises:
         InputError: overrides that fit nothing, invalid settings, more samples than particles, a task object that

@@ -1,4 +1,4 @@
-"""Digests of plug-ins: their cells have another key as soon as their source changes."""
+"""Digests of plug-ins: a change of their source changes the keys of their cells."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plugin_source(task: Task, algorithm: Method) -> str:
 
 
 def _bytecode(members: Iterable[Any]) -> Iterator[Any]:
-    """What the functions among the members of a class do, with their defaults and what they take from around."""
+    """Bytecode, defaults and closures of the functions among the members of a class."""
     for member in members:
         function = getattr(member, "__func__", member)
         if code := getattr(function, "__code__", None):

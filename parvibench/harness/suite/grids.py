@@ -35,7 +35,7 @@ class Grid:
         return f"{self.cell.task}/{self.cell.label} @ {step:g}{chosen}"
 
     def best_end(self, scores: dict[str, float]) -> int:
-        """-1 or 1 where the best value lies at an end, lower or upper, beyond which values may be added; else 0."""
+        """-1 or 1 where the best value is at an end, lower or upper, beyond which values may be added; else 0."""
         if self.closed:
             return 0
         found = [scores.get(self.named(s), np.inf) for s in self.steps]

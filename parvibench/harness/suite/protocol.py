@@ -15,12 +15,12 @@ from parvibench.core.task import Task
 from .entries import AlgorithmEntry, Row
 from .suite import Suite
 
-#: Most checkpoints that an entry may ask for.
+#: Limit of an entry's checkpoints.
 MAX_CHECKPOINTS = 1000
 
 
 def metrics_of(suite: Suite, task: Task, entry: AlgorithmEntry | Row) -> tuple[str, ...]:
-    """What is measured of a cell: the suite's metrics or the task's, and those that its published numbers need."""
+    """Metrics of a cell: the suite's or the task's, and those of its published numbers."""
     asked = [p.metric for p in entry.published] if isinstance(entry, Row) else []
     return tuple(dict.fromkeys((*(suite.metrics or task.metrics), *asked)))
 
@@ -97,7 +97,7 @@ def protocol_of(
 
 
 def _trajectories(entry: AlgorithmEntry | Row, algorithm: Method, particles: int) -> int:
-    """How many trajectories are kept.
+    """Number of trajectories to record.
 
     Raises:
         InputError: draws of a generator or of an anchor have none, or there are fewer particles.
@@ -127,7 +127,7 @@ def _checkpoints(entry: AlgorithmEntry | Row, algorithm: Method, protocol: Mappi
     explicit = tuple(range(where, last, where)) if isinstance(where, int) else where or ()
     found = sorted({*explicit, *named})
     if found and found[-1] > last:
-        raise InputError(f"checkpoints of {entry.display}: {found[-1]} lies beyond its {last} iterations")
+        raise InputError(f"checkpoints of {entry.display}: {found[-1]} is beyond its {last} iterations")
     if len(found) > MAX_CHECKPOINTS:
         raise InputError(f"checkpoints of {entry.display}: {len(found)}, more than {MAX_CHECKPOINTS}")
     for number in asked:
@@ -155,7 +155,7 @@ def task_of_preset(preset: str) -> str:
 
 
 def notes_on(preset: str | None, task: str) -> tuple[str, ...]:
-    """What a reader of the numbers should know of the preset."""
+    """A warning where the preset is that of another task."""
     owner = "" if preset is None else task_of_preset(preset)
     if owner in ("", task):
         return ()

@@ -68,7 +68,7 @@ class Suite(Strict):
     @field_validator("profiles", mode="after")
     @classmethod
     def _tuned_as_others(cls, profiles: dict[str, Profile]) -> dict[str, Profile]:
-        """``tuned_as`` is replaced by what it stands for."""
+        """Replaces ``tuned_as`` by the tuned values of that profile."""
         for name, profile in profiles.items():
             other = profiles.get(profile.tuned_as or name)
             if other is None or other.tuned_as:
@@ -86,7 +86,7 @@ class Suite(Strict):
         _refuse_repeats("algorithm label", [a.display for a in self.algorithms])
         _refuse_repeats("row", [r.title for r in self.rows])
         if self.rows and (self.tasks or self.algorithms):
-            raise ValueError("rows stand instead of tasks and algorithms, not beside them")
+            raise ValueError("rows replace tasks and algorithms: give one or the other")
         missing = [] if self.rows else [n for n in ("tasks", "algorithms", "budget") if not getattr(self, n)]
         for name, profile in self.profiles.items():
             other = self.profiles[profile.tuned_as or name]

@@ -48,7 +48,7 @@ from .suite import Suite
 
 #: Times that a grid grows beyond an end.
 EXTENSIONS = 2
-#: Times that another value is run for the whole horizon: the best one has become worse by then, or lies at an end.
+#: Times that another value is run for the whole horizon: the best one has become worse by then, or is at an end.
 FURTHER = 4
 _MEASURED = (Status.OK, Status.DIVERGED)
 #: What a method reports of its steps: root mean square of what the step size multiplies.
@@ -160,7 +160,7 @@ class Tuner:
         return [(g, s) for _, g, s in found]
 
     def _further(self, scores: dict[str, float], final: dict[str, float], tried: set[str]) -> list[tuple[Grid, float]]:
-        """The next value of every grid whose best finalist has become worse over the whole horizon, or lies at an end.
+        """The next value of every grid whose best finalist has become worse over the whole horizon, or is at an end.
 
         A step that is best for a quarter of the horizon can be too large for all of it, and so can the second best.
         """

@@ -39,12 +39,12 @@ Ended = Outcome[ChunkResult]
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job as it travels: nothing in it is a path of the driver's machine that the other side would need."""
+    """A job as it travels: it needs no path of the driver's machine."""
 
     job: ChunkJob  #: its snapshot file stays behind
-    data: dict[str, bytes]  #: data set -> its file, where the driver has it: the other side may have no way out
+    data: dict[str, bytes]  #: data set -> its file, where the driver has it: the remote side may be offline
     plugins: dict[str, bytes]  #: path -> source of the files that algorithm and task come from, where they do
-    references: dict[str, bytes]  #: file name -> content of the reference of a task of one's own
+    references: dict[str, bytes]  #: file name -> content of the reference of a user's task
     snapshot: bytes | None  #: to go on from
     every: float  #: seconds between two snapshots
     version: str  #: of ParVIBench at the driver

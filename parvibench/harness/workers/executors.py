@@ -61,7 +61,7 @@ class Progress:
 
 
 def attempt(job: Job[T], notify: Notify) -> Outcome[T]:
-    """Run a job here and turn whatever happens but Ctrl-C into an outcome."""
+    """Run a job here and turn every error but Ctrl-C into an outcome."""
     try:
         return Outcome(job.run(notify))
     except KeyboardInterrupt:

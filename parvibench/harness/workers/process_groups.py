@@ -1,4 +1,4 @@
-"""Worker processes and whatever they start: bounded, and ended together.
+"""Worker processes and their subprocesses: memory limits, and termination as a group.
 
 A worker leads a process group, whose memory is counted and which is killed as a whole. A process that left the group
 (``setsid``) is found by the worker's log, which is its standard output: on Linux every process that holds the log is

@@ -34,7 +34,7 @@ _MAX_LOG, _TAIL = 8 * 2**20, 4000
 class Workers:
     """Up to ``count`` processes at a time, a fresh one for every job, each within ``timeout`` s of wall-clock time.
 
-    A worker that is killed from outside (by the system for want of memory, say) is begun again, twice at most.
+    A worker that is killed from outside (by the system for lack of memory, say) is started again, twice at most.
     ``memory`` limits one worker with all it starts, MiB. When all together hold more than 80% of the machine's memory,
     the largest is ended.
     """
@@ -91,12 +91,12 @@ class Workers:
         outcomes: dict[_Worker, Outcome[Any] | None] = {}
         for worker in workers:
             worker.cut_log()
-            held, status = f"held {used[worker]:.0f} MiB", Status.OUT_OF_MEMORY
+            held, status = f"used {used[worker]:.0f} MiB of memory", Status.OUT_OF_MEMORY
             if self._memory is not None and used[worker] > self._memory:
                 reason = f"{held}, more than {self._memory:g} (raise it with --memory)"
             elif together > self._machine and worker is largest:
                 reason = (
-                    f"{held}, the most of workers that together held {together:.0f}, more than 80% of the "
+                    f"{held}, the most of all workers, which together used {together:.0f}, more than 80% of the "
                     "machine's memory (try fewer --workers)"
                 )
             elif worker.age > self._timeout:
@@ -152,7 +152,7 @@ class _Worker:
         child.close()
         self._started = self._heard_at = time.monotonic()
         self.pid = self._process.pid or 0
-        #: What becomes readable when there is news: the pipe, and the notice of its end. A child of the worker
+        #: Readable when there is news: the pipe, and the sentinel of the process. A child of the worker
         #: may hold the pipe open beyond that.
         self.ends: frozenset[Any] = frozenset((self.pipe, self._process.sentinel))
 
@@ -163,11 +163,11 @@ class _Worker:
 
     @property
     def heard(self) -> str:
-        """When the worker was last heard of, for messages."""
+        """The worker's latest progress, for messages."""
         if not self._news:
-            return "it was never heard of"
+            return "it never reported progress"
         ago = time.monotonic() - self._heard_at
-        return f"last heard of {ago:.0f} s before, at iteration {self._news['iteration']} ({100 * self._news['share']:.0f}% of its budget)"
+        return f"last progress {ago:.0f} s earlier, at iteration {self._news['iteration']} ({100 * self._news['share']:.0f}% of its budget)"
 
     def listen(self, ready: Container[Any], on_progress: OnProgress) -> Outcome[Any] | None:
         """Read one message; the outcome if the job has ended."""
@@ -190,7 +190,7 @@ class _Worker:
                 os.truncate(self._log, 0)
 
     def end(self) -> None:
-        """End the process and all it has started, whatever they do."""
+        """Kill the process and all that it has started."""
         process_groups.end(self.pid, self._log)
         self._process.kill()
         self._process.join(5)
@@ -204,7 +204,7 @@ class _Worker:
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
         if code == -signal.SIGKILL:
             self.killed = True
-            how += f" in attempt {self.attempt}, perhaps by the system for want of memory"
+            how += f" in attempt {self.attempt}, perhaps by the system for lack of memory"
         tail = ""
         with contextlib.suppress(OSError):
             tail = printable(self._log.read_bytes()[-_TAIL:].decode(errors="replace"))
