@@ -44,17 +44,10 @@ def costs_of(stated: Mapping[str, float]) -> Cost:
 
 
 def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: Cost, command: str = "") -> RunRecord:
-    """Measure samples (n, D), write them as a cell, and a run: the store's latest one of this task with this row.
+    """Measure finite samples (n, D), write them as a cell, and a run: the store's latest one of this task with this row.
 
-    They are thinned to the number of samples that the run judges, where that is smaller.
-
-    Args:
-        store: written.
-        task: whose target they should follow.
-        samples: finite.
-        label: name in tables.
-        cost: as stated.
-        command: the command line, for provenance.
+    They are thinned to the number of samples that the run judges, where that is smaller. ``label`` is the name in tables,
+    ``command`` the command line, for provenance.
     """
     before = _latest(store, task)
     others = [] if before is None else [c for c in before.cells if not (c.task == task.name and c.label == label)]

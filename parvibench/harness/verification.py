@@ -59,9 +59,8 @@ class Check:
     task: str
     label: str
     replicate: int
-    verdict: (
-        str  #: ``same bits``, ``same metrics``, ``within tolerance``, ``differs`` or ``not run`` (the rerun failed)
-    )
+    #: ``same bits``, ``same metrics``, ``within tolerance``, ``differs`` or ``not run`` (the rerun failed)
+    verdict: str
     reason: str  #: what differs, or empty
 
 
@@ -96,13 +95,9 @@ class Verification:
 
 
 def verify(store: Store, replicates: int, execution: Execution, seed: int | None = None) -> Verification:
-    """Run randomly chosen replicates of a store's latest run again and compare.
+    """Run randomly chosen replicates of a store's latest run again, with their whole chunks, and compare.
 
-    Args:
-        store: somebody's; nothing in it is changed.
-        replicates: to choose, with whole chunks compared where one is chosen.
-        execution: workers and limits of the reruns.
-        seed: of the choice; None draws one, which nobody can know beforehand.
+    The store is not changed. ``execution`` has workers and limits; ``seed`` makes the choice repeatable.
 
     Raises:
         StoreError: no run, or damaged files.

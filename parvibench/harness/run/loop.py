@@ -77,7 +77,16 @@ def run_chunk(
     before = reference_seconds(device)
     with step_mode(cell, chunk.method), Guard(run.problem, watched=cell.is_plugin and not cell.spec.compiled) as guard:
         place = run.resumed(trial) or run.begun(trial.horizon)
-        stepper = run.stepper(advance, place)
+        stepper = Stepper(
+            run.problem,
+            chunk.settings,
+            advance,
+            run.account.clock,
+            run.path.recorder,
+            place.state,
+            place.step,
+            run.curve.tally,
+        )
         slow = trial.pace > _SLOW_S
         del trial  # its problem has the data a second time
         run.loop(stepper, place.pending, guard, slow=slow)
@@ -138,12 +147,6 @@ class _Run:
         iterations = spec.budget.iterations
         explicit = [k / iterations for k in spec.checkpoints] if iterations else []
         return Place(state, 0, explicit or list(CHECKPOINTS[:-1]))
-
-    def stepper(self, advance: Advance, place: Place) -> Stepper:
-        """What takes the steps from there on."""
-        recorder, tally = self.path.recorder, self.curve.tally
-        settings, clock = self.chunk.settings, self.account.clock
-        return Stepper(self.problem, settings, advance, clock, recorder, place.state, place.step, tally)
 
     def loop(self, stepper: Stepper, pending: list[float], guard: Guard, *, slow: bool) -> None:
         """Step until the budget is spent; the state is inspected after every block, or after every step if ``slow``."""

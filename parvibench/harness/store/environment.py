@@ -56,10 +56,7 @@ def _cpu_name() -> str:
 def provenance(command: str, device: str, tasks: Iterable[str] = ()) -> dict[str, Any]:
     """Versions, hardware, settings and data that a run's results depend on.
 
-    Args:
-        command: the command line; credentials in it are left out.
-        device: ``cpu`` or ``cuda``.
-        tasks: their data sets are listed by SHA-256.
+    Credentials are left out of the command line ``command``; the data sets of ``tasks`` are listed by SHA-256.
     """
     import psutil
 

@@ -17,20 +17,13 @@ def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
 
 
 def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tuple[RunRecord, list[str]]:
-    """Copy the latest run of every source into one store, as one run.
+    """Copy the latest run of every source, all of one suite, into one store as one run.
 
-    Args:
-        sources: stores, each with a run of the same suite name.
-        into: written; may hold cells already.
-        samples: also samples and trajectories; records and curves alone are enough for pages, for further merging and
-            for runs that resume, and take a tenth of the space or less.
-
-    Returns:
-        The new run, and what a user should know: cells that were there twice, seconds that cannot be compared.
+    Returns the new run and notes for the user: duplicate cells, seconds that cannot be compared. Without ``samples`` (and
+    trajectories) records and curves are enough for pages, further merging and resuming, at a tenth of the space or less.
 
     Raises:
-        StoreError: a source without a run, runs of different suites, or a damaged or oversized file; nothing of
-            that source has been copied then.
+        StoreError: a source without a run, different suites, or a damaged or oversized file; nothing is copied then.
     """
     runs = [source.run() for source in sources]
     names = {str(run.suite.get("name", "")) for run in runs}

@@ -56,15 +56,10 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> bytes:
 
 
 def read_npz(content: bytes, name: str = "an npz file", limit: int | None = None) -> dict[str, NDArray[Any]]:
-    """All arrays of an ``.npz`` file of numbers.
-
-    Args:
-        content: of the file.
-        name: of the file, for messages.
-        limit: of all arrays together, bytes; default ``MAX_BYTES``.
+    """All arrays of an ``.npz`` file of numbers, ``name`` in messages.
 
     Raises:
-        StoreError: damaged, too large, or with arrays of anything but numbers.
+        StoreError: damaged, more than ``limit`` bytes (default ``MAX_BYTES``), or arrays of anything but numbers.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -83,13 +78,7 @@ def read_npz(content: bytes, name: str = "an npz file", limit: int | None = None
 
 
 def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[str, ...] = ()) -> pd.DataFrame:
-    """The named columns of a Parquet file.
-
-    Args:
-        content: of the file.
-        path: of the file, for messages.
-        columns: to read; all but ``text`` hold numbers.
-        text: columns of short text.
+    """The ``columns`` of a Parquet file, ``path`` in messages: short text those of ``text``, numbers the others.
 
     Raises:
         StoreError: damaged, too large, other columns or types.

@@ -6,6 +6,7 @@ A suite is data. It names tasks and algorithms that are installed; it runs no co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -216,16 +217,16 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
             problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
 
     for i, task in enumerate(suite.tasks):
-        check("tasks", i, lambda name=task.name: _known("task", name, registry.tasks()))
+        check("tasks", i, partial(_known, "task", task.name, registry.tasks()))
     for i, algorithm in enumerate(suite.algorithms):
-        check("algorithms", i, lambda entry=algorithm: _check_algorithm(entry))
+        check("algorithms", i, partial(_check_algorithm, algorithm))
     for i, row in enumerate(suite.rows):
-        check("rows", i, lambda name=row.task: _known("task", name, registry.tasks()))
-        check("rows", i, lambda entry=row: _check_algorithm(entry))
+        check("rows", i, partial(_known, "task", row.task, registry.tasks()))
+        check("rows", i, partial(_check_algorithm, row))
         for number in row.published:
-            check("rows", i, lambda name=number.metric: _known("metric", name, registry.metrics()))
+            check("rows", i, partial(_known, "metric", number.metric, registry.metrics()))
     for i, metric in enumerate(suite.metrics or ()):
-        check("metrics", i, lambda name=metric: _known("metric", name, registry.metrics()))
+        check("metrics", i, partial(_known, "metric", metric, registry.metrics()))
     titles = {r.title for r in suite.rows}
     problems += [
         f"{source}: rows: {r.title} varies {r.varies}, which is no row"

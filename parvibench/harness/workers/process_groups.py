@@ -121,11 +121,9 @@ def _holders(log: Path) -> Iterator[int]:
 
 
 def resident_mib(workers: Iterable[int], *, shared_once: bool = False) -> dict[int, float]:
-    """Memory of every worker's process group, MiB; on Windows of the worker alone.
+    """Memory of the process groups of these process ids, MiB; on Windows of the processes alone.
 
-    Args:
-        workers: process ids.
-        shared_once: divide a page among the processes that share it (Linux; slower). Never more than without.
+    With ``shared_once`` a page is divided among the processes that share it (Linux; slower); never more than without.
     """
     used = dict.fromkeys(workers, 0.0)
     for process in psutil.process_iter():
