@@ -282,7 +282,8 @@ def _nested_rhat(chains: NDArray[np.float64]) -> float:
         return math.inf
     scores = []
     for d in range(chains.shape[2]):
-        x = late[np.argsort(chains[:, 0, d], kind="stable"), :, d]
+        order = np.argsort(chains[:, 0, d], kind="stable")
+        x = late[order, :, d]
         for values in (x, np.abs(x - np.median(x))):
             ranks = stats.rankdata(values).reshape(values.shape)
             scores.append(stats.norm.ppf((ranks - 0.375) / (ranks.size + 0.25)))
