@@ -6,8 +6,6 @@ itself. Where code takes another way for large inputs, these are large enough.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -338,13 +336,3 @@ def function_traces() -> Iterator[Trace]:
     """One trace a function."""
     for name, take in _FUNCTIONS.items():
         yield Trace(f"functions {name}", lambda take=take: {"values": plain(take())})  # type: ignore[misc]
-
-
-def untraced() -> list[str]:
-    """Public functions of the complete modules without a trace."""
-    found = []
-    for module in COMPLETE:
-        loaded = importlib.import_module(f"parvibench.{module}")
-        names = [n for n, f in inspect.getmembers(loaded, inspect.isfunction) if f.__module__ == loaded.__name__]
-        found += [f"{module}.{n}" for n in names if not n.startswith("_") and f"{module}.{n}" not in _FUNCTIONS]
-    return found

@@ -39,9 +39,9 @@ def _shown(value: Value | None) -> str:
     return f"{value:.9g}" if isinstance(value, float | int) else "nothing" if value is None else repr(value)
 
 
-def load(file: Path = FILE) -> dict[str, Values]:
+def load(file: Path | None = None) -> dict[str, Values]:
     """Stored traces by name."""
-    return json.loads(file.read_text("utf-8"))
+    return json.loads((file or FILE).read_text("utf-8"))
 
 
 def write(file: Path, traces: Mapping[str, Values]) -> None:
