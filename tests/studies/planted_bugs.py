@@ -14,9 +14,10 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
 from tempfile import TemporaryDirectory
@@ -25,7 +26,7 @@ from typing import Any
 
 from planted import choosing
 from planted.catalogue import CATALOGUES, PlantedBug, bugs_named
-from planted.choosing import GOLDEN, TestMap
+from planted.choosing import GOLDEN, MeasuredTests
 from planted.copies import PrivateCopy
 
 #: Share of bugs that must be found.
@@ -33,6 +34,10 @@ BAR = 0.95
 STEPS = ("regression", "own", "check", "whole")
 #: Wall-clock limits of a request, s.
 _LIMITS = {"regression": 300, "own": 300, "check": 300, "whole": 1500, "watched": 1500}
+
+
+#: Something asked of a private copy.
+Request = Callable[[], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ def bench() -> Iterator[Bench]:
 class Trial:
     """How bugs are tried."""
 
-    map: TestMap
+    map: MeasuredTests
     golden: bool = True
     steps: Sequence[str] = STEPS
     seed: int = 7
@@ -109,9 +114,11 @@ class Trial:
         result = BugResult(bug.id, bug.family, bug.aside, bug.summary, self.golden, tests=counts, seconds=seconds)
         with bench.copy.with_bug(bug):
             for step in self.steps:
+                asked = getattr(self, f"_{step}")(bench, module)  # what it needs to know is measured here
                 began, counts[step] = time.perf_counter(), 0
                 found: dict[str, Any] = {}
-                for found in getattr(self, f"_{step}")(bug, bench, module):
+                for ask in asked:
+                    found = ask()
                     counts[step] += found["count"]
                     if found["failed"]:
                         break
@@ -121,33 +128,33 @@ class Trial:
                 texts += [found["text"]] if found.get("text") else []
         return BugResult(**asdict(result) | {"text": "; ".join(texts)})
 
-    def _regression(self, bug: PlantedBug, bench: Bench, module: str) -> Iterator[dict[str, Any]]:
+    def _regression(self, bench: Bench, module: str) -> list[Request]:
         nodes = choosing.golden_nodes(self.map.of([GOLDEN]), module) if self.golden else []
-        yield from _some(
-            bench, "regression", [*nodes, *choosing.other_nodes(self.map.of(choosing.law_files()), module)]
-        )
+        return _some(bench, "regression", [*nodes, *choosing.other_nodes(self.map.of(choosing.law_files()), module)])
 
-    def _own(self, bug: PlantedBug, bench: Bench, module: str) -> Iterator[dict[str, Any]]:
-        yield from _some(bench, "own", choosing.other_nodes(self.map.of(choosing.own_files(module)), module))
+    def _own(self, bench: Bench, module: str) -> list[Request]:
+        return _some(bench, "own", choosing.other_nodes(self.map.of(choosing.own_files(module)), module))
 
-    def _check(self, bug: PlantedBug, bench: Bench, module: str) -> Iterator[dict[str, Any]]:
-        for method in choosing.methods(self.map.of([GOLDEN]), module):
-            yield bench.ask("check", "check", method=method, seed=self.seed)
+    def _check(self, bench: Bench, module: str) -> list[Request]:
+        methods = choosing.methods(self.map.of([GOLDEN]), module)
+        return [partial(bench.ask, "check", "check", method=method, seed=self.seed) for method in methods]
 
-    def _whole(self, bug: PlantedBug, bench: Bench, module: str) -> Iterator[dict[str, Any]]:
-        """The default tests; one that fails without the bug too is left out."""
-        files, without = choosing.all_files(golden=self.golden), list[str]()
+    def _whole(self, bench: Bench, module: str) -> list[Request]:
+        return [partial(self._first_failure, bench, choosing.all_files(golden=self.golden))]
+
+    def _first_failure(self, bench: Bench, files: Sequence[str]) -> dict[str, Any]:
+        """Of the default tests; one that fails without the bug too is left out."""
+        without = list[str]()
         while (found := bench.tests("whole", files, without=without))["failed"]:
-            node = found["failed"]
-            if self.map.passes(node):
+            if self.map.passes(found["failed"]):
                 break
-            without.append(node)
-        yield found
+            without.append(found["failed"])
+        return found
 
 
-def _some(bench: Bench, step: str, nodes: Sequence[str]) -> Iterator[dict[str, Any]]:
-    if nodes:
-        yield bench.tests(step, list(dict.fromkeys(node.partition("::")[0] for node in nodes)), nodes)
+def _some(bench: Bench, step: str, nodes: Sequence[str]) -> list[Request]:
+    files = list(dict.fromkeys(node.partition("::")[0] for node in nodes))
+    return [partial(bench.tests, step, files, nodes)] if nodes else []
 
 
 def tried(bugs: Sequence[PlantedBug], trial: Trial, workers: int) -> Iterator[BugResult]:
@@ -247,10 +254,10 @@ def main() -> int:
 
 
 @contextmanager
-def mapped(file: Path) -> Iterator[TestMap]:
+def mapped(file: Path) -> Iterator[MeasuredTests]:
     """What tests run through, measured in a private copy of its own where it is not known."""
     with bench() as clean:
-        yield TestMap(file, clean.watched, lambda node: not clean.tests("whole", [node])["failed"])
+        yield MeasuredTests(file, clean.watched, lambda node: not clean.tests("whole", [node])["failed"])
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class Measured(NamedTuple):
     modules: frozenset[str]  #: of the package, whose functions it calls
 
 
-class TestMap:
+class MeasuredTests:
     """Tests by node, measured where they are first asked for, and kept in a file."""
 
     def __init__(
