@@ -1,4 +1,4 @@
-"""The oracle of the stored past: a cell's statistics, replicate by replicate, and a density's fixed values."""
+"""What a baseline records: statistics of a cell, replicate by replicate, and values of a density at fixed points."""
 
 from __future__ import annotations
 
