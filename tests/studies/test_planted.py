@@ -18,7 +18,7 @@ from planted import choosing
 from planted.catalogue import CATALOGUES, HARMLESS, PlantedBug, bugs_named, catalogue, sources
 from planted.choosing import GOLDEN, Measured, MeasuredTests
 from planted.copies import ROOT, PrivateCopy
-from planted_bugs import BugResult, bench, table
+from planted_bugs import Bench, BugResult, Trial, bench, table
 
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.core.registry import load_task
@@ -162,6 +162,22 @@ def test_own_tests_mirror_the_package() -> None:
     assert "tests/core/test_indexing.py" not in choosing.own_files("parvibench.core.streams")
 
 
+def test_golden_values_of_some_are_left_out() -> None:
+    known = SimpleNamespace(of=lambda files: TESTS if files == [GOLDEN] else {})
+    for golden, names in (
+        ("on", ["mala defaults", "mala later", "algorithm mala", "run banana/ula", "metric w2"]),
+        ("without mala", ["run banana/ula", "metric w2"]),
+        ("off", []),
+    ):
+        asked = [
+            node
+            for module in ("baselines.mala", "metrics.transport")
+            for request in Trial(known, golden)._regression(Bench(None, None), f"parvibench.{module}")
+            for node in request.args[2]
+        ]
+        assert [node.partition("[")[2].removesuffix("]") for node in asked] == names
+
+
 def test_what_tests_run_through_is_measured_once_and_failed_tests_are_left_out(tmp_path: Path) -> None:
     asked: list[Any] = []
 
@@ -190,7 +206,7 @@ def test_a_bug_fails_the_golden_value_of_its_method_in_the_private_copy() -> Non
 
 def results() -> list[BugResult]:
     (ula,), (w2,), (sgld,) = (bugs_named([name]) for name in ("ula-noise", "w2-no-root", "sgld-half-step"))
-    made = [BugResult(bug.id, bug.family, bug.aside, bug.summary, True) for bug in (ula, sgld, w2)]
+    made = [BugResult(bug.id, bug.family, bug.aside, bug.summary, "on") for bug in (ula, sgld, w2)]
     node = f"{GOLDEN}::test_trace[run gmm2-2d/srld]"
     return [
         replace(made[0], step="regression", by=node, seconds={"regression": 12.4}),
