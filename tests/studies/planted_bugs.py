@@ -132,7 +132,8 @@ class Trial:
     def _regression(self, bench: Bench, module: str) -> list[Request]:
         nodes = choosing.golden_nodes(self.map.of([GOLDEN]), module) if self.golden != "off" else []
         nodes = [node for node in nodes if choosing.subject(node) not in self.golden.split()[1:]]
-        return _some(bench, "regression", [*nodes, *choosing.other_nodes(self.map.of(choosing.law_files()), module)])
+        laws = choosing.other_nodes(self.map.of(choosing.law_files()), module)
+        return [*_some(bench, "regression", nodes), *_some(bench, "regression", laws)]
 
     def _own(self, bench: Bench, module: str) -> list[Request]:
         return _some(bench, "own", choosing.other_nodes(self.map.of(choosing.own_files(module)), module))
