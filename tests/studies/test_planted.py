@@ -178,7 +178,9 @@ def test_golden_values_of_some_are_left_out() -> None:
         assert [node.partition("[")[2].removesuffix("]") for node in asked] == names
 
 
-def test_what_tests_run_through_is_measured_once_and_failed_tests_are_left_out(tmp_path: Path) -> None:
+def test_what_tests_run_through_is_measured_once_and_failed_tests_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Any] = []
 
     def measure(files: Any) -> Any:
@@ -189,6 +191,9 @@ def test_what_tests_run_through_is_measured_once_and_failed_tests_are_left_out(t
         tests = MeasuredTests(tmp_path / "map.json", measure, lambda node: True)
         assert tests.of(["a"]) == {"a::good": measured(1.0, "nn.mlp")}
     assert asked == [["a"]]
+    monkeypatch.setattr(choosing, "_digest", lambda: "other code")
+    MeasuredTests(tmp_path / "map.json", measure, lambda node: True).of(["a"])
+    assert asked == [["a"], ["a"]]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Which tests a bug in a module can fail: measured once on code without bugs, beside what imports say."""
 
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from import_graph import imports, module_files, named_in
 
 from parvibench.core import registry
 
+from .catalogue import sources
 from .copies import ROOT
 
 GOLDEN = "tests/regression/golden/test_traces.py"
@@ -37,13 +39,15 @@ class Measured(NamedTuple):
 
 
 class MeasuredTests:
-    """Tests by node, measured where they are first asked for, and kept in a file."""
+    """Tests by node, measured where they are first needed; a file stores them until code or tests change."""
 
     def __init__(
         self, file: Path, measure: Callable[[Sequence[str]], Mapping[str, Any]], try_: Callable[[str], bool]
     ) -> None:
         self._file, self._measure, self._try, self._lock = file, measure, try_, Lock()
-        self._files: dict[str, dict[str, Any]] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        stored = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        self._digest = _digest()
+        self._files: dict[str, dict[str, Any]] = stored["files"] if stored.get("code") == self._digest else {}
 
     def of(self, files: Iterable[str]) -> dict[str, Measured]:
         """The tests of files that pass."""
@@ -51,7 +55,7 @@ class MeasuredTests:
             for name in files:
                 if name not in self._files:
                     self._files[name] = dict(self._measure([name]))
-                    self._file.write_text(json.dumps(self._files), "utf-8")
+                    self._file.write_text(json.dumps({"code": self._digest, "files": self._files}), "utf-8")
             found = {node: test for name in files for node, test in self._files[name].items()}
         return {n: Measured(s, p, frozenset(modules)) for n, (s, p, modules) in found.items() if p}
 
@@ -59,6 +63,12 @@ class MeasuredTests:
         """Whether a test passes without a bug."""
         with self._lock:
             return self._try(node)
+
+
+def _digest() -> str:
+    """Of all code and all tests of the checkout but the studies."""
+    files = [*sources().values(), *(f for f in (ROOT / "tests").rglob("*.py") if "studies" not in f.parts)]
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in sorted(files))).hexdigest()
 
 
 def golden_nodes(tests: Mapping[str, Measured], module: str) -> list[str]:
