@@ -178,6 +178,14 @@ def test_golden_values_of_some_are_left_out() -> None:
         assert [node.partition("[")[2].removesuffix("]") for node in asked] == names
 
 
+def test_tests_that_plant_bugs_themselves_find_none() -> None:
+    laws, every = choosing.law_files(), choosing.all_files(golden=True)
+    assert set(laws) < set(every)
+    assert "tests/regression/laws/test_gradients.py" in laws
+    assert not [file for file in every if "slips" in file or "planted" in file or "test_stored" in file]
+    assert set(every) - set(choosing.all_files(golden=False)) == {GOLDEN}
+
+
 def test_what_tests_run_through_is_measured_once_and_failed_tests_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
