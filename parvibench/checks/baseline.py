@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,10 +63,6 @@ class Baseline:
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise InputError(f"{file}: not a baseline of format {FORMAT}; write it anew with --update")
         return cls(found["cells"], found["densities"], found["made"])
-
-    def with_part(self, part: Baseline) -> Baseline:
-        """This one with the cells and densities of another in place of its own."""
-        return replace(self, cells=self.cells | part.cells, densities=self.densities | part.densities)
 
     def write(self, file: Path) -> None:
         """Write the file aside, then put it in place: a line for each statistic, so that a diff shows what changed."""
@@ -232,8 +228,8 @@ def _rounded(value: float, places: int, digits: int) -> float:
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
-    """Differences of two baselines, a line each."""
-    lines = [f"{name}: gone" for name in old.cells if name not in new.cells]
+    """What has changed beyond chance in the cells and densities of a new baseline, a line each."""
+    lines = []
     for name, cell in new.cells.items():
         stored = old.cells.get(name)
         if stored is None:
@@ -243,6 +239,8 @@ def changes(old: Baseline, new: Baseline) -> list[str]:
             lines.append(f"{name}: {', '.join(changed)} changed")
         if moved := _moved(stored["statistics"], cell["statistics"]):
             lines.append(f"{name}: {', '.join(moved)}")
+        if others := stored["statistics"].keys() ^ cell["statistics"].keys():
+            lines.append(f"{name}: {', '.join(sorted(others))} new or gone")
     for task, values in new.densities.items():
         before = old.densities.get(task)
         if before is None or not np.allclose(
@@ -250,6 +248,19 @@ def changes(old: Baseline, new: Baseline) -> list[str]:
         ):
             lines.append(f"{task}: density {'new' if before is None else 'changed'}")
     return lines
+
+
+def replaced(old: Baseline, part: Baseline) -> tuple[Baseline, list[str]]:
+    """The old baseline with the cells and densities of another that differ beyond chance, and these differences.
+
+    What has not changed stays to the digit, so that a diff shows the rest.
+    """
+    lines = changes(old, part)
+    names = {line.partition(": ")[0] for line in lines}
+    cells = {name: cell for name, cell in part.cells.items() if name in names}
+    densities = {task: values for task, values in part.densities.items() if task in names}
+    made = part.made if lines else old.made
+    return Baseline(old.cells | cells, old.densities | densities, made), lines
 
 
 def _moved(old: Statistics, new: Statistics) -> list[str]:

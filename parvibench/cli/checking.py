@@ -160,8 +160,7 @@ def _update(chosen: Selection, path: Path, workers: int, seed: int, yes: bool) -
             notify=show,
         )  # fmt: skip
     if old is not None:
-        new = old.with_part(new)
-        lines = baseline.changes(old, new)
+        new, lines = baseline.replaced(old, new)
         for line in [*lines, f"{len(lines)} changes" if lines else "no change beyond chance"]:
             answer(line)
         if not yes and not typer.confirm(f"Write {path}?"):

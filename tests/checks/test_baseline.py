@@ -85,12 +85,16 @@ def test_changes_are_listed_before_they_are_written(stored: Path) -> None:
     assert any("log_sd[0] by" in line for line in lines)
 
 
-def test_a_part_leaves_the_rest(stored: Path) -> None:
+def test_an_update_leaves_what_has_not_changed(stored: Path) -> None:
+    """To the digit: a diff of the file shows changes beyond chance alone."""
     old = Baseline.load(stored)
-    both = old.with_part(made(cells(0.3)[:1], ["multimodal"], seed=9, replicates=20))
+    same, lines = past.replaced(old, made(cells()[1:], ["banana"], seed=9))
+    assert (same, lines) == (old, [])
+    both, lines = past.replaced(old, made(cells(0.3), ["multimodal"], seed=9))
     assert both.cells["biased-start-gaussian/exact"] == old.cells["biased-start-gaussian/exact"]
     assert both.cells["biased-start-gaussian/ula"] != old.cells["biased-start-gaussian/ula"]
     assert set(both.densities) == {"banana", "multimodal"}
+    assert "multimodal: density new" in lines
 
 
 def test_a_file_has_a_line_for_every_statistic(stored: Path) -> None:

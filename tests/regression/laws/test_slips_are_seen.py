@@ -103,7 +103,7 @@ PLANTED: list[tuple[str, str, Callable[[Any], Any], Callable[[], object], str]] 
         "Streams.normal",
         quieter,
         lambda: test_invariance.test_invariance(KERNELS["mala on banana"]),
-        "log sd",
+        "log density",
     ),
     (
         "core.streams",

@@ -1,6 +1,6 @@
 """The recorded past of the built-in methods: cells of two suites, densities of tasks, and the options of methods."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -88,13 +88,13 @@ def option_subject(algorithm: str) -> Subject:
     return Subject(name, _identity(algorithm), OptionLaws(algorithm, {}), _REPLICATES, _DIGITS)
 
 
-def chosen(names: Mapping[str, Any] | list[str], pattern: str) -> Iterator[str]:
-    """The names that a pattern is of, all without one."""
-    return (name for name in names if not pattern or fnmatchcase(name, pattern))
-
-
-def subjects(file: Path, pattern: str = "") -> list[Subject]:
-    """What ``make past`` records in a file."""
+def subjects(file: Path, pattern: str = "*") -> list[Subject]:
+    """What ``make past`` records in a file, of names that a pattern is of."""
     if file == CELLS:
-        return [cell_subject(cells()[name]) for name in chosen(cells(), pattern)]
-    return [option_subject(a) for a in algorithms() if not pattern or fnmatchcase(f"{OPTIONS}/{a}", pattern)]
+        return [cell_subject(cell) for name, cell in cells().items() if fnmatchcase(name, pattern)]
+    return [option_subject(a) for a in algorithms() if fnmatchcase(f"{OPTIONS}/{a}", pattern)]
+
+
+def tasks(file: Path, pattern: str = "*") -> list[str]:
+    """Tasks whose densities it records."""
+    return [t for t in densities() if fnmatchcase(f"{t}/density", pattern)] if file == CELLS else []
