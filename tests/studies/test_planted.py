@@ -178,6 +178,20 @@ def test_golden_values_of_some_are_left_out() -> None:
         assert [node.partition("[")[2].removesuffix("]") for node in asked] == names
 
 
+def test_of_all_tests_one_that_fails_without_the_bug_too_finds_nothing() -> None:
+    """And the next failure is looked at."""
+    left_out: list[list[str]] = []
+
+    def tests(step: str, files: Any, without: list[str]) -> Any:
+        left_out.append(list(without))
+        return {"failed": "real" if "always" in without else "always", "count": 1, "text": ""}
+
+    known = SimpleNamespace(passes=lambda node: node == "real")
+    (request,) = Trial(known)._whole(SimpleNamespace(tests=tests), "parvibench.core.streams")
+    assert request()["failed"] == "real"
+    assert left_out == [[], ["always"]]
+
+
 def test_tests_that_plant_bugs_themselves_find_none() -> None:
     laws, every = choosing.law_files(), choosing.all_files(golden=True)
     assert set(laws) < set(every)
