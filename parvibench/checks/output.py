@@ -18,6 +18,8 @@ from .rounds import Findings
 
 #: Width of text; sentences shown of a group, and names of a list.
 _WIDTH, _SENTENCES, _NAMES = 80, 4, 5
+#: In place of a sampler's name in questions about a density.
+_DENSITY = "density"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def source(test: Test) -> str:
 
 
 def _of_density(test: Test) -> bool:
-    return test.algorithm == "density"
+    return test.algorithm == _DENSITY
 
 
 def _gravity(test: Test) -> tuple[int, float]:
@@ -116,7 +118,9 @@ def asked(findings: Findings) -> list[str]:
     against = Counter(t.oracle for t in findings.tests)
     tasks = {t.task for t in findings.tests}
     parts = (f"{n} against {'the baseline' if o == 'past' else 'known truth'}" for o, n in against.items())
-    return _wrapped(f"tested: {len(samplers)} samplers on {len(tasks)} targets; {', '.join(parts)}") if against else []
+    number = len(samplers - {_DENSITY})
+    who = f"{number} sampler" + "s" * (number != 1)
+    return _wrapped(f"tested: {who} on {len(tasks)} targets; {', '.join(parts)}") if against else []
 
 
 def _kind(metric: str) -> str:

@@ -106,7 +106,7 @@ def select_questions(
     own = _outside(tasks)
     named = [t for t in tasks if t not in own]
     names = () if own and not named and not algorithms else algorithms or built_in_samplers()
-    truths = [q for n in names for q in _truths(n, given.get(n, {}), iterations, allow_diverged)]
+    truths = [q for n in dict.fromkeys(names) for q in _truths(n, given.get(n, {}), iterations, allow_diverged)]
     if algorithms and not truths and not baseline:
         raise InputError(
             f"{', '.join(algorithms)}: no sampler, so that only a comparison with --baseline FILE is possible"
@@ -114,8 +114,8 @@ def select_questions(
     if named and not baseline:
         _refuse_others(named, {q.task for q in truths})
         truths = [q for q in truths if q.task in named]
-    truths += [q for place in own for q in own_density_questions(place)]
-    return Selection(truths, given, tuple(tasks), iterations)
+    truths += [q for place in dict.fromkeys(own) for q in own_density_questions(place)]
+    return Selection(truths, given, tuple(dict.fromkeys(tasks)), iterations)
 
 
 def _refuse_others(tasks: Sequence[str], known: set[str]) -> None:

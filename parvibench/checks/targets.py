@@ -1,4 +1,4 @@
-"""Easy targets for samplers that nobody knows: scores grow linearly, so that a stable sampler loses no chain.
+"""Easy targets for unknown samplers: scores grow linearly, so that a stable sampler loses no chain.
 
 Standard deviations are about 1/2, which steps of 0.01 cross within some hundred, at a bias of a few percent.
 
@@ -156,7 +156,7 @@ def task_named(name: str) -> Task:
 
 
 class Moments(NamedTuple):
-    """What the points of a sampler are held to."""
+    """Moments with which the points of a sampler are compared."""
 
     mean: Tensor  #: (D,)
     sd: Tensor  #: (D,)

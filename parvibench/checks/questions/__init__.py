@@ -1,4 +1,4 @@
-"""The questions that a sampler is asked, one file a kind.
+"""The questions of known truth, one file a kind.
 
 - ``tolerance``: moments, correlations and energy on easy targets;
 - ``contract``: shapes, seeds, metering, independence of replicates;
@@ -32,7 +32,7 @@ _CHAINS = 400
 def sampler_questions(sampler: Sampler, effort: Effort, allow_diverged: float = 0.0) -> list[Question]:
     """Easy targets, the contract, dependence, and exactness where the class claims it.
 
-    A generator is asked for the one target that every variational family contains.
+    A generator is tested on the one target that every variational family contains.
     """
     kind = (load_algorithm(sampler) if isinstance(sampler, str) else sampler).kind
     targets = _TARGETS.get(kind, ("tilted", "bent"))

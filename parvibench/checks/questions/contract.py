@@ -1,4 +1,4 @@
-"""The contract of the interface, kept or broken."""
+"""The contract of the interface."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Outputs(NamedTuple):
 
 @dataclass(frozen=True)
 class Contract(OfSampler):
-    """The promises of every algorithm, each 1 where it is kept. All replicates start at the same points.
+    """The obligations of every algorithm, each 1 where it is met. All replicates start at the same points.
 
     - ``alone``: a replicate's samples do not depend on the other replicates (to 1e-4 of their size, in double).
     - ``distinct``: no other replicate has the same samples.
@@ -45,7 +45,7 @@ class Contract(OfSampler):
     """
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """0 or 1 for every promise and replicate."""
+        """0 or 1 for every obligation and replicate."""
         x, metered, scored = self._outputs(replicates, seed)
         again, other = (self._outputs(replicates, s).x for s in (seed, seed + 1))
         # Two replicates alone, then the others together.
@@ -75,7 +75,7 @@ class Contract(OfSampler):
         return {f"contract.{name}": value.double().tolist() for name, value in kept.items()}
 
     def expected(self) -> Mapping[str, Expected]:
-        """All kept."""
+        """All met."""
         names = ("alone", "distinct", "repeatable", "seeded", "untouched", "shape", "metered", "scored")
         return {f"contract.{name}": Fixed(1.0, better="higher") for name in names}
 

@@ -26,7 +26,7 @@ _MAX_DIM = 100
 _SCALED_BY = 500
 #: Largest difference of a score from the derivative of the log density, relative to the largest entry.
 _AGREEMENT = 1e-8
-#: Points of a start, and exact draws, at which a density of one's own is asked.
+#: Points of a start, and exact draws, at which the density of a task from outside is evaluated.
 _POINTS, _DRAWS = 200, 1000
 #: Largest relative difference of a score from differences of the log density, and of a point's density from itself.
 _SLOPE, _ALONE = 1e-3, 1e-4

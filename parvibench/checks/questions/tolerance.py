@@ -21,7 +21,7 @@ from parvibench.checks.targets import STABLE, moments, task_named
 
 from .of_sampler import Observed, OfSampler
 
-#: Positions kept of the path of many chains.
+#: Positions used of the path of many chains.
 _KEPT = 20
 #: A run is still on its way where at its half the error was this much larger, at this p-value.
 _APPROACH, _SURE = 1.2, 1e-3
@@ -82,7 +82,7 @@ class Tolerance(OfSampler):
         return found
 
     def unit(self, statistic: str) -> tuple[float, float]:
-        """Moments are told in the unit of x."""
+        """Messages state moments in the unit of x."""
         exact, (kind, _, rest) = moments(self.task), statistic.partition("[")
         d = int(rest[:-1] or 0) if rest else 0
         mean, sd = float(exact.mean[d]), float(exact.sd[d])
