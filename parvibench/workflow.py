@@ -24,7 +24,7 @@ from parvibench.suites import shipped
 if TYPE_CHECKING:
     import pandas as pd
 
-    from parvibench.checks.rounds import CheckResult
+    from parvibench.checks.rounds import Findings
 
 #: A run: its results, or the folder of a store (its latest run).
 Run = Results | str | Path
@@ -160,7 +160,7 @@ def check(
     seed: int | None = None,
     workers: int = 0,
     **settings: Any,
-) -> CheckResult:
+) -> Findings:
     """Test a sampler against known truth and the contract; without one, every built-in method, as ``parvibench check``.
 
     Args:
@@ -171,7 +171,7 @@ def check(
         settings: of a sampler of one's own.
 
     Returns:
-        ``verdict`` (``pass``, ``regression`` or ``incomparable``), ``tests``, ``red`` (those that failed), ``seed``.
+        ``verdict`` (``pass``, ``wrong`` or ``not converged``), ``tests``, ``red`` (those that failed), ``seed``.
     """
     from parvibench.checks.rounds import check as run
     from parvibench.checks.selection import outside_questions, select_questions
@@ -182,10 +182,7 @@ def check(
         if settings:
             raise InputError("built-in methods are checked as they are: settings are of samplers of your own")
         asked = select_questions(algorithms=() if sampler is None else (sampler,)).resolve()
-        result = run(asked.questions, seed=root, workers=workers)
-        result.new.extend(asked.new)
-        result.incomparable.extend(asked.incomparable)
-        return result
+        return run(asked.questions, seed=root, workers=workers)
     if not isinstance(sampler, str):
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)

@@ -84,10 +84,10 @@ def test_an_algorithm_and_a_task_take_one_file_and_make_index(checkout: Path) ->
     options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-k", "mine or fresh or owes or ships"]
     assert " passed" in run(checkout, "-m", "pytest", *options, *(f"tests/{file}" for file in files))
     question = (
-        "from parvibench.checks.truth.easy_targets import sampler_truths\n"
+        "from parvibench.checks.selection import select_questions\n"
         "from parvibench.checks.outcomes import decide\n"
-        "mine = [q for q in sampler_truths() if q.algorithm == 'mine']\n"
-        "assert len(mine) == 3\n"
+        "mine = [q for q in select_questions().truths if q.algorithm == 'mine']\n"
+        "assert len(mine) == 4\n"
         "for q in mine: assert all(t.verdict == 'ok' for t in decide(q, q.measure(range(20), 5), 1e-6)), q\n"
     )
     run(checkout, "-c", question)
