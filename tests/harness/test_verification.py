@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parvibench import api
+import parvibench as pb
 from parvibench.cli import app
 from parvibench.harness import verification
 from parvibench.harness.execution import Execution
@@ -19,7 +19,7 @@ HERE = Execution(workers=0)
 @pytest.fixture
 def honest(tmp_path: Path) -> Results:
     """Two methods and an anchor, four replicates each."""
-    return api.run(
+    return pb.run(
         tasks=["banana"], algorithms=["ula", "svgd", "initial"], replicates=4, particles=20, tracking=False, workers=0,
         budget={"iterations": 20}, out=tmp_path / "theirs",
     )  # fmt: skip

@@ -14,6 +14,8 @@ from own_files import PYRO, RING, write
 from torch import Generator
 
 import parvibench as pb
+from parvibench.api.plan import select
+from parvibench.api.run import Execution
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
@@ -306,8 +308,8 @@ def test_ray_gets_the_file_and_the_reference(
     path = write(tmp_path, "mine.py", RING)
     assert call("reference", "build", "mine.py:wide", "--method", "exact").code == 0
     monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace())
-    suite: Any = pb.api.select(
-        None, ["mine.py:wide"], ["ula"], pb.api.Execution(replicates=1, particles=100, budget={"iterations": 3})
+    suite: Any = select(
+        None, ["mine.py:wide"], ["ula"], Execution(replicates=1, particles=100, budget={"iterations": 3})
     )
     parcel = cluster.Cluster("local", 1, 60.0, None, 0.0)._parcel(Job(expand(suite)[0], 0))
     path.unlink()

@@ -189,7 +189,7 @@ def test_a_sampler_is_checked_from_python() -> None:
     found = pb.check(Half, iterations=2, seed=1)
     assert found.verdict == "wrong"
     assert {t.algorithm for t in found.red} == {"half"}
-    with pytest.raises(InputError, match="settings are of samplers of your own"):
+    with pytest.raises(InputError, match="settings apply to unregistered samplers"):
         pb.check("mala", step_size=3)
 
 

@@ -20,7 +20,7 @@ from command_line import Run
 from records import make_record
 from rich.console import Console
 
-from parvibench.cli.progress import Display
+from parvibench.cli.progress import Display, progress
 from parvibench.core import registry
 from parvibench.harness.store.store import Store
 
@@ -46,16 +46,16 @@ def test_suites_are_listed(call: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run"], "say what to run"),
+        (["run"], "nothing to run"),
         (["run", "--suite", "qick"], "did you mean 'quick'"),
         (["run", "--task", "bananna", "--algorithm", "svgd"], "did you mean 'banana'"),
         (["run", "--suite", "quick", "--algorithm", "svdg"], "did you mean 'svgd'"),
         (["run", "--suite", "quick", "--replicates", "0"], "replicates: Input should be greater than 0"),
         (["run", "--suite", "quick", "--budget", "score_evaluations=-1"], "budget.score_evaluations"),
         (["run", "--suite", "quick", "--budget", "steps=9"], "budget.steps"),
-        (["run", "--suite", "quick", "--budget", "seconds"], "write KEY=VALUE"),
+        (["run", "--suite", "quick", "--budget", "seconds"], "expected KEY=VALUE"),
         (["run", "--suite", "quick", "--particles", "0"], "particles: Input should be greater than 0"),
-        (["run", "--suite", "quick", "--set", "svgd=3"], "write ALGORITHM.SETTING=VALUE"),
+        (["run", "--suite", "quick", "--set", "svgd=3"], "expected ALGORITHM.SETTING=VALUE"),
         (["run", "--suite", "quick", "--set", "svgd.step_size=-3"], "svgd.step_size: Input should be greater than 0"),
         (["run", "--suite", "quick", "--set", "svgd.stepsize=3"], "no such setting. Known: step_size"),
         (["run", "--suite", "quick", "--workers", "-1"], "--workers must be 0"),
@@ -63,7 +63,7 @@ def test_suites_are_listed(call: Run) -> None:
         (["run", "--suite", "quick", "--device", "tpu"], "auto, cpu or cuda"),
         (["run", "--suite", "quick", "--retry", "all"], "--retry takes 'failed'"),
         (["run", "--suite", "quick", "--profile", "fast"], "no profile of suite 'quick' named 'fast'"),
-        (["run", "--suite", "quick", "--shard", "3/2"], "--shard wants I/K"),
+        (["run", "--suite", "quick", "--shard", "3/2"], "--shard takes I/K"),
         (["run", "--suite", "quick", "--match", "steps"], "match"),
         (["merge", "nowhere"], "no runs here"),
         (["reference", "verify", "bananna"], "did you mean 'banana'"),
@@ -297,3 +297,12 @@ def test_every_round_of_tuning_counts_its_own_cells(tmp_path: Path) -> None:
     assert [line.strip() for line in shown.getvalue().splitlines()] == [
         "run made-tuning: 5 cells", "5/5 cells", "run made-tuning: 2 cells", "2/2 cells",
     ]  # fmt: skip
+
+
+def test_progress_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = io.StringIO()
+    monkeypatch.setattr("parvibench.cli.progress._PLAIN_EVERY_S", 0.0)
+    with progress(Console(file=seen)) as show:
+        show("banana/ula", 3, 40)
+        show("caught", 4, 0)
+    assert seen.getvalue() == "  3/40 banana/ula\n  4 caught\n"
