@@ -45,19 +45,12 @@ def build_reference(
     notify: Notify,
     **effort: Any,
 ) -> Built:
-    """Make reference samples with their noise floors and certificate: from chains, or from files of draws.
+    """Make reference samples with noise floors and a certificate: from chains, or from files of draws.
 
-    Args:
-        task: name, or ``file.py:OBJECT``.
-        folder: where to write; by default ``parvibench-references``, for built-in tasks the installed package.
-        files: draws to use; by default chains are run.
-        columns: of the files, in the order of the task's coordinates.
-        variables: of the files.
-        notify: called with what is being done, how much is done, and how much there is.
-        effort: fields of ``Effort``: ``method``, ``warmup``, ``draws``, ``chains``, ``target_acceptance``.
+    They are written into ``folder``, by default ``parvibench-references`` or, for a built-in task, the installed
+    package. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with the progress.
 
     Raises:
-        InputError: unknown names or options, unreadable files.
         Refused: chains did not pass all tests; the message says what would help.
     """
     found = registry.load_task(task)
@@ -80,10 +73,7 @@ def complete_floors(
 ) -> Iterator[tuple[str, Path | None]]:
     """Simulate the noise floors that shipped references lack: name and changed file (or None) of each task.
 
-    Args:
-        tasks: names; by default all with reference samples.
-        metrics: names; by default all.
-        folder: of the references; by default the installed package.
+    By default of all tasks with reference samples, for all metrics, in the installed package.
 
     Raises:
         InputError: a task that is not built in.

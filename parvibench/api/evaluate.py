@@ -147,7 +147,7 @@ def _index(name: str) -> tuple[int, ...]:
 
 
 class Evaluation(NamedTuple):
-    """Samples from files, judged; and, where their cost is known, stored as a row of the leaderboard."""
+    """The outcome of ``evaluate_files``."""
 
     document: dict[str, Any]  #: as of ``evaluate``
     certified: bool  #: whether the task's reference is certified, or there is none
@@ -169,19 +169,10 @@ def evaluate_files(
     out: str | Path = DEFAULT_STORE,
     command: str = "",
 ) -> Evaluation:
-    """Evaluate samples from files; with a cost they become a row of the latest run of the task in the store ``out``.
+    """``evaluate`` for files, several of which are one chain each.
 
-    Args:
-        samples: a file, or a file per chain.
-        task: as of ``evaluate``, like ``metrics``, ``columns`` and ``variables``.
-        metrics: names.
-        reference: files of trusted reference draws.
-        columns: names.
-        variables: names.
-        cost: ``score_evaluations`` and, optionally, ``seconds``.
-        label: name of the row; by default that of the file.
-        out: store of the row.
-        command: the command line, stored as provenance.
+    With a ``cost`` (``score_evaluations``, optionally ``seconds``) the samples also become a row named ``label`` of the
+    latest run of the task in the store ``out``.
 
     Raises:
         InputError: as of ``evaluate``; a file that cannot be read; a cost without a task.

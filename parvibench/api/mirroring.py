@@ -11,45 +11,31 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.workers.interrupts import ENDING
 
-if TYPE_CHECKING:
-    from parvibench.harness.store import results as stored
-
 
 def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings.warn) -> bool:
-    """Mirror to MLflow (``MLFLOW_TRACKING_URI``, by default SQLite in the store) what it does not hold yet.
-
-    Args:
-        out: the store.
-        warn: called with a message if something could not be delivered.
+    """Mirror to MLflow (``MLFLOW_TRACKING_URI``, by default SQLite in the store) the runs that it does not hold yet.
 
     Returns:
-        Whether MLflow now holds all runs of the store.
+        Whether everything was delivered; if not, ``warn`` is called with a message.
 
     Raises:
         StoreError: the store has no runs.
     """
     from parvibench.harness.store.store import Store
+    from parvibench.reporting.leaderboard import table
+    from parvibench.reporting.text_tables import to_markdown
     from parvibench.tracking import observer
 
     store = Store(Path(out))
     store.run()
-    warning = observer.sync(store, tell=warn, note=_leaderboard)
-    if warning:
+    if warning := observer.sync(store, tell=warn, note=lambda results: to_markdown(results, table(results))):
         warn(warning)
     return not warning
-
-
-def _leaderboard(results: stored.Results) -> str:
-    from parvibench.reporting.leaderboard import table
-    from parvibench.reporting.text_tables import to_markdown
-
-    return to_markdown(results, table(results))
 
 
 def serve(
@@ -57,11 +43,7 @@ def serve(
 ) -> int:
     """Serve MLflow's pages for a store until a signal ends the server; its exit code, 0 after a signal.
 
-    Args:
-        out: the store.
-        host: address to listen on.
-        port: to listen on.
-        starting: called with the address of the page before the server starts.
+    ``starting`` is called with the address of the page before the server starts.
 
     Raises:
         StoreError: the store has no runs.

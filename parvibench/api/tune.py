@@ -27,8 +27,8 @@ class Tuning(NamedTuple):
 
     tuned: Tuned  #: step sizes by task and label, those at the end of a grid, their cost
     results: Results  #: of the last round of runs
-    file: Path | None  #: the suite file in which they were stored
-    interrupted: bool
+    file: Path | None = None  #: the suite file in which they were stored
+    interrupted: bool = False
     left_out: Mapping[str, str] = MappingProxyType({})  #: ``task/label`` without a measured value -> reason
 
 
@@ -77,19 +77,11 @@ def tune(
     try:
         done = tune_suite(chosen, execution, settings=settings, objects=held, observers=observers, command=command)
     except KeyboardInterrupt:
-        return Tuning(Tuned(step_size={}), load(out), None, True)
+        return Tuning(Tuned(step_size={}), load(out), interrupted=True)
     file = Path(write) if write is not None and done.tuned.step_size else None
     if file is not None:
         write_tuned(file, done.tuned, profile, keep=bool(tasks or algorithms))
-    return Tuning(done.tuned, done.results, file, False, done.left_out)
-
-
-class TunedSuite(NamedTuple):
-    """The outcome of ``tune_suite``."""
-
-    tuned: Tuned  #: the chosen values
-    left_out: dict[str, str]  #: ``task/label`` without a value -> reason
-    results: Results  #: of the last round
+    return done._replace(file=file)
 
 
 def tune_suite(
@@ -100,7 +92,7 @@ def tune_suite(
     objects: Sequence[Task | Method] = (),
     observers: Sequence[Observer] = (),
     command: str = "",
-) -> TunedSuite:
+) -> Tuning:
     """Tune the step sizes of a suite, its profile applied, on its grids; the same call resumes.
 
     Raises:
@@ -130,7 +122,7 @@ def tune_suite(
         return found
 
     tuned = tuner.tune(measured)
-    return TunedSuite(tuned, tuner.left_out, Results.of(rounds[-1]))
+    return Tuning(tuned, Results.of(rounds[-1]), left_out=tuner.left_out)
 
 
 class TuningForecast(NamedTuple):

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S
 
-from .shared import EXIT_FAILED, Json, Out, answer, names_of, new_table, out_console, print_json
+from .shared import EXIT_FAILED, Json, Out, Timeout, Workers, answer, names_of, new_table, out_console, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,13 +33,10 @@ def compare(
     run_a: _Run,
     run_b: _Run,
     out: Out = DEFAULT_STORE,
-    metric: Annotated[
-        str | None,
-        Option(help="Metric to compare. Default: the primary metric of each task.", autocompletion=names_of("metric")),
-    ] = None,
+    metric: Annotated[str | None, Option(help="Metric to compare. Default: the primary metric of each task.", autocompletion=names_of("metric"))] = None,
     to: Annotated[Path | None, Option(help="Folder of the table and the figures. Default: OUT/compare.")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compare two runs: first their settings and versions, then the results of every cell.
 
     Replicates are paired where the runs share seed and particles.
@@ -93,14 +90,10 @@ def verify(
     store: Annotated[Path, Argument(help="Folder of a result store; its latest run is verified.")],
     replicates: Annotated[int, Option(min=1, help="Number of randomly chosen replicates to run again.")] = 60,
     seed: Annotated[int | None, Option(help="Seed of the choice. Default: unpredictable.")] = None,
-    workers: Annotated[
-        int | None, Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU.")
-    ] = None,
-    timeout: Annotated[
-        float, Option(help="Wall-clock limit of one chunk of replicates, in seconds.")
-    ] = DEFAULT_TIMEOUT_S,
+    workers: Workers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Run randomly chosen replicates of a store again and compare them with its records. Exit code 1 if one differs.
 
     No code from the store is run: plug-ins are not verified, nor are seconds. The result is written into the store as
@@ -123,12 +116,10 @@ def _print_verification(found: Verification) -> None:
             answer(f"{check.verdict}: {check.task} / {check.label}, replicate {check.replicate}: {check.reason}")
     for why in dict.fromkeys(found.skipped.values()):
         labels = [pair for pair, reason in found.skipped.items() if reason == why]
-        answer(
-            f"not verified ({why}): {', '.join(labels[:5])}{f' and {len(labels) - 5} more' if len(labels) > 5 else ''}"
-        )
+        more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+        answer(f"not verified ({why}): {', '.join(labels[:5])}{more}")
     counts = Counter(c.verdict for c in found.checks)
     said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing was checked"
     answer(f"{len(found.checks)} of {found.replicates} verifiable replicates: {said}")
-    answer(
-        f"if 5% of them were falsified, this sample would include none of those with probability {100 * found.chance_of_missing:.2g}%"
-    )
+    missed = f"{100 * found.chance_of_missing:.2g}%"
+    answer(f"if 5% of all were falsified, a sample of this size would miss them with probability {missed}")

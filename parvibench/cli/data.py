@@ -29,10 +29,8 @@ def data_status(as_json: Json = False) -> None:
 
 @app.command("fetch", epilog="Example: `parvibench data fetch yacht energy`")
 def data_fetch(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Names of data sets. Default: all.", autocompletion=names_of("data"))
-    ] = None,
-) -> None:
+    names: Annotated[list[str] | None, typer.Argument(help="Names of data sets. Default: all.", autocompletion=names_of("data"))] = None,
+) -> None:  # fmt: skip
     """Download data sets into the user's cache and verify their hashes."""
     for name, file in listing.fetch_data(names or ()):
         note(f"{name}: {file}")

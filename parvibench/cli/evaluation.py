@@ -33,45 +33,17 @@ app = typer.Typer()
     "`parvibench evaluate --task banana samples.npy --cost score_evaluations=20000 --label mine`"
 )
 def evaluate(
-    samples: Annotated[
-        list[Path],
-        typer.Argument(
-            help="File of samples, (n, d) or (chains, draws, d): .npy, .npz, .csv (also of Stan and R), .parquet, .nc or "
-            ".zarr (ArviZ), .pt. Several files are one chain each."
-        ),
-    ],
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="Task that defines the target; file.py:OBJECT for an unregistered one.",
-            autocompletion=names_of("task"),
-        ),
-    ] = None,
-    reference: Annotated[
-        list[Path] | None,
-        typer.Option(help="File of trusted reference draws, instead of the reference of the task (repeatable)."),
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Columns to use, as a,b,c, in the order of the task's coordinates.")
-    ] = None,
+    samples: Annotated[list[Path], typer.Argument(help="Samples, (n, d) or (chains, draws, d), as .npy, .npz, .csv, .parquet, .nc, .zarr or .pt; several files are one chain each.")],
+    task: Annotated[str | None, typer.Option(help="Task that defines the target; file.py:OBJECT for an unregistered one.", autocompletion=names_of("task"))] = None,
+    reference: Annotated[list[Path] | None, typer.Option(help="File of trusted reference draws, instead of the reference of the task (repeatable).")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns to use, as a,b,c, in the order of the task's coordinates.")] = None,
     variables: Annotated[str | None, typer.Option(help="Variables to use, as mu,theta.")] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="score_evaluations=N",
-            help="Self-reported cost of the samples (also seconds=S): adds them to the leaderboard.",
-        ),
-    ] = None,
+    cost: Annotated[list[str] | None, typer.Option(metavar="score_evaluations=N", help="Self-reported cost of the samples (also seconds=S): adds them to the leaderboard.")] = None,
     label: Annotated[str | None, typer.Option(help="Name in the leaderboard. Default: that of the file.")] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Metric to compute (repeatable). Default: those of the task.", autocompletion=names_of("metric")
-        ),
-    ] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="Metric to compute (repeatable). Default: those of the task.", autocompletion=names_of("metric"))] = None,
     out: Out = DEFAULT_STORE,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Compare samples with the reference of a task, or with trusted reference draws, by several metrics."""
     from parvibench.api.evaluate import evaluate_files
 
@@ -135,9 +107,8 @@ def _print_chains(found: dict[str, Any]) -> None:
         table.add_row(name, "-" if rhat is None else f"{rhat:.3f}", f"{bulk:,.0f}", f"{tail:,.0f}")
     out_console.print(table)
     more = f"; the worst {_MOST_COORDINATES} of {len(rows)} coordinates" if worst is not rows else ""
-    answer(
-        f"{found['chains']} chains of {found['draws']} draws, equivalent to {found['worth']:,} independent draws{more}"
-    )
+    worth = f"equivalent to {found['worth']:,} independent draws"
+    answer(f"{found['chains']} chains of {found['draws']} draws, {worth}{more}")
 
 
 def _verdict(document: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -31,12 +31,6 @@ def _kinds(incomplete: str) -> list[str]:
 
 
 Kind = Annotated[str, typer.Argument(parser=_kind, metavar="|".join(KINDS), autocompletion=_kinds)]
-
-
-def _startable(text: str) -> str:
-    if _kind(text) not in ("algorithm", "task"):
-        raise typer.BadParameter(f"{text!r} is not one of algorithm, task")
-    return _kind(text)
 
 
 @app.command("list", epilog="Example: `parvibench list tasks --json`")
@@ -76,11 +70,9 @@ def _named(ctx: typer.Context, incomplete: str) -> list[str]:
 def show(
     kind: Kind,
     name: Annotated[str, typer.Argument(autocompletion=_named)],
-    figure: Annotated[
-        Path | None, typer.Option(help="Write a corner plot of the reference samples of a task (.png or .svg).")
-    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Write a corner plot of the reference samples of a task (.png or .svg).")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Show a task (facts, certificate), an algorithm (settings, presets), a metric (formula, power) or a suite."""
     from parvibench.api import describe
 
@@ -136,12 +128,10 @@ def _flat(value: Any) -> Iterator[Any]:
     epilog="Examples:\n\n`parvibench new algorithm my-sampler`\n\n`parvibench new task my-posterior --to mine`"
 )
 def new(
-    kind: Annotated[
-        str, typer.Argument(parser=_startable, metavar="algorithm|task", autocompletion=lambda: ["algorithm", "task"])
-    ],
+    kind: Annotated[Literal["algorithm", "task"], typer.Argument()],
     name: Annotated[str, typer.Argument(help="Name in tables: letters, digits, hyphens.")],
     to: Annotated[Path, typer.Option(help="Folder of the new files.")] = Path(),
-) -> None:
+) -> None:  # fmt: skip
     """Write a working file for a new algorithm or task, and its test."""
     made = listing.new(kind, name, to)
     for path in made.files:

@@ -21,12 +21,9 @@ _MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[
 
 @app.command("verify", epilog="Example: `parvibench reference verify banana`")
 def reference_verify(
-    tasks: Annotated[
-        list[str] | None,
-        Argument(help="Names of tasks. Default: all with a reference.", autocompletion=names_of("task")),
-    ] = None,
+    tasks: Annotated[list[str] | None, Argument(help="Names of tasks. Default: all with a reference.", autocompletion=names_of("task"))] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Recompute the checks of the shipped references. Exit code 1 if any fails."""
     from rich.markup import escape
 
@@ -54,35 +51,16 @@ def reference_verify(
     "`parvibench reference build file.py:OBJECT --draws output_*.csv`",
 )
 def reference_build(
-    tasks: Annotated[
-        list[str],
-        Argument(
-            help="Names of tasks; file.py:OBJECT for an unregistered one. Further files of --draws may follow.",
-            autocompletion=names_of("task"),
-        ),
-    ],
-    method: Annotated[
-        Literal["nuts", "hmc", "exact"] | None,
-        Option(help="nuts (default), hmc (ChEES), or the exact sampler of the task."),
-    ] = None,
+    tasks: Annotated[list[str], Argument(help="Names of tasks; file.py:OBJECT for an unregistered one. Further files of --draws may follow.", autocompletion=names_of("task"))],
+    method: Annotated[Literal["nuts", "hmc", "exact"] | None, Option(help="nuts (default), hmc (ChEES), or the exact sampler of the task.")] = None,
     warmup: Annotated[int | None, Option(help="Adaptation steps per chain (500).")] = None,
-    target_acceptance: Annotated[
-        float | None, Option(help="Acceptance rate at which NUTS aims (0.8); a higher one gives fewer divergences.")
-    ] = None,
-    draws: Annotated[
-        list[str] | None,
-        Option(metavar="N|FILE", help="Draws per chain after warm-up (500), or a file of draws (repeatable)."),
-    ] = None,
+    target_acceptance: Annotated[float | None, Option(help="Acceptance rate at which NUTS aims (0.8); a higher one gives fewer divergences.")] = None,
+    draws: Annotated[list[str] | None, Option(metavar="N|FILE", help="Draws per chain after warm-up (500), or a file of draws (repeatable).")] = None,
     chains: Annotated[int | None, Option(help="Number of chains (200).")] = None,
-    columns: Annotated[
-        str | None, Option(help="Columns of --draws FILE to use, as a,b,c, in the order of the task's coordinates.")
-    ] = None,
+    columns: Annotated[str | None, Option(help="Columns of --draws FILE to use, as a,b,c, in the order of the task's coordinates.")] = None,
     variables: Annotated[str | None, Option(help="Variables of --draws FILE to use, as a,b.")] = None,
-    folder: Annotated[
-        Path | None,
-        Option(help="Output folder. Default: ./parvibench-references; for built-in tasks the installed package."),
-    ] = None,
-) -> None:
+    folder: Annotated[Path | None, Option(help="Output folder. Default: ./parvibench-references; for built-in tasks the installed package.")] = None,
+) -> None:  # fmt: skip
     """Build reference samples with noise floors and a certificate; takes some minutes per task.
 
     Chains must pass tests of R-hat, effective sample size, divergences, agreement with a second method, and Stein
@@ -121,15 +99,10 @@ def reference_build(
 
 @app.command("floors", epilog="Example: `parvibench reference floors banana`")
 def reference_floors(
-    tasks: Annotated[
-        list[str] | None,
-        Argument(help="Names of tasks. Default: all with reference draws.", autocompletion=names_of("task")),
-    ] = None,
-    metric: Annotated[
-        list[str] | None, Option(help="Metric (repeatable). Default: all.", autocompletion=names_of("metric"))
-    ] = None,
+    tasks: Annotated[list[str] | None, Argument(help="Names of tasks. Default: all with reference draws.", autocompletion=names_of("task"))] = None,
+    metric: Annotated[list[str] | None, Option(help="Metric (repeatable). Default: all.", autocompletion=names_of("metric"))] = None,
     folder: Annotated[Path | None, Option(help="Folder of the references. Default: the installed package.")] = None,
-) -> None:
+) -> None:  # fmt: skip
     """Simulate the noise floors that shipped references lack, for a new metric or sample size. The draws stay."""
     from parvibench.api.certify import complete_floors
 

@@ -31,28 +31,14 @@ app = typer.Typer()
 def report(
     out: Out = DEFAULT_STORE,
     run_id: Annotated[str | None, Option("--run", help="Id of the run. Default: the latest.")] = None,
-    to: Annotated[
-        Path | None, Option(help="Folder of the report. Default: OUT/report, with --task OUT/report-part.")
-    ] = None,
+    to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report, with --task OUT/report-part.")] = None,
     task: Tasks = None,
-    figure: Annotated[
-        str | None, Option(help="Write only this figure (the page shows its name), as SVG or PNG with CSV.")
-    ] = None,
-    format_: Annotated[
-        Literal["html", "latex", "pdf"],
-        Option("--format", help="latex: the leaderboard as a booktabs table; pdf: the --figure as PDF."),
-    ] = "html",
-    tracking_uri: Annotated[
-        str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")
-    ] = None,
-    index: Annotated[
-        Path | None,
-        Option(
-            metavar="FOLDER", help="Only write FOLDER/index.html, an overview of the reports in the folders of FOLDER."
-        ),
-    ] = None,
+    figure: Annotated[str | None, Option(help="Write only this figure (the page shows its name), as SVG or PNG with CSV.")] = None,
+    format_: Annotated[Literal["html", "latex", "pdf"], Option("--format", help="latex: the leaderboard as a booktabs table; pdf: the --figure as PDF.")] = "html",
+    tracking_uri: Annotated[str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")] = None,
+    index: Annotated[Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html, an overview of the reports in the folders of FOLDER.")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
     from parvibench.api import report as api
 
@@ -78,13 +64,9 @@ def report(
 
 @app.command(epilog="Example: `parvibench papers parvibench-runs long-runs --to reports/papers`")
 def papers(
-    stores: Annotated[
-        list[Path] | None, Argument(help="Stores that hold rows of the papers' suites; none: only what is kept.")
-    ] = None,
-    to: Annotated[
-        Path, Option(help="Folder of the page; rows that an earlier page there shows are kept, in its measured.csv.")
-    ] = Path("papers"),
-) -> None:
+    stores: Annotated[list[Path] | None, Argument(help="Stores that hold rows of the papers' suites; none: only what is kept.")] = None,
+    to: Annotated[Path, Option(help="Folder of the page; rows that an earlier page there shows are kept, in its measured.csv.")] = Path("papers"),
+) -> None:  # fmt: skip
     """Set stored runs of the papers' suites beside every published number: HTML page, Markdown and CSV."""
     from parvibench.reporting.papers_page import write_papers
 
@@ -100,16 +82,12 @@ def papers(
     "`parvibench merge whole --without-samples --out published/store --to published`"
 )
 def merge(
-    stores: Annotated[
-        list[Path], Argument(help="Stores of the parts (`run --shard`); the latest run of each is merged.")
-    ],
+    stores: Annotated[list[Path], Argument(help="Stores of the parts (`run --shard`); the latest run of each is merged.")],
     out: Out = DEFAULT_STORE,
     to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report.")] = None,
-    without_samples: Annotated[
-        bool, Option(help="Copy records and curves only: enough for reports, merging and resuming.")
-    ] = False,
+    without_samples: Annotated[bool, Option(help="Copy records and curves only: enough for reports, merging and resuming.")] = False,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Merge the parts of a run into one run, and write its report."""
     from parvibench.api import report as reports
     from parvibench.api import stores as api

@@ -37,69 +37,28 @@ def run(
     setting: shared.Settings = None,
     replicates: Annotated[int | None, Option(help="Number of independent replicates per cell.")] = None,
     seed: Annotated[int | None, Option(help="Root seed.")] = None,
-    budget: Annotated[
-        list[str] | None,
-        Option(
-            metavar="KEY=VALUE",
-            help="Limit per replicate (repeatable): iterations, score_evaluations, scores_per_particle or seconds.",
-        ),
-    ] = None,
-    particles: Annotated[
-        int | None, Option(help="Number of particles or parallel chains, N; overrides presets.")
-    ] = None,
+    budget: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="Limit per replicate (repeatable): iterations, score_evaluations, scores_per_particle or seconds.")] = None,
+    particles: Annotated[int | None, Option(help="Number of particles or parallel chains, N; overrides presets.")] = None,
     samples: Annotated[int | None, Option(help="Number of samples evaluated, n; overrides presets.")] = None,
     profile: Annotated[str | None, Option(help="Profile of the suite, e.g. fast or paper.")] = None,
-    match: Annotated[
-        str | None,
-        Option(
-            metavar="effective-step", help="Scale step sizes so that the methods of a task share one effective step."
-        ),
-    ] = None,
-    row: Annotated[
-        list[str] | None,
-        Option(metavar="GLOB", help="Only rows whose TASK/LABEL or published number matches the pattern (repeatable)."),
-    ] = None,
-    part: Annotated[
-        str | None,
-        Option(
-            "--shard", metavar="I/K", help="Run every K-th cell, starting with the I-th; `merge` combines the parts."
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU.")
-    ] = None,
+    match: Annotated[str | None, Option(metavar="effective-step", help="Scale step sizes so that the methods of a task share one effective step.")] = None,
+    row: Annotated[list[str] | None, Option(metavar="GLOB", help="Only rows whose TASK/LABEL or published number matches the pattern (repeatable).")] = None,
+    part: Annotated[str | None, Option("--shard", metavar="I/K", help="Run every K-th cell, starting with the I-th; `merge` combines the parts.")] = None,
+    workers: shared.Workers = None,
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
-    timeout: Annotated[
-        float, Option(help="Wall-clock limit of one chunk of replicates, in seconds.")
-    ] = DEFAULT_TIMEOUT_S,
-    memory: Annotated[
-        float | None,
-        Option(
-            metavar="MIB",
-            help="Memory limit of a worker and its subprocesses. Default: the workers share 80% of all memory.",
-        ),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        Option(metavar="local|ADDRESS", help="Run on Ray; --workers then limits the number of concurrent chunks."),
-    ] = None,
+    timeout: shared.Timeout = DEFAULT_TIMEOUT_S,
+    memory: Annotated[float | None, Option(metavar="MIB", help="Memory limit of a worker and its subprocesses. Default: the workers share 80% of all memory.")] = None,
+    ray: Annotated[str | None, Option(metavar="local|ADDRESS", help="Run on Ray; --workers then limits the number of concurrent chunks.")] = None,
     gpus: Annotated[float, Option(help="Share of a GPU per chunk on a Ray cluster, with --device cuda.")] = 1.0,
-    compiled: Annotated[
-        bool,
-        Option("--compile", help="Run steps through torch.compile: faster in long runs, but the last digits differ."),
-    ] = False,
+    compiled: Annotated[bool, Option("--compile", help="Run steps through torch.compile: faster in long runs, but the last digits differ.")] = False,
     out: Out = DEFAULT_STORE,
     fresh: Annotated[bool, Option("--fresh", help="Run all cells again, including those in the store.")] = False,
     retry: Annotated[str | None, Option(metavar="failed", help="Run failed cells again.")] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="List the cells and predict the time of those not in the store; run nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="List the cells and predict the time of those not in the store; run nothing.")] = False,
     as_json: Json = False,
     quiet: Annotated[bool, Option("--quiet", help="Print no progress and no table.")] = False,
-    tune_first: Annotated[
-        bool, Option("--tune", help="First tune the step sizes of a suite that has a grid but no tuned values.")
-    ] = False,
-) -> None:
+    tune_first: Annotated[bool, Option("--tune", help="First tune the step sizes of a suite that has a grid but no tuned values.")] = False,
+) -> None:  # fmt: skip
     """Run a suite, or tasks x algorithms, and write the report.
 
     Finished cells are stored: the same command resumes an interrupted run. Exit code 1 if a cell failed.
@@ -134,25 +93,16 @@ def run(
     "`parvibench tune toy --task banana --algorithm file.py:Class`"
 )
 def tune(
-    suite: Annotated[
-        str, Argument(help="Name of a shipped suite, or path of a suite file.", autocompletion=shared.names_of("suite"))
-    ],
+    suite: Annotated[str, Argument(help="Name of a shipped suite, or path of a suite file.", autocompletion=shared.names_of("suite"))],
     task: shared.Tasks = None,
     algorithm: shared.Algorithms = None,
     setting: shared.Settings = None,
     profile: Annotated[str | None, Option(help="Profile to tune. Default: the first of the suite.")] = None,
-    workers: Annotated[
-        int | None, Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU.")
-    ] = None,
+    workers: shared.Workers = None,
     out: Out = DEFAULT_STORE / "tuning",
-    write: Annotated[
-        Path | None,
-        Option(
-            help="Suite file for the chosen values. Default: the file of the suite; none for a part of a shipped suite."
-        ),
-    ] = None,
+    write: Annotated[Path | None, Option(help="Suite file for the chosen values. Default: the file of the suite; none for a part of a shipped suite.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Predict the time of tuning; run nothing.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Choose step sizes on the log grids of a suite, print them, and store them in the suite file.
 
     The same command resumes an interrupted tuning. Exit code 1 if no step size of a method could be measured on a task:

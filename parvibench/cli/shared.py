@@ -71,6 +71,10 @@ Settings = Annotated[
         help="Setting of algorithm or label A (repeatable); A may be omitted if exactly one algorithm is given.",
     ),
 ]  # fmt: skip
+Workers = Annotated[
+    int | None, typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU.")
+]
+Timeout = Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, in seconds.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the result store.", show_default=True)]
 
 

@@ -32,12 +32,10 @@ def sync(out: Out = DEFAULT_STORE) -> None:
 @app.command(epilog="Example: `parvibench ui --port 5001`")
 def ui(
     out: Out = DEFAULT_STORE,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; any but the default lets other machines read all runs.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; any but the default lets other machines read all runs.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5000,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser, if stdout is a terminal.")] = True,
-) -> None:
+) -> None:  # fmt: skip
     """Serve the MLflow pages of the store: one run per suite run, a child run per cell, tagged by task and method."""
     from parvibench.api import mirroring
 

@@ -131,7 +131,7 @@ def test_the_command_tells_the_chance_of_missing_and_the_page_marks_rows(honest:
     folder = str(honest.store.root)
     done = CliRunner().invoke(app, ["verify", folder, "--replicates", "60", "--workers", "0"])
     assert done.exit_code == 0, done.output
-    assert "12 of 12 replicates" in done.output
+    assert "12 of 12 verifiable replicates" in done.output
     assert f"probability {100 * 0.95**12:.2g}%" in done.output
     kept = json.loads((honest.store.root / "verification.json").read_text())
     assert len(kept["checks"]) == 12
