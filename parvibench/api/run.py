@@ -120,7 +120,7 @@ class Forecast(NamedTuple):
     """The cells that ``run`` with the same arguments would run, and the time they take."""
 
     #: one per cell: ``task``, ``algorithm``, ``label``, ``key``, ``replicates``, ``chunks``, ``budget``, ``state``
-    #: (``cached``, ``to run`` or ``unsupported: REASON``) and ``predicted_seconds`` of one process, or None
+    #: (``cached``, ``to run``, or a status with its reason, such as ``unsupported: ...``) and ``predicted_seconds`` of one process, or None
     cells: list[dict[str, Any]]
     seconds: float  #: of all cells to run, on ``processes``
     processes: int
@@ -129,7 +129,7 @@ class Forecast(NamedTuple):
 
     @property
     def to_run(self) -> int:
-        """Number of cells that are neither cached nor unsupported."""
+        """Number of cells that would be run."""
         return sum(row["state"] == "to run" for row in self.cells)
 
 
@@ -144,6 +144,7 @@ def forecast(
 ) -> Forecast:
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
     from parvibench.harness.forecast import predict
+    from parvibench.harness.session import why_not_run
     from parvibench.harness.store.store import Store, is_final
 
     from .plan import Plan
@@ -155,8 +156,8 @@ def forecast(
     waiting: list[tuple[Cell, dict[str, Any]]] = []
     for cell in cells:
         cached = not execution.fresh and is_final(store.usable(cell.key), execution.retry_failed)
-        lacking = cell.missing_needs()
-        state = "cached" if cached else f"unsupported: {lacking}" if lacking else "to run"
+        refusal = None if cached else why_not_run(cell)
+        state = "cached" if cached else "to run" if refusal is None else f"{refusal[0]}: {refusal[1].splitlines()[0]}"
         row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
         row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
         row |= {"budget": cell.spec.budget.model_dump(exclude_none=True), "state": state, "predicted_seconds": None}

@@ -69,7 +69,7 @@ def _named(ctx: typer.Context, incomplete: str) -> list[str]:
 )
 def show(
     kind: Kind,
-    name: Annotated[str, typer.Argument(autocompletion=_named)],
+    name: Annotated[str, typer.Argument(help="Name of the task, algorithm, metric or suite.", autocompletion=_named)],
     figure: Annotated[Path | None, typer.Option(help="Write a corner plot of the reference samples of a task (.png or .svg).")] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip

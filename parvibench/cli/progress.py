@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from . import shared
-from .shared import duration
+from .shared import counted, duration
 
 if TYPE_CHECKING:
     from parvibench.api.run import Cell, CellRecord, RunRecord
@@ -93,7 +93,9 @@ class Display:
         self._todo, self._done, self._shown = total - cached, 0, 0.0
         self._running.clear()
         self._show = progress(self._console)
-        self._show.print(f"run {run.id}: {total} cells" + (f", {cached} already in the store" if cached else ""))
+        self._show.print(
+            f"run {run.id}: {counted(total, 'cell')}" + (f", {cached} already in the store" if cached else "")
+        )
         if self._todo:
             self._show.__enter__()
             self._update()
@@ -124,7 +126,9 @@ class Display:
         """Stop the display; after an interruption print how to resume."""
         self._show.__exit__()
         if left := self._todo - self._done:
-            self._show.print(f"interrupted: {left} cells left; the same command resumes from the finished cells")
+            self._show.print(
+                f"interrupted: {counted(left, 'cell')} left; the same command resumes from the finished cells"
+            )
 
     def _update(self) -> None:
         """Running cells count by the share that is done; the count never falls when a chunk begins."""

@@ -85,7 +85,7 @@ def merge(
     stores: Annotated[list[Path], Argument(help="Stores of the parts (`run --shard`); the latest run of each is merged.")],
     out: Out = DEFAULT_STORE,
     to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report.")] = None,
-    without_samples: Annotated[bool, Option(help="Copy records and curves only: enough for reports, merging and resuming.")] = False,
+    without_samples: Annotated[bool, Option("--without-samples", help="Copy records and curves only: enough for reports, merging and resuming.")] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Merge the parts of a run into one run, and write its report."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from parvibench.core.errors import InputError
 
 from . import shared
 from .reporting import print_results
-from .shared import EXIT_FAILED, Json, Out, answer, command_line, duration, key_value, note, warn
+from .shared import EXIT_FAILED, Json, Out, answer, command_line, counted, duration, key_value, note, warn
 
 if TYPE_CHECKING:
     from parvibench.api.run import Forecast
@@ -138,13 +139,13 @@ def tune(
 
 
 def _print_tuning_forecast(found: TuningForecast) -> None:
-    answer(f"first round: {found.cells} cells, {duration(found.first_round)} on one process")
+    answer(f"first round: {counted(found.cells, 'cell')}, {duration(found.first_round)} on one process")
     if found.finals:
         answer(f"best {found.finalists} values over the whole horizon: {duration(found.finals)}")
     more = f", and up to {duration(found.growth)} more if grids are extended" if found.growth else ""
     answer(f"total: {duration(found.first_round + found.finals)} on one process{more}")
     if found.unknown:
-        answer(f"no forecast for {found.unknown} methods")
+        answer(f"no forecast for {counted(found.unknown, 'grid')}")
 
 
 def _print_forecast(found: Forecast, as_json: bool) -> None:
@@ -158,10 +159,12 @@ def _print_forecast(found: Forecast, as_json: bool) -> None:
         limits = ", ".join(f"{k} {v:g}" for k, v in row["budget"].items())
         seconds = row["predicted_seconds"]
         time = "" if seconds is None else duration(seconds)
-        table.add_row(row["task"], row["label"], str(row["replicates"]), limits, row["state"], time)
+        table.add_row(row["task"], row["label"], str(row["replicates"]), limits, row["state"].partition(":")[0], time)
     shared.out_console.print(table)
-    predicted = f", about {duration(found.seconds)} on {found.processes} workers" if found.to_run else ""
-    answer(f"{len(found.cells)} cells, {found.to_run} to run{predicted}")
+    for state, count in Counter(row["state"] for row in found.cells if ":" in row["state"]).items():
+        answer(f"{counted(count, 'cell')} {state}")
+    predicted = f", about {duration(found.seconds)} on {counted(found.processes, 'worker')}" if found.to_run else ""
+    answer(f"{counted(len(found.cells), 'cell')}, {found.to_run} to run{predicted}")
     if found.tuning_first:
         note("plus the time of tuning: see `parvibench tune --dry-run`")
 

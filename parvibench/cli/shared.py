@@ -146,6 +146,11 @@ def parse_settings(pairs: Sequence[str] | None, algorithms: Sequence[str] | None
     return found
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, as in ``1 cell`` and ``2 cells``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def parse_number(key: str, text: str) -> float:
     """The number behind ``key=``."""
     try:

@@ -150,7 +150,7 @@ def _run(cells: Sequence[Cell], executor: Executor, store: Store, observers: Seq
     jobs: list[Job] = []
     pending: dict[str, _Pending] = {}
     for cell in cells:
-        refusal = _refusal(cell)
+        refusal = why_not_run(cell)
         if refusal is not None:
             yield cell, make_record(cell, [Outcome(Job(cell, 0), None, *refusal)]), None, None, None
             continue
@@ -182,7 +182,7 @@ def _run(cells: Sequence[Cell], executor: Executor, store: Store, observers: Seq
             running.path.unlink(missing_ok=True)
 
 
-def _refusal(cell: Cell) -> tuple[Status, str] | None:
+def why_not_run(cell: Cell) -> tuple[Status, str] | None:
     """Why a cell cannot run here, before any compute."""
     try:
         lacking = cell.missing_needs()

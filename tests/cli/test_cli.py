@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,14 +14,17 @@ import time
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer.main
 from command_line import Run
 from records import make_record
 from rich.console import Console
 
+from parvibench.cli import app
 from parvibench.cli.progress import Display, progress
 from parvibench.core import registry
 from parvibench.harness.store.store import Store
@@ -271,6 +276,30 @@ def test_help_has_examples_and_is_quick_to_import() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert shown.returncode == 0
     assert "parvibench run --suite quick" in shown.stdout
+
+
+def test_every_command_has_examples_whose_options_exist() -> None:
+    seen = []
+
+    def look(words: list[str], command: Any) -> None:
+        for name, sub in getattr(command, "commands", {}).items():
+            look([*words, name], sub)
+        if not hasattr(command, "commands"):
+            lines = [
+                x.split(" parvibench ")[-1].removeprefix("parvibench ")
+                for x in re.findall(r"`([^`]*)`", command.epilog or "")
+                if "parvibench " in x
+            ]
+            known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+            assert lines, words
+            for line in lines:
+                given = shlex.split(line)
+                assert given[: len(words)] == words
+                assert {w for w in given if w.startswith("-")} <= known, line
+            seen.append(words)
+
+    look([], typer.main.get_command(app))
+    assert len(seen) > 15
 
 
 def test_a_task_s_reference_is_drawn(call: Run, tmp_path: Path) -> None:
