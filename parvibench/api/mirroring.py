@@ -76,10 +76,10 @@ def _check_free(host: str, port: int) -> None:
 def serve_until_signal(command: list[str]) -> int:
     """Run a server and its child processes until it ends or a signal arrives; its exit code, 0 after a signal."""
     server = subprocess.Popen(command, start_new_session=sys.platform != "win32")
-    asked: list[int] = []
+    caught: list[int] = []
 
     def forward(number: int, _: object) -> None:
-        asked.append(number)
+        caught.append(number)
         if sys.platform == "win32":
             server.terminate()
         else:
@@ -95,4 +95,4 @@ def serve_until_signal(command: list[str]) -> int:
         if sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)  # child processes that outlived the server
-    return 0 if asked else code
+    return 0 if caught else code

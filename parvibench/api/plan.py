@@ -56,8 +56,8 @@ class Plan:
             InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
         """
         placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
-        named, held = named_methods(algorithms)
-        objects: list[Task | Method] = [*(t for t in placed if not isinstance(t, str)), *held]
+        named, methods = named_methods(algorithms)
+        objects: list[Task | Method] = [*(t for t in placed if not isinstance(t, str)), *methods]
         if objects:
             if execution.ray is not None:
                 raise InputError(
@@ -67,12 +67,12 @@ class Plan:
         loaded = load_suite(suite) if isinstance(suite, str) else suite
         if loaded is not None and execution.profile is None:
             execution = execution.model_copy(update={"profile": loaded.default_profile})
-        chosen = select(loaded, [t if isinstance(t, str) else t.name for t in placed], named, execution)
+        selected = select(loaded, [t if isinstance(t, str) else t.name for t in placed], named, execution)
         device = resolve_device(execution.device)
         if execution.compiled:
             require_compiler(device)
-        source = suite if isinstance(suite, str) else chosen.name
-        return cls(chosen, source, execution, device, make_executor(execution, device), settings or {}, objects)
+        source = suite if isinstance(suite, str) else selected.name
+        return cls(selected, source, execution, device, make_executor(execution, device), settings or {}, objects)
 
     def cells(self, *, tuned: bool = True) -> list[Cell]:
         """The cells of the requested part, in the order of the report.
@@ -114,7 +114,7 @@ def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[li
     An importable object or class becomes an entry ``module:Class``, labelled with its name.
     """
     entries: list[Entry] = []
-    held: list[Method] = []
+    objects: list[Method] = []
     for given in algorithms:
         if isinstance(given, str):
             entries.append(given)
@@ -122,8 +122,8 @@ def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[li
         method = registry.as_method(given)
         place = importable(method)
         entries.append({"name": place or method.name, "label": method.name})
-        held += [] if place else [method]
-    return entries, held
+        objects += [] if place else [method]
+    return entries, objects
 
 
 def _entry(item: Entry) -> Entry:
@@ -143,20 +143,20 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
             raise InputError(
                 "nothing to run: name a suite (--suite quick), or tasks and algorithms (--task, --algorithm)"
             )
-        chosen = _build(
+        selected = _build(
             {"name": "custom", "tasks": list(tasks), "algorithms": list(algorithms), "budget": DEFAULT_BUDGET}
         )
     else:
-        chosen = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
-        chosen = chosen.with_rows(execution.rows) if execution.rows else chosen
-        chosen = (_restrict_rows if chosen.rows else _restrict)(chosen, tasks, algorithms)
+        selected = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
+        selected = selected.with_rows(execution.rows) if execution.rows else selected
+        selected = (_restrict_rows if selected.rows else _restrict)(selected, tasks, algorithms)
     names = ("replicates", "seed", "budget", "particles", "samples", "match")
     overrides = {name: value for name in names if (value := getattr(execution, name)) is not None}
     if not overrides:
-        return chosen
-    values = {**chosen.model_dump(exclude_none=True), **overrides}
+        return selected
+    values = {**selected.model_dump(exclude_none=True), **overrides}
     if execution.replicates is not None:
-        values["tasks"] = [{"name": t.name} for t in chosen.tasks]
+        values["tasks"] = [{"name": t.name} for t in selected.tasks]
     # Explicit values override those of an entry and of its preset.
     protocol = {name: overrides[name] for name in ("budget", "particles", "samples") if name in overrides}
     replaced = {"budget": ("budget", "iterations"), "replicates": ("replicates",)}
@@ -182,11 +182,11 @@ def _placed(task: Task) -> str | Task:
 def _restrict_rows(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
     """Keep the rows of the named tasks and algorithms; ``InputError`` for a name that no row has."""
     labels = [a if isinstance(a, str) else a["name"] for a in algorithms]
-    held = {"task": {r.task for r in suite.rows}, "algorithm": {n for r in suite.rows for n in (r.name, r.display)}}
+    known = {"task": {r.task for r in suite.rows}, "algorithm": {n for r in suite.rows for n in (r.name, r.display)}}
     for kind, names in (("task", tasks), ("algorithm", labels)):
         for name in names:
-            if name not in held[kind]:
-                raise UnknownNameError(f"{kind} in the rows of suite {suite.name!r}", name, held[kind])
+            if name not in known[kind]:
+                raise UnknownNameError(f"{kind} in the rows of suite {suite.name!r}", name, known[kind])
     kept = [
         r
         for r in suite.rows

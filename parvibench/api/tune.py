@@ -70,12 +70,12 @@ def tune(
 
     whole = load_suite(suite)
     profile = profile or whole.default_profile
-    chosen, held = _part(whole, tasks, algorithms, profile)
+    part, objects = _part(whole, tasks, algorithms, profile)
     if write is not None and not os.access(write, os.W_OK):
         raise InputError(f"{write}: not writable; name another suite file with --write")
-    execution = Execution(workers=0 if held else workers, out=Path(out), profile=profile)
+    execution = Execution(workers=0 if objects else workers, out=Path(out), profile=profile)
     try:
-        done = tune_suite(chosen, execution, settings=settings, objects=held, observers=observers, command=command)
+        done = tune_suite(part, execution, settings=settings, objects=objects, observers=observers, command=command)
     except KeyboardInterrupt:
         return Tuning(Tuned(step_size={}), load(out), interrupted=True)
     file = Path(write) if write is not None and done.tuned.step_size else None
@@ -152,8 +152,8 @@ def forecast(
     from parvibench.harness.suite.tuning import Tuner
 
     whole = load_suite(suite)
-    chosen, held = _part(whole, tasks, algorithms, profile or whole.default_profile)
-    tuner = Tuner(chosen, settings=settings or {}, objects=held)
+    part, objects = _part(whole, tasks, algorithms, profile or whole.default_profile)
+    tuner = Tuner(part, settings=settings or {}, objects=objects)
     spec, grids = tuner.spec, tuner.one_of_each()
     seconds = predict([cell for cell, _, _ in grids], Store(Path(out)))
     known = [(s, values, more) for s, (_, values, more) in zip(seconds, grids, strict=True) if s is not None]
@@ -169,11 +169,11 @@ def _part(
     """The suite to tune, and the objects in it. Named algorithms alone are tuned, also those that extend the suite."""
     from .plan import named_methods, select
 
-    named, held = named_methods(algorithms)
-    chosen = select(suite, tasks, named, Execution(profile=profile))
-    asked = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
-    kept = tuple(a for a in chosen.algorithms if not asked or asked & {a.name, a.display})
-    return chosen.model_copy(update={"algorithms": kept}), held
+    named, objects = named_methods(algorithms)
+    selected = select(suite, tasks, named, Execution(profile=profile))
+    names = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
+    tuned = tuple(a for a in selected.algorithms if not names or names & {a.name, a.display})
+    return selected.model_copy(update={"algorithms": tuned}), objects
 
 
 def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:

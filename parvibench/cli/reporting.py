@@ -64,8 +64,8 @@ def report(
 
 @app.command(epilog="Example: `parvibench papers parvibench-runs long-runs --to reports/papers`")
 def papers(
-    stores: Annotated[list[Path] | None, Argument(help="Stores that hold rows of the papers' suites; none: only what is kept.")] = None,
-    to: Annotated[Path, Option(help="Folder of the page; rows that an earlier page there shows are kept, in its measured.csv.")] = Path("papers"),
+    stores: Annotated[list[Path] | None, Argument(help="Stores with rows of the papers' suites. Default: the stored rows only.")] = None,
+    to: Annotated[Path, Option(help="Folder of the page; rows in its measured.csv are shown as well.")] = Path("papers"),
 ) -> None:  # fmt: skip
     """Set stored runs of the papers' suites beside every published number: HTML page, Markdown and CSV."""
     from parvibench.reporting.papers_page import write_papers

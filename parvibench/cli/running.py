@@ -77,12 +77,12 @@ def run(
         retry_failed=retry == "failed", tune=tune_first,
     )  # fmt: skip
     settings = shared.parse_settings(setting, algorithm)
-    asked: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
+    arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
     if dry_run:
-        _print_forecast(api.forecast(suite, **asked, execution=execution), as_json)
+        _print_forecast(api.forecast(suite, **arguments, execution=execution), as_json)
         return
     results = api.run(
-        suite, **asked, execution=execution, report=out / "report", warn=warn, command=command_line(),
+        suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
     print_results(results, out / "report", as_json=as_json, quiet=quiet)
@@ -114,17 +114,19 @@ def tune(
     from .progress import Display
 
     settings = shared.parse_settings(setting, algorithm)
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "tasks": task or (),
         "algorithms": algorithm or (),
         "settings": settings,
         "profile": profile,
     }
     if dry_run:
-        _print_tuning_forecast(api.forecast(suite, **asked, out=out))
+        _print_tuning_forecast(api.forecast(suite, **arguments, out=out))
         return
     file = api.suite_file(suite, write, part=bool(task or algorithm))
-    done = api.tune(suite, **asked, workers=workers, out=out, write=file, command=command_line(), observers=[Display()])
+    done = api.tune(
+        suite, **arguments, workers=workers, out=out, write=file, command=command_line(), observers=[Display()]
+    )
     if done.interrupted:
         raise typer.Exit(EXIT_FAILED)
     for where, chosen in done.tuned.step_size.items():
