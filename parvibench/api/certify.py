@@ -36,15 +36,9 @@ class Built(NamedTuple):
 
 
 def build_reference(
-    task: str,
-    folder: Path | None = None,
-    *,
-    files: Sequence[Path] = (),
-    columns: Sequence[str] = (),
-    variables: Sequence[str] = (),
-    notify: Notify,
-    **effort: Any,
-) -> Built:
+    task: str, folder: Path | None = None, *, files: Sequence[Path] = (), columns: Sequence[str] = (),
+    variables: Sequence[str] = (), notify: Notify, **effort: Any,
+) -> Built:  # fmt: skip
     """Make reference samples with noise floors and a certificate: from chains, or from files of draws.
 
     They are written into ``folder``, by default ``parvibench-references`` or, for a built-in task, the installed

@@ -157,18 +157,11 @@ class Evaluation(NamedTuple):
 
 
 def evaluate_files(
-    samples: Sequence[Path],
-    task: str | None = None,
-    metrics: Sequence[str] | None = None,
-    *,
-    reference: Sequence[Path] = (),
-    columns: Sequence[str] = (),
-    variables: Sequence[str] = (),
-    cost: Mapping[str, float] | None = None,
-    label: str | None = None,
-    out: str | Path = DEFAULT_STORE,
+    samples: Sequence[Path], task: str | None = None, metrics: Sequence[str] | None = None, *,
+    reference: Sequence[Path] = (), columns: Sequence[str] = (), variables: Sequence[str] = (),
+    cost: Mapping[str, float] | None = None, label: str | None = None, out: str | Path = DEFAULT_STORE,
     command: str = "",
-) -> Evaluation:
+) -> Evaluation:  # fmt: skip
     """``evaluate`` for files, several of which are one chain each.
 
     With a ``cost`` (``score_evaluations``, optionally ``seconds``) the samples also become a row named ``label`` of the

@@ -43,13 +43,10 @@ class Plan:
 
     @classmethod
     def of(
-        cls,
-        suite: str | Suite | None,
-        tasks: Sequence[str | Task],
-        algorithms: Sequence[str | Algorithm | type[Algorithm]],
-        settings: Mapping[str, Mapping[str, Any]] | None,
+        cls, suite: str | Suite | None, tasks: Sequence[str | Task],
+        algorithms: Sequence[str | Algorithm | type[Algorithm]], settings: Mapping[str, Mapping[str, Any]] | None,
         execution: Execution,
-    ) -> Plan:
+    ) -> Plan:  # fmt: skip
         """The plan of ``run``'s arguments.
 
         Raises:

@@ -134,14 +134,10 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    suite: str | Suite | None = None,
-    *,
-    tasks: Sequence[str | Task] = (),
+    suite: str | Suite | None = None, *, tasks: Sequence[str | Task] = (),
     algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    execution: Execution | None = None,
-    **options: Any,
-) -> Forecast:
+    settings: Mapping[str, Mapping[str, Any]] | None = None, execution: Execution | None = None, **options: Any,
+) -> Forecast:  # fmt: skip
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
     from parvibench.harness.forecast import predict
     from parvibench.harness.session import why_not_run

@@ -85,14 +85,9 @@ def tune(
 
 
 def tune_suite(
-    suite: Suite,
-    execution: Execution,
-    *,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    objects: Sequence[Task | Method] = (),
-    observers: Sequence[Observer] = (),
-    command: str = "",
-) -> Tuning:
+    suite: Suite, execution: Execution, *, settings: Mapping[str, Mapping[str, Any]] | None = None,
+    objects: Sequence[Task | Method] = (), observers: Sequence[Observer] = (), command: str = "",
+) -> Tuning:  # fmt: skip
     """Tune the step sizes of a suite, its profile applied, on its grids; the same call resumes.
 
     Raises:
@@ -137,14 +132,10 @@ class TuningForecast(NamedTuple):
 
 
 def forecast(
-    suite: str,
-    *,
-    tasks: Sequence[str] = (),
-    algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    profile: str | None = None,
+    suite: str, *, tasks: Sequence[str] = (), algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
+    settings: Mapping[str, Mapping[str, Any]] | None = None, profile: str | None = None,
     out: str | Path = DEFAULT_STORE / "tuning",
-) -> TuningForecast:
+) -> TuningForecast:  # fmt: skip
     """Predict the time of ``tune`` with the same arguments."""
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
