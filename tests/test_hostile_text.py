@@ -42,9 +42,9 @@ def test_no_text_is_obeyed_by_a_terminal(
     elif way == "answer":
         shared.answer(EVIL)
     elif way == "progress":
-        from parvibench.cli.progress import Display
+        from parvibench.cli.progress import progress
 
-        Display(plain)._print(EVIL)
+        progress(plain).print(EVIL)
     else:
         table = new_table("label")
         table.add_row(EVIL)
@@ -185,10 +185,10 @@ def test_the_ui_of_a_busy_port(
 def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None:
     """To a server with a child of its own; nothing is left, and ending it is no failure."""
     code = (
-        "import sys; from parvibench.cli.tracking import _serve\n"
+        "import sys; from parvibench.api.mirroring import serve_until_signal\n"
         'child = \'import subprocess, sys, time; subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"]);\'\n'
         "child += 'print(\"up\", flush=True); time.sleep(99)'\n"
-        "sys.exit(_serve([sys.executable, '-c', child]))"
+        "sys.exit(serve_until_signal([sys.executable, '-c', child]))"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as ui:
         assert ui.stdout is not None

@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints. Results go to stdout, progress and messages to stderr."""
+"""The command line: parses arguments, calls ``parvibench.api``, prints. Results go to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def main() -> NoReturn:
         sys.exit(EXIT_FAILED if isinstance(error, DataMissingError) else EXIT_USAGE)
     except typer.Exit as error:  # raised by callbacks that run before a command
         sys.exit(error.exit_code)
-    except typer.Abort:  # a question without an answer
-        note("parvibench: nothing was written: the question was not answered (--yes answers it)", style="red")
+    except typer.Abort:  # a prompt without an answer
+        note("parvibench: aborted, nothing was written (--yes writes without asking)", style="red")
         sys.exit(EXIT_USAGE)
     except KeyboardInterrupt:
         sys.exit(130)

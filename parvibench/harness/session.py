@@ -137,7 +137,7 @@ def _run(cells: Sequence[Cell], executor: Executor, store: Store, observers: Seq
     jobs: list[ChunkJob] = []
     ended: dict[str, dict[int, Ended]] = {}  #: outcomes by cell and chunk
     for cell in cells:
-        refusal = _refusal(cell)
+        refusal = why_not_run(cell)
         outcomes = _saved(cell, store) if refusal is None else {0: Outcome(None, *refusal)}
         missing = [] if refusal is not None else [i for i in range(len(cell.chunks)) if i not in outcomes]
         if not missing:
@@ -173,7 +173,7 @@ def _whole(cell: Cell, outcomes: dict[int, Ended]) -> Finished:
     return finished(cell, [outcomes[i] for i in sorted(outcomes)])
 
 
-def _refusal(cell: Cell) -> tuple[Status, str] | None:
+def why_not_run(cell: Cell) -> tuple[Status, str] | None:
     """Status and reason of a cell that cannot run here, before any compute; else None."""
     try:
         lacking = cell.missing_needs()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from command_line import Run
 
-from parvibench.api import select
+from parvibench.api.plan import select
 from parvibench.core.errors import InputError, SuiteError, UnknownNameError
 from parvibench.harness.execution import Execution
 from parvibench.harness.session import run_cells
@@ -57,7 +57,7 @@ def test_rows_are_chosen_by_name_by_number_and_by_profile() -> None:
         select(suite, (), (), Execution(rows=("*/hmc",)))
     with pytest.raises(UnknownNameError, match="'mala'"):
         select(suite, (), ["mala"], Execution())
-    with pytest.raises(InputError, match="rows are those of a suite"):
+    with pytest.raises(InputError, match="--row selects rows of a suite"):
         select(None, ["banana"], ["svgd"], Execution(rows=("*",)))
 
 

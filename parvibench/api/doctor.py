@@ -1,4 +1,4 @@
-"""The checks of ``doctor``: versions, registry, devices, data, disk and tracking."""
+"""``doctor``: versions, registry, devices, data, disk and tracking of this installation."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from parvibench.core.errors import ParVIBenchError
 _PACKAGES = ("torch", "numpy", "scipy", "POT", "arviz-stats", "pyro-ppl", "mlflow", "pandas", "seaborn")
 
 
-def checks_of_installation() -> list[dict[str, Any]]:
-    """One dictionary per check: ``what``, ``found``, ``ok``, ``required``."""
+def doctor() -> list[dict[str, Any]]:
+    """Check the installation: one dictionary per check, with ``what``, ``found``, ``ok`` and ``required``."""
     checks = [_check("Python", platform.python_version(), sys.version_info >= (3, 11))]
     for package in _PACKAGES:
         try:
@@ -34,7 +34,7 @@ def _check(what: str, found: str, ok: bool, required: bool = True) -> dict[str, 
 
 
 def _registry_checks() -> list[dict[str, Any]]:
-    """Every registered name loads, every reference matches its certificate."""
+    """Whether every registered name loads, and every reference matches its certificate."""
     loads: list[tuple[str, Callable[[str], object]]] = [
         *((name, lambda n: registry.load_task(n).floored()) for name in registry.tasks()),
         *((name, registry.load_method) for name in registry.algorithms()),
@@ -53,7 +53,7 @@ def _device_check() -> dict[str, Any]:
     torch = importlib.import_module("torch")
     if torch.cuda.is_available():
         return _check("GPU", torch.cuda.get_device_name(), True, required=False)
-    return _check("GPU", f"none; {os.cpu_count()} CPUs will be used", False, required=False)
+    return _check("GPU", f"none; {os.cpu_count()} CPUs", False, required=False)
 
 
 def _data_check() -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _data_check() -> dict[str, Any]:
 
     rows = status()
     present = sum(r.state == "ok" for r in rows)
-    hint = "" if present == len(rows) else "; fetch the others with: parvibench data fetch"
+    hint = "" if present == len(rows) else "; `parvibench data fetch` downloads the others"
     found = f"{present} of {len(rows)} on disk{hint}"
     return _check("data sets", found, present == len(rows), required=False)
 
@@ -75,4 +75,4 @@ def _tracking_check() -> dict[str, Any]:
     from parvibench.harness.store.secrets import without_secrets
 
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return _check("tracking", without_secrets(uri) or "embedded SQLite in the store", True, required=False)
+    return _check("tracking", without_secrets(uri) or "SQLite in the store", True, required=False)

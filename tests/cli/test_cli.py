@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,15 +14,18 @@ import time
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer.main
 from command_line import Run
 from records import make_record
 from rich.console import Console
 
-from parvibench.cli.progress import Display
+from parvibench.cli import app
+from parvibench.cli.progress import Display, progress
 from parvibench.core import registry
 from parvibench.harness.store.store import Store
 
@@ -46,16 +51,16 @@ def test_suites_are_listed(call: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run"], "say what to run"),
+        (["run"], "nothing to run"),
         (["run", "--suite", "qick"], "did you mean 'quick'"),
         (["run", "--task", "bananna", "--algorithm", "svgd"], "did you mean 'banana'"),
         (["run", "--suite", "quick", "--algorithm", "svdg"], "did you mean 'svgd'"),
         (["run", "--suite", "quick", "--replicates", "0"], "replicates: Input should be greater than 0"),
         (["run", "--suite", "quick", "--budget", "score_evaluations=-1"], "budget.score_evaluations"),
         (["run", "--suite", "quick", "--budget", "steps=9"], "budget.steps"),
-        (["run", "--suite", "quick", "--budget", "seconds"], "write KEY=VALUE"),
+        (["run", "--suite", "quick", "--budget", "seconds"], "expected KEY=VALUE"),
         (["run", "--suite", "quick", "--particles", "0"], "particles: Input should be greater than 0"),
-        (["run", "--suite", "quick", "--set", "svgd=3"], "write ALGORITHM.SETTING=VALUE"),
+        (["run", "--suite", "quick", "--set", "svgd=3"], "expected ALGORITHM.SETTING=VALUE"),
         (["run", "--suite", "quick", "--set", "svgd.step_size=-3"], "svgd.step_size: Input should be greater than 0"),
         (["run", "--suite", "quick", "--set", "svgd.stepsize=3"], "no such setting. Known: step_size"),
         (["run", "--suite", "quick", "--workers", "-1"], "--workers must be 0"),
@@ -63,7 +68,7 @@ def test_suites_are_listed(call: Run) -> None:
         (["run", "--suite", "quick", "--device", "tpu"], "auto, cpu or cuda"),
         (["run", "--suite", "quick", "--retry", "all"], "--retry takes 'failed'"),
         (["run", "--suite", "quick", "--profile", "fast"], "no profile of suite 'quick' named 'fast'"),
-        (["run", "--suite", "quick", "--shard", "3/2"], "--shard wants I/K"),
+        (["run", "--suite", "quick", "--shard", "3/2"], "--shard takes I/K"),
         (["run", "--suite", "quick", "--match", "steps"], "match"),
         (["merge", "nowhere"], "no runs here"),
         (["reference", "verify", "bananna"], "did you mean 'banana'"),
@@ -273,6 +278,30 @@ def test_help_has_examples_and_is_quick_to_import() -> None:
     assert "parvibench run --suite quick" in shown.stdout
 
 
+def test_every_command_has_examples_whose_options_exist() -> None:
+    seen = []
+
+    def look(words: list[str], command: Any) -> None:
+        for name, sub in getattr(command, "commands", {}).items():
+            look([*words, name], sub)
+        if not hasattr(command, "commands"):
+            lines = [
+                x.split(" parvibench ")[-1].removeprefix("parvibench ")
+                for x in re.findall(r"`([^`]*)`", command.epilog or "")
+                if "parvibench " in x
+            ]
+            known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+            assert lines, words
+            for line in lines:
+                given = shlex.split(line)
+                assert given[: len(words)] == words
+                assert {w for w in given if w.startswith("-")} <= known, line
+            seen.append(words)
+
+    look([], typer.main.get_command(app))
+    assert len(seen) > 15
+
+
 def test_a_task_s_reference_is_drawn(call: Run, tmp_path: Path) -> None:
     picture = tmp_path / "deep" / "banana.png"
     answer = call("show", "task", "banana", "--figure", str(picture))
@@ -297,3 +326,12 @@ def test_every_round_of_tuning_counts_its_own_cells(tmp_path: Path) -> None:
     assert [line.strip() for line in shown.getvalue().splitlines()] == [
         "run made-tuning: 5 cells", "5/5 cells", "run made-tuning: 2 cells", "2/2 cells",
     ]  # fmt: skip
+
+
+def test_progress_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = io.StringIO()
+    monkeypatch.setattr("parvibench.cli.progress._PLAIN_EVERY_S", 0.0)
+    with progress(Console(file=seen)) as show:
+        show("banana/ula", 3, 40)
+        show("caught", 4, 0)
+    assert seen.getvalue() == "  3/40 banana/ula\n  4 caught\n"

@@ -12,6 +12,7 @@ import pytest
 from command_line import Run
 
 import parvibench as pb
+from parvibench.api.run import forecast
 from parvibench.core.errors import InputError
 from parvibench.harness.store.store import Store
 from parvibench.reporting.figures.image_files import write_pdf
@@ -47,9 +48,10 @@ def test_names_are_functions_whatever_was_imported_before() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.strip() == "fine", found.stderr
-    light = "import sys, parvibench as pb; pb.check; pb.report; print('torch' in sys.modules)"
+    verbs = "pb.run, pb.load, pb.report, pb.compare, pb.tune, pb.check, pb.merge, pb.verify"
+    light = f"import sys, parvibench as pb; {verbs}; print({{'torch', 'mlflow'}} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True)
-    assert found.stdout.strip() == "False", found.stderr
+    assert found.stdout.strip() == "set()", found.stderr
 
 
 def test_the_leaderboard_is_what_the_terminal_shows(results: pb.Results, call: Run) -> None:
@@ -189,8 +191,35 @@ def test_a_sampler_is_checked_from_python() -> None:
     found = pb.check(Half, iterations=2, seed=1)
     assert found.verdict == "wrong"
     assert {t.algorithm for t in found.red} == {"half"}
-    with pytest.raises(InputError, match="settings are of samplers of your own"):
+    with pytest.raises(InputError, match="settings apply to unregistered samplers"):
         pb.check("mala", step_size=3)
+
+
+def test_parts_are_merged_and_verified(tmp_path: Path) -> None:
+    what = {**OPTIONS, "tasks": ["banana"], "algorithms": ["svgd", "ula"], "replicates": 2}
+    parts = [pb.run(**what, part=(i, 2), out=tmp_path / str(i)) for i in (1, 2)]
+    whole = pb.merge([p.store.root for p in parts], tmp_path / "whole")
+    assert [c.label for c in whole.cells] == ["svgd", "ula"]
+    assert whole.leaderboard().shape[0] == 2
+    found = pb.verify(tmp_path / "whole", workers=0)
+    assert [c.verdict for c in found.checks] == ["same bits"] * 4
+    assert (tmp_path / "whole" / "verification.json").is_file()
+
+
+def test_a_forecast_lists_the_cells_of_the_run(tmp_path: Path) -> None:
+    """Those of its part alone; what the store holds costs nothing, unless it is to be run again."""
+    what = {"tasks": ["banana"], "algorithms": ["svgd", "ula"], **OPTIONS, "out": tmp_path}
+    tracking = what.pop("tracking")
+    before = forecast(**what)
+    assert [row["state"] for row in before.cells] == ["to run"] * 2
+    assert before.seconds == pytest.approx(sum(row["predicted_seconds"] for row in before.cells))
+    assert not list(tmp_path.iterdir())
+    done = pb.run(**what, part=(2, 2), tracking=tracking)
+    assert [row["key"] for row in forecast(**what, part=(2, 2)).cells] == [c.key for c in done.cells]
+    assert [row["state"] for row in forecast(**what).cells] == ["to run", "cached"]
+    assert forecast(**what, fresh=True).to_run == 2
+    with pytest.raises(InputError, match="--workers must be 0"):
+        forecast(**{**what, "workers": -1})
 
 
 def test_frames_are_frames(results: pb.Results) -> None:

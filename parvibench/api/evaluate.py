@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +16,13 @@ from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.metric import Cost
 from parvibench.core.task import Task
 from parvibench.data.arrays import REAL, Choice, choose, join
-from parvibench.data.samples import Draws
+from parvibench.data.samples import Draws, read_draws
+from parvibench.harness.execution import DEFAULT_STORE
+from parvibench.harness.external import costs_of, store_external
+from parvibench.harness.store.store import Store
 from parvibench.metrics.evaluate import chain_diagnostics, evaluate_samples
+
+from .report import load, report
 
 _INDEXED = re.compile(r"(.+?)\[(\d+(?:,\d+)*)\]")
 
@@ -31,7 +37,7 @@ def evaluate(
     variables: Sequence[str] = (),
     cost: Cost | None = None,
 ) -> dict[str, Any]:
-    """Judge samples against the reference of a task, or against draws that one trusts.
+    """Judge samples against the reference of a task, or against trusted reference draws.
 
     Args:
         samples: array, tensor or data frame, (n, d) or (chains, draws, d); an ArviZ InferenceData or DataTree; or a
@@ -57,7 +63,7 @@ def evaluate(
     draws = draws_of(samples, choice)
     if found is None and reference is None:
         raise InputError(
-            "say what the samples should follow: a task (--task NAME), or draws (--reference FILE, reference=)"
+            "no target to compare with: name a task (--task NAME), or give draws (--reference FILE, reference=)"
         )
     given = None if reference is None else draws_of(reference, choice)
     if found is None:
@@ -138,3 +144,47 @@ def _value_of(name: str, shape: tuple[int, ...], names: Sequence[str], flat: NDA
 def _index(name: str) -> tuple[int, ...]:
     found = _INDEXED.fullmatch(name)
     return tuple(map(int, found[2].split(","))) if found else ()
+
+
+class Evaluation(NamedTuple):
+    """The outcome of ``evaluate_files``."""
+
+    document: dict[str, Any]  #: as of ``evaluate``
+    certified: bool  #: whether the task's reference is certified, or there is none
+    cost: Cost | None
+    label: str  #: name of the row
+    report: Path | None  #: page with the row; None where nothing was stored
+
+
+def evaluate_files(
+    samples: Sequence[Path], task: str | None = None, metrics: Sequence[str] | None = None, *,
+    reference: Sequence[Path] = (), columns: Sequence[str] = (), variables: Sequence[str] = (),
+    cost: Mapping[str, float] | None = None, label: str | None = None, out: str | Path = DEFAULT_STORE,
+    command: str = "",
+) -> Evaluation:  # fmt: skip
+    """``evaluate`` for files, several of which are one chain each.
+
+    With a ``cost`` (``score_evaluations``, optionally ``seconds``) the samples also become a row named ``label`` of the
+    latest run of the task in the store ``out``.
+
+    Raises:
+        InputError: as of ``evaluate``; a file that cannot be read; a cost without a task.
+    """
+    found = None if task is None else registry.load_task(task)
+    spent = costs_of(cost) if cost else None
+    if spent is not None and found is None:
+        raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
+    choice = Choice(columns, variables)
+    draws = read_draws(samples, choice)
+    named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference)
+    trusted = read_draws(reference, choice if named else Choice()) if reference else None
+    document = evaluate(draws, found, metrics, reference=trusted, cost=spent)
+    label = label or samples[0].stem
+    page = None
+    if spent is not None and found is not None:
+        x = torch.tensor(in_coordinates(draws, found).values)
+        store = Store(Path(out))
+        run = store_external(store, found, x.reshape(-1, x.shape[-1]), f"{label} (external)", spent, command)
+        page = report(load(out, run.id), store.root / "report")
+    known = None if found is None else found.reference()
+    return Evaluation(document, known is None or known.certified, spent, label, page)

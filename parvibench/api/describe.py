@@ -1,4 +1,4 @@
-"""The contents of ``show``: plain dictionaries for a table or JSON."""
+"""``show``: a task, an algorithm, a metric or a suite as a dictionary, for a table or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parvibench.metrics.power import SIZE, power_rows
 
 
 def task(name: str) -> dict[str, Any]:
-    """Facts, protocol and certificate of a task; ``UnknownNameError`` with near names."""
+    """Facts, protocol and certificate of a task; ``UnknownNameError`` for an unknown one."""
     found = registry.load_task(name)
     reference = found.floored()
     facts = found.facts
@@ -59,7 +59,7 @@ def _built_in(name: str) -> bool:
 
 
 def _family(task: Any) -> str:
-    """What its class says, and the files of its family: densities above all, and where they are from."""
+    """The docstrings of a task's class and of the modules of its family: densities and their sources."""
     package = type(task).__module__.rpartition(".")[0]
     modules = dict.fromkeys(c.__module__ for c in type(task).__mro__ if c.__module__.startswith(f"{package}."))
     texts = (inspect.getdoc(type(task)), *(inspect.getdoc(sys.modules[m]) for m in modules))
@@ -67,7 +67,7 @@ def _family(task: Any) -> str:
 
 
 def algorithm(name: str) -> dict[str, Any]:
-    """Settings, needs and citation of an algorithm; ``UnknownNameError`` with near names."""
+    """Settings, needs and citation of an algorithm; ``UnknownNameError`` for an unknown one."""
     found = registry.load_method(name)
     module = sys.modules[type(found).__module__]
     fields = found.settings_type.model_fields
@@ -85,7 +85,7 @@ def algorithm(name: str) -> dict[str, Any]:
 
 
 def metric(name: str) -> dict[str, Any]:
-    """Formula, unit, need and power of a metric; ``UnknownNameError`` with near names."""
+    """Formula, unit, need and power of a metric; ``UnknownNameError`` for an unknown one."""
     found = registry.load_metric(name)
     compute = found.compute.func if isinstance(found.compute, functools.partial) else found.compute
     rows = power_rows(name).dropna(how="all")
@@ -108,7 +108,7 @@ def metric(name: str) -> dict[str, Any]:
 
 
 def _contents(suite: Any, given: Callable[[Any], str]) -> dict[str, Any]:
-    """Tasks and algorithms of a suite; or its rows, the published numbers that they stand beside, and departures."""
+    """Tasks and algorithms of a suite; or its rows with their published numbers, and departures from the paper."""
     if not suite.rows:
         return {"tasks": [t.name for t in suite.tasks], "algorithms": {a.display: given(a) for a in suite.algorithms}}
     return {
@@ -120,7 +120,7 @@ def _contents(suite: Any, given: Callable[[Any], str]) -> dict[str, Any]:
 
 
 def suite(name: str) -> dict[str, Any]:
-    """What a suite runs, how long and with which settings; ``InputError`` for an unknown or malformed one."""
+    """Tasks, algorithms, budget and settings of a suite; ``InputError`` for an unknown or malformed one."""
     from parvibench.harness.suite.suite import load_suite
 
     found = load_suite(name)
