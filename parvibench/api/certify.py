@@ -13,6 +13,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.task import Task
 from parvibench.data.arrays import Choice
 from parvibench.data.samples import read_draws
+from parvibench.metrics.floors import silent
 from parvibench.reference import build as shipped
 from parvibench.reference import own
 from parvibench.reference.checks import verify
@@ -52,7 +53,7 @@ def build_reference(
         x = torch.tensor(in_coordinates(read_draws(files, Choice(columns, variables)), found).values)
         return Built(found.name, *own.build_from_draws(found, folder, x, notify))
     if _built_in(found) and not effort:
-        return Built(found.name, shipped.build(found, folder))
+        return Built(found.name, shipped.build(found, folder, notify))
     return Built(found.name, own.build_own(found, folder, Effort(**effort), notify))
 
 
@@ -63,7 +64,7 @@ def verify_references(tasks: Sequence[str] = ()) -> Iterator[tuple[str, list[Any
 
 
 def complete_floors(
-    tasks: Sequence[str] = (), metrics: Sequence[str] | None = None, folder: Path | None = None
+    tasks: Sequence[str] = (), metrics: Sequence[str] | None = None, folder: Path | None = None, notify: Notify = silent
 ) -> Iterator[tuple[str, Path | None]]:
     """Simulate the noise floors that shipped references lack: name and changed file (or None) of each task.
 
@@ -80,7 +81,7 @@ def complete_floors(
                 f"`parvibench reference build {name}` makes reference and floors again"
             )
         if tasks or task.reference() is not None:
-            yield name, shipped.complete_floors(task, folder, metrics)
+            yield name, shipped.complete_floors(task, folder, metrics, notify)
 
 
 def _built_in(task: Task) -> bool:

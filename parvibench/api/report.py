@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,20 +55,27 @@ def loaded(run: Run) -> Results:
     return load(run) if isinstance(run, str | Path) else run
 
 
-def report(run: Run = DEFAULT_STORE, to: str | Path | None = None, format: Literal["html", "latex"] = "html") -> Path:
+def report(
+    run: Run = DEFAULT_STORE,
+    to: str | Path | None = None,
+    format: Literal["html", "latex"] = "html",
+    *,
+    compact: bool = False,
+) -> Path:
     """Write the report of a run and return its path: the page with its files, or the leaderboard as a LaTeX table.
 
     Args:
         run: results, or the folder of a store.
         to: folder; by default ``report`` in the store.
         format: ``html`` or ``latex``.
+        compact: for publication: without ``results.json`` and the data of figures.
 
     Raises:
         InputError: another format.
     """
     from parvibench.reporting.latex_table import write_latex
 
-    writers: dict[str, Any] = {"html": write, "latex": write_latex}
+    writers: dict[str, Any] = {"html": partial(write, compact=compact), "latex": write_latex}
     if format not in writers:
         raise InputError(f"format {format!r}: there are {', '.join(writers)}")
     results = loaded(run)
@@ -75,12 +83,12 @@ def report(run: Run = DEFAULT_STORE, to: str | Path | None = None, format: Liter
     return path
 
 
-def write(results: Results, folder: Path, mirror: MirrorObserver | None = None) -> Path:
+def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
     """Write the page of a run with its files, and mirror them to MLflow; the path of the page."""
     from parvibench.reporting.page import write_report
     from parvibench.reporting.text_tables import to_markdown
 
-    page = write_report(results, folder, results.board)
+    page = write_report(results, folder, results.board, compact=compact)
     if mirror is not None:
         mirror.report(results.run.id, folder)
         mirror.note(results.run.id, to_markdown(results, results.board))

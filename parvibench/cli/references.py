@@ -16,6 +16,9 @@ from .progress import progress
 from .shared import EXIT_FAILED, Json, listed, names_of, note, out_console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Reference samples: build, verify, complete noise floors.")
+if TYPE_CHECKING:
+    from parvibench.metrics.floors import Notify
+
 _MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}
 
 
@@ -61,7 +64,7 @@ def reference_build(
     variables: Annotated[str | None, Option(help="Variables of --draws FILE to use, as a,b.")] = None,
     folder: Annotated[Path | None, Option(help="Output folder. Default: ./parvibench-references; for built-in tasks the installed package.")] = None,
 ) -> None:  # fmt: skip
-    """Build reference samples with noise floors and a certificate; takes some minutes per task.
+    """Build reference samples with noise floors and a certificate: under a minute with exact draws in 2-D, else minutes.
 
     Chains must pass tests of R-hat, effective sample size, divergences, agreement with a second method, and Stein
     identities; otherwise nothing is written, and the message says what would help. Draws from files are tested as well,
@@ -87,7 +90,7 @@ def reference_build(
     for name in names:
         try:
             with progress() as show:
-                built = build_reference(name, folder, files=files, **selected, notify=show, **effort)
+                built = build_reference(name, folder, files=files, **selected, notify=_announced(show), **effort)
         except Refused as refusal:
             note(str(refusal))
             raise typer.Exit(EXIT_FAILED) from None
@@ -95,6 +98,19 @@ def reference_build(
             if not gate.passed:
                 note(f"  {gate.name}: {gate.found}\n    -> {gate.advice}", style="yellow")
         note(f"{built.task}: {'certified' if built.certified else 'not certified'}: {built.path}")
+
+
+def _announced(show: Notify) -> Notify:
+    """Progress that also prints each new kind of work, with its forecast, once."""
+    seen = set()
+
+    def notify(text: str, done: int, total: int) -> None:
+        if text not in seen:
+            seen.add(text)
+            note(f"  {text}")
+        show(text, done, total)
+
+    return notify
 
 
 @app.command("floors", epilog="Example: `parvibench reference floors banana`")
@@ -106,5 +122,6 @@ def reference_floors(
     """Simulate the noise floors that shipped references lack, for a new metric or sample size. The draws stay."""
     from parvibench.api.certify import complete_floors
 
-    for name, changed in complete_floors(tasks or (), metric, folder):
-        note(f"{name}: {changed or 'complete'}")
+    with progress() as show:
+        for name, changed in complete_floors(tasks or (), metric, folder, _announced(show)):
+            note(f"{name}: {changed or 'complete'}")

@@ -37,6 +37,7 @@ def report(
     format_: Annotated[Literal["html", "latex", "pdf"], Option("--format", help="latex: the leaderboard as a booktabs table; pdf: the --figure as PDF.")] = "html",
     tracking_uri: Annotated[str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")] = None,
     index: Annotated[Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html, an overview of the reports in the folders of FOLDER.")] = None,
+    compact: Annotated[bool, Option("--compact", help="For publication: without results.json and the data of figures.")] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
@@ -55,7 +56,7 @@ def report(
         for path in api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
             answer(str(path))
         return
-    page = api.report(results, folder, "latex" if format_ == "latex" else "html")
+    page = api.report(results, folder, "latex" if format_ == "latex" else "html", compact=compact)
     if format_ == "latex":
         answer(str(page))
     else:

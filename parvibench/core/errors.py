@@ -90,6 +90,11 @@ class BudgetIgnored(BaseException):
     """
 
 
+def install_hint(extra: str) -> str:
+    """How to install what the package's extra of this name brings, as the end of a message."""
+    return f"install it in a checkout of ParVIBench: pip install '.[{extra}]'"
+
+
 def validation_text(error: Any, owner: str = "", model: Any = None, unknown: str = "unknown key") -> str:
     """All problems of a pydantic ``ValidationError``, a line each.
 

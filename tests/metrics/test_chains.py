@@ -22,7 +22,7 @@ from parvibench.metrics.chains import (
     ess_tail,
     rhat,
 )
-from parvibench.metrics.cost import peak_memory
+from parvibench.metrics.cost import peak_memory, score_evaluations, seconds
 
 NOTHING = torch.zeros(1, 2, 2, dtype=torch.float64)
 
@@ -186,8 +186,9 @@ def test_rates_need_a_path_and_a_cost(metric, make_context, generator: Generator
             metric(NOTHING, context)
 
 
-def test_peak_memory_is_what_was_recorded(make_context) -> None:
-    assert peak_memory(NOTHING, make_context(cost=Cost(1, 1.0, 1.0, 512.0))).tolist() == [512.0]
+def test_costs_are_those_recorded(make_context) -> None:
+    context = make_context(cost=Cost(1, 30.0, 2.0, 512.0))
+    assert [m(NOTHING, context).tolist() for m in (score_evaluations, seconds, peak_memory)] == [[30.0], [2.0], [512.0]]
     for context in (make_context(), make_context(cost=Cost(1, 1.0, 1.0))):
         with pytest.raises(NotApplicable, match="recorded"):
             peak_memory(NOTHING, context)

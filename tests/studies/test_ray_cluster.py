@@ -20,7 +20,7 @@ from parvibench.harness.workers.cluster import Cluster, serve
 from parvibench.harness.workers.executors import Outcome
 from parvibench.harness.workers.jobs import ChunkJob
 
-REASON = "Ray is not installed (pip install 'parvibench[ray]')"
+REASON = "Ray is not installed (pip install '.[ray]')"
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason=REASON)
 
 
@@ -76,7 +76,7 @@ def test_a_data_set_travels_to_a_node_without_one(tmp_path: Path, monkeypatch: p
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"pip install 'parvibench\[ray\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[ray\]'"):
         pb.run(tasks=["banana"], algorithms=["svgd"], ray="local", out=tmp_path)
 
 

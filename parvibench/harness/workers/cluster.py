@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from parvibench.core.errors import InputError
+from parvibench.core.errors import InputError, install_hint
 from parvibench.core.reference import home_of
 from parvibench.core.result import Status
 from parvibench.data import fetch
@@ -183,7 +183,7 @@ def _ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError:
-        raise InputError("--ray needs Ray; install it with: pip install 'parvibench[ray]'") from None
+        raise InputError(f"--ray needs Ray; {install_hint('ray')}") from None
 
 
 def serve(parcel: Parcel) -> Iterator[News | bytes | Ended]:
