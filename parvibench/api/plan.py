@@ -16,13 +16,12 @@ from parvibench.core.errors import InputError, UnknownNameError, validation_text
 from parvibench.core.task import Task
 from parvibench.harness.execution import Execution
 from parvibench.harness.run.compiling import require_compiler
-from parvibench.harness.session import make_executor, resolve_device
+from parvibench.harness.session import Executor, make_executor, resolve_device
 from parvibench.harness.store.merging import shard
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.suite.tuning import lacking, of_tasks, untuned, with_more
-from parvibench.harness.workers.executors import Executor
 
 DEFAULT_BUDGET = {"scores_per_particle": 500.0}
 #: An algorithm of a suite: its name, or an entry as in a suite file.

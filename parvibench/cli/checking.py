@@ -7,28 +7,25 @@ import os
 import secrets
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer import Option
 
 from parvibench.core.errors import InputError
 
 from . import shared
-from .shared import EXIT_FAILED, Json, answer, console, duration, warn
+from .progress import progress
+from .shared import EXIT_FAILED, Json, answer, warn
 
 if TYPE_CHECKING:
     from parvibench.checks.rounds import Findings
     from parvibench.checks.selection import Selection
 
 app = typer.Typer()
-#: Time between two plain lines, s.
-_PLAIN_EVERY_S = 10.0
 #: Option of earlier versions -> its replacement.
 _REPLACED = {
     "--suite": "the built-in samplers are compared with their recorded past by `python -m pytest -m past "
@@ -195,40 +192,3 @@ def _write(findings: Findings, junit: Path | None, markdown: Path | None, as_jso
         counts = f"{output.counts(findings)} (p < {findings.threshold:.1e})"
         answer(f"{findings.verdict}: {counts}; --seed {findings.seed}")
     return 0 if findings.verdict == "pass" else EXIT_FAILED
-
-
-class progress:
-    """A progress bar on stderr; a plain line every ten seconds where stderr is no terminal."""
-
-    def __enter__(self) -> progress:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-        )
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._bar.start()
-        self._row = self._bar.add_task("", total=None, left="")
-        self._last = self._began = time.monotonic()
-        self._total = self._first = self._done = -1
-        return self
-
-    def __call__(self, text: str, done: int, total: int) -> None:
-        """Show the current work, how much of it is done, and its total."""
-        now = time.monotonic()
-        if total != self._total or done < self._done:  # another kind of work
-            self._total, self._first, self._began = total, done, now
-        self._done = done
-        left = ""
-        if total and done > self._first and now - self._began >= 1:
-            left = f"about {duration((now - self._began) * (total - done) / (done - self._first))} left"
-        self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None, left=left)
-        if not console.is_terminal and now - self._last >= _PLAIN_EVERY_S:
-            self._last = now
-            of = f"/{total}" if total else ""
-            console.print(f"  {done}{of}  {text}{left and f', {left}'}", highlight=False, markup=False, soft_wrap=True)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
