@@ -187,7 +187,7 @@ def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None
         "import sys; from parvibench.cli.tracking import _serve\n"
         'child = \'import subprocess, sys, time; subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"]);\'\n'
         "child += 'print(\"up\", flush=True); time.sleep(99)'\n"
-        "sys.exit(_serve([sys.executable, '-c', child]))"
+        "import os; sys.exit(_serve([sys.executable, '-c', child], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as ui:
         assert ui.stdout is not None

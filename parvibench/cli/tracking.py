@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import webbrowser
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -72,7 +73,7 @@ def ui(
     note(f"{page} (Ctrl-C stops it)")
     if browser and sys.stdout.isatty():
         threading.Thread(target=_open_when_served, args=(host, port, page), daemon=True).start()
-    raise typer.Exit(_serve(ui_command(out, host, port)))
+    raise typer.Exit(_serve(*ui_command(out, host, port)))
 
 
 def _open_when_served(host: str, port: int, page: str) -> None:
@@ -95,9 +96,9 @@ def _check_free(host: str, port: int) -> None:
         ) from None
 
 
-def _serve(command: list[str]) -> int:
+def _serve(command: list[str], environment: Mapping[str, str]) -> int:
     """Run a server with all it starts until it ends or a signal does; its exit code, 0 after a signal of ours."""
-    server = subprocess.Popen(command, start_new_session=sys.platform != "win32")
+    server = subprocess.Popen(command, env=environment, start_new_session=sys.platform != "win32")
     asked: list[int] = []
 
     def forward(number: int, _: object) -> None:

@@ -126,8 +126,11 @@ class Store:
         """Make the folder.
 
         Raises:
-            StoreError: it cannot be made or written.
+            StoreError: it cannot be made or written, or its mirror would be another file.
         """
+        if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
+            # In the address of its SQLite mirror they would name another file.
+            raise StoreError(f"{self.root}: the path of a store cannot hold {odd[0]!r}; choose another folder (--out)")
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.root):
