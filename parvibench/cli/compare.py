@@ -105,11 +105,11 @@ def verify(
     from parvibench.harness.store.store import Store
 
     found = verification.verify(Store(store), replicates, Execution(workers=workers, timeout=timeout), seed)
-    verification.keep(found, store)
     if as_json:
         print_json(found.document())
     else:
         _print_verification(found)
+    verification.keep(found, store)
     if found.falsified or any(c.verdict == "not run" for c in found.checks):
         raise typer.Exit(EXIT_FAILED)
 
@@ -117,7 +117,8 @@ def verify(
 def _print_verification(found: Verification) -> None:
     for check in found.checks:
         if check.reason:
-            answer(f"{check.verdict}: {check.task} / {check.label}, replicate {check.replicate}: {check.reason}")
+            of = "" if check.replicate is None else f", replicate {check.replicate}"
+            answer(f"{check.verdict}: {check.task} / {check.label}{of}: {check.reason}")
     for why in dict.fromkeys(found.skipped.values()):
         labels = [pair for pair, reason in found.skipped.items() if reason == why]
         answer(
@@ -125,9 +126,9 @@ def _print_verification(found: Verification) -> None:
         )
     counts = Counter(c.verdict for c in found.checks)
     said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing was checked"
-    answer(f"{len(found.checks)} of {found.replicates} replicates that can be verified: {said}")
+    answer(f"{len(found.checks)} comparisons; {found.replicates} replicates can be verified: {said}")
     answer(
-        f"if 5% of them were falsified, these would all miss it with probability {100 * found.chance_of_missing:.2g}%"
+        f"if 5% of the results were falsified, all comparisons would miss it with probability {100 * found.chance_of_missing:.2g}%"
     )
 
 

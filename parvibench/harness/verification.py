@@ -38,7 +38,7 @@ import platformdirs
 import torch
 
 from parvibench.core import registry
-from parvibench.core.errors import StoreError
+from parvibench.core.errors import DiskError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.execution import Execution
 from parvibench.harness.run.measuring import context_maker
@@ -341,14 +341,14 @@ def keep(verification: Verification, folder: Path) -> Path:
     """Write the outcome, signed, beside the runs, for the page of the store: the file.
 
     Raises:
-        StoreError: it cannot be written.
+        DiskError: it cannot be written.
     """
     path, document = folder / _FILE, verification.document()
     try:
         document["signature"] = _signature(document)
         write_atomically(path, json.dumps(document, indent=1).encode())
     except OSError as error:
-        raise StoreError(f"{path}: the outcome cannot be stored ({error.strerror or error})") from None
+        raise DiskError(f"{path}: the outcome cannot be stored ({error.strerror or error})") from None
     return path
 
 

@@ -34,7 +34,7 @@ def configure() -> None:
     # MLflow's own models use it; nothing a user could change.
     warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
     for chatty in ("mlflow.store", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)  # errors reach us as exceptions
     with _IMPORTING:
         importlib.import_module("mlflow")
 

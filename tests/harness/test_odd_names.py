@@ -50,7 +50,9 @@ def test_symbolic_links_lead_to_the_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["q?x", "?", "a/q?", "q??x=1", "deep?/er", "q%3Fx", "%2e%2e"])
-def test_names_that_a_database_address_would_change_are_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+def test_names_that_a_database_address_would_change_are_refused_before_anything_is_written(
+    name: str, tmp_path: Path
+) -> None:
     (tmp_path / "q").mkdir()
     with pytest.raises(StoreError, match=r"cannot hold '"):
         pb.run(tasks=["banana"], algorithms=["ula"], workers=0, out=tmp_path / name)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from parvibench.core.errors import DamagedError, StoreError
+from parvibench.core.errors import DamagedError, DiskError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
 
 from .files import SnapshotFile, write_atomically
@@ -126,7 +126,8 @@ class Store:
         """Make the folder.
 
         Raises:
-            StoreError: it cannot be made or written, or its mirror would be another file.
+            DiskError: it cannot be made or written.
+            StoreError: its mirror would be another file.
         """
         if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
             # In the address of its SQLite mirror they would name another file.
@@ -136,7 +137,7 @@ class Store:
             with tempfile.NamedTemporaryFile(dir=self.root):
                 pass
         except OSError as error:
-            raise StoreError(f"{self.root}: cannot write here ({error.strerror or error})") from None
+            raise DiskError(f"{self.root}: cannot write here ({error.strerror or error})") from None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -307,7 +308,7 @@ class Store:
         """Put a cell in place as a whole: written aside, flushed, renamed.
 
         Raises:
-            StoreError: the disk is full or cannot be written; what was there stands.
+            DiskError: the disk is full or cannot be written; what was there stands.
         """
         final = self.folder(record.key)
         with self._writing():
@@ -332,7 +333,7 @@ class Store:
         """Write the list of a run's cells, with the SHA-256 of every ``cell.json`` that stands.
 
         Raises:
-            StoreError: the disk is full or cannot be written.
+            DiskError: the disk is full or cannot be written.
         """
         cells = [c.model_copy(update={"sha256": self._digest(c.key)}) for c in run.cells]
         content = _sealed(run.model_copy(update={"cells": cells}))
@@ -352,7 +353,7 @@ class Store:
         except OSError as error:
             reason = error.strerror or str(error)
             message = f"{self.root}: cannot write ({reason}); finished cells are kept, the same command resumes"
-            raise StoreError(message) from None
+            raise DiskError(message) from None
 
     def runs(self) -> list[str]:
         """Ids of all runs, oldest first."""
