@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -77,7 +78,8 @@ def observed(record: CellRecord, curve: pd.DataFrame) -> Observed:
     for metric, values in record.values.items():
         if metric not in UNREPEATABLE:
             found[metric] = {r: math.inf if v is None else v for r, v in zip(ids, values, strict=True)}
-    for row in curve.itertuples(index=False):
+    rows: Any = curve.itertuples(index=False)
+    for row in rows:
         if row.metric in UNREPEATABLE:
             continue
         at = f"at checkpoint {row.checkpoint}"
