@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import hashlib
 import io
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -104,6 +106,28 @@ class RunRecord(BaseModel):
 
 
 Sealed = TypeVar("Sealed", CellRecord, RunRecord)
+A = TypeVar("A", str, RunCell)
+V = TypeVar("V")
+#: Waiting times of a reader that meets a cell on its way into the store, s.
+_PAUSES_S = (0.02, 0.1, 0.5)
+_RECENT_S = 2.0
+
+
+def _settled(read: Callable[[Store, A], V]) -> Callable[[Store, A], V]:
+    """A read of a cell that waits while another process puts it in place: for some milliseconds its files do not fit."""
+
+    @functools.wraps(read)
+    def again(self: Store, cell: A) -> V:
+        for pause in _PAUSES_S:
+            try:
+                return read(self, cell)
+            except DamagedError:
+                if not self._moves(cell if isinstance(cell, str) else cell.key):
+                    raise
+                time.sleep(pause)
+        return read(self, cell)
+
+    return again
 
 
 def new_run_id(suite: str) -> str:
@@ -196,6 +220,7 @@ class Store:
     def _unfinished(self, key: str) -> Path:
         return self.root / "unfinished" / plain_name(key, "cell key")
 
+    @_settled
     def find(self, key: str) -> CellRecord | None:
         """The record of a cell whose files are whole, or None when there is none.
 
@@ -208,11 +233,21 @@ class Store:
             self._content(key, name, record)
         return record
 
+    def _moves(self, key: str) -> bool:
+        """Whether a cell is being put in place, or was a moment ago."""
+        folder = self.folder(key)
+        try:
+            return folder.with_name(f".old-{key}").exists() or time.time() - folder.stat().st_ctime < _RECENT_S
+        except FileNotFoundError:
+            return folder.parent.is_dir() and time.time() - folder.parent.stat().st_ctime < _RECENT_S
+
     def _record(self, key: str) -> CellRecord | None:
         path = self._file(key, "cell.json")
         try:
             content = read_text(path)
         except FileNotFoundError:
+            if path.parent.with_name(f".old-{key}").exists():
+                raise DamagedError(f"{path}: damaged (missing: its writer was stopped; the next run mends it)") from None
             return None
         record = _parse(path, content)
         if record.key != key:
@@ -237,6 +272,7 @@ class Store:
         except DamagedError:
             return None
 
+    @_settled
     def find_for(self, cell: RunCell) -> CellRecord | None:
         """The record of a cell of a run, under the run's label; or None.
 
@@ -253,6 +289,7 @@ class Store:
             flags = [*flags, "written again after this run"]
         return record.model_copy(update={"label": cell.label, "flags": flags})
 
+    @_settled
     def curve(self, key: str) -> pd.DataFrame:
         """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none.
 
@@ -291,6 +328,7 @@ class Store:
             raise StoreError(f"{self._file(key, 'samples.npz')}: holds no trajectories (C, k, D) at C iterations")
         return found
 
+    @_settled
     def _arrays(self, key: str) -> dict[str, NDArray[Any]] | None:
         content = self._content(key, "samples.npz", self._record(key))
         return None if content is None else read_npz(content, str(self._file(key, "samples.npz")))
