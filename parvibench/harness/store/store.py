@@ -109,7 +109,7 @@ Sealed = TypeVar("Sealed", CellRecord, RunRecord)
 A = TypeVar("A", str, RunCell)
 V = TypeVar("V")
 #: Waiting times of a reader that meets a cell on its way into the store, s.
-_PAUSES_S = (0.02, 0.1, 0.5)
+_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _RECENT_S = 2.0
 
 
@@ -246,7 +246,7 @@ class Store:
         try:
             content = read_text(path)
         except FileNotFoundError:
-            if path.parent.with_name(f".old-{key}").exists():
+            if path.parent.with_name(f".old-{key}").exists() or path.exists():
                 raise DamagedError(f"{path}: damaged (missing: its writer was stopped; the next run mends it)") from None
             return None
         record = _parse(path, content)
