@@ -259,7 +259,9 @@ class Store:
         if record is None or name not in record.files:
             return None
         path = self._file(key, plain_name(name, "file of a cell"))
-        content = read_text(path, MAX_BYTES) if path.is_file() else None
+        content = None
+        with contextlib.suppress(FileNotFoundError):
+            content = read_text(path, MAX_BYTES) if path.is_file() else None
         if content is None or _sha256(content) != record.files[name]:
             how = "missing" if content is None else "not the file that was written"
             raise DamagedError(f"{path}: damaged ({how})")
@@ -382,7 +384,9 @@ class Store:
 
     def _digest(self, key: str) -> str:
         path = self._file(key, "cell.json")
-        return _sha256(read_text(path)) if path.is_file() else ""
+        with contextlib.suppress(FileNotFoundError):
+            return _sha256(read_text(path))
+        return ""
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
