@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,6 +96,21 @@ def _check_free(host: str, port: int) -> None:
         ) from None
 
 
+@contextlib.contextmanager
+def _ending_with_us(group: int) -> Iterator[None]:
+    """Another process waits for the end of this one, however it ends, and kills a process group then."""
+    if sys.platform == "win32":
+        yield
+        return
+    code = f"import os, sys; sys.stdin.read(); os.killpg({group}, 9)"
+    # Its standard input is closed when this process is gone.
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ):  # fmt: skip
+        yield
+
+
 def _serve(command: list[str], environment: Mapping[str, str]) -> int:
     """Run a server with all it starts until it ends or a signal does; its exit code, 0 after a signal of ours."""
     server = subprocess.Popen(command, env=environment, start_new_session=sys.platform != "win32")
@@ -111,7 +126,8 @@ def _serve(command: list[str], environment: Mapping[str, str]) -> int:
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, *ENDING)}
     try:
-        code = server.wait()
+        with _ending_with_us(server.pid):
+            code = server.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

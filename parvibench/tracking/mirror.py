@@ -311,6 +311,13 @@ class _Writer:
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:
+            gone = self._client.get_experiment_by_name(name)
+            if gone is not None and gone.lifecycle_stage == "deleted":
+                number = gone.experiment_id
+                raise LookupError(
+                    f"the experiment {name} was deleted there; restore it (mlflow experiments restore -x {number}, "
+                    "with MLFLOW_TRACKING_URI set), or remove it for good (mlflow gc)"
+                )
             place = f"{self._artifact_root}/{name.partition('/')[2]}" if self._artifact_root else None
             self._experiments[name] = self._client.create_experiment(
                 name, artifact_location=place, tags=EXPERIMENT_TAGS

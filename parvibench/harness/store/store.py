@@ -247,7 +247,9 @@ class Store:
             content = read_text(path)
         except FileNotFoundError:
             if path.parent.with_name(f".old-{key}").exists() or path.exists():
-                raise DamagedError(f"{path}: damaged (missing: its writer was stopped; the next run mends it)") from None
+                raise DamagedError(
+                    f"{path}: damaged (missing: its writer was stopped; the next run mends it)"
+                ) from None
             return None
         record = _parse(path, content)
         if record.key != key:
