@@ -181,14 +181,14 @@ def test_the_ui_of_a_busy_port(
     assert f"127.0.0.1:{port}: cannot listen there" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None:
-    """To a server with a child of its own; nothing is left, and ending it is no failure."""
+    """To a server with a child of its own; nothing is left, and ending it is no failure; a kill ends all, too."""
     code = (
         "import sys; from parvibench.api.mirroring import serve_until_signal\n"
         'child = \'import subprocess, sys, time; subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"]);\'\n'
         "child += 'print(\"up\", flush=True); time.sleep(99)'\n"
-        "sys.exit(serve_until_signal([sys.executable, '-c', child]))"
+        "import os; sys.exit(serve_until_signal([sys.executable, '-c', child], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as ui:
         assert ui.stdout is not None
@@ -197,4 +197,4 @@ def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None
         start = time.monotonic()
         assert ui.stdout.read() == b""  # until the last process that holds the pipe has ended
         assert time.monotonic() - start < 20
-    assert ui.returncode == 0
+    assert ui.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 0)

@@ -72,7 +72,7 @@ def _disk_check() -> dict[str, Any]:
 
 
 def _tracking_check() -> dict[str, Any]:
-    from parvibench.harness.store.secrets import without_secrets
+    from parvibench.harness.store.secrets import shown_address
 
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return _check("tracking", without_secrets(uri) or "SQLite in the store", True, required=False)
+    return _check("tracking", shown_address(uri) or "SQLite in the store", True, required=False)

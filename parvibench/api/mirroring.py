@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from parvibench.core.errors import InputError
@@ -61,7 +61,7 @@ def serve(
         database.prepare(file, own=False)
     address = f"[{host}]" if ":" in host else host
     starting(f"http://{address}:{port}/{experiment_page(uri, run.suite['name'])}")
-    return serve_until_signal(ui_command(root, host, port))
+    return serve_until_signal(*ui_command(root, host, port))
 
 
 def _check_free(host: str, port: int) -> None:
@@ -73,9 +73,24 @@ def _check_free(host: str, port: int) -> None:
         raise InputError(f"{host}:{port}: cannot listen there ({reason}); choose another --port or --host") from None
 
 
-def serve_until_signal(command: list[str]) -> int:
+@contextlib.contextmanager
+def _ending_with_us(group: int) -> Iterator[None]:
+    """Another process waits for the end of this one, however it ends, and kills a process group then."""
+    if sys.platform == "win32":
+        yield
+        return
+    code = f"import os, sys; sys.stdin.read(); os.killpg({group}, 9)"
+    # Its standard input is closed when this process is gone.
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ):  # fmt: skip
+        yield
+
+
+def serve_until_signal(command: list[str], environment: Mapping[str, str]) -> int:
     """Run a server and its child processes until it ends or a signal arrives; its exit code, 0 after a signal."""
-    server = subprocess.Popen(command, start_new_session=sys.platform != "win32")
+    server = subprocess.Popen(command, env=environment, start_new_session=sys.platform != "win32")
     caught: list[int] = []
 
     def forward(number: int, _: object) -> None:
@@ -88,7 +103,8 @@ def serve_until_signal(command: list[str]) -> int:
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, *ENDING)}
     try:
-        code = server.wait()
+        with _ending_with_us(server.pid):
+            code = server.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -51,17 +51,19 @@ def verify(
     seed: int | None = None,
     workers: int | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
+    keep: bool = True,
 ) -> Verification:
-    """Run randomly chosen replicates of a store's latest run again, compare, and write ``verification.json`` there.
+    """Run parts of a store's latest run again, compare, and write ``verification.json`` there.
 
     Nothing in the store is run as code: plug-ins are not verified, nor are seconds.
 
     Args:
         store: folder.
-        replicates: how many to choose.
+        replicates: about how many to run again.
         seed: of the choice; by default unpredictable.
         workers: number of processes; 0 runs in this one. By default one per CPU.
         timeout: wall-clock limit of a chunk of replicates, s.
+        keep: write the outcome into the store; otherwise ``keep_verification`` does.
 
     Raises:
         StoreError: no run, or damaged files.
@@ -70,5 +72,13 @@ def verify(
     from parvibench.harness.store.store import Store
 
     found = verification.verify(Store(Path(store)), replicates, Execution(workers=workers, timeout=timeout), seed)
-    verification.keep(found, Path(store))
+    if keep:
+        verification.keep(found, Path(store))
     return found
+
+
+def keep_verification(found: Verification, store: str | Path) -> Path:
+    """Write the outcome of ``verify`` into the store, for its page; ``DiskError`` where that is impossible."""
+    from parvibench.harness import verification
+
+    return verification.keep(found, Path(store))

@@ -101,11 +101,12 @@ def verify(
     """
     from parvibench.api import stores as api
 
-    found = api.verify(store, replicates, seed=seed, workers=workers, timeout=timeout)
+    found = api.verify(store, replicates, seed=seed, workers=workers, timeout=timeout, keep=False)
     if as_json:
         print_json(found.document())
     else:
         _print_verification(found)
+    api.keep_verification(found, store)
     if found.falsified or any(c.verdict == "not run" for c in found.checks):
         raise typer.Exit(EXIT_FAILED)
 
@@ -113,13 +114,14 @@ def verify(
 def _print_verification(found: Verification) -> None:
     for check in found.checks:
         if check.reason:
-            answer(f"{check.verdict}: {check.task} / {check.label}, replicate {check.replicate}: {check.reason}")
+            of = "" if check.replicate is None else f", replicate {check.replicate}"
+            answer(f"{check.verdict}: {check.task} / {check.label}{of}: {check.reason}")
     for why in dict.fromkeys(found.skipped.values()):
         labels = [pair for pair, reason in found.skipped.items() if reason == why]
         more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
         answer(f"not verified ({why}): {', '.join(labels[:5])}{more}")
     counts = Counter(c.verdict for c in found.checks)
     said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing was checked"
-    answer(f"{len(found.checks)} of {found.replicates} verifiable replicates: {said}")
+    answer(f"{len(found.checks)} comparisons; {found.replicates} verifiable replicates: {said}")
     missed = f"{100 * found.chance_of_missing:.2g}%"
-    answer(f"if 5% of all were falsified, a sample of this size would miss them with probability {missed}")
+    answer(f"if 5% of the results were falsified, all comparisons would miss it with probability {missed}")

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import io
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import filelock
 import numpy as np
@@ -29,7 +32,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from parvibench.core.errors import DamagedError, StoreError
+from parvibench.core.errors import DamagedError, DiskError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
 
 from .files import SnapshotFile, write_atomically
@@ -90,6 +93,30 @@ class RunRecord(BaseModel):
     sha256: str = ""  #: of the file with this field left empty; empty in records of earlier versions
 
 
+A = TypeVar("A", str, RunCell)
+V = TypeVar("V")
+#: Waiting times of a reader that meets a cell on its way into the store, s.
+_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+_RECENT_S = 2.0
+
+
+def _settled(read: Callable[[Store, A], V]) -> Callable[[Store, A], V]:
+    """A read of a cell that waits while another process puts it in place: for some milliseconds its files do not fit."""
+
+    @functools.wraps(read)
+    def again(self: Store, cell: A) -> V:
+        for pause in _PAUSES_S:
+            try:
+                return read(self, cell)
+            except DamagedError:
+                if not self._moves(cell if isinstance(cell, str) else cell.key):
+                    raise
+                time.sleep(pause)
+        return read(self, cell)
+
+    return again
+
+
 def new_run_id(suite: str) -> str:
     """An id that sorts by time: date, time in milliseconds, name of the suite."""
     now = dt.datetime.now(dt.UTC)
@@ -107,13 +134,21 @@ class Store:
         self.root = Path(root)
 
     def check_writable(self) -> None:
-        """Create the folder."""
+        """Make the folder.
+
+        Raises:
+            DiskError: it cannot be made or written.
+            StoreError: its mirror would be another file.
+        """
+        if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
+            # In the address of its SQLite mirror they would name another file.
+            raise StoreError(f"{self.root}: the path of a store cannot hold {odd[0]!r}; choose another folder (--out)")
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.root):
                 pass
         except OSError as error:
-            raise StoreError(f"{self.root}: cannot write here ({error.strerror or error})") from None
+            raise DiskError(f"{self.root}: cannot write here ({error.strerror or error})") from None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -164,6 +199,7 @@ class Store:
     def _unfinished(self, key: str) -> Path:
         return self.root / "unfinished" / plain_name(key, "cell key")
 
+    @_settled
     def find(self, key: str) -> CellRecord | None:
         """The record of a cell, its files checked; None where there is none."""
         record = self._record(key)
@@ -171,11 +207,23 @@ class Store:
             self._content(key, name, record)
         return record
 
+    def _moves(self, key: str) -> bool:
+        """Whether a cell is being put in place, or was a moment ago."""
+        folder = self.folder(key)
+        try:
+            return folder.with_name(f".old-{key}").exists() or time.time() - folder.stat().st_ctime < _RECENT_S
+        except FileNotFoundError:
+            return folder.parent.is_dir() and time.time() - folder.parent.stat().st_ctime < _RECENT_S
+
     def _record(self, key: str) -> CellRecord | None:
         path = self._file(key, "cell.json")
         try:
             content = read_text(path)
         except FileNotFoundError:
+            if path.parent.with_name(f".old-{key}").exists() or path.exists():
+                raise DamagedError(
+                    f"{path}: damaged (missing: its writer was stopped; the next run mends it)"
+                ) from None
             return None
         record = parse_cell(path, content)
         if record.key != key:
@@ -187,7 +235,9 @@ class Store:
         if record is None or name not in record.files:
             return None
         path = self._file(key, plain_name(name, "file of a cell"))
-        content = read_text(path, MAX_BYTES) if path.is_file() else None
+        content = None
+        with contextlib.suppress(FileNotFoundError):
+            content = read_text(path, MAX_BYTES) if path.is_file() else None
         if content is None or sha256(content) != record.files[name]:
             how = "missing" if content is None else "not the file that was written"
             raise DamagedError(f"{path}: damaged ({how})")
@@ -200,6 +250,7 @@ class Store:
         except DamagedError:
             return None
 
+    @_settled
     def find_for(self, cell: RunCell) -> CellRecord | None:
         """The record of a cell of a run, under the run's label; or None."""
         record = self.find(cell.key)
@@ -212,6 +263,7 @@ class Store:
             flags = [*flags, "written again after this run"]
         return record.model_copy(update={"label": cell.label, "flags": flags})
 
+    @_settled
     def curve(self, key: str) -> pd.DataFrame:
         """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
         content = self._content(key, "curve.parquet", self._record(key))
@@ -238,6 +290,7 @@ class Store:
             raise StoreError(f"{self._file(key, 'samples.npz')}: holds no trajectories (C, k, D) at C iterations")
         return found
 
+    @_settled
     def _arrays(self, key: str) -> dict[str, NDArray[Any]] | None:
         content = self._content(key, "samples.npz", self._record(key))
         return None if content is None else read_npz(content, str(self._file(key, "samples.npz")))
@@ -252,7 +305,11 @@ class Store:
         samples: NDArray[np.floating] | None = None,
         trajectories: Trajectories | None = None,
     ) -> None:
-        """Write a cell atomically: aside, flushed, renamed; an earlier result stays where this fails."""
+        """Put a cell in place as a whole: written aside, flushed, renamed.
+
+        Raises:
+            DiskError: the disk is full or cannot be written; what was there stands.
+        """
         final = self.folder(record.key)
         with self._writing():
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -273,7 +330,11 @@ class Store:
                 raise
 
     def write_run(self, run: RunRecord) -> None:
-        """Write the list of a run's cells, with the SHA-256 of every ``cell.json`` there is."""
+        """Write the list of a run's cells, with the SHA-256 of every ``cell.json`` that stands.
+
+        Raises:
+            DiskError: the disk is full or cannot be written.
+        """
         cells = [c.model_copy(update={"sha256": self._digest(c.key)}) for c in run.cells]
         content = sealed(run.model_copy(update={"cells": cells}))
         with self._writing():
@@ -283,7 +344,9 @@ class Store:
 
     def _digest(self, key: str) -> str:
         path = self._file(key, "cell.json")
-        return sha256(read_text(path)) if path.is_file() else ""
+        with contextlib.suppress(FileNotFoundError):
+            return sha256(read_text(path))
+        return ""
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -292,7 +355,7 @@ class Store:
         except OSError as error:
             reason = error.strerror or str(error)
             message = f"{self.root}: cannot write ({reason}); finished cells are safe; the same command resumes"
-            raise StoreError(message) from None
+            raise DiskError(message) from None
 
     def runs(self) -> list[str]:
         """Ids of all runs, oldest first."""

@@ -39,6 +39,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import TUNING_REPLICATES, Task
 from parvibench.data.splits import VALIDATION_SHARE
+from parvibench.harness.store.files import write_atomically
 from parvibench.harness.store.results import Results, metric_values
 
 from .cells import Cell, expand
@@ -323,9 +324,7 @@ def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = F
     place["tuned"] = _laid_out(new)
     buffer = io.StringIO()
     yaml.dump(tree, buffer)
-    aside = path.with_suffix(".new")
-    aside.write_text(buffer.getvalue())
-    aside.replace(path)
+    write_atomically(path.resolve(), buffer.getvalue().encode())
 
 
 def _merged(old: Any, new: dict[str, Any]) -> dict[str, Any]:
