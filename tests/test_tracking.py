@@ -14,7 +14,7 @@ import records
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
-from parvibench.harness.store import store
+from parvibench.harness.store import sealing
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.tracking import Mirror, archive, connection, content, database
