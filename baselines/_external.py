@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from parvibench.core.errors import LibraryMissingError, ShapeError
+from parvibench.core.errors import LibraryMissingError, ShapeError, install_hint
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem
 
@@ -18,7 +18,7 @@ def library(module: str, name: str = "") -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in (top, name):
             raise
-        raise LibraryMissingError(f"{top} is not installed: pip install 'parvibench[{name or top}]'") from None
+        raise LibraryMissingError(f"{top} is not installed; {install_hint(name or top)}") from None
 
 
 def require_one_replicate(problem: Problem, name: str) -> None:

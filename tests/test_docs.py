@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ import pytest
 from ruamel.yaml import YAML
 from test_readme import command_of
 
+from parvibench.core.errors import install_hint
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import parse_suite
 
@@ -24,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 GENERATED = ("reference", "reports", "_build")
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.parts[len(ROOT.parts) + 1] not in GENERATED),
 ]
 PAGES = [page for page in PAGES if page.is_file()]  # tests copied beside an installed wheel have none
@@ -109,6 +112,31 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, tracking_uri: str)
         [sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+SOURCES = [p for folder in ("parvibench", "baselines", "tasks") for p in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / ".github" / "workflows" / "ci.yml"], ids=name)
+def test_what_a_page_installs_can_be_installed_from_a_checkout(page: Path) -> None:
+    """There is no release; ``.ci/wheel`` installs the package itself."""
+    if not page.is_file():
+        pytest.skip("the page is not here")
+    assert installed_wrongly(page.read_text("utf-8")) == []
+
+
+def test_hints_of_missing_libraries_name_extras_of_a_checkout() -> None:
+    assert [(p, wrong) for p in SOURCES if (wrong := installed_wrongly(p.read_text("utf-8")))] == []
+    hint = install_hint("numpyro")
+    assert "pip install '.[numpyro]'" in hint
+    assert installed_wrongly(hint) == []
+
+
+def installed_wrongly(text: str) -> list[str]:
+    """Lines that install a release of the package, and extras that it does not have."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    named = [n for found in re.findall(r"pip install '?\.\[([\w,]+)\]", text) for n in found.split(",")]
+    return [*re.findall(r"pip install ['\"]?parvibench\S*", text), *(n for n in named if n not in extras)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -44,5 +44,6 @@ def test_the_example_of_every_metric_runs(name: str, names: dict[str, object]) -
     example = doctest.DocTestParser().get_doctest(
         text, {**names, compute.__name__: compute, name: metric}, name, None, None
     )
-    assert example.examples
+    cure = f"the docstring of {compute.__module__}.{compute.__name__} needs an example: `>>> {name}(x, context)` and its value"
+    assert example.examples, cure
     assert doctest.DocTestRunner().run(example).failed == 0

@@ -56,10 +56,11 @@ def command_of(words: list[str]) -> Any:
 
 
 def quoted() -> list[str]:
-    """What CONTRIBUTING sets as code."""
+    """What CONTRIBUTING sets as code; blocks of code: tests/test_docs.py."""
     if not CONTRIBUTING.is_file():
         pytest.skip("CONTRIBUTING is not here")
-    return re.findall(r"`([^`]+)`", CONTRIBUTING.read_text("utf-8"))
+    text = re.sub(r"^```.*?^```$", "", CONTRIBUTING.read_text("utf-8"), flags=re.M | re.S)
+    return re.findall(r"`([^`]+)`", text)
 
 
 def test_every_path_in_contributing_exists() -> None:

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import typer.main
 from sphinx.application import Sphinx
 
 import parvibench as pb
+from parvibench.api import describe
 from parvibench.cli import app as commands
-from parvibench.cli import descriptions
 from parvibench.core import registry
 from parvibench.harness.suite.entries import Row
 from parvibench.harness.suite.suite import load_suite
@@ -30,6 +29,8 @@ from parvibench.suites import of_papers, shipped
 ROOT = Path(__file__).parents[2]
 #: Of the reports, what is not a page written in Markdown is copied as it is.
 REPORTS = ROOT / "reports"
+#: In the site ``reports/index.html`` is the page made of the reports' README.
+OVERVIEW = "overview.html"
 KINDS = {"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}
 
 
@@ -49,11 +50,15 @@ def generate(app: Sphinx) -> None:
 
 
 def copy_reports(app: Sphinx, error: Exception | None) -> None:
-    """The reports' pages, tables and figures as they are, beside the site's own pages."""
+    """The reports' pages, tables and figures as they are, beside the site's own pages; their index under ``OVERVIEW``."""
     if error is None and app.builder.format == "html":
-        shutil.copytree(
-            REPORTS, Path(app.outdir) / "reports", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.md")
-        )
+        out = Path(app.outdir) / "reports"
+        for file in REPORTS.rglob("*.*"):
+            path = file.relative_to(REPORTS)
+            target = out / (OVERVIEW if path == Path("index.html") else path)
+            if file.is_file() and file.suffix != ".md":
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -110,7 +115,7 @@ def _toc(entries: Iterable[str]) -> str:
 
 
 def _command_line() -> str:
-    parts = ["# Command line\n", "Every command with `--help` prints the same. Exit codes: 0 fine; 1 some cell failed or a sampler got worse;\n2 wrong usage or input.\n"]  # fmt: skip
+    parts = ["# Command line\n", "The same text is printed by `--help` of every command. Exit codes: 0 success; 1 a cell failed or a sampler got worse;\n2 wrong usage or input.\n"]  # fmt: skip
     for words, command in _walk(typer.main.get_command(commands), ("parvibench",)):
         parts.append(f"## `{' '.join(words)}`\n")
         parts.append(_help_text(command.help))
@@ -172,8 +177,7 @@ def _api() -> str:
     blocks = ["# Python\n\n`import parvibench as pb`; names are imported on first use.\n"]
     for name in pb.__all__:
         found = getattr(pb, name)
-        # Some are packages that can be called.
-        place = found._function.replace(":", ".") if isinstance(found, ModuleType) else f"{found.__module__}.{name}"
+        place = f"{found.__module__}.{name}"
         directive = "autoclass" if isinstance(found, type) else "autofunction"
         members = "\n   :members:\n   :exclude-members: model_config" if isinstance(found, type) else ""
         blocks.append(f"## `pb.{name}`\n\n```{{eval-rst}}\n.. {directive}:: {place}{members}\n```\n")
@@ -196,16 +200,16 @@ def _list_page(kind: str) -> str:
         ([Markup(f"[{name}]({name}.md)"), *(getattr(row, c) for c in shown)] for name, row in rows.items()),
     )
     intro = {
-        "task": "A task is a target density with its start, its facts and, where there is one, a certified reference.",
-        "algorithm": "Every sampler, with what it needs of the target. `particles` move together, `chains` walk alone, a\n`generator` draws anew.",
-        "metric": "Functions of samples and what is known of the target.",
+        "task": "A task is a target density with its initial distribution, known facts and, where available, a certified reference.",
+        "algorithm": "All samplers, with their requirements. `particles` interact, `chains` are independent, a\n`generator` draws new samples.",
+        "metric": "Functions of samples and of the known facts of the target.",
     }[kind]
     title = {"task": "Tasks", "algorithm": "Algorithms", "metric": "Metrics"}[kind]
     return f"# {title} ({len(rows)})\n\n{intro} `parvibench list {kind}s` prints the same.\n\n{body}\n{_toc(rows)}"
 
 
 def _member_page(kind: str, name: str, source: Path) -> str:
-    facts = getattr(descriptions, kind)(name)
+    facts = getattr(describe, kind)(name)
     about = facts.pop("about", "")
     facts.pop("name")
     parts = [f"# {name}\n", f"{_sentence(facts.pop('summary'))}\n"]
@@ -282,9 +286,7 @@ def _published(kind: str, name: str) -> str:
     if not found:
         return ""
     columns = ("source", "data", "method", "metric", "published", "suite", "remarks")
-    text = (
-        "## Published values\n\nAs the papers print them; `parvibench run --suite SUITE` runs the rows beside them.\n\n"
-    )
+    text = "## Published values\n\nAs printed in the papers; `parvibench run --suite SUITE` runs these rows and shows our values next to them.\n\n"
     return text + table(columns, found)
 
 
@@ -313,6 +315,7 @@ def _reports() -> Iterator[tuple[str, str]]:
         text = re.sub(r"\]\(([\w-]+\.svg)\)", lambda m, p=path: f"]({_up(p)}{p.parent.as_posix()}/{m[1]})", file.read_text("utf-8"))  # fmt: skip
         name = "index.md" if path.name == "README.md" else path.name
         text = text.replace("README.md)", "index.md)")
+        text = text.replace("[index.html](index.html)", f'<a href="{OVERVIEW}">The overview</a>')
         if not text.startswith("# "):
             text = f"# {path.stem.replace('-', ' ').capitalize()}\n\n{text}"
         if path.parent == Path():

@@ -9,6 +9,7 @@
     │   ├── SuiteError               a suite file, with file, line and key path
     │   ├── ShapeError               an array of the wrong shape or with NaN
     │   └── StoreError               a store that cannot be used now
+    │       ├── DiskError            a disk that is full or read-only; the command line exits 1
     │       └── DamagedError         a cell whose files are not those that were written
     ├── DataMissingError             a data set that is not here and cannot be fetched
     │   └── LibraryMissingError      an optional library that is not installed
@@ -63,6 +64,10 @@ class StoreError(InputError):
     """A result store that is locked, damaged or not writable."""
 
 
+class DiskError(StoreError):
+    """A disk that is full or read-only: nothing is wrong with the input, and what was finished stands."""
+
+
 class DamagedError(StoreError):
     """A stored cell with a file that is missing or not the one that was written; running it again mends it."""
 
@@ -88,6 +93,11 @@ class BudgetIgnored(BaseException):
 
     No subclass of ``Exception``: an adapter that catches every ``Exception`` must not catch this one.
     """
+
+
+def install_hint(extra: str) -> str:
+    """How to install what the package's extra of this name brings, as the end of a message."""
+    return f"install it in a checkout of ParVIBench: pip install '.[{extra}]'"
 
 
 def validation_text(error: Any, owner: str = "", model: Any = None, unknown: str = "unknown key") -> str:

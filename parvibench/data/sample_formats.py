@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from parvibench.core.errors import install_hint
+
 from .arrays import REAL, Choice, choose, join, read_array
 
 #: Numbers in one file; as float64 they take 256 MiB.
@@ -145,7 +147,7 @@ def _needed(package: str) -> Any:
     try:
         return __import__(package)
     except ImportError:
-        raise ValueError(f"it takes {package}; install it with: pip install 'parvibench[arviz]'") from None
+        raise ValueError(f"it takes {package}; {install_hint('arviz')}") from None
 
 
 def _is_wanted(name: str, choice: Choice) -> bool:

@@ -24,7 +24,7 @@ from parvibench.core.metric import Context
 from parvibench.core.reference import Floored, Reference
 from parvibench.core.task import Task
 
-from .compute import compute
+from .compute import compute, in_parallel
 from .energy import mean_distance
 from .mmd import Kernel, gaussian, inverse_multiquadric, kernel_mean
 
@@ -79,19 +79,17 @@ def v_constants(
         metric -> ``{"gap", "bias"}``, in the metric's unit.
     """
     context = Context(task, reference)
-    gaps: dict[str, list[float]] = {name: [] for name in metrics}
-    values: dict[str, list[float]] = {name: [] for name in metrics}
-    n = 1
-    for i, x in enumerate(pools):
-        n = len(x)
-        for name, value in compute(metrics, x[None], context)[0].items():
-            values[name].append(float(value[0]))
-            if i < _GAP_POOLS:
-                gaps[name].append(V_STATISTICS[name](x, reference))
+
+    def value_and_gap(numbered: tuple[int, Tensor]) -> tuple[int, dict[str, float], dict[str, float]]:
+        number, x = numbered
+        values = {name: float(v[0]) for name, v in compute(metrics, x[None], context)[0].items()}
+        return len(x), values, {m: V_STATISTICS[m](x, reference) for m in metrics if number < _GAP_POOLS}
+
+    sizes, values, gaps = zip(*in_parallel(value_and_gap, enumerate(pools)), strict=True)
     found = {}
     for name in metrics:
-        gap = float(np.mean(gaps[name]))
-        found[name] = {"gap": gap, "bias": float(np.mean(values[name])) - gap / n}
+        gap = float(np.mean([g[name] for g in gaps if g]))
+        found[name] = {"gap": gap, "bias": float(np.mean([v[name] for v in values])) - gap / sizes[-1]}
     return found
 
 

@@ -2,7 +2,8 @@
 
 Writes ``<task>.npz`` (10,000 draws, fewer above 31 dimensions, and the values behind the noise floors, float32) and
 ``<task>.json``, the certificate: origin of the draws, moments, bandwidth, quantiles of the floors, and for chains the
-evidence of convergence. Takes about ten minutes per task.
+evidence of convergence. Floors are those of the task's verdict; ``complete_floors`` adds the other metrics'. Takes under a
+minute in two dimensions with exact draws, some ten minutes with chains.
 """
 
 from __future__ import annotations
@@ -25,8 +26,19 @@ from parvibench.core.reference import Reference, fingerprint_rows, load_referenc
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
-from parvibench.metrics.equivalent import POOL_SIZE, POOLS, v_constants
-from parvibench.metrics.floors import SETS, Sets, judged_metrics, missing_floors, p_value, simulate_floors
+from parvibench.metrics.equivalent import POOL_SIZE, POOLS, V_STATISTICS, v_constants
+from parvibench.metrics.floors import (
+    NEEDED,
+    SETS,
+    Notify,
+    Sets,
+    judged_metrics,
+    missing_floors,
+    p_value,
+    silent,
+    simulate_floors,
+    verdict_metrics,
+)  # fmt: skip
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
 
@@ -59,7 +71,7 @@ class Source:
     others: dict[str, Tensor] = field(default_factory=dict)  #: draws of the other methods, to be compared with the rows
 
 
-def build(task: Task, folder: Path | None = None) -> Path:
+def build(task: Task, folder: Path | None = None, notify: Notify = silent) -> Path:
     """Build and write the reference of a task; the certificate's path.
 
     The task has an exact sampler, or a density that HMC can sample; of a regression the predictions are certified. The
@@ -67,8 +79,8 @@ def build(task: Task, folder: Path | None = None) -> Path:
     """
     folder = folder or default_folder()
     if "predictive" in task.provides:
-        return build_predictions(task, folder)
-    source = exact_source(task) if "exact" in task.provides else run_source(task)
+        return build_predictions(task, folder, notify=notify)
+    source = exact_source(task, notify) if "exact" in task.provides else run_source(task, notify)
     stored = source.rows.to(torch.float32)
     certificate = {
         **identity(task),
@@ -80,7 +92,7 @@ def build(task: Task, folder: Path | None = None) -> Path:
         "sd": [sd if math.isfinite(sd) else None for sd in source.sd.tolist()],
         "bandwidth": median_distance(stored.double()),
     }
-    reference = calibrated(task, Reference(stored.double(), source.exact, certificate), source.sets)
+    reference = calibrated(task, Reference(stored.double(), source.exact, certificate), source.sets, notify)
     if source.others:
         reference.certificate["run"] |= between_methods(task, reference, source.others)
     target = task.target([0], "cpu", torch.float64)
@@ -89,26 +101,45 @@ def build(task: Task, folder: Path | None = None) -> Path:
     return write(folder, task.name, reference.certificate, arrays, reference.floors)
 
 
-def calibrated(task: Task, reference: Reference, sets: Sets) -> Reference:
-    """The reference with its floors, the kernel mean that ``mmd2`` needs, and the constants of V-statistics.
+def calibrated(task: Task, reference: Reference, sets: Sets, notify: Notify = silent) -> Reference:
+    """The reference with the floors of the task's verdict, the kernel mean that ``mmd2`` needs, and constants of V-statistics.
 
     Its certificate holds moments and bandwidth; ``sets`` are independent exact draws, none of them in the reference.
     """
     known = {"self_similarity": self_similarity(reference.draws, reference.bandwidth)}
     reference = replace(reference, certificate=reference.certificate | known)
-    constants = {"v_statistics": v_constants(task, reference, islice(sets(POOL_SIZE), POOLS))}
-    floors = simulate_floors(task, reference, sets)
-    summary = {"floors": floor_summaries(floors)}
-    return replace(reference, certificate=reference.certificate | constants | summary, floors=floors)
+    metrics = list(dict.fromkeys((*NEEDED, *verdict_metrics(task))))
+    constants = equivalence_constants(task, reference, sets, metrics, notify)
+    floors = simulate_floors(task, reference, sets, metrics, notify)
+    summary = {"v_statistics": constants, "floors": floor_summaries(floors)}
+    return replace(reference, certificate=reference.certificate | summary, floors=floors)
 
 
-def complete_floors(task: Task, folder: Path | None = None, metrics: Sequence[str] | None = None) -> Path | None:
+def equivalence_constants(
+    task: Task, reference: Reference, sets: Sets, metrics: Sequence[str], notify: Notify
+) -> dict[str, dict[str, float]]:
+    """Gap and bias of the V-statistics among the metrics; those in the certificate stay."""
+    known: dict[str, dict[str, float]] = reference.certificate.get("v_statistics", {})
+    missing = [metric for metric in V_STATISTICS if metric in metrics and metric not in known]
+
+    def pools() -> Iterator[Tensor]:
+        for number, pool in enumerate(islice(sets(POOL_SIZE), POOLS)):
+            notify("expected values for equivalent sample sizes", number, POOLS)
+            yield pool
+
+    return known | (v_constants(task, reference, pools(), missing) if missing else {})
+
+
+def complete_floors(
+    task: Task, folder: Path | None = None, metrics: Sequence[str] | None = None, notify: Notify = silent
+) -> Path | None:
     """Simulate what the floors of a task's reference lack, and write them beside its draws, which stay.
 
     Args:
         task: one with a reference.
         folder: of its files; default the package's own references.
         metrics: names; default all that have floors.
+        notify: called with a forecast and the progress.
 
     Returns:
         The certificate's path; None where nothing was missing.
@@ -124,10 +155,12 @@ def complete_floors(task: Task, folder: Path | None = None, metrics: Sequence[st
     metrics = metrics or judged_metrics()
     if not missing_floors(task, reference, metrics):
         return None
-    sets = exact_sets(task) if "exact" in task.provides else run_sets(task)
-    floors = simulate_floors(task, reference, sets, metrics)
+    sets = exact_sets(task) if "exact" in task.provides else run_sets(task, notify)
+    floors = simulate_floors(task, reference, sets, metrics, notify)
     certificate, arrays, _ = found
-    return write(folder, task.name, certificate | {"floors": floor_summaries(floors)}, arrays, floors)
+    constants = equivalence_constants(task, reference, sets, list(floors), notify)
+    summary = {"v_statistics": constants, "floors": floor_summaries(floors)}
+    return write(folder, task.name, certificate | summary, arrays, floors)
 
 
 def between_methods(task: Task, reference: Reference, others: dict[str, Tensor]) -> dict[str, Any]:
@@ -148,7 +181,7 @@ def between_methods(task: Task, reference: Reference, others: dict[str, Tensor])
     return {"distances": found}
 
 
-def exact_source(task: Task) -> Source:
+def exact_source(task: Task, notify: Notify = silent) -> Source:
     """Exact draws with a fixed seed; moments from the task's facts, or from a million further draws.
 
     Draws that rest on numerical integration are confirmed by chains.
@@ -165,7 +198,7 @@ def exact_source(task: Task) -> Source:
     record: dict[str, Any] = {"method": method}
     others: dict[str, Tensor] = {}
     if numerical:
-        run = confirming_run(task, SEED)
+        run = confirming_run(task, SEED, notify)
         record, others = record | {"run": run.record}, compared(run)
     return Source(True, task.exact(shipped_rows(task.dim), generator(task, "rows")), sets, mean, sd, record, others)
 
@@ -198,9 +231,9 @@ def shipped_rows(dim: int) -> int:
     return min(ROWS, SHIPPED_BYTES // (4 * dim))
 
 
-def run_source(task: Task) -> Source:
+def run_source(task: Task, notify: Notify = silent) -> Source:
     """Draws of the long run: the last ones of every chain are shipped, the earlier ones give the floors."""
-    run = long_run(task, SEED)
+    run = long_run(task, SEED, notify)
     draws, chains, dim = run.draws.shape
     rows = run.draws[draws - shipped_rows(dim) // chains :].reshape(-1, dim)
     every = run.draws.reshape(-1, dim)
@@ -211,9 +244,9 @@ def run_source(task: Task) -> Source:
     return Source(False, rows, _earlier(run.draws), every.mean(0), every.std(0), record, compared(run))
 
 
-def run_sets(task: Task) -> Sets:
+def run_sets(task: Task, notify: Notify = silent) -> Sets:
     """Sets for the floors of a task without an exact sampler: its main run, once more."""
-    return _earlier(main_draws(task, SEED))
+    return _earlier(main_draws(task, SEED, notify))
 
 
 def _earlier(draws: Tensor) -> Sets:

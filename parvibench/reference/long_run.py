@@ -31,6 +31,7 @@ from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
 from parvibench.metrics.chains import array_stats
+from parvibench.metrics.floors import Notify, silent
 from parvibench.metrics.pairwise import thin
 
 from .whitening import Whitened
@@ -78,16 +79,16 @@ class LongRun:
     record: dict[str, Any]  #: their entry in the certificate
 
 
-def long_run(task: Task, seed: int) -> LongRun:
+def long_run(task: Task, seed: int, notify: Notify = silent) -> LongRun:
     """The main run, certified by its diagnostics and by the check run; else ``ParVIBenchError``."""
-    target, start = prepared(task, seed)
+    target, start = prepared(task, seed, notify)
     plans = {"main": MAIN, "check": CHECK, "biased": BIASED}
     draws: dict[str, Tensor] = {}
     found: dict[str, Diagnostics] = {}
     record: dict[str, Any] = {"pilot": asdict(PILOT)}
     for number, (name, plan) in enumerate(plans.items(), 1):
         clock = time.perf_counter()
-        draws[name], accepted = run_chains(target, plan, seed + number, start(plan.chains), target.to_base)
+        draws[name], accepted = run_chains(target, plan, seed + number, start(plan.chains), target.to_base, notify)
         draws[name] = task.canonical(draws[name])
         found[name] = diagnostics(draws[name])
         record[name] = recorded(plan, accepted, found[name], time.perf_counter() - clock)
@@ -100,18 +101,18 @@ def long_run(task: Task, seed: int) -> LongRun:
     return LongRun(main, draws, record)
 
 
-def main_draws(task: Task, seed: int) -> Tensor:
+def main_draws(task: Task, seed: int, notify: Notify = silent) -> Tensor:
     """The draws of the main run alone, (draws, chains, D) float64, without its evidence."""
-    target, start = prepared(task, seed)
-    return task.canonical(run_chains(target, MAIN, seed + 1, start(MAIN.chains), target.to_base)[0])
+    target, start = prepared(task, seed, notify)
+    return task.canonical(run_chains(target, MAIN, seed + 1, start(MAIN.chains), target.to_base, notify)[0])
 
 
-def prepared(task: Task, seed: int) -> tuple[Whitened, Callable[[int], Tensor]]:
+def prepared(task: Task, seed: int, notify: Notify = silent) -> tuple[Whitened, Callable[[int], Tensor]]:
     """The target in coordinates where a pilot run is white, and starting points there for so many chains."""
     base = task.target([0], "cpu", torch.float64)
     laplace = Whitened.at_mode(base, best_start(task, base, seed))
     noise = torch.randn(PILOT.chains, base.dim, generator=Generator().manual_seed(seed), dtype=torch.float64)
-    pilot, _ = run_chains(laplace, PILOT, seed, noise, laplace.to_base)
+    pilot, _ = run_chains(laplace, PILOT, seed, noise, laplace.to_base, notify)
     target = Whitened.from_draws(base, pilot.flatten(0, 1))
 
     # Chains that start far out get stuck: steps suited to the bulk are too long for the curvature of the tails.
@@ -121,9 +122,9 @@ def prepared(task: Task, seed: int) -> tuple[Whitened, Callable[[int], Tensor]]:
     return target, start
 
 
-def confirming_run(task: Task, seed: int) -> LongRun:
+def confirming_run(task: Task, seed: int, notify: Notify = silent) -> LongRun:
     """Chains that agree with the known mean and sd of every coordinate; else ``ParVIBenchError``."""
-    run = long_run(task, seed)
+    run = long_run(task, seed, notify)
     mean, sd = task.facts.mean, task.facts.sd
     assert mean is not None
     assert sd is not None
@@ -175,7 +176,7 @@ def agrees(compared: dict[str, Any]) -> bool:
 
 
 def run_chains(
-    target: Target, plan: Plan, seed: int, start: Tensor, record: Callable[[Tensor], Tensor]
+    target: Target, plan: Plan, seed: int, start: Tensor, record: Callable[[Tensor], Tensor], notify: Notify = silent
 ) -> tuple[Tensor, float]:
     """Run the chains of a plan from ``start``, (chains, D), in the target's coordinates.
 
@@ -197,6 +198,8 @@ def run_chains(
                 if (step - plan.warmup + 1) % plan.thin == 0:
                     kept.append(record(state.x[0]))
             before = state.x
+            if step % 10 == 0:
+                notify(f"{plan.chains} chains of {plan.algorithm}, steps", step, total)
     return torch.stack(kept), float(np.mean(moved))
 
 

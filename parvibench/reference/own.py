@@ -22,16 +22,16 @@ from parvibench.core.metric import Context
 from parvibench.core.reference import Reference, fingerprint_rows
 from parvibench.core.target import Target
 from parvibench.core.task import Task
-from parvibench.metrics.compute import compute
+from parvibench.metrics.compute import compute, in_parallel
 from parvibench.metrics.equivalent import v_constants
-from parvibench.metrics.floors import SETS_A_METRIC, SIZES, density_of, verdict_metrics
+from parvibench.metrics.floors import SETS_A_METRIC, SIZES, Notify, density_of, silent, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
 from parvibench.targets.densities import METRICS
 
 from .certificates import floor_summaries, identity, origin, write
 from .long_run import diagnostics
-from .own_gates import Effort, Gate, Notify, chains_of, density_gates, independent_rows, mixing_gates, refusal, summary
+from .own_gates import Effort, Gate, chains_of, density_gates, independent_rows, mixing_gates, refusal, summary
 
 #: Rows of a reference, and draws of the pool that floors come from.
 ROWS, POOL = 5000, 100_000
@@ -117,7 +117,7 @@ def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Not
     return _written(task, folder, rows, pool, gates, record | {"certified": certified}, notify), gates
 
 
-def reference_of_draws(task: Task, draws: Tensor, n: int, notify: Notify | None = None) -> Reference:
+def reference_of_draws(task: Task, draws: Tensor, n: int) -> Reference:
     """A reference in memory, for samples worth n independent draws: floors at the two largest sizes there can be.
 
     Raises:
@@ -125,11 +125,7 @@ def reference_of_draws(task: Task, draws: Tensor, n: int, notify: Notify | None 
     """
     rows, pool = _parts(_time_major(task, draws))
     sizes = [size for size in SIZES if size <= n and size * _TIMES <= len(pool)][-2:]
-    return _calibrated(task, rows, pool, {"exact": False, "certified": False}, notify or _silent, sizes)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """Say nothing."""
+    return _calibrated(task, rows, pool, {"exact": False, "certified": False}, silent, sizes)
 
 
 def _time_major(task: Task, draws: Tensor) -> Tensor:
@@ -243,13 +239,14 @@ def _floors(
     ]
     for number, (n, names) in enumerate(plans):
         found: dict[str, list[float]] = {}
-        for i, x in enumerate(_sets(drawn, n, sets)):
-            for name, value in compute(names, x[None], context)[0].items():
+        drawn_sets = ((x, names) for x in _sets(drawn, n, sets))
+        for i, values in enumerate(in_parallel(lambda s: compute(s[1], s[0][None], context)[0], drawn_sets)):
+            for name, value in values.items():
                 found.setdefault(name, []).append(float(value[0]))
             if i % 20 == 0:
                 notify(f"floors at n = {n}, size {number + 1} of {len(plans)}", i, sets)
-        for name, values in found.items():
-            floors.setdefault(name, {})[n] = np.sort(values)
+        for name, numbers in found.items():
+            floors.setdefault(name, {})[n] = np.sort(numbers)
     return floors
 
 

@@ -8,7 +8,7 @@ for the second run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
+from parvibench.metrics.floors import Notify as Notify
 from parvibench.metrics.pairwise import thin
 
 from .long_run import Diagnostics, agreement, diagnostics
@@ -35,9 +36,6 @@ MIN_ESS = 10_000
 MAX_DIVERGENT = 0.01
 SEED = 20241105
 _ALGORITHMS = {"nuts": "nuts", "hmc": "chees-hmc"}
-
-#: Told what is being done, how much of it is done, and how much there is.
-Notify = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Task
 from parvibench.harness.store.environment import ALLOCATOR
+from parvibench.metrics.floors import Notify, silent
 from parvibench.metrics.predictive import relative_errors
 
 from . import certificates
@@ -60,7 +61,7 @@ class Run:
 
 
 def build_predictions(
-    task: Task, folder: Path, *, main: Plan = MAIN, check: Plan = CHECK, splits: int = SPLITS
+    task: Task, folder: Path, *, main: Plan = MAIN, check: Plan = CHECK, splits: int = SPLITS, notify: Notify = silent
 ) -> Path:
     """Build and write the certified predictions of a registered regression; the certificate's path.
 
@@ -74,7 +75,11 @@ def build_predictions(
     for key, value in ALLOCATOR.items():
         os.environ.setdefault(key, value)  # read by the processes when they start: twice as fast
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        checked, *runs = pool.map(run_split, *zip(*jobs, strict=True))
+        finished: list[Run] = []
+        for run in pool.map(run_split, *zip(*jobs, strict=True)):
+            notify("chains of the certified splits, runs", len(finished), len(jobs))
+            finished.append(run)
+    checked, *runs = finished
     compared = checked.record | agreement(runs[0].found, checked.found)
     record = {"main": [run.record for run in runs], "check": compared}
     require_agreement(task.name, record)

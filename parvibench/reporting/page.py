@@ -92,32 +92,39 @@ def restrict_to_tasks(results: Results, tasks: list[str]) -> Results:
     return replace(results, cells=tuple(c for c in results.cells if c.task in tasks))
 
 
-def write_report(results: Results, out: Path, board: pd.DataFrame | None = None) -> Path:
+def write_report(results: Results, out: Path, board: pd.DataFrame | None = None, *, compact: bool = False) -> Path:
     """Write the page, and for machines the leaderboard, all values, and the data of every figure; the path of the page.
 
     ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric
     and replicate (see ``leaderboard.values``); ``results.json``, the document of ``run --json``, after
     ``results.schema.json``; ``summary.json`` for ``reports_index``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours, where there
-    are any. ``board`` is that of ``leaderboard.table``, if already made.
+    are any. ``board`` is that of ``leaderboard.table``, if already made. ``compact``, for publication: without ``results.json``,
+    its schema and the data of figures, most of a report's size.
     """
     report = Report.of(results, board)
-    (out / "figures").mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     page = out / "index.html"
-    page.write_text(render(report), encoding="utf-8")
+    page.write_text(render(report, compact=compact), encoding="utf-8")
     (out / "leaderboard.md").write_text(to_markdown(results, report.findings.board), encoding="utf-8")
     report.findings.board.to_csv(out / "leaderboard.csv", index=False)
     lb.values(results).to_parquet(out / "results.parquet", index=False)
-    named = results.document(page.name) | {"out": results.store.root.name}  # where they lay is nobody's concern
-    document = json.dumps(named, separators=(",", ":"), allow_nan=False)
-    (out / "results.json").write_text(document, encoding="utf-8")
-    schema = files("parvibench.reporting") / "templates" / "results.schema.json"
-    (out / "results.schema.json").write_bytes(schema.read_bytes())
     if report.published:
         plain_rows(report.published).to_csv(out / "published.csv", index=False)
     _summary(report).write(out)
-    for _, drawing in report.drawings():
-        drawing.data.to_csv(out / "figures" / f"{drawing.name}.csv", index=False)
+    if not compact:
+        _write_document(results, page)
+        (out / "figures").mkdir(exist_ok=True)
+        for _, drawing in report.drawings():
+            drawing.data.to_csv(out / "figures" / f"{drawing.name}.csv", index=False)
     return page
+
+
+def _write_document(results: Results, page: Path) -> None:
+    named = results.document(page.name) | {"out": results.store.root.name}  # no local paths
+    document = json.dumps(named, separators=(",", ":"), allow_nan=False)
+    (page.parent / "results.json").write_text(document, encoding="utf-8")
+    schema = files("parvibench.reporting") / "templates" / "results.schema.json"
+    (page.parent / "results.schema.json").write_bytes(schema.read_bytes())
 
 
 def _summary(report: Report) -> Summary:
@@ -168,8 +175,8 @@ def drawn(results: Results) -> tuple[dict[str, Drawing], dict[str, Figure]]:
         return {d.name: d for _, d in Report.of(results).drawings()}, figures
 
 
-def render(report: Report) -> str:
-    """The page as HTML."""
+def render(report: Report, *, compact: bool = False) -> str:
+    """The page as HTML; ``compact``: without links to the data of figures."""
     import jinja2
     from markupsafe import Markup
 
@@ -217,6 +224,7 @@ def render(report: Report) -> str:
         glossary=[(row, detected_alterations(row.name)) for row in provenance.glossary(results)],
         marks=marks_used(board),
         provenance=provenance.provenance(results),
+        compact=compact,
         command=lambda drawing, task: _command(results, drawing, task),
         svg=lambda picture: Markup(pictures.element(picture)),
     )

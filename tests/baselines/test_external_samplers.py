@@ -35,7 +35,7 @@ each = pytest.mark.parametrize("name", LIBRARIES)
 
 def need(name: str) -> None:
     if find_spec(LIBRARIES[name]) is None:
-        pytest.skip(f"{LIBRARIES[name]} is not installed: pip install 'parvibench[{LIBRARIES[name]}]'")
+        pytest.skip(f"{LIBRARIES[name]} is not installed: pip install '.[{LIBRARIES[name]}]'")
 
 
 def external(
@@ -236,7 +236,7 @@ def test_an_absent_library_is_a_row_with_the_line_that_installs_it(
     options = {"workers": 0, "out": tmp_path, "tracking": False, "budget": {"iterations": 3}, "replicates": 1}
     ours, theirs = pb.run(tasks=["banana"], algorithms=["ula", name], **options).cells
     assert (ours.status, theirs.status) == ("ok", "skipped")
-    assert f"is not installed: pip install 'parvibench[{LIBRARIES[name]}]'" in theirs.reason
+    assert f"pip install '.[{LIBRARIES[name]}]'" in theirs.reason
 
 
 @each

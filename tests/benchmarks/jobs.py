@@ -71,7 +71,7 @@ class Job:
 def absent(rival: str) -> str:
     """Why a rival cannot run here, or empty."""
     lacking = rival == "blackjax" and not find_spec("blackjax")
-    return "needs BlackJAX: pip install 'parvibench[jax]'" if lacking else ""
+    return "needs BlackJAX: pip install '.[jax]'" if lacking else ""
 
 
 _BLR, _BNN = "blr-waveform", "bnn-boston"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from jobs import JOBS, Job
 
-pytest.importorskip("blackjax", reason="needs BlackJAX: pip install 'parvibench[jax]'")
+pytest.importorskip("blackjax", reason="needs BlackJAX: pip install '.[jax]'")
 
 PEERED = [job for job in JOBS if "blackjax" in job.rivals]
 

@@ -180,5 +180,5 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "h5py.py").write_text("raise ImportError")
     (tmp_path / "x.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(InputError, match=r"pip install 'parvibench\[arviz\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[arviz\]'"):
         read_draws([tmp_path / "x.nc"])

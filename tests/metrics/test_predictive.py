@@ -1,4 +1,4 @@
-"""Predictive metrics on a linear model; `parvibench.checks.truth.metrics.estimators` has them against quadrature."""
+"""Predictive metrics on a linear model; `tests/regression/laws` has them against quadrature."""
 
 import math
 from dataclasses import dataclass
@@ -43,6 +43,18 @@ def test_against_the_mixture_written_out(make_context) -> None:
         assert nll(samples, context)[r].item() == pytest.approx(-sum(map(math.log, density)) / 5)
         error = ((a * x[:, None]).mean(1) - y) ** 2
         assert rmse(samples, context)[r].item() == pytest.approx(error.mean() ** 0.5)
+
+
+def test_one_normal_prediction_has_closed_forms(make_context) -> None:
+    """CRPS of N(m, s^2): s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)), Gneiting et al. (2005), Eq. 5; 95% means |z| < 1.96."""
+    y = torch.tensor([[-3.0, -1.5, 0.0, 0.5, 1.9, 2.1]], dtype=torch.float64)
+    sd = 1.3
+    samples = torch.tensor([[[0.0, math.log(sd)]]], dtype=torch.float64)
+    context = make_context(predictive=Line(torch.ones_like(y), y * sd))
+    z = y[0].numpy()
+    expected = sd * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - math.pi**-0.5)
+    assert crps(samples, context).item() == pytest.approx(expected.mean())
+    assert coverage(samples, context).item() == pytest.approx(4 / 6)
 
 
 def test_blocks_do_not_matter(make_context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_exact_reference_reads_back(tmp_path: Path) -> None:
     facts = Facts(mean=MEAN, sd=SD)
     task = make_task(provides=frozenset({"score", "exact"}), facts=facts)
-    certificate = json.loads(builder.build(task, tmp_path).read_text())
+    said: list[tuple[str, int, int]] = []
+    certificate = json.loads(builder.build(task, tmp_path, lambda *news: said.append(news)).read_text())
+    assert re.fullmatch(r"noise floors of 3 metrics at 3 sample sizes, about \d+ s", said[-1][0])
+    assert [done for text, done, _ in said if text == said[-1][0]] == sorted(d for t, d, _ in said if t == said[-1][0])
     reference = load_reference("ellipse", tmp_path)
     assert reference.exact
     assert reference.draws.shape == (400, 2)
@@ -106,8 +110,6 @@ def test_exact_reference_reads_back(tmp_path: Path) -> None:
     assert reference.floor("sliced_w2", 20).values.shape == (30,)
     median = np.median(reference.floor("sliced_w2", 20).values)
     assert certificate["floors"]["sliced_w2"]["20"]["q50"] == pytest.approx(median, rel=1e-3)
-    gap = certificate["v_statistics"]["mmd2_linear"]["gap"]
-    assert gap == pytest.approx(float(SD.square().sum()), rel=0.1)
     assert torch.equal(reference.scores, Ellipse().score(reference.draws[None, :100])[0])
     # Rebuilding gives the same draws, whose hash the certificate holds.
     again = json.loads(builder.build(task, tmp_path).read_text())
@@ -120,10 +122,9 @@ def test_missing_floors_are_completed_as_if_built_at_once(tmp_path: Path, monkey
     task = make_task(provides=frozenset({"score", "exact"}), facts=Facts(mean=MEAN, sd=SD))
     builder.build(task, tmp_path / "whole")
     with monkeypatch.context() as before:
-        before.setattr(floors, "judged_metrics", lambda: ["sliced_w2", "mmd2"])
         before.setattr(floors, "SIZES", (10,))
         before.setattr(floors, "SETS_A_METRIC", 5)
-        builder.build(task, tmp_path / "part")
+        builder.build(replace(task, metrics=("sliced_w2", "mmd2")), tmp_path / "part")
     early = load_reference("ellipse", tmp_path / "part")
     assert set(early.floors) == {"sliced_w2", "mmd2"}
     assert len(early.floors["mmd2"][10]) == 20
@@ -135,6 +136,20 @@ def test_missing_floors_are_completed_as_if_built_at_once(tmp_path: Path, monkey
     assert all(np.array_equal(v, found.floors[m][n]) for m, t in whole.floors.items() for n, v in t.items())
     assert builder.complete_floors(task, tmp_path / "part") is None
     assert all(check.passed is not False for check in verify(task, tmp_path / "part") if check.name != "floors")
+
+
+def test_floors_of_metrics_outside_the_verdict_come_with_their_constants(tmp_path: Path) -> None:
+    task = make_task(provides=frozenset({"score", "exact"}), facts=Facts(mean=MEAN, sd=SD))
+    builder.build(task, tmp_path)
+    before = load_reference("ellipse", tmp_path)
+    assert set(before.certificate["v_statistics"]) == {"mmd2"}
+    builder.complete_floors(task, tmp_path, ["mmd2_linear"])
+    after = load_reference("ellipse", tmp_path)
+    assert set(after.floors) == {*before.floors, "mmd2_linear"}
+    assert after.certificate["v_statistics"]["mmd2"] == before.certificate["v_statistics"]["mmd2"]
+    # The gap of the linear kernel is the target's total variance.
+    gap = after.certificate["v_statistics"]["mmd2_linear"]["gap"]
+    assert gap == pytest.approx(float(SD.square().sum()), rel=0.1)
 
 
 def test_only_references_of_draws_have_floors_to_complete(tmp_path: Path) -> None:
@@ -222,7 +237,7 @@ def test_draws_of_another_law_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(floors, "SETS_A_METRIC", 50)
     real = builder.run_source
 
-    def spoilt(task: Task) -> builder.Source:
+    def spoilt(task: Task, *_: Any) -> builder.Source:
         source = real(task)
         source.others["check"] = 4 * (source.others["check"] - MEAN) + MEAN
         return source
