@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installs again when the requirements or the tested versions change.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: quickstart test test-slow docs index lint benchmark benchmark-table benchmark-watch clean
+.PHONY: quickstart test test-slow traces past docs index lint benchmark benchmark-table benchmark-watch clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -37,6 +37,12 @@ $(VENV)/.docs-$(notdir $(STAMP)): $(STAMP)
 
 index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=name[,name] where results stay.
 	$(BIN)/python -m parvibench.core.indexing '$(KEEP)'
+
+traces: $(STAMP)  ## After an intended change of results: store the golden values of today; ONLY='mala', ONLY='*mini-batches'.
+	$(BIN)/python tests/regression/accept_traces.py '$(ONLY)'
+
+past: $(STAMP)  ## After an intended change of laws: record the past of the built-in methods; ONLY='banana/ula', ONLY='options/*'.
+	$(BIN)/python tests/regression/accept_past.py '$(ONLY)'
 
 lint: $(STAMP)  ## Style and types.
 	$(BIN)/ruff check .

@@ -99,7 +99,6 @@ class AdaGWG(Algorithm[Settings, State]):
     name = "ada-gwg"
     version = 3
     kind = "particles"
-    settings_type = Settings
     citation = "Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516"
     summary = "generalised Wasserstein gradient flow with adaptive exponent"
     example = Example(

@@ -93,7 +93,6 @@ class AdaSIFG(Algorithm[Settings, State]):
     name = "ada-sifg"
     version = 3
     kind = "particles"
-    settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow with adaptive noise"
     example = Example(

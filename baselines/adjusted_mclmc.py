@@ -109,7 +109,6 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
     name = "adjusted-mclmc"
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     citation = "Robnik, Cohn-Gordon & Seljak (2025), arXiv:2503.01707"
     summary = "Metropolis-adjusted microcanonical Monte Carlo with its tuning"
     example: ClassVar[Example] = Example(quick={"warmup_steps": 5}, first_scores=1, settings={}, steps=300)

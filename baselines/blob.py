@@ -29,7 +29,6 @@ class Blob(SmoothedFlow[SmoothedSettings]):
 
     name = "blob"
     citation = "Chen, Zhang, Wang, Li & Chen (2018), arXiv:1805.11659"
-    settings_type = SmoothedSettings
     summary = "Wasserstein gradient flow of a divergence whose entropy is smoothed by a kernel"
     example = Example(settings={"step_size": 0.1})
     presets: ClassVar[Presets] = {}

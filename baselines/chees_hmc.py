@@ -105,7 +105,6 @@ class ChEES(Algorithm[Settings, State]):
     version = 3
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     host_bound = True
     citation = "Hoffman, Radul & Sountsov (2021), AISTATS 2021"
     summary = "Hamiltonian Monte Carlo, trajectory length learnt across chains, adapts itself"

@@ -48,7 +48,6 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
     name = "deep-ensemble"
     version = 2
     kind = "particles"
-    settings_type = Settings
     rescales = True
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
     summary = "independent Adam runs to the posterior's modes"

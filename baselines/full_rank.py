@@ -28,7 +28,6 @@ class FullRank(Variational[VariationalSettings]):
 
     name = "full-rank"
     version = 2
-    settings_type = VariationalSettings
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
     summary = "Gaussian variational inference, full covariance"
 

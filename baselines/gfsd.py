@@ -28,7 +28,6 @@ class GFSD(SmoothedFlow[SmoothedSettings]):
     """Gradient flow with smoothed density."""
 
     name = "gfsd"
-    settings_type = SmoothedSettings
     summary = "Wasserstein gradient flow of the divergence, density smoothed by a kernel"
     example = Example(settings={"step_size": 0.1}, both_modes=False)
     presets: ClassVar[Presets] = {}

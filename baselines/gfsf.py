@@ -36,7 +36,6 @@ class GFSF(SmoothedFlow[Settings]):
     """Gradient flow with smoothed functions."""
 
     name = "gfsf"
-    settings_type = Settings
     summary = "Wasserstein gradient flow of the divergence, functions smoothed by a kernel"
     example = Example(settings={"step_size": 0.1})
     presets: ClassVar[Presets] = {}

@@ -67,7 +67,6 @@ class HMC(Algorithm[Settings, State]):
     kind = "chains"
     exact = True
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     citation = "Neal (2011), arXiv:1206.1901"
     summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
     example = Example(

@@ -52,7 +52,6 @@ class IAF(Variational[Settings]):
 
     name = "iaf"
     version = 2
-    settings_type = Settings
     citation = "Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934"
     summary = "variational inference with inverse autoregressive flows"
     example = Example(

@@ -59,7 +59,6 @@ class KSDD(Algorithm[Settings, AdamState]):
     version = 2
     kind = "particles"
     needs = frozenset({"hvp", "score"})
-    settings_type = Settings
     rescales = True
     differentiates = True
     citation = "Korba, Aubin-Frankowski, Majewski & Ablin (2021), arXiv:2105.09994"

@@ -117,7 +117,6 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
     name = "ksivi"
     version = 3
     needs = frozenset({"hvp", "score"})
-    settings_type = Settings
     differentiates = True
     citation = "Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997"
     summary = "kernel semi-implicit variational inference"

@@ -70,7 +70,6 @@ class L2GF(Algorithm[Settings, State]):
     name = "l2-gf"
     version = 3
     kind = "particles"
-    settings_type = Settings
     citation = "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"
     summary = "L2 functional gradient flow with a neural network"
     example = Example(quick={"hidden": 6}, settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01})

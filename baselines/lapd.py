@@ -44,7 +44,6 @@ class LAPD(Algorithm[Settings, ParticleState]):
     name = "lapd"
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183"
     summary = "Langevin algorithm with prior diffusion"
     presets: ClassVar[Presets] = {  # Section 4.2; the paper runs nothing

@@ -50,7 +50,6 @@ class LAPDDecay(Algorithm[Settings, State]):
     name = "lapd-decay"
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     rescales = True
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Theorem 4.2"
     presets = lapd.LAPD.presets

@@ -58,7 +58,6 @@ class Laplace(Algorithm[Settings, State]):
     needs = frozenset({"full-batch", "score"})
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once
     max_chunk = 1
-    settings_type = Settings
     citation = "Tierney & Kadane (1986), JASA 81:82-86"
     summary = "normal approximation at a mode found by L-BFGS"
     example = Example(quick={"starts": 8}, settings={}, steps=40, points=200, both_modes=False)

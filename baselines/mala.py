@@ -54,7 +54,6 @@ class MALA(Algorithm[Settings, State]):
     kind = "chains"
     exact = True
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     citation = "Roberts & Tweedie (1996)"
     summary = "Metropolis-adjusted Langevin algorithm"
     example = Example(first_scores=1, settings={"step_size": 0.3})

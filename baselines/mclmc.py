@@ -114,7 +114,6 @@ class MCLMC(Algorithm[Settings, State]):
     name = "mclmc"
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     citation = "Robnik, De Luca, Silverstein & Seljak (2023), arXiv:2212.08549"
     summary = "microcanonical Langevin Monte Carlo, unadjusted, with its tuning"
     example: ClassVar[Example] = Example(quick={"warmup_steps": 4}, scores=2, first_scores=1, settings={}, steps=200)

@@ -74,7 +74,6 @@ class MEADS(Algorithm[Settings, State]):
     name = "meads"
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     citation = "Hoffman & Sountsov (2022), AISTATS 2022"
     summary = "generalised Hamiltonian Monte Carlo tuned across folds of chains, adapts itself"
     example = Example(scores=3, first_scores=1, settings={}, steps=60, both_modes=False)

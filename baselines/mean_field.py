@@ -29,7 +29,6 @@ class MeanField(Variational[VariationalSettings]):
 
     name = "mean-field"
     version = 2
-    settings_type = VariationalSettings
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
     summary = "Gaussian variational inference, diagonal covariance"
 

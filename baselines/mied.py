@@ -50,7 +50,6 @@ class MIED(Algorithm[Settings, AdamState]):
     version = 2
     kind = "particles"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     rescales = True
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
     summary = "mollified interaction energy descent"

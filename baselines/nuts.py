@@ -90,7 +90,6 @@ class NUTS(Algorithm[Settings, State]):
     version = 4
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     host_bound = True
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434"
     summary = "the No-U-Turn sampler, many chains, adapts itself"

@@ -85,7 +85,6 @@ class ParallelTempering(Algorithm[Settings, State]):
     name = "parallel-tempering"
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     citation = "Syed, Bouchard-Cote, Deligiannidis & Doucet (2022), arXiv:1905.02939"
     summary = "non-reversible parallel tempering with MALA moves, adapted ladder"
     example: ClassVar[Example] = Example(

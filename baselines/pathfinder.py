@@ -87,7 +87,6 @@ class Pathfinder(Algorithm[Settings, State]):
     needs = frozenset({"full-batch", "score"})
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once
     max_chunk = 1
-    settings_type = Settings
     citation = "Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306)"
     summary = "normal approximations along quasi-Newton paths, resampled by importance"
     example = Example(

@@ -53,7 +53,6 @@ class PSGLD(Algorithm[Settings, State]):
 
     name = "psgld"
     kind = "chains"
-    settings_type = Settings
     rescales = True
     citation = "Li, Chen, Carlson & Carin (2016), arXiv:1512.07666"
     summary = (

@@ -76,7 +76,6 @@ class PyroNUTS(Algorithm[Settings, State]):
     version = 1
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     differentiates = True
     resumable = False
     host_bound = True

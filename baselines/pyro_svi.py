@@ -64,7 +64,6 @@ class PyroSVI(Algorithm[Settings, State]):
     name = "pyro-svi"
     kind = "generator"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     differentiates = True
     resumable = False
     host_bound = True

@@ -50,7 +50,6 @@ class RealNVP(Variational[Settings]):
 
     name = "realnvp"
     needs = frozenset({"score"})
-    settings_type = Settings
     citation = "Dinh, Sohl-Dickstein & Bengio (2017), arXiv:1605.08803"
     summary = "variational inference with affine coupling flows"
     example = Example(

@@ -50,7 +50,6 @@ class SGHMC(Algorithm[Settings, State]):
 
     name = "sghmc"
     kind = "chains"
-    settings_type = Settings
     citation = "Chen, Fox & Guestrin (2014), arXiv:1402.4102"
     summary = "stochastic gradient Hamiltonian Monte Carlo"
     example = Example(settings={"step_size": 0.01, "friction": 0.1}, steps=150)

@@ -43,7 +43,6 @@ class SGLD(Algorithm[Settings, ParticleState]):
 
     name = "sgld"
     kind = "chains"
-    settings_type = Settings
     citation = "Welling & Teh (2011)"
     summary = "stochastic gradient Langevin dynamics"
     presets: ClassVar[Presets] = {  # eta is half of each source's eps but for ica-meg-tempered

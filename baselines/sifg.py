@@ -58,7 +58,6 @@ class SIFG(Algorithm[Settings, State]):
     name = "sifg"
     version = 3
     kind = "particles"
-    settings_type = Settings
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     summary = "semi-implicit functional gradient flow"
     example = Example(

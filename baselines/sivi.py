@@ -68,7 +68,6 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
 
     name = "sivi"
     version = 3
-    settings_type = Settings
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
     summary = "semi-implicit variational inference"
     example = Example(

@@ -103,7 +103,6 @@ class SIVISM(SemiImplicit[Settings, State]):
     name = "sivi-sm"
     version = 3
     needs = frozenset({"hvp", "score"})
-    settings_type = Settings
     differentiates = True
     citation = "Yu & Zhang (2023), arXiv:2308.10014"
     summary = "semi-implicit variational inference by score matching"

@@ -90,7 +90,6 @@ class SMC(Algorithm[Settings, State]):
     name = "smc"
     kind = "particles"
     needs = frozenset({"full-batch", "score"})
-    settings_type = Settings
     host_bound = True  # whether there is a temperature left is a number of the device
     citation = "Del Moral, Doucet & Jasra (2006)"
     summary = "annealed sequential Monte Carlo, adaptive temperatures, MALA moves"

@@ -44,7 +44,6 @@ class SPOS(Algorithm[Settings, ParticleState]):
     name = "spos"
     kind = "particles"
     needs = frozenset({"score"})
-    settings_type = Settings
     citation = "Zhang, Zhang, Carin & Chen (2020), arXiv:1809.01293"
     summary = "SVGD with a Langevin diffusion"
     example = Example(settings={"step_size": 0.1})

@@ -43,7 +43,6 @@ class SRSGHMC(Algorithm[Settings, State]):
 
     name = "sr-sghmc"
     kind = "chains"
-    settings_type = Settings
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5"
     summary = "self-repulsive stochastic gradient Hamiltonian Monte Carlo"

@@ -118,7 +118,6 @@ class SRLD(Algorithm[Settings, State]):
 
     name = "srld"
     kind = "chains"
-    settings_type = Settings
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070"
     summary = "Stein self-repulsive Langevin dynamics; its default alpha narrows the law (variance 0.87 of 1, D = 20)"

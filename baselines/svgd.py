@@ -67,7 +67,6 @@ class SVGD(ParticleFlow[Settings]):
 
     name = "svgd"
     version = 2
-    settings_type = Settings
     citation = "Liu & Wang (2016), arXiv:1608.04471"
     summary = "Stein variational gradient descent"
     example = Example(settings={"step_size": 0.5})

@@ -68,7 +68,6 @@ class UIVI(SemiImplicit[Settings, State]):
 
     name = "uivi"
     version = 3
-    settings_type = Settings
     citation = "Titsias & Ruiz (2019), arXiv:1808.02078"
     summary = "unbiased implicit variational inference"
     example = Example(

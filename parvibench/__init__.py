@@ -13,7 +13,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import evaluate, run
+    from .api.check import check
+    from .api.compare import compare
+    from .api.evaluate import evaluate
+    from .api.report import load, report
+    from .api.run import run
+    from .api.stores import merge, verify
+    from .api.tune import tune
     from .authoring.functions import sampler
     from .authoring.unbatched import OneReplicate, UnbatchedSampler
     from .core.algorithm import Algorithm, AlgorithmSettings, SteppedSettings
@@ -26,10 +32,15 @@ if TYPE_CHECKING:
     from .reporting.presented import Results
     from .targets.densities import task
     from .targets.pyro_models import from_pyro
-    from .workflow import check, compare, load, report, tune
 
 _NAMES = {
-    "api": "run evaluate",
+    "api.check": "check",
+    "api.compare": "compare",
+    "api.evaluate": "evaluate",
+    "api.report": "load report",
+    "api.run": "run",
+    "api.stores": "merge verify",
+    "api.tune": "tune",
     "authoring.functions": "sampler",
     "authoring.unbatched": "OneReplicate UnbatchedSampler",
     "core.algorithm": "Algorithm AlgorithmSettings SteppedSettings",
@@ -42,12 +53,11 @@ _NAMES = {
     "reporting.presented": "Results",
     "targets.densities": "task",
     "targets.pyro_models": "from_pyro",
-    "workflow": "load tune compare check report",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in the order of use
-    "run", "load", "report", "compare", "tune", "evaluate", "check", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
+    "run", "load", "report", "compare", "tune", "evaluate", "check", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
     "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
     "task", "from_pyro",
 ]  # fmt: skip

@@ -26,12 +26,16 @@ def imports(module: str) -> frozenset[str]:
     ``from a import b`` may name a module b or a thing in a; what is no module of the package is left out.
     """
     file = module_files()[module]
-    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    return named_in(file, module if file.name == "__init__.py" else module.rpartition(".")[0])
+
+
+def named_in(file: Path, package: str = "") -> frozenset[str]:
+    """Modules of the package that a file of ``package`` names in its imports."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            home = resolve_name("." * node.level + (node.module or ""), package)
+            home = resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module or ""
             found |= {home, *(f"{home}.{alias.name}" for alias in node.names)}
     return frozenset(found & module_files().keys())

@@ -17,7 +17,8 @@ from parvibench.cli.shared import PlainConsole, new_table
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.store.merging import merge
-from parvibench.harness.store.store import RunRecord, Store, _sealed
+from parvibench.harness.store.sealing import sealed
+from parvibench.harness.store.store import RunRecord, Store
 
 #: Clears the screen, sets the title, hides text, moves back; a lone surrogate; markup.
 EVIL = "a\x1b[2J\x1b]0;t\x07b\x08\x9b1mc\ud800[red]d[/red]"
@@ -41,9 +42,9 @@ def test_no_text_is_obeyed_by_a_terminal(
     elif way == "answer":
         shared.answer(EVIL)
     elif way == "progress":
-        from parvibench.cli.progress import Display
+        from parvibench.cli.progress import progress
 
-        Display(plain)._print(EVIL)
+        progress(plain).print(EVIL)
     else:
         table = new_table("label")
         table.add_row(EVIL)
@@ -164,7 +165,7 @@ def test_a_merged_record_bears_its_folder_s_key(tmp_path: Path) -> None:
     store, record, other = Store(tmp_path / "part"), make_record("a"), make_record("b")
     store.write_cell(record)
     store.write_run(RunRecord(id="r", suite={"name": "x"}, cells=[asked(record)], started=STARTED))
-    (store.folder(record.key) / "cell.json").write_bytes(_sealed(other))
+    (store.folder(record.key) / "cell.json").write_bytes(sealed(other))
     with pytest.raises(StoreError, match="specification is that of another cell"):
         merge([store], Store(tmp_path / "whole"))
     assert not (tmp_path / "whole").exists()
@@ -180,14 +181,14 @@ def test_the_ui_of_a_busy_port(
     assert f"127.0.0.1:{port}: cannot listen there" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None:
-    """To a server with a child of its own; nothing is left, and ending it is no failure."""
+    """To a server with a child of its own; nothing is left, and ending it is no failure; a kill ends all, too."""
     code = (
-        "import sys; from parvibench.cli.tracking import _serve\n"
+        "import sys; from parvibench.api.mirroring import serve_until_signal\n"
         'child = \'import subprocess, sys, time; subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"]);\'\n'
         "child += 'print(\"up\", flush=True); time.sleep(99)'\n"
-        "sys.exit(_serve([sys.executable, '-c', child]))"
+        "import os; sys.exit(serve_until_signal([sys.executable, '-c', child], os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as ui:
         assert ui.stdout is not None
@@ -196,4 +197,4 @@ def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None
         start = time.monotonic()
         assert ui.stdout.read() == b""  # until the last process that holds the pipe has ended
         assert time.monotonic() - start < 20
-    assert ui.returncode == 0
+    assert ui.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 0)

@@ -14,7 +14,7 @@ import records
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
-from parvibench.harness.store import store
+from parvibench.harness.store import sealing
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.tracking import Mirror, archive, connection, content, database
@@ -378,10 +378,34 @@ def test_a_path_from_the_server_is_not_followed(mirrored, tmp_path):
     here = make_store(tmp_path / "here", run, (record, None))
     path = here.folder(record.key) / "cell.json"
     evil = record.model_copy(update={"files": {"../../evil": "0" * 64}})
-    path.write_bytes(store._sealed(evil))
+    path.write_bytes(sealing.sealed(evil))
     copy = Mirror(mirrored.root)
     copy.start_run(here.run().model_dump(mode="json"))
     copy.cell(run["id"], record, here.folder(record.key))
     assert copy.close() == ""
     with pytest.raises(StoreError, match="no file of a cell"):
         rebuild(mirrored.uri, Store(tmp_path / "s"), run["id"])
+
+
+def test_an_experiment_that_was_deleted_on_the_server_is_named_with_a_remedy_that_works(tmp_path):
+    import os
+    import re
+    import subprocess
+    import sys
+
+    from mlflow import MlflowClient
+
+    cells = ((make_record("good"), make_curve()),)
+    assert mirror(tmp_path, *cells) == ""
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = MlflowClient(tracking_uri=uri)
+    client.delete_experiment(client.get_experiment_by_name("parvibench/tiny").experiment_id)
+    warning = mirror(tmp_path, *cells)
+    assert "parvibench/tiny was deleted there" in warning
+    assert "SQL" not in warning
+    remedy = re.search(r"\((mlflow experiments restore -x \d+)", warning)[1]
+    done = subprocess.run(
+        [sys.executable, "-m", *remedy.split()], env=os.environ | {"MLFLOW_TRACKING_URI": uri}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert mirror(tmp_path, *cells) == ""

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import typer.main
 from sphinx.application import Sphinx
 
 import parvibench as pb
+from parvibench.api import describe
 from parvibench.cli import app as commands
-from parvibench.cli import descriptions
 from parvibench.core import registry
 from parvibench.harness.suite.entries import Row
 from parvibench.harness.suite.suite import load_suite
@@ -178,8 +177,7 @@ def _api() -> str:
     blocks = ["# Python\n\n`import parvibench as pb`; names are imported on first use.\n"]
     for name in pb.__all__:
         found = getattr(pb, name)
-        # Some are packages that can be called.
-        place = found._function.replace(":", ".") if isinstance(found, ModuleType) else f"{found.__module__}.{name}"
+        place = f"{found.__module__}.{name}"
         directive = "autoclass" if isinstance(found, type) else "autofunction"
         members = "\n   :members:\n   :exclude-members: model_config" if isinstance(found, type) else ""
         blocks.append(f"## `pb.{name}`\n\n```{{eval-rst}}\n.. {directive}:: {place}{members}\n```\n")
@@ -211,7 +209,7 @@ def _list_page(kind: str) -> str:
 
 
 def _member_page(kind: str, name: str, source: Path) -> str:
-    facts = getattr(descriptions, kind)(name)
+    facts = getattr(describe, kind)(name)
     about = facts.pop("about", "")
     facts.pop("name")
     parts = [f"# {name}\n", f"{_sentence(facts.pop('summary'))}\n"]

@@ -11,12 +11,12 @@ import numpy as np
 from scipy import stats
 
 from .evidence import Array, Shift, bound_p_value, law_p_values, shift
-from .questions import Bound, Expected, Fixed, Law, Oracle, Question, Share
+from .question import Bound, Expected, Fixed, Law, Oracle, Question, Share
 from .words import sentence, statistic_in_words
 
 Verdict = Literal["ok", "changed", "regression", "suspicious", "wrong", "not converged"]
-#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler, better than the
-#: past is a change that somebody must have meant; what contradicts known truth is wrong, or has not run for long enough.
+#: Verdicts that fail a check: better than exact draws is more likely a broken metric than a good sampler; better than the
+#: baseline is a change to be confirmed; what contradicts known truth is wrong, or has not run for long enough.
 RED: tuple[Verdict, ...] = ("regression", "suspicious", "changed", "wrong", "not converged")
 
 
@@ -27,7 +27,7 @@ class Test:
     task: str  #: name
     algorithm: str  #: label
     metric: str  #: the statistic
-    oracle: Oracle  #: ``past`` or ``truth``
+    oracle: Oracle  #: ``past``, the baseline, or ``truth``
     effect: float  #: distance of the fresh values from the expected ones, in the statistic's unit
     interval: tuple[float, float]  #: 95% interval of the effect
     p_value: float  #: of what was expected
@@ -54,7 +54,7 @@ def decide(question: Question, values: Mapping[str, list[float]], threshold: flo
             verdict = "suspicious"  # no update makes it right
         reason = sentence(question, name, expected[name], x, effect) if verdict != "ok" else ""
         if verdict == "changed":
-            reason += "; better than the past: accept with --update"
+            reason += "; better than the baseline: accept with --update"
         tests.append(
             Test(
                 question.task, question.algorithm, name, question.oracle, effect.effect, (effect.low, effect.high), p,

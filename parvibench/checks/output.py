@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
@@ -10,33 +11,49 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from .outcomes import RED, Test
-from .rounds import CheckResult
-from .suspects import suspects
-from .traces.stored import MovedTrace
-from .traces.trace import Value
+from parvibench.core import registry
 
-#: Lines of text are at most so long; sentences of a group that are shown, and names of a list.
+from .outcomes import RED, Test
+from .rounds import Findings
+
+#: Width of text; sentences shown of a group, and names of a list.
 _WIDTH, _SENTENCES, _NAMES = 80, 4, 5
+#: In place of a sampler's name in questions about a density.
+_DENSITY = "density"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Red tests that share their probable cause."""
+    """Red tests of one sampler, or of one density."""
 
-    title: str  #: methods and tasks
-    where: str  #: the module in which the cause probably lies
+    title: str  #: sampler and tasks
+    where: str  #: its module or file; empty where it is not known
     tests: list[Test]  #: the clearest first
-    command: str  #: asks the clearest one's question again
+    command: str  #: repeats the clearest one's question
 
 
-def groups(result: CheckResult) -> list[Group]:
-    """Red tests by what they share."""
-    found = []
-    for module, tests in suspects(result.tests):
-        ordered = sorted(tests, key=_gravity)
-        found.append(Group(_title(ordered), module, ordered, command(ordered[0], result)))
-    return found
+def groups(findings: Findings) -> list[Group]:
+    """Red tests by sampler."""
+    by_source: dict[tuple[str, str], list[Test]] = {}
+    for t in sorted(findings.red, key=_gravity):
+        by_source.setdefault((t.algorithm, source(t)), []).append(t)
+    return [
+        Group(
+            f"{algorithm} on {_list(dict.fromkeys(t.task for t in tests))}", where, tests, command(tests[0], findings)
+        )
+        for (algorithm, where), tests in by_source.items()
+    ]
+
+
+def source(test: Test) -> str:
+    """Module or file of a test's sampler, or of its task where the test is about a density."""
+    table, name = (registry.tasks(), test.task) if _of_density(test) else (registry.algorithms(), test.algorithm)
+    place = table[name].target if name in table else name
+    return place.rpartition(":")[0]
+
+
+def _of_density(test: Test) -> bool:
+    return test.algorithm == _DENSITY
 
 
 def _gravity(test: Test) -> tuple[int, float]:
@@ -45,56 +62,23 @@ def _gravity(test: Test) -> tuple[int, float]:
     return first, test.p_value
 
 
-def _title(tests: list[Test]) -> str:
-    methods, tasks = (_list(dict.fromkeys(getattr(t, name) for t in tests)) for name in ("algorithm", "task"))
-    return f"{methods} on {tasks}"
-
-
 def _list(names: Iterable[str]) -> str:
     shown = list(names)
     more = f" and {len(shown) - _NAMES} more" if len(shown) > _NAMES else ""
     return ", ".join(shown[:_NAMES]) + more
 
 
-def command(test: Test, result: CheckResult) -> str:
-    """What asks a test's question again, with the same draws."""
-    method = [] if (test.oracle, test.algorithm) == ("past", "density") else ["-a", test.algorithm]
-    parts = [*method, "-t", test.task, "--oracle", test.oracle, "--seed", str(result.seed)]
-    return " ".join(
-        ["parvibench check", *parts, *([result.options] if result.options and ":" in test.algorithm else [])]
-    )
+def command(test: Test, findings: Findings) -> str:
+    """The command that repeats a test's question with the same draws."""
+    parts = ["parvibench check", *([] if _of_density(test) else ["-a", test.algorithm]), "-t", test.task]
+    parts += [findings.options[test.algorithm]] if findings.options.get(test.algorithm) else []
+    parts += ["--baseline", shlex.quote(findings.baseline)] if test.oracle == "past" else []
+    return " ".join([*parts, "--seed", str(findings.seed)])
 
 
-def lines(result: CheckResult) -> list[str]:
+def lines(findings: Findings) -> list[str]:
     """The whole outcome but for its last line, at 80 columns."""
-    found = [*moved_lines(result), *(line for group in groups(result) for line in _lines_of(group))]
-    return found or asked(result)
-
-
-def moved_lines(result: CheckResult) -> list[str]:
-    """Traces that moved, by the module that most of them run through, at 80 columns."""
-    found, left = [], list(result.moved)
-    while left:
-        through = Counter(m for moved in left for m in moved.modules)
-        shared = min(through, key=lambda m: (-through[m], not m.startswith(("baselines.", "tasks.")), m), default="")
-        group = [m for m in left if not shared or shared in m.modules]
-        left = [m for m in left if m not in group]
-        found += _wrapped(f"CHANGED: {len(group)} trace" + "s" * (len(group) > 1) + f" through {shared or '?'}")
-        for moved in group[:_SENTENCES]:
-            found += _wrapped(f"- {moved_line(moved)}", "    ", "      ")
-        if len(group) > _SENTENCES:
-            found.append(f"    ... and {len(group) - _SENTENCES} more (--json has all)")
-        found += ["  ask again: parvibench check --oracle traces", ""]
-    return found
-
-
-def moved_line(moved: MovedTrace) -> str:
-    """Which trace, since when, and both values."""
-    return f"{moved.trace}: {moved.where}: {_value(moved.value)}, was {_value(moved.stored)}"
-
-
-def _value(value: Value | None) -> str:
-    return "nothing" if value is None else value if isinstance(value, str) else f"{value:.7g}"
+    return [line for group in groups(findings) for line in _lines_of(group)] or asked(findings)
 
 
 def _lines_of(group: Group) -> list[str]:
@@ -109,10 +93,10 @@ def _lines_of(group: Group) -> list[str]:
         before = heading
         found += _wrapped(f"- {t.reason}", "    ", "      ")
     if len(group.tests) > _SENTENCES:
-        found.append(f"    ... and {len(group.tests) - _SENTENCES} more (--json has all)")
+        found.append(f"    ... and {len(group.tests) - _SENTENCES} more (--json lists all)")
     if group.where:
-        found += _wrapped(f"look in: {group.where}", "  ")
-    return [*found, f"  ask again: {group.command}", ""]
+        found += _wrapped(f"source: {group.where}", "  ")
+    return [*found, f"  run again: {group.command}", ""]
 
 
 def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
@@ -122,25 +106,21 @@ def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
     )  # fmt: skip
 
 
-def asked(result: CheckResult) -> list[str]:
-    """What was asked: for one method every question, otherwise the numbers of methods, tasks and tests."""
-    methods = {t.algorithm for t in result.tests}
-    if len(methods) == 1:
-        by_task: dict[str, list[str]] = {}
-        for t in result.tests:
-            by_task.setdefault(t.task, []).append(t.metric)
-        names = {task: Counter(_kind(m) for m in metrics) for task, metrics in by_task.items()}
-        return [
-            line
-            for task, kinds in names.items()
-            for line in _wrapped(
-                f"asked on {task}: " + ", ".join(f"{k} ({n})" if n > 1 else k for k, n in kinds.items())
-            )
-        ]
-    oracles = Counter(t.oracle for t in result.tests)
-    tasks = {t.task for t in result.tests}
-    told = ", ".join(f"{count} against {'the past' if o == 'past' else 'known truth'}" for o, count in oracles.items())
-    return _wrapped(f"asked: {len(methods)} methods on {len(tasks)} targets; {told}") if oracles else []
+def asked(findings: Findings) -> list[str]:
+    """The tests that were made: of one sampler every statistic, otherwise numbers of samplers, targets and tests."""
+    samplers = {t.algorithm for t in findings.tests}
+    if len(samplers) == 1:
+        by_task: dict[str, Counter[str]] = {}
+        for t in findings.tests:
+            by_task.setdefault(t.task, Counter())[_kind(t.metric)] += 1
+        listed = {task: ", ".join(f"{k} ({n})" if n > 1 else k for k, n in c.items()) for task, c in by_task.items()}
+        return [line for task, kinds in listed.items() for line in _wrapped(f"tested on {task}: {kinds}")]
+    against = Counter(t.oracle for t in findings.tests)
+    tasks = {t.task for t in findings.tests}
+    parts = (f"{n} against {'the baseline' if o == 'past' else 'known truth'}" for o, n in against.items())
+    number = len(samplers - {_DENSITY})
+    who = f"{number} sampler" + "s" * (number != 1)
+    return _wrapped(f"tested: {who} on {len(tasks)} targets; {', '.join(parts)}") if against else []
 
 
 def _kind(metric: str) -> str:
@@ -148,23 +128,22 @@ def _kind(metric: str) -> str:
     return metric.removeprefix("contract.").partition("[")[0].replace("_", " ")
 
 
-def document(result: CheckResult) -> dict[str, Any]:
+def document(findings: Findings) -> dict[str, Any]:
     """The document of ``--json``; numbers that are not finite are null."""
     return {
-        "verdict": result.verdict,
-        "seed": result.seed,
-        "threshold": result.threshold,
-        "new": result.new,
-        "incomparable": result.incomparable,
-        "traces": {"taken": result.traced, "moved": [asdict(m) | {"where": m.where} for m in result.moved]},
+        "verdict": findings.verdict,
+        "seed": findings.seed,
+        "threshold": findings.threshold,
+        "new": findings.new,
+        "incomparable": findings.incomparable,
         "groups": [
             {"title": g.title, "where": g.where, "command": g.command, "tests": len(g.tests)}
             | {"reasons": [t.reason for t in g.tests[:_SENTENCES]]}
-            for g in groups(result)
+            for g in groups(findings)
         ],
         "tests": [
             asdict(t) | {"effect": _number(t.effect), "interval": [_number(v) for v in t.interval]}
-            for t in result.tests
+            for t in findings.tests
         ],
     }
 
@@ -173,68 +152,59 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def counts(result: CheckResult) -> str:
-    """One line: the numbers of tests, of failed ones, and of what was not tested."""
-    pairs = len({(t.task, t.algorithm) for t in result.tests})
-    line = f"{len(result.tests)} tests of {pairs} pairs: {len(result.red)} red"
-    if result.traced:
-        line = f"{result.traced} traces: {len(result.moved)} moved; {line}"
-    others = {"new": len(result.new), "not comparable": len(result.incomparable)}
+def counts(findings: Findings) -> str:
+    """One line: the numbers of tests, of failed ones, and of what was not compared."""
+    pairs = len({(t.task, t.algorithm) for t in findings.tests})
+    line = f"{len(findings.tests)} tests of {pairs} pairs: {len(findings.red)} red"
+    others = {"new": len(findings.new), "changed": len(findings.incomparable)}
     return line + "".join(f", {count} {word}" for word, count in others.items() if count)
 
 
-def notes(result: CheckResult) -> list[str]:
-    """What was not compared with the past, and why, a line each."""
+def notes(findings: Findings) -> list[str]:
+    """What could not be compared with the baseline, and why, a line each."""
     return [
-        *(f"new: no baseline yet, run parvibench check --update: {name}" for name in result.new),
-        *(f"not comparable: {line}" for line in result.incomparable),
+        *(f"new: not in the baseline yet, add it with --update: {name}" for name in findings.new),
+        *(f"changed: {line}; accept with --update" for line in findings.incomparable),
     ]
 
 
-def markdown(result: CheckResult) -> str:
+def markdown(findings: Findings) -> str:
     """A summary for a pull request."""
-    found = [f"## parvibench check: {result.verdict}", "", f"{counts(result)}; seed {result.seed}.", ""]
-    if told := lines(result):
-        found += ["```text", *(line.replace("```", "'''") for line in told), "```", ""]
-    if noted := notes(result):
+    found = [f"## parvibench check: {findings.verdict}", "", f"{counts(findings)}; seed {findings.seed}.", ""]
+    if text := lines(findings):
+        found += ["```text", *(line.replace("```", "'''") for line in text), "```", ""]
+    if noted := notes(findings):
         found += [*(f"- {line}" for line in noted), ""]
     return "\n".join(found)
 
 
-def junit(result: CheckResult) -> str:
-    """JUnit XML: one case per test, grouped by task and algorithm; an error for what is not comparable."""
-    root = ElementTree.Element(
-        "testsuites",
-        name="parvibench check",
-        tests=str(len(result.tests) + len(result.moved)),
-        failures=str(len(result.red) + len(result.moved)),
-    )
-    where = {id(t): group for group in groups(result) for t in group.tests}
+def junit(findings: Findings) -> str:
+    """JUnit XML: one case per test, grouped by task and sampler; an error for a cell that cannot be compared."""
+    sizes = {"tests": len(findings.tests), "failures": len(findings.red), "errors": len(findings.incomparable)}
+    root = ElementTree.Element("testsuites", {"name": "parvibench check"} | {k: str(v) for k, v in sizes.items()})
     by_pair: dict[tuple[str, str], list[Test]] = {}
-    for test in result.tests:
+    for test in findings.tests:
         by_pair.setdefault((test.task, test.algorithm), []).append(test)
     for (task, algorithm), tests in by_pair.items():
-        red = [t for t in tests if t.verdict in RED]
+        red = str(sum(t.verdict in RED for t in tests))
         suite = ElementTree.SubElement(
-            root, "testsuite", name=f"{task}/{algorithm}", tests=str(len(tests)), failures=str(len(red))
+            root, "testsuite", name=f"{task}/{algorithm}", tests=str(len(tests)), failures=red
         )
         for t in tests:
-            case = ElementTree.SubElement(
-                suite, "testcase", classname=f"{task}.{algorithm}", name=f"{t.metric} ({t.oracle})"
-            )
-            if t in red:
-                failure = ElementTree.SubElement(case, "failure", message=f"{t.verdict}: {t.reason}", type=t.verdict)
-                again = command(t, result)
-                told = {"": t.circumstances, "look in: ": where[id(t)].where, "ask again: ": again}
-                failure.text = "\n".join(key + value for key, value in told.items() if value)
-    for moved in result.moved:
-        suite = ElementTree.SubElement(root, "testsuite", name=moved.trace, tests="1", failures="1")
-        case = ElementTree.SubElement(suite, "testcase", classname="traces", name=moved.where)
-        failure = ElementTree.SubElement(case, "failure", message=f"changed: {moved_line(moved)}", type="changed")
-        failure.text = f"runs through: {' '.join(moved.modules)}"
-    for line in result.incomparable:
-        suite = ElementTree.SubElement(root, "testsuite", name="not comparable", tests="1", errors="1")
+            _case(suite, t, findings)
+    for line in findings.incomparable:
+        suite = ElementTree.SubElement(root, "testsuite", name="changed", tests="1", errors="1")
         case = ElementTree.SubElement(suite, "testcase", classname="baseline", name=line)
         ElementTree.SubElement(case, "error", message=line)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: ElementTree.Element, test: Test, findings: Findings) -> None:
+    name = f"{test.metric} ({test.oracle})"
+    case = ElementTree.SubElement(suite, "testcase", classname=f"{test.task}.{test.algorithm}", name=name)
+    if test.verdict in RED:
+        message = f"{test.verdict}: {test.reason}"
+        failure = ElementTree.SubElement(case, "failure", message=message, type=test.verdict)
+        facts = {"": test.circumstances, "source: ": source(test), "run again: ": command(test, findings)}
+        failure.text = "\n".join(key + value for key, value in facts.items() if value)

@@ -25,14 +25,14 @@ def _parvibench_check() -> Callable[..., None]:
         """Fail the test when a sampler (the object, or ``module:Class``) is distinguishable from a correct one.
 
         ``iterations`` must be enough for targets of scale 1/2; ``allow_diverged`` is the share of points there that may
-        be not finite.
+        be non-finite.
         """
         from .output import lines
         from .rounds import check as run
         from .selection import outside_questions
 
-        result = run(outside_questions(sampler, settings, iterations, allow_diverged), seed=seed)
-        if result.red:
-            pytest.fail("\n".join([f"{result.verdict} (seed {seed})", "", *lines(result)]), pytrace=False)
+        findings = run(outside_questions(sampler, settings, iterations, allow_diverged), seed=seed)
+        if findings.red:
+            pytest.fail("\n".join([f"{findings.verdict} (seed {seed})", "", *lines(findings)]), pytrace=False)
 
     return check

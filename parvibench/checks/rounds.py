@@ -1,28 +1,27 @@
 """The sequential check: measure every question, and measure more replicates where the answer is not clear.
 
 After Gandy and Scott, "Unit testing for MCMC and other Monte Carlo methods" (2020), arXiv:2001.06465: a question is
-settled as soon as one of its tests has failed or no p-value is small; the others are given more replicates, up to a
-cap. Every stage of every test spends an equal share of the family-wise false-alarm rate (Bonferroni): stages share
-the stored baseline, so their p-values are not independent and no share can be handed on.
+settled as soon as one of its tests has failed or no p-value is small; the others get more replicates, up to a cap.
+Every stage of every test spends an equal share of the family-wise false-alarm rate (Bonferroni): stages share the
+draws of what is expected, so their p-values are not independent and no share can be handed on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from parvibench.core.streams import derive_seed
 
 from .outcomes import RED, Test, decide, failed, gating
-from .questions import Measurement, Question, Values, batches, measure
-from .traces.stored import MovedTrace
+from .question import Measurement, Question, Values, batches, measure
 
 #: Verdict of a whole check.
-Overall = Literal["pass", "changed", "regression", "wrong", "not converged", "incomparable"]
+Overall = Literal["pass", "changed", "regression", "wrong", "not converged"]
 Keep = Callable[[Question, Values], None]
 
-#: Questions measured by one process, at most, and how long they may take, s.
+#: Questions measured by one process, at most, and their time limit, s.
 _BATCH, _TIMEOUT_S = 8, 300.0
 #: Parts for each worker, at least: the last ones end together.
 _PARTS = 4
@@ -42,18 +41,18 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class CheckResult:
-    """What a check found."""
+class Findings:
+    """The outcome of a check."""
 
-    tests: list[Test]  #: one per statistic, in the order of the questions; of the last stage asked
+    tests: list[Test]  #: one per statistic, in the order of the questions; of the last stage measured
     threshold: float  #: p-value at which a test failed
     seed: int  #: of all fresh replicates
-    new: list[str] = field(default_factory=list)  #: cells and densities that the baseline does not hold
-    #: cells and densities that cannot be compared with the stored ones, and why
+    new: list[str] = field(default_factory=list)  #: cells and densities that are not in the baseline
+    #: cells whose settings, budget or version differ from the baseline's, and in what
     incomparable: list[str] = field(default_factory=list)
-    options: str = ""  #: of the command line, for a sampler that is not registered
-    traced: int = 0  #: traces taken
-    moved: list[MovedTrace] = field(default_factory=list)  #: those that differ from the stored ones
+    #: sampler -> options that repeat its questions on the command line
+    options: Mapping[str, str] = field(default_factory=dict)
+    baseline: str = ""  #: file of the baseline
 
     @property
     def red(self) -> list[Test]:
@@ -68,9 +67,7 @@ class CheckResult:
             return "regression"
         if found & {"wrong", "not converged"}:
             return "wrong" if "wrong" in found else "not converged"
-        if found or self.moved:
-            return "changed"
-        return "incomparable" if self.incomparable else "pass"
+        return "changed" if found or self.incomparable else "pass"
 
 
 def check(
@@ -82,11 +79,11 @@ def check(
     fail_fast: bool = False,
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
     keep: Keep = lambda question, values: None,
-) -> CheckResult:
+) -> Findings:
     """Measure questions until every answer is clear or the cap is reached.
 
     Args:
-        questions: what to ask.
+        questions: to be measured.
         seed: of all fresh replicates.
         workers: processes; 0 measures in this one.
         plan: error rate and sample sizes.
@@ -110,12 +107,12 @@ def check(
             tests[i] = _answer(question, found, values[i], threshold)
             notify(f"{question.task} {question.algorithm}", answered, len(pending))
             if fail_fast and any(t.verdict in RED for t in tests[i]):
-                return CheckResult(tests[i], threshold, seed)
+                return Findings(tests[i], threshold, seed)
         pending, done = [i for i in pending if _open(questions[i], tests[i], plan.doubt)], total
     for i, question in enumerate(questions):
         keep(question, values[i])
     ordered = [t for i in sorted(tests) for t in tests[i]]
-    return CheckResult(ordered, threshold, seed)
+    return Findings(ordered, threshold, seed)
 
 
 def _answer(question: Question, found: Values | str, values: dict[str, list[float]], threshold: float) -> list[Test]:

@@ -1,147 +1,171 @@
-"""The questions of a check: cells and densities against the past, everything against known truth."""
+"""The questions of a check: samplers and densities against known truth, and against a baseline where one is given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm
 from parvibench.core.errors import InputError, UnknownNameError
-from parvibench.harness.suite.cells import Cell
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import Suite
 
-from .past import baseline as past
-from .past import option_laws
-from .questions import Asked, Question
-from .traces.catalogue import Subject, subjects
-from .truth import truth_questions
-from .truth.samplers.of_sampler import Effort, Sampler
-from .truth.samplers.questions_of import sampler_questions
-from .truth.steps import settings_of
-from .truth.task_facts import own_density_questions
+from .baseline import Baseline, Subject, cell_subject, questions
+from .question import Asked, Question
+from .questions import example_questions, sampler_questions
+from .questions.density import own_density_questions
+from .questions.of_sampler import Effort, Sampler
+from .summaries import settings_of
 
-#: Which oracles are asked.
-Asking = Literal["all", "traces", "past", "truth"]
-#: Default iterations and seed of a sampler that is not registered.
+#: Default iterations of a sampler that does not ship with the package or has settings of its own, and the seed.
 ITERATIONS, SEED = 500, 1
+#: Tasks of a new baseline where none is named, and points of its runs.
+TASKS, _POINTS = ("biased-start-gaussian", "multimodal", "banana"), 50
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Cells, densities and questions of a check."""
+    """Samplers and tasks of a check."""
 
-    cells: list[Cell]  #: compared with the stored past
-    densities: list[str]  #: tasks whose densities are compared with the stored past
     truths: list[Question]  #: questions of known truth
-    traces: list[Subject] = field(default_factory=list)  #: whose traces are compared with the stored ones
-    options: list[str] = field(default_factory=list)  #: algorithms whose options are compared with the stored past
-
-    @property
-    def of_past(self) -> bool:
-        """Whether anything is compared with the stored past."""
-        return bool(self.cells or self.densities or self.options)
+    samplers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: named ones -> their settings
+    tasks: Sequence[str] = ()  #: named ones, by name or place
+    iterations: int = ITERATIONS  #: of the runs that are compared with a baseline
 
     def resolve(self, baseline: Path | None = None) -> Asked:
-        """All questions, those of the past by ``baseline`` or the package's own; ``InputError`` without one."""
-        if not self.of_past:
+        """All questions; those about the past where a baseline is given, of its tasks or of the named ones.
+
+        Raises:
+            InputError: no baseline there, or no sampler named.
+        """
+        if baseline is None:
             return Asked(list(self.truths), [], [])
-        asked = past.questions(past.Baseline.load(baseline), self.cells, self.densities, self.options)
+        stored = Baseline.load(baseline)
+        asked = questions(stored, self._cells(stored), _outside(self.tasks))
         return asked._replace(questions=[*asked.questions, *self.truths])
+
+    def subjects(self, old: Baseline | None) -> list[Subject]:
+        """What a baseline records: every named sampler on every task; ``InputError`` without a sampler."""
+        return [cell_subject(cell) for cell in self._cells(old)]
+
+    @property
+    def densities(self) -> list[str]:
+        """Tasks from outside, whose densities a baseline records, too."""
+        return _outside(self.tasks)
+
+    def _cells(self, stored: Baseline | None) -> list[Cell]:
+        """Samplers on the named tasks, by default on those of the baseline."""
+        if not self.samplers:
+            raise InputError("--baseline is about samplers: name one or more with --algorithm")
+        recorded = dict.fromkeys(name.partition("/")[0] for name in (stored.cells if stored else ()))
+        suite = {
+            "name": "baseline",
+            "tasks": list(self.tasks or [t for t in recorded if t in registry.tasks()] or TASKS),
+            "algorithms": [{"name": name, "settings": dict(given)} for name, given in self.samplers.items()],
+            "budget": {"iterations": self.iterations},
+            "particles": _POINTS,
+        }
+        cells = expand(Suite.model_validate(suite))
+        for cell in cells:
+            if why := cell.missing_needs():
+                raise InputError(why)
+        return cells
+
+
+def _outside(tasks: Iterable[str]) -> list[str]:
+    return [t for t in tasks if registry.is_place(t)]
 
 
 def select_questions(
     *,
-    suites: Sequence[str] | None = None,
     algorithms: Sequence[str] = (),
     tasks: Sequence[str] = (),
-    oracle: Asking = "all",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     iterations: int = ITERATIONS,
     allow_diverged: float = 0.0,
+    baseline: bool = False,
 ) -> Selection:
     """Choose the questions of a check.
 
     Args:
-        suites: whose cells are compared with the past; default: ``ci`` and ``ci-networks``.
-        algorithms: only these labels; ``module:Class`` and ``file.py:Class`` are compared with known truth.
-        tasks: only these; of those from places, ``file.py:OBJECT``, the density is compared with known truth.
-        oracle: which one to ask.
-        settings: of samplers that are not registered, by place or name.
-        iterations: of samplers that are not registered.
+        algorithms: names, ``module:Class`` or ``file.py:Class``; default: all built-in samplers.
+        tasks: with a baseline those on which samplers are run; else only questions about these targets. The densities
+            of tasks from outside, ``file.py:OBJECT``, are compared with known truth.
+        settings: of the samplers, by name or place.
+        iterations: of samplers that do not ship with the package, or have settings of their own.
         allow_diverged: share of their points that may be not finite.
+        baseline: whether there is one.
 
     Raises:
         InputError: an unknown name or setting.
     """
-    outside = [a for a in algorithms if ":" in a]
-    named = [a for a in algorithms if ":" not in a]
-    cells = past.suite_cells(suites or past.SUITES) if oracle in ("all", "past") else []
-    densities = past.plain_tasks() if oracle in ("all", "past") else []
-    options = option_laws.algorithms() if oracle in ("all", "past") and suites is None else []
-    truths: list[Question] = list(truth_questions()) if oracle in ("all", "truth") else []
-    traces = subjects() if oracle in ("all", "traces") else []
-    if algorithms:
-        known = {c.label for c in cells} | {q.algorithm for q in truths} | _names(traces, "algorithm") | {*options}
-        _refuse_unknown("algorithm of the check", named, known)
-        cells = [c for c in cells if c.label in named]
-        options = [a for a in options if a in named]
-        densities = []
-        truths = [q for q in truths if q.algorithm in named]
-        traces = [s for s in traces if s.kind == "algorithm" and s.name in named]
-    given = _settings_of(outside, settings or {})
-    truths += [q for a in outside for q in outside_questions(a, given[a], iterations, allow_diverged)]
-    own = [t for t in tasks if registry.is_place(t)]
-    tasks = [t for t in tasks if t not in own]
-    if own and not tasks and not algorithms:
-        cells, densities, truths, traces, options = [], [], [], [], []
-    if tasks:
-        known = {c.task for c in cells} | set(densities) | {q.task for q in truths} | _names(traces, "task")
-        known |= {option_laws.OPTIONS} if options else set()
-        _refuse_unknown("task of the check", tasks, known)
-        cells = [c for c in cells if c.task in tasks]
-        densities = [t for t in densities if t in tasks]
-        options = options if option_laws.OPTIONS in tasks else []
-        truths = [q for q in truths if q.task in tasks]
-        traces = [s for s in traces if s.kind == "task" and s.name in tasks]
-    truths += [q for place in own for q in own_density_questions(place)]
-    return Selection(cells, densities, truths, traces, options)
+    given = _settings_of(algorithms, settings or {})
+    own = _outside(tasks)
+    named = [t for t in tasks if t not in own]
+    names = () if own and not named and not algorithms else algorithms or built_in_samplers()
+    truths = [q for n in dict.fromkeys(names) for q in _truths(n, given.get(n, {}), iterations, allow_diverged)]
+    if algorithms and not truths and not baseline:
+        raise InputError(
+            f"{', '.join(algorithms)}: no sampler, so that only a comparison with --baseline FILE is possible"
+        )
+    if named and not baseline:
+        _refuse_others(named, {q.task for q in truths})
+        truths = [q for q in truths if q.task in named]
+    truths += [q for place in dict.fromkeys(own) for q in own_density_questions(place)]
+    return Selection(truths, given, tuple(dict.fromkeys(tasks)), iterations)
 
 
-def _settings_of(outside: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The settings of every sampler that is not registered, given by its place or its name."""
-    names = {a: registry.load_algorithm(a).name for a in outside}
+def _refuse_others(tasks: Sequence[str], known: set[str]) -> None:
+    for task in tasks:
+        if task in registry.tasks() and task not in known:
+            raise InputError(
+                f"-t {task}: no question of known truth is about this task; a baseline compares it (--baseline)"
+            )
+        if task not in known:
+            raise UnknownNameError("target of the check", task, known)
+
+
+def built_in_samplers() -> list[str]:
+    """Samplers that ship with the package, but for those that run another library and those that look for modes."""
+    rows = registry.algorithms().values()
+    own = [row.name for row in rows if row.kind != "anchor" and row.built_in and not row.library]
+    return [name for name in own if registry.load_method(name).example.samples]
+
+
+def _truths(name: str, settings: dict[str, Any], iterations: int, allow_diverged: float) -> list[Question]:
+    """A built-in sampler has the settings and steps that its class states, unless settings are given."""
+    method = registry.load_method(name)
+    if not isinstance(method, Algorithm) or not method.example.samples:
+        return []  # an anchor, or a search for modes: for a baseline only
+    if name in registry.algorithms() and registry.algorithms()[name].built_in and not settings:
+        return example_questions(name, method.example)
+    return outside_questions(name, settings, iterations, allow_diverged)
+
+
+def _settings_of(algorithms: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The settings of every named sampler, given by its place or its name."""
+    names = {a: registry.load_method(a).name for a in algorithms}
     for name in settings:
         if name not in {*names, *names.values()}:
-            what = (
-                f"{name!r} is checked as it is" if name in registry.algorithms() else f"no sampler named {name!r} here"
-            )
-            raise InputError(f"--set {name}: {what}; settings are of the samplers of your own that --algorithm names")
+            raise InputError(f"--set {name}: no --algorithm is named {name!r}")
     return {a: {**settings.get(a, {}), **settings.get(name, {})} for a, name in names.items()}
 
 
 def outside_questions(
     sampler: Sampler, settings: dict[str, Any], iterations: int, allow_diverged: float = 0.0
 ) -> list[Question]:
-    """Questions of a sampler that is not registered: easy targets within a tolerance, the contract, dependence.
+    """Questions of any sampler: easy targets within a tolerance, the contract, dependence, exactness where claimed.
 
-    ``sampler`` is ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process only;
-    ``iterations`` must be enough for targets of scale 1/2; ``allow_diverged`` is the share of points there that may be
-    not finite.
+    ``sampler`` is a name, ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process
+    only; ``iterations`` must be enough for targets of scale 1/2; ``allow_diverged`` is the share of points there that
+    may be not finite.
 
     Raises:
         InputError: no such sampler or setting.
     """
     algorithm = registry.load_algorithm(sampler) if isinstance(sampler, str) else sampler
     algorithm.make_settings(settings)
-    return list(sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged))
-
-
-def _names(traces: Sequence[Subject], kind: str) -> set[str]:
-    return {s.name for s in traces if s.kind == kind}
-
-
-def _refuse_unknown(kind: str, names: Sequence[str], known: set[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
+    return sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged)

@@ -1,4 +1,4 @@
-"""Statistics and outcomes in words: what was measured, what it should have been, and what to do about it."""
+"""Statistics and outcomes in words: the measured value, the expected one, and a likely cause."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from .evidence import Array, Shift
-from .questions import Bound, Expected, Fixed, Question, Share
+from .question import Bound, Expected, Fixed, Question, Share
 
-#: Promise -> what breaks it, and how to keep it.
+#: Part of the contract -> how a sampler breaks it, and the remedy.
 PROMISES = {
     "alone": "a replicate's samples depend on the other replicates: take norms, means and bandwidths per replicate",
     "distinct": "replicates that start at the same points have the same samples: draw from `streams`",
@@ -21,21 +21,14 @@ PROMISES = {
     "untouched": "a step changes the state that it was given: return new tensors",
     "shape": "the output's shape is not (replicates, n, dim)",
     "metered": "scores are evaluated that are not charged: evaluate through `problem` alone",
-    "scored": "neither scores nor densities are evaluated: where are the samples from?",
+    "scored": "neither scores nor densities are evaluated: where do the samples come from?",
 }
 #: Prefix of a statistic -> what it adds to the rest in words.
 _PREFIXES = {
-    "law.": "",
-    "batches.": "",
     "kept.": "",
     "far.": "with long steps from exact draws, ",
     "hard.": "with steps so long that moves fail, ",
     "early ": "early in the run, ",
-    "simulated.": "on simulated data, ",
-    "normal.": "of normal draws, ",
-    "uniform.": "of uniform draws, ",
-    "mixing.": "error of ",
-    "unbiased.": "mean of ",
 }
 #: Name before the brackets -> the same in words; {0} and {1} stand for a coordinate and the next, from 1.
 _NAMES = {
@@ -52,9 +45,6 @@ _NAMES = {
     "score": "mean score in direction {0}",
     "stein": "Stein's identity {0}",
     "gradient": "score against the gradient of the log density",
-    "by_hand": "relative error of the hand-written gradient, with {0}",
-    "formula": "relative error of {0} against its formula",
-    "normaliser": "normalising constant less 1",
     "score_evaluations": "score evaluations charged",
     "log_density": "log density at fixed point {0}",
 }
@@ -70,8 +60,7 @@ _HINTS = {
 
 def statistic_in_words(name: str) -> str:
     """The statistic's name in words."""
-    label, between, rest = name.rpartition(": ")
-    said = f"with {label}, " if between else ""
+    said, rest = "", name
     while prefix := next((p for p in _PREFIXES if rest.startswith(p)), None):
         said, rest = said + _PREFIXES[prefix], rest[len(prefix) :]
     found = re.fullmatch(r"([^\[\]]+)(?:\[(.*)\])?", rest)
@@ -83,7 +72,7 @@ def statistic_in_words(name: str) -> str:
 
 
 def sentence(question: Question, name: str, expected: Expected, fresh: Array, effect: Shift) -> str:
-    """One test in words: the value found and the value that should be."""
+    """One test in words: the measured value and the expected one."""
     promise = name.removeprefix("contract.")
     if promise in PROMISES and promise != name:
         return PROMISES[promise]

@@ -1,13 +1,14 @@
-"""The command line: parses, calls, prints. Results go to stdout, progress and messages to stderr."""
+"""The command line: parses arguments, calls ``parvibench.api``, prints. Results go to stdout, messages to stderr."""
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated, NoReturn
 
 import typer
 
-from parvibench.core.errors import DataMissingError, ParVIBenchError, printable
+from parvibench.core.errors import DataMissingError, DiskError, ParVIBenchError, printable
 from parvibench.harness.workers.interrupts import ended_in_order
 
 from . import checking, compare, data, evaluation, lookup, references, reporting, running, tracking
@@ -45,18 +46,28 @@ def _root(
     pass
 
 
+#: A disk that is full, over its quota, read-only, not ours or failing.
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+
+
 def main() -> NoReturn:
-    """Entry point: user errors become one message and exit code 2, missing data exit code 1."""
+    """Entry point: user errors become one message and exit code 2, missing data and full disks exit code 1."""
     try:
         with ended_in_order():
             code = app(standalone_mode=False)
     except ParVIBenchError as error:
         note(f"parvibench: {error}", style="red")
-        sys.exit(EXIT_FAILED if isinstance(error, DataMissingError) else EXIT_USAGE)
+        sys.exit(EXIT_FAILED if isinstance(error, DataMissingError | DiskError) else EXIT_USAGE)
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        note(f"parvibench: {place}cannot write ({error.strerror}); what was finished stands", style="red")
+        sys.exit(EXIT_FAILED)
     except typer.Exit as error:  # raised by callbacks that run before a command
         sys.exit(error.exit_code)
-    except typer.Abort:  # a question without an answer
-        note("parvibench: nothing was written: the question was not answered (--yes answers it)", style="red")
+    except typer.Abort:  # a prompt without an answer
+        note("parvibench: aborted, nothing was written (--yes writes without asking)", style="red")
         sys.exit(EXIT_USAGE)
     except KeyboardInterrupt:
         sys.exit(130)

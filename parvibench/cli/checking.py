@@ -1,4 +1,4 @@
-"""The command ``check``: whether a sampler has got worse."""
+"""The command ``check``: whether samplers are right, and whether they have changed."""
 
 from __future__ import annotations
 
@@ -7,159 +7,157 @@ import os
 import secrets
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer import Option
 
 from parvibench.core.errors import InputError
 
 from . import shared
-from .shared import EXIT_FAILED, EXIT_USAGE, Json, answer, console, duration, warn
+from .progress import progress
+from .shared import EXIT_FAILED, Json, answer, warn
 
 if TYPE_CHECKING:
-    from parvibench.checks.rounds import CheckResult
+    from parvibench.checks.rounds import Findings
     from parvibench.checks.selection import Selection
 
 app = typer.Typer()
-#: Time between two plain lines, s.
-_PLAIN_EVERY_S = 10.0
+#: Option of earlier versions -> its replacement.
+_REPLACED = {
+    "--suite": "the built-in samplers are compared with their recorded past by `python -m pytest -m past "
+    "tests/regression/past` in a checkout, your own sampler by --baseline FILE",
+    "--oracle": "known truth is always tested, and a baseline where --baseline FILE is given; the golden values and the "
+    "recorded past of the built-in samplers are tests of the repository: `python -m pytest tests/regression`",
+    "--traces": "golden values are tests of the repository: `python -m pytest tests/regression/golden`; `make traces` "
+    "accepts new ones",
+}
+
+
+def _refuse(option: str) -> None:
+    raise InputError(f"{option} is no longer an option of check: {_REPLACED[option]}")
+
+
+def _replaced(option: str) -> typer.models.OptionInfo:
+    """An option that refuses every value and names its replacement."""
+
+    def refuse(value: str | None) -> None:
+        if value is not None:
+            _refuse(option)
+
+    return Option(option, hidden=True, callback=refuse)
 
 
 @app.command(
     epilog="Examples:\n\n"
-    "`parvibench check`\n\n"
-    "`parvibench check --algorithm svgd --algorithm ula --junit check.xml`\n\n"
-    "`parvibench check --algorithm mypackage.samplers:MySampler` (known truth only: no baseline needed)\n\n"
-    "`parvibench check --update` (after an intended change of results, or for new cells)"
+    "`parvibench check` (is this installation right? All built-in samplers)\n\n"
+    "`parvibench check -a mypackage.samplers:MySampler --set step_size=0.05 --junit check.xml`\n\n"
+    "`parvibench check -a my_sampler.py:MySampler -t banana --update --baseline mine.json` (record its results)\n\n"
+    "`parvibench check -a my_sampler.py:MySampler --baseline mine.json` (compare with them later)\n\n"
+    "`parvibench check -t target.py:ring` (the density of your own task)"
 )
 def check(
-    suite: Annotated[
-        list[str] | None,
-        Option(
-            help="Suites whose cells are compared with the past; default: ci and ci-networks.",
-            autocompletion=shared.names_of("suite"),
-        ),
-    ] = None,
-    baseline: Annotated[Path | None, Option(help="File of the stored past; default: the package's own.")] = None,
-    traces: Annotated[Path | None, Option(help="File of the stored traces; default: the package's own.")] = None,
     algorithm: Annotated[
         list[str] | None,
         Option(
             "--algorithm",
             "-a",
-            help="Only these labels; or your own, module:Class or file.py:Class.",
+            help="Sampler (repeatable): a name, module:Class or file.py:Class. Default: all built-in samplers.",
             autocompletion=shared.names_of("algorithm"),
         ),
     ] = None,
-    task: shared.Tasks = None,
-    oracle: Annotated[
-        Literal["all", "traces", "past", "truth"],
-        Option(help="Compare with stored traces, with the stored past, with known truth, or with all."),
-    ] = "all",
+    task: Annotated[
+        list[str] | None,
+        Option(
+            "--task",
+            "-t",
+            help="With --baseline: tasks on which the samplers run. Otherwise: only tests on this target, or of the "
+            "density of a task from outside, file.py:TASK (repeatable).",
+            autocompletion=shared.names_of("task"),
+        ),
+    ] = None,
     setting: shared.Settings = None,
-    iterations: Annotated[int, Option(min=1, help="Of a sampler of your own.")] = 500,
+    iterations: Annotated[
+        int, Option(min=1, help="Iterations for a sampler from outside, or with settings of its own.")
+    ] = 500,
     allow_diverged: Annotated[
-        float, Option(min=0, max=1, help="Share of points of a sampler of your own that may be not finite.")
+        float, Option(min=0, max=1, help="Share of the points of such a sampler that may be non-finite.")
     ] = 0.0,
-    update: Annotated[bool, Option(help="Make the baseline again, after showing the differences.")] = False,
-    workers: Annotated[int | None, Option(help="Processes; 0: none but this one. Default: one per CPU.")] = None,
+    baseline: Annotated[
+        Path | None, Option(help="File with recorded results of the samplers, for comparison or for --update.")
+    ] = None,
+    update: Annotated[
+        bool, Option(help="Record the results of the samplers in the baseline, after showing what changes.")
+    ] = False,
+    workers: Annotated[
+        int | None, Option(help="Worker processes; 0 runs everything in this process. Default: one per CPU.")
+    ] = None,
     seed: Annotated[
-        int | None, Option(help="Of all fresh replicates; default: drawn, and printed; 1 for your own.")
+        int | None,
+        Option(help="Seed of all replicates. Default: 1 for samplers from outside, otherwise random and printed."),
     ] = None,
     junit: Annotated[Path | None, Option(help="Write JUnit XML.")] = None,
-    markdown: Annotated[Path | None, Option(help="Write a Markdown summary (appended).")] = None,
+    markdown: Annotated[Path | None, Option(help="Append a Markdown summary to this file.")] = None,
     as_json: Json = False,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask before --update writes.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Let --update write without confirmation.")] = False,
+    suite: Annotated[str | None, _replaced("--suite")] = None,
+    oracle: Annotated[str | None, _replaced("--oracle")] = None,
+    traces: Annotated[str | None, _replaced("--traces")] = None,
 ) -> int:
-    """Test whether anything changed, and whether any sampler got worse: exit code 0 no, 1 yes, 2 not comparable.
+    """Test samplers against known truth, and against a baseline: exit code 0 if all is well, 1 if a test fails.
 
-    Traces come first: a few numbers of short deterministic runs of every preset, option, task and metric, compared to
-    seven digits. Then fresh replicates are tested: all tests together raise a false alarm in at most one run in a
-    thousand. What has no baseline yet is listed as new and fails nothing.
+    Truth: the contract of the interface, score evaluations against the meter, moments on easy targets, invariance,
+    dependence between chains. All tests together raise a false alarm in at most one run in a thousand. A baseline is a
+    file of your own: --update records what a sampler does now, later runs report a regression or a change.
     """
     for option, file in (("--junit", junit), ("--markdown", markdown)):
         if file is not None and not file.parent.is_dir():
             raise InputError(f"{option} {file}: no such folder: {file.parent}")
+    if update and baseline is None:
+        raise InputError("--update records a baseline: name its file with --baseline FILE")
     processes = (os.cpu_count() or 1) if workers is None else workers
+    from parvibench.checks.rounds import check as run
     from parvibench.checks.selection import SEED, select_questions
 
-    settings = shared.parse_settings(setting, algorithm)
-    own = bool(algorithm) and all(":" in name for name in algorithm or ())
-    root = seed if seed is not None else SEED if own else secrets.randbelow(2**31)
+    names = algorithm or []
+    settings = shared.parse_settings(setting, names)
+    outside = bool(names) and all(":" in name for name in names)
+    root = seed if seed is not None else SEED if outside else secrets.randbelow(2**31)
     chosen = select_questions(
-        suites=suite, algorithms=algorithm or (), tasks=task or (), oracle=oracle, settings=settings,
-        iterations=iterations, allow_diverged=allow_diverged,
+        algorithms=names, tasks=task or (), settings=settings, iterations=iterations,
+        allow_diverged=allow_diverged, baseline=baseline is not None,
     )  # fmt: skip
-    if update:
-        partly = bool(algorithm or task)
-        if chosen.traces and not _update_traces(chosen, traces, processes, yes, partly=partly):
-            return EXIT_FAILED
-        return _update(chosen, baseline, processes, root, yes, partly=partly) if chosen.of_past else 0
-    from parvibench.checks.rounds import check as run
-    from parvibench.checks.traces import stored
-    from parvibench.checks.traces.catalogue import take
-
+    if update and baseline is not None:
+        return _update(chosen, baseline, processes, root, yes)
     asked = chosen.resolve(baseline)
     with progress() as show:
-        found = take(chosen.traces, processes, notify=show) if chosen.traces else {}
-        compared = stored.compare(stored.load(traces), found, chosen.traces)
-        result = run(asked.questions, seed=root, workers=processes, notify=show)
-    result = replace(result, traced=compared.count, moved=compared.moved)
-    result.new.extend([*compared.new, *asked.new])
-    result.incomparable.extend(asked.incomparable)
-    result = replace(result, options=_options(setting or (), iterations, allow_diverged))
-    return _write(result, junit, markdown, as_json)
+        findings = run(asked.questions, seed=root, workers=processes, notify=show)
+    findings = replace(
+        findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline or ""),
+        options=dict.fromkeys(names, _options(setting or (), iterations, allow_diverged)),
+    )  # fmt: skip
+    return _write(findings, junit, markdown, as_json)
 
 
-def _update_traces(chosen: Selection, file: Path | None, workers: int, yes: bool, *, partly: bool) -> bool:
-    """Store the traces, or the chosen ones, after showing what has moved; whether they were to be stored."""
-    from parvibench.checks.output import moved_line
-    from parvibench.checks.traces import stored
-    from parvibench.checks.traces.catalogue import take
+def _update(chosen: Selection, path: Path, workers: int, seed: int, yes: bool) -> int:
+    """Record what the samplers do now; differences are shown before anything is written."""
+    from parvibench.checks import baseline
 
-    path = file or Path(str(stored.shipped()))
-    _may_ask(path, yes)
+    if not path.parent.is_dir():
+        raise InputError(f"--baseline {path}: no such folder: {path.parent}")
+    old = baseline.Baseline.load(path) if path.is_file() else None
+    if old is not None and not yes and not sys.stdin.isatty():
+        raise InputError(f"--update asks before it changes {path}, and there is no terminal to answer: add --yes")
     with progress() as show:
-        found = take(chosen.traces, workers, with_modules=True, notify=show)
-    old = stored.load(path)
-    compared = stored.compare(old, found, chosen.traces if partly else None)
-    for line in [*map(moved_line, compared.moved), *(f"{name}: new" for name in compared.new if old)]:
-        answer(line)
-    if old and not yes and not typer.confirm(f"Write {path}?"):
-        return False
-    gone = [m.trace for m in compared.moved if m.value is None and not m.label]
-    made = stored.merged(old, found, gone) if partly else found
-    stored.write(path, made)
-    answer(f"{path}: {len(made)} traces")
-    return True
-
-
-def _may_ask(path: Path, yes: bool) -> None:
-    """``InputError`` where an update would ask and nobody can answer."""
-    if path.is_file() and not yes and not sys.stdin.isatty():
-        raise InputError(f"--update asks before it replaces {path}, and no terminal is there to answer: add --yes")
-
-
-def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: bool, *, partly: bool) -> int:
-    """Make the baseline again, or the chosen part of it; differences are shown before anything is written."""
-    from parvibench.checks.past import baseline
-
-    path = file or Path(str(baseline.shipped()))
-    _may_ask(path, yes)
-    with progress() as show:
-        made = baseline.provenance(seed, f"{dt.date.today():%Y-%m-%d}")
-        parts = chosen.cells, chosen.densities, chosen.options
-        new = baseline.make(*parts, seed=seed, workers=workers, made=made, notify=show)
-    if path.is_file():
-        old = baseline.Baseline.load(path)
-        new = old.with_part(new) if partly else new
-        lines = baseline.changes(old, new)
+        new = baseline.make(
+            chosen.subjects(old), chosen.densities, seed=seed, date=f"{dt.date.today():%Y-%m-%d}", workers=workers,
+            notify=show,
+        )  # fmt: skip
+    if old is not None:
+        new, lines = baseline.replaced(old, new)
         for line in [*lines, f"{len(lines)} changes" if lines else "no change beyond chance"]:
             answer(line)
         if not yes and not typer.confirm(f"Write {path}?"):
@@ -169,73 +167,28 @@ def _update(chosen: Selection, file: Path | None, workers: int, seed: int, yes: 
     return 0
 
 
-def _options(set_: Sequence[str], iterations: int, allow_diverged: float) -> str:
-    """What the command line said about a sampler of one's own."""
-    given = [*(f"--set {shlex.quote(pair)}" for pair in set_), f"--iterations {iterations}"]
+def _options(pairs: Sequence[str], iterations: int, allow_diverged: float) -> str:
+    """The options about a sampler, as on the command line."""
+    given = [*(f"--set {shlex.quote(pair)}" for pair in pairs), f"--iterations {iterations}"]
     return " ".join([*given, *([f"--allow-diverged {allow_diverged:g}"] if allow_diverged else [])])
 
 
-def _write(result: CheckResult, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
-    """Write the outcome wherever it was asked for; the exit code."""
+def _write(findings: Findings, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
+    """Write the outcome in all formats; the exit code."""
     from parvibench.checks import output
 
     if junit is not None:
-        junit.write_text(output.junit(result))
+        junit.write_text(output.junit(findings))
     if markdown is not None:
         with markdown.open("a") as file:
-            file.write(output.markdown(result))
+            file.write(output.markdown(findings))
     if as_json:
-        shared.print_json(output.document(result))
+        shared.print_json(output.document(findings))
     else:
-        _print(result)
-    return {"pass": 0, "incomparable": EXIT_USAGE}.get(result.verdict, EXIT_FAILED)
-
-
-def _print(result: CheckResult) -> None:
-    from parvibench.checks import output
-
-    for line in output.lines(result):
-        answer(line)
-    for line in output.notes(result):
-        warn(line)
-    if result.incomparable or result.verdict == "changed":
-        warn("after an intended change: parvibench check --update")
-    counts = f"{output.counts(result)} (p < {result.threshold:.1e})"
-    answer(f"{result.verdict}: {counts}; --seed {result.seed}")
-
-
-class progress:
-    """A progress bar on stderr; a plain line every ten seconds where stderr is no terminal."""
-
-    def __enter__(self) -> progress:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-        )
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._bar.start()
-        self._row = self._bar.add_task("", total=None, left="")
-        self._last = self._began = time.monotonic()
-        self._total = self._first = self._done = -1
-        return self
-
-    def __call__(self, text: str, done: int, total: int) -> None:
-        """Show what is being done, how much of it is done, and how much there is."""
-        now = time.monotonic()
-        if total != self._total or done < self._done:  # another kind of work
-            self._total, self._first, self._began = total, done, now
-        self._done = done
-        left = ""
-        if total and done > self._first and now - self._began >= 1:
-            left = f"about {duration((now - self._began) * (total - done) / (done - self._first))} left"
-        self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None, left=left)
-        if not console.is_terminal and now - self._last >= _PLAIN_EVERY_S:
-            self._last = now
-            of = f"/{total}" if total else ""
-            console.print(f"  {done}{of}  {text}{left and f', {left}'}", highlight=False, markup=False, soft_wrap=True)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        for line in output.lines(findings):
+            answer(line)
+        for line in output.notes(findings):
+            warn(line)
+        counts = f"{output.counts(findings)} (p < {findings.threshold:.1e})"
+        answer(f"{findings.verdict}: {counts}; --seed {findings.seed}")
+    return 0 if findings.verdict == "pass" else EXIT_FAILED

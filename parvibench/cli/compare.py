@@ -1,4 +1,4 @@
-"""Comparison of two runs, and of a store with reruns: ``compare``, ``verify``."""
+"""Comparison of two runs, and of a store with a rerun: ``compare``, ``verify``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import typer
 from rich.markup import escape
 from typer import Argument, Option
 
-from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S
+from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S
 
-from .shared import EXIT_FAILED, Json, Out, answer, names_of, new_table, out_console, print_json
+from .shared import EXIT_FAILED, Json, Out, Timeout, Workers, answer, names_of, new_table, out_console, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from parvibench.harness.store.results import Results
-    from parvibench.harness.verification import Verification
+    from parvibench.api.stores import Verification
 
 app = typer.Typer()
-_Run = Annotated[str, Argument(help="Id of a run in the store, or the folder of another store (its latest run).")]
+_Run = Annotated[str, Argument(help="Id of a run in the store, or folder of another store (its latest run).")]
 
 
 @app.command(
@@ -34,31 +33,31 @@ def compare(
     run_a: _Run,
     run_b: _Run,
     out: Out = DEFAULT_STORE,
-    metric: Annotated[
-        str | None, Option(help="Default: each task's primary metric.", autocompletion=names_of("metric"))
-    ] = None,
-    to: Annotated[Path | None, Option(help="Folder of table and figures; default: OUT/compare.")] = None,
+    metric: Annotated[str | None, Option(help="Metric to compare. Default: the primary metric of each task.", autocompletion=names_of("metric"))] = None,
+    to: Annotated[Path | None, Option(help="Folder of the table and the figures. Default: OUT/compare.")] = None,
     as_json: Json = False,
-) -> None:
-    """What two runs did differently, then the second against the first, cell by cell, paired where they share replicates."""
-    from parvibench.reporting import run_differences
+) -> None:  # fmt: skip
+    """Compare two runs: first their settings and versions, then the results of every cell.
 
-    a, b = _load(run_a, out), _load(run_b, out)
-    frame = run_differences.compare(a, b, metric)
-    files = run_differences.write(frame, to or out / "compare")
+    Replicates are paired where the runs share seed and particles.
+    """
+    from parvibench.api.compare import write_comparison
+    from parvibench.api.report import load
+
+    first, second = (load(run) if Path(run).is_dir() else load(out, run) for run in (run_a, run_b))
+    found = write_comparison(first, second, to or out / "compare", metric)
     if as_json:
-        print_json(run_differences.document(a, b, frame, files))
+        print_json(found.document())
         return
-    _print_conditions(run_differences.conditions(a, b))
-    _print_cells(frame)
-    for path in files:
+    _print_conditions(found.conditions)
+    _print_cells(found.cells)
+    for path in found.files:
         answer(str(path))
 
 
 def _print_conditions(differs: pd.DataFrame) -> None:
-    """What was done differently, before any number."""
     if not len(differs):
-        answer("The runs did the same: same cells, settings, budgets, versions and hardware.")
+        answer("no difference in cells, settings, budgets, versions or hardware")
         return
     table = new_table("differs", "first", "second", "in")
     for row in differs.to_dict("records"):
@@ -68,7 +67,7 @@ def _print_conditions(differs: pd.DataFrame) -> None:
 
 
 def _print_cells(frame: pd.DataFrame) -> None:
-    from parvibench.reporting.formatting import interval, number
+    from parvibench.api.compare import interval, number
 
     table = new_table("task", "method", "metric", "first", "second", "change [95%]", "p", "second is")
     for row in frame.to_dict("records"):
@@ -88,28 +87,26 @@ def _print_cells(frame: pd.DataFrame) -> None:
     epilog="Examples:\n\n`parvibench verify their-store`\n\n`parvibench verify their-store --replicates 100 --workers 2 --json`"
 )
 def verify(
-    store: Annotated[Path, Argument(help="A result store; its latest run is verified.")],
-    replicates: Annotated[int, Option(min=1, help="Replicates to choose at random and run again.")] = 60,
-    seed: Annotated[int | None, Option(help="Of the choice; default: one that nobody can know beforehand.")] = None,
-    workers: Annotated[int | None, Option(help="Worker processes; 0: in this process. Default: one per CPU.")] = None,
-    timeout: Annotated[float, Option(help="Wall-clock limit of one chunk of replicates, s.")] = DEFAULT_TIMEOUT_S,
+    store: Annotated[Path, Argument(help="Folder of a result store; its latest run is verified.")],
+    replicates: Annotated[int, Option(min=1, help="Number of randomly chosen replicates to run again.")] = 60,
+    seed: Annotated[int | None, Option(help="Seed of the choice. Default: unpredictable.")] = None,
+    workers: Workers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: Json = False,
-) -> None:
-    """Run randomly chosen replicates of a store again and compare them with the record. Exit code 1 if one differs.
+) -> None:  # fmt: skip
+    """Run randomly chosen replicates of a store again and compare them with its records. Exit code 1 if one differs.
 
-    Nothing in a store is run as code: plug-ins stay unverified, and so do seconds. The outcome is kept in the store as
-    verification.json, for the page.
+    No code from the store is run: plug-ins are not verified, nor are seconds. The result is written into the store as
+    verification.json, and the report shows it.
     """
-    from parvibench.harness import verification
-    from parvibench.harness.execution import Execution
-    from parvibench.harness.store.store import Store
+    from parvibench.api import stores as api
 
-    found = verification.verify(Store(store), replicates, Execution(workers=workers, timeout=timeout), seed)
-    verification.keep(found, store)
+    found = api.verify(store, replicates, seed=seed, workers=workers, timeout=timeout, keep=False)
     if as_json:
         print_json(found.document())
     else:
         _print_verification(found)
+    api.keep_verification(found, store)
     if found.falsified or any(c.verdict == "not run" for c in found.checks):
         raise typer.Exit(EXIT_FAILED)
 
@@ -117,24 +114,14 @@ def verify(
 def _print_verification(found: Verification) -> None:
     for check in found.checks:
         if check.reason:
-            answer(f"{check.verdict}: {check.task} / {check.label}, replicate {check.replicate}: {check.reason}")
+            of = "" if check.replicate is None else f", replicate {check.replicate}"
+            answer(f"{check.verdict}: {check.task} / {check.label}{of}: {check.reason}")
     for why in dict.fromkeys(found.skipped.values()):
         labels = [pair for pair, reason in found.skipped.items() if reason == why]
-        answer(
-            f"not verified ({why}): {', '.join(labels[:5])}{f' and {len(labels) - 5} more' if len(labels) > 5 else ''}"
-        )
+        more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+        answer(f"not verified ({why}): {', '.join(labels[:5])}{more}")
     counts = Counter(c.verdict for c in found.checks)
     said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing was checked"
-    answer(f"{len(found.checks)} of {found.replicates} replicates that can be verified: {said}")
-    answer(
-        f"if 5% of them were falsified, these would all miss it with probability {100 * found.chance_of_missing:.2g}%"
-    )
-
-
-def _load(run: str, out: Path) -> Results:
-    """A run of the store ``out`` by id, or the latest run of another store."""
-    from parvibench.harness.store.results import Results
-    from parvibench.harness.store.store import Store
-
-    elsewhere = Path(run)
-    return Results.load(Store(elsewhere)) if elsewhere.is_dir() else Results.load(Store(out), run)
+    answer(f"{len(found.checks)} comparisons; {found.replicates} verifiable replicates: {said}")
+    missed = f"{100 * found.chance_of_missing:.2g}%"
+    answer(f"if 5% of the results were falsified, all comparisons would miss it with probability {missed}")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from parvibench.core.errors import UnknownNameError
+from parvibench.api import listing
 
 from .shared import Json, names_of, new_table, note, out_console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: status and download.")
 
 
-@app.command("status")
+@app.command("status", epilog="Example: `parvibench data status --json`")
 def data_status(as_json: Json = False) -> None:
     """List the data sets and whether they are on disk."""
-    from parvibench.data.fetch import status
-
-    rows = [asdict(r) | {"path": str(r.path) if r.path else None} for r in status()]
+    rows = listing.data_sets()
     if as_json:
         print_json(rows)
         return
@@ -30,18 +27,10 @@ def data_status(as_json: Json = False) -> None:
     out_console.print(table)
 
 
-@app.command("fetch")
+@app.command("fetch", epilog="Example: `parvibench data fetch yacht energy`")
 def data_fetch(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Data sets; all when none is named.", autocompletion=names_of("data"))
-    ] = None,
-) -> None:
-    """Download data sets, verified by their registered hash, into the user's cache."""
-    from parvibench.data import fetch
-
-    known = fetch.registry()
-    for name in names or []:
-        if name not in known:
-            raise UnknownNameError("data set", name, known)
-    for name in names or known:
-        note(f"{name}: {fetch.fetch(name)}")
+    names: Annotated[list[str] | None, typer.Argument(help="Names of data sets. Default: all.", autocompletion=names_of("data"))] = None,
+) -> None:  # fmt: skip
+    """Download data sets into the user's cache and verify their hashes."""
+    for name, file in listing.fetch_data(names or ()):
+        note(f"{name}: {file}")

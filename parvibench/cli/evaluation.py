@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from parvibench.core import registry
-from parvibench.core.errors import InputError
-from parvibench.harness.execution import DEFAULT_STORE
+from parvibench.api.run import DEFAULT_STORE
 
 from .shared import (
     Json,
@@ -35,90 +33,40 @@ app = typer.Typer()
     "`parvibench evaluate --task banana samples.npy --cost score_evaluations=20000 --label mine`"
 )
 def evaluate(
-    samples: Annotated[
-        list[Path],
-        typer.Argument(
-            help=".npy, .npz, .csv (Stan's and R's, too), .parquet, .nc or .zarr (ArviZ), .pt; shape (n, d) or "
-            "(chains, draws, d). Several files are a chain each."
-        ),
-    ],
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="The task whose target the samples should follow; a file's is file.py:OBJECT.",
-            autocompletion=names_of("task"),
-        ),
-    ] = None,
-    reference: Annotated[
-        list[Path] | None, typer.Option(help="Draws to compare with in place of the task's reference (repeatable).")
-    ] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns to take, as a,b,c, in the order of the task.")] = None,
-    variables: Annotated[str | None, typer.Option(help="Variables to take, as mu,theta.")] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="score_evaluations=N",
-            help="What the samples cost, by your own account (also seconds=S): stores them as a row of the leaderboard.",
-        ),
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="Name of that row; default: the file's.")] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(help="Judge by this metric (repeatable); default: the task's.", autocompletion=names_of("metric")),
-    ] = None,
+    samples: Annotated[list[Path], typer.Argument(help="Samples, (n, d) or (chains, draws, d), as .npy, .npz, .csv, .parquet, .nc, .zarr or .pt; several files are one chain each.")],
+    task: Annotated[str | None, typer.Option(help="Task that defines the target; file.py:OBJECT for an unregistered one.", autocompletion=names_of("task"))] = None,
+    reference: Annotated[list[Path] | None, typer.Option(help="File of trusted reference draws, instead of the reference of the task (repeatable).")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns to use, as a,b,c, in the order of the task's coordinates.")] = None,
+    variables: Annotated[str | None, typer.Option(help="Variables to use, as mu,theta.")] = None,
+    cost: Annotated[list[str] | None, typer.Option(metavar="score_evaluations=N", help="Self-reported cost of the samples (also seconds=S): adds them to the leaderboard.")] = None,
+    label: Annotated[str | None, typer.Option(help="Name in the leaderboard. Default: that of the file.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="Metric to compute (repeatable). Default: those of the task.", autocompletion=names_of("metric"))] = None,
     out: Out = DEFAULT_STORE,
     as_json: Json = False,
-) -> None:
-    """Compare samples with a task's reference, or with draws that you trust, metric by metric."""
-    found = None if task is None else registry.load_task(task)
-    from parvibench import evaluating
-    from parvibench.data.arrays import Choice
-    from parvibench.data.samples import read_draws
-    from parvibench.harness.external import costs_of
+) -> None:  # fmt: skip
+    """Compare samples with the reference of a task, or with trusted reference draws, by several metrics."""
+    from parvibench.api.evaluate import evaluate_files
 
     stated = {k: parse_number(k, v) for k, v in (key_value(c, "--cost") for c in cost or [])}
-    spent = costs_of(stated) if stated else None
-    if spent is not None and found is None:
-        raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
-    choice = Choice(listed(columns), listed(variables))
-    draws = read_draws(samples, choice)
-    named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference or ())
-    trusted = read_draws(reference, choice if named else Choice()) if reference else None
-    document = evaluating.evaluate(draws, found, metrics=metric, reference=trusted, cost=spent)
-    stored = None
-    if spent is not None and found is not None:
-        stored = _store(draws, found, label or samples[0].stem, spent, out)
+    found = evaluate_files(
+        samples, task, metric, reference=reference or (), columns=listed(columns), variables=listed(variables),
+        cost=stated, label=label, out=out, command=command_line(),
+    )  # fmt: skip
+    document = found.document
     if as_json:
-        print_json(document | ({"report": str(stored)} if stored else {}))
+        print_json(document | ({"report": str(found.report)} if found.report else {}))
         return
-    _print(document, found)
+    _print(document, found.certified)
     sizes = (row["equivalent_sample_size"] for row in document["metrics"])
     best = next(filter(None, sizes), None)
-    if spent and best:
-        per = 1e3 * best / spent.score_evaluations
+    if found.cost and best:
+        per = 1e3 * best / found.cost.score_evaluations
         out_console.print(f"{per:.3g} equivalent exact draws per 1000 score evaluations")
-    if stored:
-        answer(f"stored as {label or samples[0].stem} (external), cost self-reported; report: {stored}")
+    if found.report:
+        answer(f"stored as {found.label} (external), cost self-reported; report: {found.report}")
 
 
-def _store(draws: Any, task: Any, label: str, cost: Any, out: Path) -> Path:
-    """Put the samples into the store's latest run of the task, and write its report: the page."""
-    import torch
-
-    from parvibench import evaluating
-    from parvibench.harness.external import store_external
-    from parvibench.harness.store.results import Results
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting.page import write_report
-
-    values = evaluating.in_coordinates(draws, task).values
-    x = torch.tensor(values).reshape(-1, values.shape[-1])
-    store = Store(out)
-    run = store_external(store, task, x, f"{label} (external)", cost, command_line())
-    return write_report(Results.load(store, run.id), out / "report")
-
-
-def _print(document: dict[str, Any], task: Any) -> None:
+def _print(document: dict[str, Any], certified: bool) -> None:
     if document["chains"]:
         _print_chains(document["chains"])
     rows = [row for row in document["metrics"] if row["value"] is not None]
@@ -136,15 +84,14 @@ def _print(document: dict[str, Any], task: Any) -> None:
         answer(f"not applicable: {', '.join(names)} ({reason})")
     legend = [
         "floor: median of exact draws" if any(row["ratio"] is not None for row in rows) else "",
-        "judged: the value of as many samples as the floor is of" if thinned else "",
+        "judged: the value at the sample size of the floor" if thinned else "",
         "p: adjusted for the number of metrics (Holm)",
-        "equivalent n, a global measure: how many exact draws do as well [95% interval]",
+        "equivalent n: number of exact draws with the same error [95% interval]",
         "exact?: ≈ indistinguishable from exact draws, ≠ distinguishable",
     ]
     out_console.print("; ".join(filter(None, legend)), style="dim")
-    known = None if task is None else task.reference()
-    if known is not None and not known.certified:
-        answer("the reference is not certified: draws that were given, and did not pass every gate")
+    if not certified:
+        answer("the reference is not certified: it was built from given draws that did not pass all tests")
     out_console.print(f"{document['n']} samples of {document['task']}: {_verdict(document)}")
 
 
@@ -160,11 +107,12 @@ def _print_chains(found: dict[str, Any]) -> None:
         table.add_row(name, "-" if rhat is None else f"{rhat:.3f}", f"{bulk:,.0f}", f"{tail:,.0f}")
     out_console.print(table)
     more = f"; the worst {_MOST_COORDINATES} of {len(rows)} coordinates" if worst is not rows else ""
-    answer(f"{found['chains']} chains of {found['draws']} draws, worth {found['worth']:,} independent ones{more}")
+    worth = f"equivalent to {found['worth']:,} independent draws"
+    answer(f"{found['chains']} chains of {found['draws']} draws, {worth}{more}")
 
 
 def _verdict(document: dict[str, Any]) -> str:
-    """The verdict with the number of samples and the metrics it rests on."""
+    """The verdict with the number of samples and the metrics behind it."""
     if not document["judged_by"]:
         return f"[bold]no verdict[/] ({document['reason']})"
     rests = f"{document['n_judged']} of them by {', '.join(document['judged_by'])}"

@@ -1,63 +1,110 @@
-"""Progress of a run on stderr: a live bar on a terminal, else a plain line every ten seconds."""
+"""Progress on stderr: a live bar on a terminal, else a plain line every ten seconds."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.store import RunRecord
-from parvibench.harness.suite.cells import Cell
-from parvibench.harness.workers.executors import Progress as JobProgress
+from . import shared
+from .shared import counted, duration
 
-from .shared import duration
+if TYPE_CHECKING:
+    from parvibench.api.run import Cell, CellRecord, RunRecord
+    from parvibench.api.run import Progress as JobProgress
 
 _PLAIN_EVERY_S = 10.0
 _MAX_SHOWN = 8
-#: Finished cells, fractions included, before a rate is shown.
-_FEWEST_FOR_RATE = 0.25
+#: Time, s, and work that must have been done before a rate is shown.
+_FEWEST_S, _FEWEST = 1.0, 0.25
+
+
+class progress:
+    """A context manager whose value is called with what is being done, how much is done, and how much there is."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or shared.console
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, TextColumn("{task.fields[left]}"), console=self._console)
+        self._row = self._bar.add_task("", total=None, left="")
+        self._line, self._below = "", list[str]()
+        self._live = Live(console=self._console, transient=True, get_renderable=self._render)
+        self._last = self._began = time.monotonic()
+        self._total = self._done = self._first = -1.0
+
+    def __enter__(self) -> progress:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __call__(self, text: str, done: float, total: float, below: Sequence[str] = ()) -> None:
+        """Update the display; ``below`` are lines under the bar, fractions of ``done`` count in the rate."""
+        now = time.monotonic()
+        if total != self._total or done < self._done:  # another kind of work
+            self._total, self._first, self._began = total, done, now
+        self._done, self._below = done, list(below[:_MAX_SHOWN])
+        rate, left = self._rate(now)
+        self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None, left=left)
+        of, running = (f"/{total:g}" if total else ""), "; ".join(self._below)
+        self._line = f"  {int(done)}{of} {text}{rate}{left and f', {left}'}{running and f'  now: {running}'}"
+        if now - self._last >= _PLAIN_EVERY_S:
+            self.print_line()
+
+    def _rate(self, now: float) -> tuple[str, str]:
+        """Work per minute and time left, as text; empty before they are known and at the end."""
+        done, spent, todo = self._done - self._first, now - self._began, self._total - self._done
+        if spent < _FEWEST_S or done < _FEWEST or todo <= 0:
+            return "", ""
+        return f", {60 * done / spent:.3g} a minute", f"about {duration(spent * todo / done)} left"
+
+    def print_line(self) -> None:
+        """Print the plain line now, unless there is a live bar."""
+        self._last = time.monotonic()
+        if not self._console.is_terminal:
+            self.print(self._line)
+
+    def print(self, text: str) -> None:
+        """Print a line above the display."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _render(self) -> Group:
+        return Group(self._bar, *(Text(f"  {line}") for line in self._below))
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
 
 
 class Display:
-    """An observer that shows finished cells, the rate, the running cells, and failures as they occur."""
+    """An observer of runs that shows finished and running cells, and prints failures and flags as they occur."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         self._console = console
-        self._live: Live | None = None
         self._running: dict[tuple[str, int], dict[str, Any]] = {}
-        self._done = self._total = self._cached = 0
-        self._last = self._began = 0.0
+        self._done = self._todo = 0
 
     def started(self, run: RunRecord, total: int, cached: int) -> None:
         """Start the display, also again: tuning runs in rounds, each with its own number of cells."""
-        self._total, self._cached, self._done = total, cached, 0
-        self._live = None
+        self._todo, self._done, self._shown = total - cached, 0, 0.0
         self._running.clear()
-        self._began = self._last = time.monotonic()
-        counts = f"{total} cells" + (f", {cached} already in the store" if cached else "")
-        self._print(f"run {run.id}: {counts}")
-        if not self._console.is_terminal or cached == total:
-            return
-        self._bar = Progress(
-            TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-            TimeRemainingColumn(), console=self._console,
-        )  # fmt: skip
-        self._bar_task = self._bar.add_task("cells", total=total - cached)
-        self._live = Live(console=self._console, transient=True, get_renderable=self._render)
-        self._live.start()
+        self._show = progress(self._console)
+        self._show.print(
+            f"run {run.id}: {counted(total, 'cell')}" + (f", {cached} already in the store" if cached else "")
+        )
+        if self._todo:
+            self._show.__enter__()
+            self._update()
 
     def progress(self, progress: JobProgress) -> None:
-        """Record a job's progress."""
+        """Record a checkpoint of a running job."""
         key = progress.job.cell.key, progress.job.chunk
         self._running[key] = {**self._running.get(key, {}), "cell": progress.job.cell, **progress.news}
-        self._plain_line()
+        self._update()
 
     def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
         """Count a cell; print its failure or its flags."""
@@ -66,59 +113,33 @@ class Display:
         if cached:
             return
         self._done += 1
-        if self._live is not None:
-            self._bar.update(self._bar_task, advance=1)
-        if record.status is not Status.OK:
+        if record.status != "ok":
             first = record.reason.split("\n")[0]
-            self._print(f"  {record.status}: {cell.task} x {cell.label}: {first}")
+            self._show.print(f"  {record.status}: {cell.task} x {cell.label}: {first}")
         elif notes := [n for n in (record.reason, *record.flags) if n]:
-            self._print(f"  {cell.task} x {cell.label}: {'; '.join(notes)}")
-        self._plain_line()
+            self._show.print(f"  {cell.task} x {cell.label}: {'; '.join(notes)}")
+        self._update()
+        if self._done == self._todo:
+            self._show.print_line()
 
     def ended(self, run: RunRecord) -> None:
         """Stop the display; after an interruption print how to resume."""
-        if self._live is not None:
-            self._live.stop()
-        left = self._total - self._cached - self._done
-        if left > 0:
-            self._print(f"interrupted: {left} cells left; finished cells are kept, the same command resumes")
+        self._show.__exit__()
+        if left := self._todo - self._done:
+            self._show.print(
+                f"interrupted: {counted(left, 'cell')} left; the same command resumes from the finished cells"
+            )
 
-    def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def _plain_line(self) -> None:
-        """Every ten seconds and at the end: finished cells, rate, time left, and the running cells."""
-        now = time.monotonic()
-        todo = self._total - self._cached
-        if self._live is not None or (now - self._last < _PLAIN_EVERY_S and self._done < todo):
-            return
-        self._last = now
-        running = "; ".join(_shown(state) for state in list(self._running.values())[:_MAX_SHOWN])
-        shown = f"  now: {running}" if running else ""
-        self._print(f"  {self._done}/{todo} cells{self._rate(now)}{shown}")
-
-    def _rate(self, now: float) -> str:
-        """Cells per minute and time left; running cells count by the share done."""
-        spent = now - self._began
+    def _update(self) -> None:
+        """Running cells count by the share that is done; the count never falls when a chunk begins."""
         shares: dict[str, list[float]] = {}
         for (key, _), state in self._running.items():
             shares.setdefault(key, []).append(state["share"])
-        done = self._done + sum(sum(v) / max(len(v), 1) for v in shares.values())
-        todo = self._total - self._cached
-        if done < _FEWEST_FOR_RATE or self._done == todo:
-            return ""
-        left = spent * (todo - done) / done
-        return f", {60 * done / spent:.3g} a minute, about {duration(left)} left"
-
-    def _render(self) -> Table:
-        grid = Table.grid()
-        grid.add_row(self._bar)
-        for state in list(self._running.values())[:_MAX_SHOWN]:
-            grid.add_row(Text(f"  {_shown(state)}"))
-        return grid
+        self._shown = max(self._shown, self._done + sum(sum(v) / len(v) for v in shares.values()))
+        self._show("cells", self._shown, self._todo, [_described(state) for state in self._running.values()])
 
 
-def _shown(state: dict[str, Any]) -> str:
+def _described(state: dict[str, Any]) -> str:
     cell, value = state["cell"], state.get("value")
     metric = "" if value is None else f" {state['metric']} {value:.3g}"
     return f"{cell.task} x {cell.label} {100 * state['share']:.0f}%{metric}"

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
+from parvibench.api.run import DEFAULT_STORE
 from parvibench.core.errors import InputError
-from parvibench.harness.execution import DEFAULT_STORE
 
 from .shared import EXIT_FAILED, Json, Out, Tasks, answer, out_console, print_json, warn
 
 if TYPE_CHECKING:
-    from parvibench.harness.store.results import Results
-    from parvibench.tracking.observer import MirrorObserver
+    from parvibench.api.report import Results
 
 app = typer.Typer()
 
@@ -31,69 +30,44 @@ app = typer.Typer()
 )
 def report(
     out: Out = DEFAULT_STORE,
-    run_id: Annotated[str | None, Option("--run", help="Id of a run; default: the latest.")] = None,
-    to: Annotated[
-        Path | None, Option(help="Folder of the page; default: OUT/report, of a part OUT/report-part.")
-    ] = None,
+    run_id: Annotated[str | None, Option("--run", help="Id of the run. Default: the latest.")] = None,
+    to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report, with --task OUT/report-part.")] = None,
     task: Tasks = None,
-    figure: Annotated[
-        str | None, Option(help="Write only this figure (its name is on the page), as SVG or PNG with CSV.")
-    ] = None,
-    format_: Annotated[
-        Literal["html", "latex", "pdf"],
-        Option("--format", help="latex: the leaderboard as a booktabs table; pdf: of a --figure, for papers."),
-    ] = "html",
-    tracking_uri: Annotated[
-        str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")
-    ] = None,
-    index: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html over the reports in its folders.")
-    ] = None,
-    compact: Annotated[
-        bool, Option("--compact", help="For publication: without results.json and the data of figures.")
-    ] = False,
+    figure: Annotated[str | None, Option(help="Write only this figure (the page shows its name), as SVG or PNG with CSV.")] = None,
+    format_: Annotated[Literal["html", "latex", "pdf"], Option("--format", help="latex: the leaderboard as a booktabs table; pdf: the --figure as PDF.")] = "html",
+    tracking_uri: Annotated[str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")] = None,
+    index: Annotated[Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html, an overview of the reports in the folders of FOLDER.")] = None,
+    compact: Annotated[bool, Option("--compact", help="For publication: without results.json and the data of figures.")] = False,
     as_json: Json = False,
-) -> None:
-    """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the figures' data."""
-    from parvibench.harness.store.results import Results
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting import page
-    from parvibench.reporting.reports_index import write_index
+) -> None:  # fmt: skip
+    """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
+    from parvibench.api import report as api
 
     if index is not None:
-        answer(str(write_index(index)))
+        answer(str(api.write_index(index)))
         return
-    if tracking_uri is not None:
-        from parvibench.tracking.observer import rebuild
-
-        run_id = rebuild(tracking_uri, Store(out), run_id).id
     if (format_ == "pdf") != (figure is not None) and format_ != "html":
-        raise InputError("--format pdf is of a --figure NAME, --format latex of the leaderboard")
-    results = Results.load(Store(out), run_id)
+        raise InputError(
+            "--format pdf needs --figure NAME; --format latex writes the leaderboard and takes no --figure"
+        )
+    results = api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
     folder = to or out / ("report-part" if task else "report")
-    if task:
-        results = page.restrict_to_tasks(results, task)
+    if figure is not None:
+        for path in api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
+            answer(str(path))
+        return
+    page = api.report(results, folder, "latex" if format_ == "latex" else "html", compact=compact)
     if format_ == "latex":
-        from parvibench.reporting.latex_table import write_latex
-
-        answer(str(write_latex(results, folder)))
-        return
-    if figure is None:
-        write_and_print(results, folder, as_json=as_json, quiet=False, compact=compact)
-        return
-    for path in page.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
-        answer(str(path))
+        answer(str(page))
+    else:
+        print_results(results, folder, as_json=as_json)
 
 
 @app.command(epilog="Example: `parvibench papers parvibench-runs long-runs --to reports/papers`")
 def papers(
-    stores: Annotated[
-        list[Path] | None, Argument(help="Stores that hold rows of the papers' suites; none: only what is kept.")
-    ] = None,
-    to: Annotated[
-        Path, Option(help="Folder of the page; rows that an earlier page there shows are kept, in its measured.csv.")
-    ] = Path("papers"),
-) -> None:
+    stores: Annotated[list[Path] | None, Argument(help="Stores with rows of the papers' suites. Default: the stored rows only.")] = None,
+    to: Annotated[Path, Option(help="Folder of the page; rows in its measured.csv are shown as well.")] = Path("papers"),
+) -> None:  # fmt: skip
     """Set stored runs of the papers' suites beside every published number: HTML page, Markdown and CSV."""
     from parvibench.reporting.papers_page import write_papers
 
@@ -109,52 +83,30 @@ def papers(
     "`parvibench merge whole --without-samples --out published/store --to published`"
 )
 def merge(
-    stores: Annotated[list[Path], Argument(help="Stores of the parts (`run --shard`), their latest runs.")],
+    stores: Annotated[list[Path], Argument(help="Stores of the parts (`run --shard`); the latest run of each is merged.")],
     out: Out = DEFAULT_STORE,
-    to: Annotated[Path | None, Option(help="Folder of the page; default: OUT/report.")] = None,
-    without_samples: Annotated[
-        bool, Option(help="Records and curves alone, to publish: enough for the page, for merging and for resuming.")
-    ] = False,
+    to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report.")] = None,
+    without_samples: Annotated[bool, Option("--without-samples", help="Copy records and curves only: enough for reports, merging and resuming.")] = False,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Merge the parts of a run into one run, and write its report."""
-    from parvibench.harness.store import merging
-    from parvibench.harness.store.results import Results
-    from parvibench.harness.store.store import Store
+    from parvibench.api import report as reports
+    from parvibench.api import stores as api
 
-    into = Store(out)
-    run, notes = merging.merge([Store(path) for path in stores], into, samples=not without_samples)
-    for note in notes:
-        warn(note)
-    results = Results.load(into, run.id)
-    write_and_print(results, to or out / "report", as_json=as_json, quiet=False)
+    results = api.merge(stores, out, samples=not without_samples, warn=warn)
+    reports.report(results, to or out / "report")
+    print_results(results, to or out / "report", as_json=as_json)
 
 
-def write_and_print(
-    results: Results,
-    folder: Path,
-    *,
-    as_json: bool,
-    quiet: bool,
-    mirror: MirrorObserver | None = None,
-    compact: bool = False,
-) -> None:
-    """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
-    from parvibench.reporting.leaderboard import table
-    from parvibench.reporting.page import write_report
-    from parvibench.reporting.text_tables import print_leaderboard, to_markdown
+def print_results(results: Results, folder: Path, *, as_json: bool, quiet: bool = False) -> None:
+    """Print the leaderboard, or the JSON document, of a run whose report is in ``folder``; exit 1 if a cell failed."""
+    from parvibench.api.report import print_leaderboard
 
-    board = table(results)
-    page = write_report(results, folder, board, compact=compact)
-    if mirror is not None:
-        mirror.report(results.run.id, folder)
-        mirror.note(results.run.id, to_markdown(results, board))
-        if warning := mirror.close():
-            warn(warning)
+    page = folder / "index.html"
     if as_json:
         print_json(results.document(str(page)))
     elif not quiet:
-        print_leaderboard(results, out_console, board)
+        print_leaderboard(results, out_console)
         answer(f"\nreport: {page}")
     if results.failed:
         raise typer.Exit(EXIT_FAILED)

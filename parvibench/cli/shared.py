@@ -16,6 +16,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from parvibench.api import listing
+from parvibench.api.listing import duration as duration
 from parvibench.core.errors import InputError, printable
 
 EXIT_FAILED = 1
@@ -23,10 +25,10 @@ EXIT_USAGE = 2
 
 
 class PlainConsole(Console):
-    """A console on which no text is obeyed by the terminal: control characters in it are shown as escapes.
+    """A console that shows control characters as escapes, so that no text can control the terminal.
 
-    Labels, keys and reasons come from suite files, stores and servers of others. Styles and cursor movements of our
-    own are no text, and pass.
+    Labels, keys and reasons come from suite files, stores and servers of others. The program's own styles and cursor
+    movements are not text, and pass.
     """
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
@@ -43,29 +45,14 @@ out_console = PlainConsole(emoji=False)
 
 
 def names_of(kind: str) -> Callable[[str], list[str]]:
-    """What a shell completes a name of that kind (task, algorithm, metric, suite, data) to."""
-
-    def complete(incomplete: str) -> list[str]:
-        from parvibench.core import registry
-
-        if kind == "suite":
-            from parvibench.suites import shipped
-
-            known = list(shipped())
-        elif kind == "data":
-            from parvibench.data import fetch
-
-            known = list(fetch.registry())
-        else:
-            known = list({"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}[kind]())
-        return sorted(n for n in known if n.startswith(incomplete))
-
-    return complete
+    """Shell completion of the names of a kind: task, algorithm, metric, suite or data."""
+    return lambda incomplete: sorted(n for n in listing.names(kind) if n.startswith(incomplete))
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Suite = Annotated[
-    str | None, typer.Option(help="A shipped suite, or a suite file (.yaml).", autocompletion=names_of("suite"))
+    str | None,
+    typer.Option(help="Name of a shipped suite, or path of a suite file (.yaml).", autocompletion=names_of("suite")),
 ]
 Tasks = Annotated[
     list[str] | None, typer.Option("--task", "-t", help="Only this task (repeatable).", autocompletion=names_of("task"))
@@ -73,7 +60,7 @@ Tasks = Annotated[
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        "--algorithm", "-a", help="Only this algorithm or label (repeatable); module:Class and file.py:Class are added.",
+        "--algorithm", "-a", help="Only this algorithm or label (repeatable); module:Class or file.py:Class adds an unregistered one.",
         autocompletion=names_of("algorithm"),
     ),
 ]  # fmt: skip
@@ -81,10 +68,14 @@ Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="[A.]KEY=VALUE",
-        help="A setting of algorithm or label A (repeatable); A may be left out where one algorithm is named.",
+        help="Setting of algorithm or label A (repeatable); A may be omitted if exactly one algorithm is given.",
     ),
 ]  # fmt: skip
-Out = Annotated[Path, typer.Option("--out", help="The result store.", show_default=True)]
+Workers = Annotated[
+    int | None, typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU.")
+]
+Timeout = Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, in seconds.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the result store.", show_default=True)]
 
 
 def warn(message: str) -> None:
@@ -108,7 +99,7 @@ def print_json(document: Any) -> None:
 
 
 class PlainTable(Table):
-    """A table whose cells are text as it is: brackets in it are no markup."""
+    """A table whose cells are plain text: brackets are not markup."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
         """As ``Table.add_row``."""
@@ -129,22 +120,22 @@ def key_value(text: str, option: str) -> tuple[str, str]:
     """Split ``KEY=VALUE``."""
     key, sign, value = text.partition("=")
     if not sign or not key or not value:
-        raise InputError(f"{option} {text}: write KEY=VALUE")
+        raise InputError(f"{option} {text}: expected KEY=VALUE")
     return key, value
 
 
 def parse_settings(pairs: Sequence[str] | None, algorithms: Sequence[str] | None) -> dict[str, dict[str, Any]]:
-    """Algorithm or label -> key -> value, of ``[A.]KEY=VALUE``; values are JSON where they are JSON, else text.
+    """Parse ``[A.]KEY=VALUE`` into algorithm or label -> key -> value; a value that is not JSON is text.
 
     Raises:
-        InputError: not of that form, or no A where not exactly one algorithm is named.
+        InputError: another form, or no A although not exactly one algorithm is named.
     """
     found: dict[str, dict[str, Any]] = {}
     for pair in pairs or ():
         key, text = key_value(pair, "--set")
         name, _, field = key.rpartition(".")
         if not name and len(algorithms or ()) != 1:
-            raise InputError(f"--set {pair}: write ALGORITHM.SETTING=VALUE, for example svgd.step_size=0.05")
+            raise InputError(f"--set {pair}: expected ALGORITHM.SETTING=VALUE, for example svgd.step_size=0.05")
         try:
             value = json.loads(text)
         except ValueError:
@@ -153,6 +144,11 @@ def parse_settings(pairs: Sequence[str] | None, algorithms: Sequence[str] | None
             raise InputError(f"--set {key}: nested too deeply") from None
         found.setdefault(name or (algorithms or ("",))[0], {})[field] = value
     return found
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, as in ``1 cell`` and ``2 cells``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def parse_number(key: str, text: str) -> float:
@@ -164,14 +160,5 @@ def parse_number(key: str, text: str) -> float:
 
 
 def listed(text: str | None) -> list[str]:
-    """The names in ``a,b,c``; commas within brackets separate nothing, as in ``L[1,2],tau``."""
+    """The names in ``a,b,c``; commas within brackets do not separate, as in ``L[1,2],tau``."""
     return [name.strip() for name in re.split(r",(?![^\[]*\])", text or "") if name.strip()]
-
-
-def duration(seconds: float) -> str:
-    """Seconds as text, in seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -3,76 +3,48 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 import webbrowser
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from parvibench.core.errors import InputError
-from parvibench.harness.execution import DEFAULT_STORE
-from parvibench.harness.workers.interrupts import ENDING
+from parvibench.api.run import DEFAULT_STORE
 
 from .shared import EXIT_FAILED, Out, note, warn
-
-if TYPE_CHECKING:
-    from parvibench.harness.store.results import Results
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `MLFLOW_TRACKING_URI=http://127.0.0.1:5000 parvibench sync`")
 def sync(out: Out = DEFAULT_STORE) -> None:
-    """Mirror to MLflow the cells of the store that it does not hold yet."""
-    from parvibench.harness.store.store import Store
-    from parvibench.tracking import observer as mirroring
+    """Mirror to MLflow the runs of the store that it does not hold yet."""
+    from parvibench.api import mirroring
 
-    store = Store(out)
-    store.run()
-    warning = mirroring.sync(store, tell=warn, note=_leaderboard)
-    if warning:
-        warn(warning)
+    if not mirroring.sync(out, warn):
         raise typer.Exit(EXIT_FAILED)
-    note(f"{len(store.runs())} runs mirrored")
-
-
-def _leaderboard(results: Results) -> str:
-    from parvibench.reporting.leaderboard import table
-    from parvibench.reporting.text_tables import to_markdown
-
-    return to_markdown(results, table(results))
+    note("all runs are mirrored")
 
 
 @app.command(epilog="Example: `parvibench ui --port 5001`")
 def ui(
     out: Out = DEFAULT_STORE,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; others than this machine's own can then read all.")
-    ] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser, where the terminal has one.")] = True,
-) -> None:
-    """Serve MLflow's web pages for the store: one run per suite run, a child run per cell, tagged by task and method."""
-    from parvibench.harness.store.store import Store
-    from parvibench.tracking import database, ui_command
-    from parvibench.tracking.connection import default_uri, experiment_page
+    host: Annotated[str, typer.Option(help="Address to listen on; any but the default lets other machines read all runs.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5000,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser, if stdout is a terminal.")] = True,
+) -> None:  # fmt: skip
+    """Serve the MLflow pages of the store: one run per suite run, a child run per cell, tagged by task and method."""
+    from parvibench.api import mirroring
 
-    run = Store(out).run()
-    _check_free(host, port)
-    uri = default_uri(out)
-    if (file := database.file_of(uri)) is not None:
-        database.prepare(file, own=False)
-    page = f"http://{f'[{host}]' if ':' in host else host}:{port}/{experiment_page(uri, run.suite['name'])}"
-    note(f"{page} (Ctrl-C stops it)")
-    if browser and sys.stdout.isatty():
-        threading.Thread(target=_open_when_served, args=(host, port, page), daemon=True).start()
-    raise typer.Exit(_serve(ui_command(out, host, port)))
+    def starting(page: str) -> None:
+        note(f"{page} (Ctrl-C stops the server)")
+        if browser and sys.stdout.isatty():
+            threading.Thread(target=_open_when_served, args=(host, port, page), daemon=True).start()
+
+    raise typer.Exit(mirroring.serve(out, host, port, starting))
 
 
 def _open_when_served(host: str, port: int, page: str) -> None:
@@ -82,39 +54,3 @@ def _open_when_served(host: str, port: int, page: str) -> None:
             webbrowser.open(page)
             return
         time.sleep(0.5)
-
-
-def _check_free(host: str, port: int) -> None:
-    """Raise where nothing can listen there: another program does, or the address is not this machine's."""
-    try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"{host}:{port}: cannot listen there ({reason}); choose another with --port or --host"
-        ) from None
-
-
-def _serve(command: list[str]) -> int:
-    """Run a server with all it starts until it ends or a signal does; its exit code, 0 after a signal of ours."""
-    server = subprocess.Popen(command, start_new_session=sys.platform != "win32")
-    asked: list[int] = []
-
-    def forward(number: int, _: object) -> None:
-        asked.append(number)
-        if sys.platform == "win32":
-            server.terminate()
-        else:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGTERM)
-
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, *ENDING)}
-    try:
-        code = server.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if sys.platform != "win32":
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)  # what did not follow the server
-    return 0 if asked else code

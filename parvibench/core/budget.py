@@ -90,7 +90,7 @@ class Meter:
         if self.limit is not None and charged > self.limit * (1 + 1e-9):
             self.refusals += 1
             if self.refusals > MAX_REFUSALS:
-                raise BudgetIgnored(f"asked {MAX_REFUSALS} times for more than its budget of {self.limit:g}")
+                raise BudgetIgnored(f"exceeded its budget of {self.limit:g} in {MAX_REFUSALS} calls")
             raise BudgetExhausted(f"{charged:g} score evaluations would overrun the budget of {self.limit:g}")
         self.scores, self.hessian_vector_products, self.log_densities = scores, hvps, log_densities
         self.score_calls += asked[0] > 0

@@ -9,6 +9,7 @@
     │   ├── SuiteError               a suite file, with file, line and key path
     │   ├── ShapeError               an array of the wrong shape or with NaN
     │   └── StoreError               a store that cannot be used now
+    │       ├── DiskError            a disk that is full or read-only; the command line exits 1
     │       └── DamagedError         a cell whose files are not those that were written
     ├── DataMissingError             a data set that is not here and cannot be fetched
     │   └── LibraryMissingError      an optional library that is not installed
@@ -61,6 +62,10 @@ class ShapeError(InputError):
 
 class StoreError(InputError):
     """A result store that is locked, damaged or not writable."""
+
+
+class DiskError(StoreError):
+    """A disk that is full or read-only: nothing is wrong with the input, and what was finished stands."""
 
 
 class DamagedError(StoreError):

@@ -48,6 +48,7 @@ class Facts:
     modes: Modes | None = None  #: known modes, or None
     unmixing: Tensor | None = None  #: (d, d) unmixing matrix whose estimates the samples are, or None
     infinite_moments: bool = False  #: True where second moments are infinite: no errors of moments are measured
+    log_z: float | None = None  #: logarithm of the integral of exp(log_density), or None
     #: named constants of the density that theory speaks of
     constants: Mapping[str, float] = field(default_factory=dict, hash=False)
 

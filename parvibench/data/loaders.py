@@ -49,7 +49,7 @@ def _load_file(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         raise InputError(f"data set {name!r} is no table: it has no response")
     if path.suffix == ".data":
         return _load_letters(path, entry, entry.target_column)
-    delimiter = "," if path.suffix == ".csv" else None
+    delimiter = "," if path.suffix in (".csv", ".data-numeric") else None
     values = np.loadtxt(path, delimiter=delimiter, dtype=np.float64, skiprows=entry.header_lines)
     return values[:, : entry.features].copy(), values[:, entry.target_column].copy()
 

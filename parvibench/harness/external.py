@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 from collections.abc import Mapping
 
@@ -17,6 +16,7 @@ from parvibench.core.result import CellRecord, CellSpec, Status, to_json_number
 from parvibench.core.task import Task
 from parvibench.metrics.pairwise import thin
 
+from .records import now
 from .run.chunks import ChunkResult
 from .run.judging import Checkpoint, Judge
 from .store.environment import provenance
@@ -27,7 +27,7 @@ KIND = "external"
 FLAG = "samples from elsewhere: their cost is self-reported, the meter did not see it"
 #: What a cost may be stated in.
 COSTS = ("score_evaluations", "seconds")
-#: Most samples of a row whose run says no number.
+#: Most samples of a row whose run gives no number.
 _MOST = 1000
 
 
@@ -44,24 +44,16 @@ def costs_of(stated: Mapping[str, float]) -> Cost:
 
 
 def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: Cost, command: str = "") -> RunRecord:
-    """Measure samples (n, D), write them as a cell, and a run: the store's latest one of this task with this row.
+    """Measure finite samples (n, D), write them as a cell, and a run: the store's latest one of this task with this row.
 
-    They are thinned to the number of samples that the run judges, where that is smaller.
-
-    Args:
-        store: written.
-        task: whose target they should follow.
-        samples: finite.
-        label: name in tables.
-        cost: as stated.
-        command: the command line, for provenance.
+    They are thinned to the number of samples that the run judges, where that is smaller. ``label`` is the name in tables,
+    ``command`` the command line, for provenance.
     """
     before = _latest(store, task)
     others = [] if before is None else [c for c in before.cells if not (c.task == task.name and c.label == label)]
     judged = [c.samples for c in others if c.task == task.name]
     x = thin(samples, min(judged) if judged else _MOST)
     record, curve = _measured(task, x, label, cost)
-    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     suite = {"name": KIND, "tasks": [{"name": task.name}], "algorithms": []} if before is None else before.suite
     run = RunRecord(
         id=new_run_id(str(suite["name"])),
@@ -69,8 +61,8 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
         profile=None if before is None else before.profile,
         cells=[*others, RunCell(spec=record.spec, label=label)],
         provenance=provenance(command, "cpu", [task.name]),
-        started=now,
-        finished=now,
+        started=now(),
+        finished=now(),
     )
     with store.locked():
         store.write_cell(record, curve, x.numpy().astype(np.float32)[None])
@@ -122,7 +114,7 @@ def _measured(task: Task, x: Tensor, label: str, cost: Cost) -> tuple[CellRecord
         judged={m: [to_json_number(v) for v in found] for m, found in result.judged.items()},
         absent=result.absent | dict.fromkeys(unknown & set(task.metrics), "not stated"),
         flags=[FLAG],
-        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        created=now(),
     )
     curve = pd.DataFrame([row for row in result.curve if row[5] not in unknown], columns=list(CURVE_COLUMNS))
     return record, curve

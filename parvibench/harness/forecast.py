@@ -17,9 +17,11 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute_guarded
 
+from .run.chunks import Chunk
+from .run.clock import one_thread
 from .run.measuring import context_maker
 from .run.recorder import MAX_BYTES, MAX_POSITIONS
-from .run.trial import foresee, make_problem
+from .run.trial import foresee
 
 
 def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
@@ -61,7 +63,7 @@ def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object,
 
 
 def _path_length(cell: Cell, iterations: int) -> int:
-    """States of each chain that are kept after the burn-in, 0 of other kinds; to the next power of two."""
+    """Recorded states of each chain after the burn-in, to the next power of two; 0 for other kinds."""
     task, algorithm = cell.load()
     if algorithm.kind != "chains" or not isinstance(algorithm, Algorithm):
         return 0
@@ -71,21 +73,16 @@ def _path_length(cell: Cell, iterations: int) -> int:
 
 def _measuring(cell: Cell, path: int) -> float:
     """Seconds of all checkpoints of one replicate: of initial points, and for chains of a path of noise around them."""
-    task, algorithm = cell.load()
     ids = cell.spec.replicates[:1]
-    samples = make_problem(cell, ids, task, algorithm, None).init(cell.samples).cpu().double()
+    chunk = Chunk.of(cell, ids)
+    samples = chunk.problem(None).init(cell.samples).cpu().double()
     noise = samples[:, : cell.particles][:, None] + 0.1 * torch.randn(1, max(path, 1), 1, samples.shape[2])
-    context = context_maker(task, ids, cell.metrics)(cost=Cost(1, 1.0, 1.0), path=noise if path else None)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    context = context_maker(chunk.task, ids, cell.metrics)(cost=Cost(1, 1.0, 1.0), path=noise if path else None)
+    with one_thread():
         compute_guarded(cell.metrics, samples, context, "every")  # once for what is computed once
         start = time.process_time()
         compute_guarded(cell.metrics, samples, context, "every")
         middle = time.process_time()
         compute_guarded(cell.metrics, samples, context, "last")
         earlier = len(cell.spec.checkpoints) or MAX_CHECKPOINTS - 1
-        total = earlier * (middle - start) + time.process_time() - middle
-    finally:
-        torch.set_num_threads(threads)
-    return total
+        return earlier * (middle - start) + time.process_time() - middle

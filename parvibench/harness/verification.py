@@ -1,36 +1,44 @@
-"""Verifying a store that somebody else made: randomly chosen replicates are run again and compared with the record.
+"""Verifying a store that somebody else made: parts of it are run again and compared with the record.
 
 What is run comes from this installation, by the names and versions in the store, within the limits of every run; a store
-brings no code. Not verified are plug-ins, cells of other versions of a task or an algorithm, budgets in seconds, and
-seconds themselves, which nobody can vouch for but those who measured them.
+brings no code. Not verified are plug-ins, cells of other versions of a task or an algorithm, cells that failed, budgets in
+seconds, and seconds themselves, which nobody can vouch for but those who measured them.
 
-A replicate agrees when
+Three comparisons:
 
-- its samples have the same bits, where hardware, PyTorch and platform are those of the record (in a store without samples:
-  each metric is the same, to a relative 1e-6); elsewhere rounding grows
-  into another path, and each metric must lie within ``SPREADS`` (8) spreads of the other recorded replicates of its cell, where
-  a spread is the interquartile range over 1.35, or within 5% of the recorded value;
-- the metrics that samples alone determine, computed again from the stored samples, are those recorded, to a relative 1e-6
-  on the same hardware and 1e-3 elsewhere.
+- In every cell, without running anything: curve, values, cost and diverged replicates must not contradict each other
+  (``agreement.contradictions``).
+- On the hardware, platform and PyTorch of the record: randomly chosen replicates are run again. Samples must have the same
+  bits; metrics, cost, iterations, curve and divergence must be the same (relative 1e-6); and metrics computed again from the
+  stored samples must be those recorded.
+- Elsewhere, where rounding leads chains along other paths: randomly chosen cells are run again several times under other
+  seeds, and all replicates of a cell are tested against the reruns (``agreement.law_p_value``). All tests of a store together
+  reject an honest one in at most ``ALPHA`` (4%) of verifications. A cell with too few replicates is ``not comparable``.
 
-If a share f of a store's replicates were falsified, k independently chosen ones would all miss them with probability
-(1 - f)^k: 4.6% for f = 5% and k = 60.
+``Verification.chance_of_missing`` is the probability that falsifications would have escaped. On the same hardware a chosen
+replicate is always seen; elsewhere a falsified cell is seen with the power that ``tests/studies/forgeries.py`` measures.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import math
+import os
+import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 import torch
 
 from parvibench.core import registry
+from parvibench.core.errors import DiskError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.execution import Execution
 from parvibench.harness.run.measuring import context_maker
@@ -42,32 +50,37 @@ from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute_guarded
 
-#: The share of falsified replicates that is spoken of.
+from .agreement import Observed, contradictions, differences, fresh_runs, law_p_value, observed
+
+#: The share of falsified replicates, or cells, that ``chance_of_missing`` speaks of.
 FALSIFIED = 0.05
-#: Spreads of a cell's replicates that a metric may differ by on another platform.
-SPREADS = 8.0
-_SAME, _ELSEWHERE = 1e-6, 1e-3
+#: Probability that an honest store made elsewhere is rejected, at most.
+ALPHA = 0.04
+#: Measured probability that a falsified cell is found elsewhere: metrics times 0.7, ten replicates.
+POWER_ELSEWHERE = 0.5
 _FILE, _MOST_BYTES = "verification.json", 50_000_000
 #: Needs of metrics that samples alone determine.
 _OF_SAMPLES = ("reference", "target", "moments", "modes", "unmixing", "predictive")
+#: Verdicts after which a row of the page is marked ``verified``.
+_GOOD = ("same bits", "same metrics", "same law")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One replicate that was run again."""
+    """One comparison: of a replicate that was run again, or of a whole cell where ``replicate`` is None."""
 
     task: str
     label: str
-    replicate: int
-    verdict: (
-        str  #: ``same bits``, ``same metrics``, ``within tolerance``, ``differs`` or ``not run`` (the rerun failed)
-    )
-    reason: str  #: what differs, or empty
+    replicate: int | None
+    #: ``same bits``, ``same metrics``, ``same law``, ``differs``, ``not comparable`` or ``not run`` (the rerun failed)
+    verdict: str
+    reason: str = ""  #: what differs, or why nothing could be compared
+    cell: str = ""  #: SHA-256 of the ``cell.json`` that was compared
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found in a store."""
+    """Outcome of verifying a store's latest run."""
 
     run: str  #: id of the run
     checks: tuple[Check, ...]
@@ -76,13 +89,15 @@ class Verification:
 
     @property
     def falsified(self) -> tuple[Check, ...]:
-        """The replicates whose record is not what a rerun gives."""
+        """The comparisons that failed."""
         return tuple(c for c in self.checks if c.verdict == "differs")
 
     @property
     def chance_of_missing(self) -> float:
-        """Probability that none of these replicates would be among 5% falsified ones."""
-        return (1 - FALSIFIED) ** sum(c.verdict != "not run" for c in self.checks)
+        """Probability that no comparison would have failed if 5% of the replicates (elsewhere: cells) were falsified."""
+        here = sum(c.verdict in ("same bits", "same metrics") for c in self.checks)
+        elsewhere = sum(c.verdict == "same law" for c in self.checks)
+        return float((1 - FALSIFIED) ** here * (1 - FALSIFIED * POWER_ELSEWHERE) ** elsewhere)
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -96,51 +111,53 @@ class Verification:
 
 
 def verify(store: Store, replicates: int, execution: Execution, seed: int | None = None) -> Verification:
-    """Run randomly chosen replicates of a store's latest run again and compare.
+    """Run parts of a store's latest run again and compare.
 
     Args:
-        store: somebody's; nothing in it is changed.
-        replicates: to choose, with whole chunks compared where one is chosen.
+        store: anybody's; nothing in it is changed.
+        replicates: to run again, about: whole chunks on the same hardware, whole cells elsewhere.
         execution: workers and limits of the reruns.
         seed: of the choice; None draws one, which nobody can know beforehand.
 
     Raises:
         StoreError: no run, or damaged files.
     """
-    run = store.run()
+    run, rng = store.run(), np.random.default_rng(seed)
     skipped: dict[str, str] = {}
-    records: dict[str, CellRecord] = {}
+    records: list[CellRecord] = []
+    checks: list[Check] = []
     for asked in run.cells:
         record = store.find_for(asked)
-        why = "no result" if record is None else _why_not(record)
-        if record is None or why:
-            skipped[f"{asked.task} / {asked.label}"] = why
+        if record is not None and (wrong := contradictions(record, store.curve(record.key))):
+            checks.append(_check(record, None, "differs", "; ".join(wrong), store))
+        elif record is None or (why := _why_not(record)):
+            skipped[f"{asked.task} / {asked.label}"] = "no result" if record is None else why
         else:
-            records[record.key] = record
-    pairs = [(key, r) for key, record in records.items() for r in record.spec.replicates]
-    order = np.random.default_rng(seed).permutation(len(pairs))[:replicates]
-    wanted: dict[str, set[int]] = {}
-    for i in order:
-        wanted.setdefault(pairs[i][0], set()).add(pairs[i][1])
-    checks: list[Check] = []
+            records.append(record)
+    here = [r for r in records if _same_platform(r, run)]
+    elsewhere = [r for r in records if r not in here]
+    count = sum(r.n_replicates for r in records)
     with tempfile.TemporaryDirectory() as folder:
-        for key, chosen in wanted.items():
-            checks += _compare(records[key], chosen, store, Store(Path(folder)), run, execution)
-    return Verification(run.id, tuple(checks), skipped, len(pairs))
+        rerun = _Rerun(store, Store(Path(folder)), execution)
+        share = round(replicates * sum(r.n_replicates for r in here) / max(count, 1))
+        for record, chosen in _chosen(here, share, rng):
+            checks += _compare_bits(record, chosen, rerun)
+        checks += _compare_laws(elsewhere, replicates - share, rerun, rng)
+    return Verification(run.id, tuple(checks), skipped, count)
 
 
 def _why_not(record: CellRecord) -> str:
-    """Why a cell cannot be verified, or empty."""
+    """Why a cell cannot be run again, or empty."""
     spec = record.spec
     algorithm, task = registry.algorithms().get(spec.algorithm), registry.tasks().get(spec.task)
-    if record.status is not Status.OK:
-        return f"ended as {record.status}"
     if record.kind == "external":
         return "samples from outside: no method made them here"
     if spec.source or algorithm is None or not algorithm.target.startswith("parvibench."):
         return "a plug-in: its code is not part of this installation"
     if task is None or not task.target.startswith("parvibench."):
         return "a task that is not part of this installation"
+    if record.status not in (Status.OK, Status.DIVERGED):
+        return f"ended as {record.status}"
     if (spec.algorithm_version, spec.task_version) != (algorithm.version, task.version):
         return "made by another version of the method or the task"
     if spec.budget.seconds is not None:
@@ -148,121 +165,171 @@ def _why_not(record: CellRecord) -> str:
     return ""
 
 
-def _compare(
-    record: CellRecord, chosen: set[int], store: Store, aside: Store, run: RunRecord, execution: Execution
-) -> list[Check]:
-    metrics = tuple(m for m in record.values if m in registry.metrics())
-    whole = Cell(record.spec, record.label, metrics)
-    ids = tuple(r for chunk in whole.chunks if chosen & set(chunk) for r in chunk)
-    cell = whole.varied(replicates=ids)
-    results = run_cells([cell], aside, make_executor(execution, record.spec.device), suite={"name": "verification"})
-    again = aside.usable(cell.key)
-    stored, fresh = store.samples(record.key), aside.samples(cell.key) if again is not None else None
-    same = _same_platform(record, run, record.spec.device)
-    found = []
-    for r in ids:
-        place = record.spec.replicates.index(r)
-        if again is None or again.status not in (Status.OK, Status.DIVERGED) or fresh is None:
-            reason = results.cells[0].reason or "the rerun has no samples"
-            found.append(Check(record.task, record.label, r, "not run", reason))
-            continue
-        reasons = [] if stored is None else _metrics_of_samples(record, place, stored, same=same)
-        at = ids.index(r)
-        if same and stored is not None:
-            if stored[place].tobytes() != fresh[at].tobytes():
-                reasons.append("other samples")
-            verdict = "same bits"
-        elif same:
-            reasons += _other_metrics(record, again, place, at)
-            verdict = "same metrics"
-        else:
-            reasons += _beyond_spread(record, again, place, at)
-            verdict = "within tolerance"
-        found.append(Check(record.task, record.label, r, "differs" if reasons else verdict, "; ".join(reasons)))
-    return found
-
-
-def _same_platform(record: CellRecord, run: RunRecord, device: str) -> bool:
+def _same_platform(record: CellRecord, run: RunRecord) -> bool:
     """Whether the record was made where bits must repeat: this hardware, platform and PyTorch."""
+    device = record.spec.device
     here, there = provenance("", device), run.provenance
-    parts = ((p.get("platform"), (p.get("packages") or {}).get("torch")) for p in (here, there))
-    mine, theirs = parts
+    mine, theirs = ((p.get("platform"), (p.get("packages") or {}).get("torch")) for p in (here, there))
     return record.hardware == hardware(device) and mine == theirs
 
 
-def _metrics_of_samples(record: CellRecord, place: int, samples: Any, *, same: bool) -> list[str]:
+def _chosen(
+    records: Sequence[CellRecord], replicates: int, rng: np.random.Generator
+) -> list[tuple[CellRecord, set[int]]]:
+    """Randomly chosen replicates, by cell."""
+    pairs = [(i, r) for i, record in enumerate(records) for r in record.spec.replicates]
+    chosen: dict[int, set[int]] = {}
+    for k in rng.permutation(len(pairs))[:replicates]:
+        chosen.setdefault(pairs[k][0], set()).add(pairs[k][1])
+    return [(records[i], ids) for i, ids in chosen.items()]
+
+
+@dataclass(frozen=True)
+class _Rerun:
+    """Runs cells again, beside the store."""
+
+    store: Store
+    aside: Store
+    execution: Execution
+
+    def run(self, record: CellRecord, **changes: Any) -> tuple[CellRecord | None, str]:
+        """The record of a rerun with other values in its specification, or why there is none."""
+        metrics = tuple(m for m in {**record.values, **record.absent} if m in registry.metrics())
+        cell = Cell(record.spec, record.label, metrics).varied(**changes)
+        executor = make_executor(self.execution, record.spec.device)
+        done = run_cells([cell], self.aside, executor, suite={"name": "verification"})
+        found = self.aside.usable(cell.key)
+        if found is None or found.status not in (Status.OK, Status.DIVERGED):
+            return None, done.cells[0].reason or "the rerun failed"
+        return found, ""
+
+    def observed(self, record: CellRecord) -> Observed:
+        """What a rerun gave."""
+        return observed(record, self.aside.curve(record.key))
+
+
+def _check(record: CellRecord, replicate: int | None, verdict: str, reason: str, store: Store) -> Check:
+    return Check(record.task, record.label, replicate, verdict, reason, _digest(store, record.key))
+
+
+def _digest(store: Store, key: str) -> str:
+    return hashlib.sha256((store.folder(key) / "cell.json").read_bytes()).hexdigest()
+
+
+def _compare_bits(record: CellRecord, chosen: set[int], rerun: _Rerun) -> list[Check]:
+    """Chosen replicates of a cell, with their chunks, where every number must repeat."""
+    store = rerun.store
+    whole = Cell(record.spec, record.label, ())
+    ids = tuple(r for chunk in whole.chunks if chosen & set(chunk) for r in chunk)
+    again, why = rerun.run(record, replicates=ids)
+    if again is None:
+        return [_check(record, r, "not run", why, store) for r in ids]
+    stored, fresh = store.samples(record.key), rerun.aside.samples(again.key)
+    then, now = observed(record, store.curve(record.key)), rerun.observed(again)
+    found = []
+    for at, r in enumerate(ids):
+        place = record.spec.replicates.index(r)
+        reasons = differences(then, now, r)
+        if stored is not None:
+            reasons += _metrics_of_samples(record, place, stored)
+            if fresh is None or stored[place].tobytes() != fresh[at].tobytes():
+                reasons.append("other samples")
+        verdict = "differs" if reasons else "same metrics" if stored is None else "same bits"
+        found.append(_check(record, r, verdict, "; ".join(reasons), store))
+    return found
+
+
+def _metrics_of_samples(record: CellRecord, place: int, samples: Any) -> list[str]:
     """Metrics of the stored samples of a replicate that are not the recorded ones."""
+    if record.kind == "anchor" or record.spec.replicates[place] in record.diverged:
+        return []  # an anchor's samples may be rows of the reference, judged against the others
     names = [m for m in record.values if (row := registry.metrics().get(m)) is not None and row.need in _OF_SAMPLES]
     ids = record.spec.replicates[place : place + 1]
     task = Cell(record.spec, record.label, tuple(names)).load_task()
     given = torch.from_numpy(samples[place : place + 1].astype(np.float64))
-    if record.kind == "anchor":  # its samples may be rows of the reference, judged against the others
-        return []
     values, _ = compute_guarded(names, given, context_maker(task, ids, names)())
-    tolerance = _SAME if same else _ELSEWHERE
     found = []
     for metric, value in values.items():
         recorded, now = record.values[metric][place], float(value)
-        if recorded is None or not math.isfinite(now):
-            agrees = recorded is None and not math.isfinite(now)
-        else:
-            # float32 samples of a float64 run: what is stored has been rounded.
-            agrees = math.isclose(recorded, now, rel_tol=max(tolerance, 1e-4), abs_tol=1e-6)
-        if not agrees:
+        finite = recorded is not None, math.isfinite(now)
+        # Stored samples are float32, also of a run in float64.
+        if finite[0] != finite[1] or (
+            recorded is not None and not math.isclose(recorded, now, rel_tol=1e-4, abs_tol=1e-6)
+        ):
             found.append(f"{metric} of the stored samples is {now:.6g}, recorded {recorded}")
     return found
 
 
-def _other_metrics(record: CellRecord, again: CellRecord, place: int, at: int) -> list[str]:
-    """Metrics of a rerun on the same platform that are not the recorded ones."""
-    found = []
-    for metric, old, new in _repeated(record, again, place, at):
-        if (old is None) != (new is None) or (
-            old is not None and not math.isclose(old, new, rel_tol=_SAME, abs_tol=1e-12)
-        ):
-            found.append(f"{metric} is {new} in the rerun, recorded {old}")
-    return found
-
-
-def _repeated(record: CellRecord, again: CellRecord, place: int, at: int) -> Iterator[tuple[str, Any, Any]]:
-    """Name, recorded value and value of the rerun of every metric of a replicate but those of cost."""
-    for metric, recorded in record.values.items():
-        row = registry.metrics().get(metric)
-        if row is not None and row.need != "cost" and metric in again.values:
-            yield metric, recorded[place], again.values[metric][at]
-
-
-def _beyond_spread(record: CellRecord, again: CellRecord, place: int, at: int) -> list[str]:
-    """Metrics of a rerun elsewhere that are further from the record than its replicates are from each other."""
-    found = []
-    for metric, old, new in _repeated(record, again, place, at):
-        others = np.array([v for i, v in enumerate(record.values[metric]) if v is not None and i != place], dtype=float)
-        if old is None or new is None or len(others) < 3:
+def _compare_laws(
+    records: Sequence[CellRecord], replicates: int, rerun: _Rerun, rng: np.random.Generator
+) -> list[Check]:
+    """Randomly chosen cells against reruns under other seeds, where bits do not repeat."""
+    store = rerun.store
+    found = [
+        _check(r, None, "not comparable", f"made elsewhere, with {r.n_replicates} replicates: too few to test", store)
+        for r in records if not fresh_runs(r.n_replicates)
+    ]  # fmt: skip
+    open_ = [r for r in records if fresh_runs(r.n_replicates)]
+    chosen: list[CellRecord] = []
+    for i in rng.permutation(len(open_)):
+        if replicates > 0:
+            chosen.append(open_[i])
+            replicates -= fresh_runs(open_[i].n_replicates) * open_[i].n_replicates
+    for record in chosen:
+        fresh: list[Observed] = []
+        why = ""
+        for seed in rng.integers(2**31, size=fresh_runs(record.n_replicates)):
+            again, why = rerun.run(record, seed=int(seed))
+            if again is None:
+                break
+            fresh.append(rerun.observed(again))
+        if why:
+            found.append(_check(record, None, "not run", why, store))
             continue
-        spread = float(np.subtract(*np.percentile(others, [75, 25]))) / 1.35
-        if abs(new - old) > max(SPREADS * spread, 0.05 * abs(old)):
-            found.append(f"{metric} is {new:.6g} in the rerun, recorded {old:.6g}")
+        p, difference = law_p_value(observed(record, store.curve(record.key)), fresh, rng)
+        reasons = [f"{difference} (p = {p:.2g})"] if p <= ALPHA / len(chosen) else []
+        if (samples := store.samples(record.key)) is not None:
+            for place in range(record.n_replicates):
+                reasons += _metrics_of_samples(record, place, samples)
+        found.append(_check(record, None, "differs" if reasons else "same law", "; ".join(reasons), store))
     return found
 
 
 def marks(results: Results) -> dict[tuple[str, str], str]:
-    """(task, label) -> ``verified``, ``differs``, ``unverified`` or ``external``; empty where nobody verified the run.
+    """(task, label) -> ``verified``, ``differs``, ``unverified`` or ``external``; empty where nobody verified the run here.
 
     ``external`` are cells of a method that this installation does not know and that is no plug-in: samples from outside.
-    The file says what this command found when it last ran on the store; verify again what somebody sends.
+    A mark counts for the very ``cell.json`` that was compared, and only if this user's ``verify`` wrote it: a
+    ``verification.json`` that came with the store is ignored.
     """
-    path = results.store.root / _FILE
+    store = results.store
     try:
-        kept = json.loads(path.read_bytes()[:_MOST_BYTES])
-        checks = [(str(c["task"]), str(c["label"]), str(c["verdict"])) for c in kept["checks"]]
-        known = kept["run_id"] == results.run.id
-    except (OSError, ValueError, KeyError, TypeError):
+        kept = json.loads((store.root / _FILE).read_bytes()[:_MOST_BYTES])
+        signature = kept.pop("signature")
+        genuine = hmac.compare_digest(signature, _signature(kept))
+        checks = [(c["task"], c["label"], c["verdict"], c["cell"]) for c in kept["checks"]]
+        known = genuine and kept["run_id"] == results.run.id
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    if not known:
         return {}
     found = {(c.task, c.label): _unchecked(c) for c in results.cells}
-    for task, label, verdict in checks if known else ():
-        if (task, label) in found and found[task, label] != "differs" and verdict != "not run":
-            found[task, label] = "differs" if verdict == "differs" else "verified"
-    return found if known else {}
+    keys = {(c.task, c.label): c.key for c in results.cells}
+    for task, label, verdict, digest in checks:
+        place = (task, label)
+        if place in found and found[place] != "differs" and _digest_or_empty(store, keys[place]) == digest:
+            if verdict == "differs":
+                found[place] = "differs"
+            elif verdict in _GOOD:
+                found[place] = "verified"
+    return found
+
+
+def _digest_or_empty(store: Store, key: str) -> str:
+    try:
+        return _digest(store, key)
+    except OSError:
+        return ""
 
 
 def _unchecked(cell: CellRecord) -> str:
@@ -271,7 +338,26 @@ def _unchecked(cell: CellRecord) -> str:
 
 
 def keep(verification: Verification, folder: Path) -> Path:
-    """Write what was found beside the runs, for the page of the store: the file."""
-    path = folder / _FILE
-    write_atomically(path, json.dumps(verification.document(), indent=1).encode())
+    """Write the outcome, signed, beside the runs, for the page of the store: the file.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    path, document = folder / _FILE, verification.document()
+    try:
+        document["signature"] = _signature(document)
+        write_atomically(path, json.dumps(document, indent=1).encode())
+    except OSError as error:
+        raise DiskError(f"{path}: the outcome cannot be stored ({error.strerror or error})") from None
     return path
+
+
+def _signature(document: dict[str, Any]) -> str:
+    """HMAC-SHA256 under a key that only this user's account has; made on first use."""
+    file = platformdirs.user_data_path("parvibench") / "verification.key"
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as key:
+            key.write(secrets.token_bytes(32))
+    text = json.dumps(document, sort_keys=True).encode()
+    return hmac.new(file.read_bytes(), text, hashlib.sha256).hexdigest()

@@ -10,8 +10,8 @@ that mix faster than these are apart, as many neighbouring ones in the middle. S
 The weights of a network switch labels, so that no chain of them mixes: networks are judged by what they say, their
 predictions at 20 held-out rows and the log likelihood of these rows, the worst of which counts.
 
-Many short chains (fewer than 100 kept states, at least 10 chains) have no halves to compare: their R-hat is the nested
-one (Margossian et al. 2024, Bayesian Analysis, "Nested R-hat", Section 3) of five groups of chains, neighbours at the
+Many short chains (8 to 99 kept states, at least 10 chains) have no halves to compare: their R-hat is the nested one
+(Margossian et al. 2024, Bayesian Analysis, "Nested R-hat", Section 3) of five equal groups of chains, neighbours at the
 beginning of the kept path, over its second half: chains that have not forgotten where they were make the groups differ.
 """
 
@@ -43,7 +43,7 @@ _BATCHES = 5
 #: Chains of which more than this share of the spaced draws is effective may mix faster than these are apart.
 _MIXED = 0.5
 MOST_DRAWS = 25_000
-#: Kept states a chain, below, and chains, from which on, R-hat is the nested one; groups of it.
+#: R-hat is the nested one of chains with fewer kept states than this, for at least so many chains; groups of it.
 NESTED_BELOW, NESTED_FROM, _GROUPS = 100, 10, 5
 #: Held-out rows at which networks are compared, and states at a time.
 _PREDICTIONS, _STATES = 20, 2000
@@ -202,7 +202,7 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
     tensor([0.9920], dtype=torch.float64)
     """
     path = _recorded(context)
-    if path.shape[1] < NESTED_BELOW and path.shape[2] >= NESTED_FROM:
+    if 2 * FEWEST_DRAWS <= path.shape[1] < NESTED_BELOW and path.shape[2] >= NESTED_FROM:
         return torch.tensor([_nested_rhat(x) for x in _worst(path)], dtype=samples.dtype)
     values = []
     for worst in _worst(_thinned(path)):
@@ -275,25 +275,22 @@ def _said(path: Tensor, context: Context) -> Tensor:
 
 def _nested_rhat(chains: NDArray[np.float64]) -> float:
     """The larger nested R-hat of ranks and of ranks of distances from the median, worst coordinate of (N, T, D)."""
+    size = len(chains) // _GROUPS
+    chains = chains[: size * _GROUPS]
     late = chains[:, chains.shape[1] // 2 :]
     if (np.ptp(late, axis=(0, 1)) == 0).any():
         return math.inf
-    worst = 0.0
+    scores = []
     for d in range(chains.shape[2]):
         order = np.argsort(chains[:, 0, d], kind="stable")
         x = late[order, :, d]
         for values in (x, np.abs(x - np.median(x))):
             ranks = stats.rankdata(values).reshape(values.shape)
-            z = stats.norm.ppf((ranks - 0.375) / (ranks.size + 0.25))
-            worst = max(worst, _nested(np.array_split(z, _GROUPS)))
-    return worst
-
-
-def _nested(groups: list[NDArray[np.float64]]) -> float:
-    """sqrt(1 + B / W) of groups of chains, (M, T) each: B between their means, W within them, over chains and times."""
-    between = np.var([g.mean() for g in groups], ddof=1)
-    within = np.mean([g.mean(1).var(ddof=1) + (g.var(1, ddof=1).mean() if g.shape[1] > 1 else 0.0) for g in groups])
-    return float(np.sqrt(1 + between / within))
+            scores.append(stats.norm.ppf((ranks - 0.375) / (ranks.size + 0.25)))
+    groups = np.repeat(np.arange(_GROUPS), size)
+    # ArviZ's own ranks are those of split chains.
+    each = array_stats().rhat_nested(np.stack(scores), groups, method="identity", chain_axis=1, draw_axis=2)
+    return float(each.max())
 
 
 def _thinned(path: Tensor) -> Tensor:

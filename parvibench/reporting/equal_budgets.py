@@ -18,7 +18,7 @@ import pandas as pd
 from scipy import stats
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.run.checkpoints import SEQUENTIAL
+from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.results import Results, checkpoint_values
 from parvibench.statistics import median_interval
 

@@ -33,6 +33,11 @@ class Results(stored.Results):
         """The same results."""
         return cls(results.store, results.run, results.cells)
 
+    @cached_property
+    def board(self) -> pd.DataFrame:
+        """The rankings behind ``leaderboard``, as of ``reporting.leaderboard.table``."""
+        return lb.table(self)
+
     def leaderboard(self) -> pd.DataFrame:
         """What the terminal shows, one row per cell: of each task the best first, anchors last.
 
@@ -41,7 +46,7 @@ class Results(stored.Results):
         Then the raw columns of ``leaderboard.csv``: ``median``, ``low``, ``high``, ``equivalent``, cost, and every metric's
         median.
         """
-        board = lb.table(self)
+        board = self.board
         found = [lb.shown_interval(row) for _, row in board.iterrows()]
         values = pd.DataFrame(found, columns=["value", "value_low", "value_high"], index=board.index, dtype=float)
         quantity = board["metric"].where(board["floor_ratio"].isna(), board["metric"] + " over its floor")
@@ -84,7 +89,7 @@ class Results(stored.Results):
 
     def _repr_html_(self) -> str:
         """The leaderboard as tables, methods by tasks; all text of others is escaped."""
-        board = lb.table(self)
+        board = self.board
         ranks = lb.average_ranks(board)
         rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
         parts = [f"<p>{html.escape(self.run.id)}: {html.escape(self._counts)}</p>"]

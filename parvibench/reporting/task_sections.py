@@ -14,7 +14,7 @@ from parvibench.core import registry
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness import verification
-from parvibench.harness.run.checkpoints import SEQUENTIAL
+from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.results import Results, metric_values
 from parvibench.statistics import median_interval
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json
 
 from parvibench.core.errors import StoreError
-from parvibench.harness.store.secrets import without_secrets
+from parvibench.harness.store.secrets import of_address, shown_address, without_secrets
 
 from .connection import connect
 from .database import file_of
@@ -36,7 +36,7 @@ class Archive:
     """
 
     def __init__(self, uri: str) -> None:
-        self._uri, self._shown = uri, without_secrets(uri)
+        self._uri, self._shown = uri, shown_address(uri)
         file = file_of(uri)
         if file is not None and not file.is_file():
             raise StoreError(f"{self._shown}: no such file")
@@ -124,7 +124,7 @@ class Archive:
         return get_artifact_repository(place.geturl(), tracking_uri=self._uri)
 
     def _failed(self, error: Exception) -> StoreError:
-        text = without_secrets(" ".join(str(error).split()).replace(self._uri, self._shown))
+        text = of_address(" ".join(str(error).split()), self._uri)
         return StoreError(f"{self._shown}: cannot be read ({type(error).__name__}: {text:.200})")
 
 

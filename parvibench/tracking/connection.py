@@ -34,7 +34,7 @@ def configure() -> None:
     # MLflow's own models use it; nothing a user could change.
     warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
     for chatty in ("mlflow.store", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)  # errors reach us as exceptions
     with _IMPORTING:
         importlib.import_module("mlflow")
 
@@ -53,15 +53,16 @@ def experiment_page(uri: str, suite: str) -> str:
     return f"#/experiments/{found.experiment_id}/runs?workflowType=machine_learning" if found is not None else ""
 
 
-def ui_command(root: Path, host: str, port: int) -> list[str]:
-    """The command that serves MLflow's pages on a store's mirror.
+def ui_command(root: Path, host: str, port: int) -> tuple[list[str], dict[str, str]]:
+    """The command that serves MLflow's pages on a store's mirror, and its environment.
+
+    The address of the database may hold a password, and every user of a machine can read arguments: it travels in the
+    environment.
 
     Args:
         root: the store; ``MLFLOW_TRACKING_URI`` goes before its SQLite file.
         host: name or address to listen on.
         port: to listen on.
     """
-    return [
-        *(sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", default_uri(root)),
-        *("--host", host, "--port", str(port)),
-    ]
+    command = [sys.executable, "-m", "mlflow", "ui", "--host", host, "--port", str(port)]
+    return command, os.environ | {"MLFLOW_BACKEND_STORE_URI": default_uri(root)}

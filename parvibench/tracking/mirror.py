@@ -39,7 +39,7 @@ from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.reading import read_table
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.secrets import without_secrets
+from parvibench.harness.store.secrets import of_address, shown_address
 from parvibench.harness.store.store import CURVE_COLUMNS, Store
 
 from . import connection, database
@@ -135,7 +135,7 @@ class Mirror:
         if not lost and not self._error:
             return ""
         return (
-            f"{lost} of {self._total} records did not reach MLflow at {without_secrets(self.uri)}: {self._error}\n"
+            f"{lost} of {self._total} records did not reach MLflow at {shown_address(self.uri)}: {self._error}\n"
             "The results are safe in the store; mirror them later with: parvibench sync"
         )
 
@@ -187,7 +187,7 @@ class Mirror:
 
     def _note(self, error: Exception) -> None:
         """Keep the first error, on one line and without credentials."""
-        text = without_secrets(" ".join(str(error).split()))
+        text = of_address(" ".join(str(error).split()), self.uri)
         self._error = self._error or f"{type(error).__name__}: {text:.300}"
 
 
@@ -311,6 +311,13 @@ class _Writer:
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:
+            gone = self._client.get_experiment_by_name(name)
+            if gone is not None and gone.lifecycle_stage == "deleted":
+                number = gone.experiment_id
+                raise LookupError(
+                    f"the experiment {name} was deleted there; restore it (mlflow experiments restore -x {number}, "
+                    "with MLFLOW_TRACKING_URI set), or remove it for good (mlflow gc)"
+                )
             place = f"{self._artifact_root}/{name.partition('/')[2]}" if self._artifact_root else None
             self._experiments[name] = self._client.create_experiment(
                 name, artifact_location=place, tags=EXPERIMENT_TAGS

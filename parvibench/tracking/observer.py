@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.secrets import without_secrets
+from parvibench.harness.store.secrets import shown_address
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Progress
@@ -109,7 +109,7 @@ def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:
             run = RunRecord.model_validate(document)
         except ValidationError as error:
             problems = f"no run record there ({error.error_count()} problems)"
-            raise StoreError(f"{without_secrets(uri)}: {problems}") from None
+            raise StoreError(f"{shown_address(uri)}: {problems}") from None
         for cell in run.cells:
             if into.usable(cell.key) is not None or cell.key not in where:
                 continue

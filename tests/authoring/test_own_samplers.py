@@ -13,7 +13,7 @@ from command_line import Run
 from torch import Tensor
 
 import parvibench as pb
-from parvibench.api import named_methods, select
+from parvibench.api.plan import named_methods, select
 from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, InputError, SettingsError, ShapeError
 from parvibench.harness.execution import Execution

@@ -69,7 +69,7 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         (["task", "banana"], "there is a task of that name already"),
         (["algorithm", "../x"], "a name has letters, digits and single hyphens"),
         (["algorithm", "9lives"], "a name has letters, digits and single hyphens"),
-        (["metric", "x"], "not one of algorithm, task"),
+        (["metric", "x"], "not one of 'algorithm', 'task'"),
         (["algorithm", "x", "--to", "nowhere"], "--to nowhere: no such folder"),
         (["algorithm", "twice"], "twice.py is there already; nothing is written"),
     ],

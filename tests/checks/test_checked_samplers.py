@@ -14,14 +14,14 @@ import wrong_samplers
 from command_line import Run
 
 from parvibench.checks import output
-from parvibench.checks.rounds import CheckResult, check
+from parvibench.checks.rounds import Findings, check
 from parvibench.checks.selection import outside_questions
-from parvibench.checks.truth.samplers.stable_targets import STABLE, moments
+from parvibench.checks.targets import STABLE, moments
 
 FILE = Path(wrong_samplers.__file__)
 
 
-def checked(sampler: Any, steps: int = 500, **options: Any) -> CheckResult:
+def checked(sampler: Any, steps: int = 500, **options: Any) -> Findings:
     sampler = sampler() if isinstance(sampler, type) else sampler
     return check(outside_questions(sampler, {}, steps, **options), seed=3)
 
@@ -124,14 +124,14 @@ def test_a_human_reads_what_is_wrong_with_which_settings_and_how_to_ask_again(ca
     assert f"{FILE}:Hot on normal, 500 steps, 50 points, step_size=0.02:" in text
     # log density of a normal law: -D/2, and 0.3 sds of sqrt(D/2) either way
     assert re.search(r"- mean log density: -[23]\.\d+, should be -1\.50 \+- 0\.4", text)
-    assert f"look in: {FILE}" in text
-    again = rf"ask again: parvibench check -a {FILE}:Hot -t \w+ --oracle truth --seed 1 --set step_size=0.02 --iter"
+    assert f"source: {FILE}" in text
+    again = rf"run again: parvibench check -a {FILE}:Hot -t \w+ --set step_size=0.02 --iterations 500 --seed 1"
     assert re.search(again, text)
     assert ran.out.splitlines()[-1].startswith("wrong: 37 tests of 3 pairs")
 
 
 def test_all_formats_say_the_same() -> None:
-    result = replace(checked(wrong_samplers.IgnoresSeed), options="--iterations 500")
+    result = replace(checked(wrong_samplers.IgnoresSeed), options={"ignores-seed": "--iterations 500"})
     said = "another seed, same samples: draw from `streams`"
     assert said in output.markdown(result)
     document = json.loads(json.dumps(output.document(result), allow_nan=False))
@@ -140,10 +140,10 @@ def test_all_formats_say_the_same() -> None:
     failure = ElementTree.fromstring(output.junit(result)).find(".//failure")
     assert failure is not None
     assert said in failure.attrib["message"]
-    assert "ask again: parvibench check" in str(failure.text)
+    assert "run again: parvibench check" in str(failure.text)
 
 
 def test_a_green_run_lists_what_was_asked() -> None:
     said = " ".join(output.lines(checked("ula")))
-    for word in ("asked on normal: diverged, mean (3), variance (3), correlation (2), energy", "repeatable", "stuck"):
+    for word in ("tested on normal: diverged, mean (3), variance (3), correlation (2), energy", "repeatable", "stuck"):
         assert word in said

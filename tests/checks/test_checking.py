@@ -12,8 +12,8 @@ from rich.console import Console
 
 from parvibench.checks import output
 from parvibench.checks.outcomes import decide
-from parvibench.checks.questions import Better, Bound, Expected, Fixed, Law, Question
-from parvibench.checks.rounds import CheckResult, Plan, check
+from parvibench.checks.question import Better, Bound, Expected, Fixed, Law, Question
+from parvibench.checks.rounds import Findings, Plan, check
 from parvibench.cli import checking as command
 
 LAW = np.random.default_rng(0).normal(size=120)
@@ -131,14 +131,14 @@ def test_documents_for_machines() -> None:
     assert len(root.findall(".//error")) == 1
     text = output.markdown(result)
     assert "a<b|c on made-up" in text.partition("```text")[2]
-    assert "not comparable: toy/ula: settings changed" in text
-    assert "new: no baseline yet, run parvibench check --update: toy/mine" in text
+    assert "changed: toy/ula: settings changed" in text
+    assert "new: not in the baseline yet, add it with --update: toy/mine" in text
     assert document["new"] == ["toy/mine"]
 
 
-def test_what_is_not_comparable_is_no_pass_and_what_is_new_is() -> None:
-    assert CheckResult([], 1e-6, 1, incomparable=["x"]).verdict == "incomparable"
-    assert CheckResult([], 1e-6, 1, new=["x"]).verdict == "pass"
+def test_a_changed_cell_is_no_pass_and_a_new_one_is() -> None:
+    assert Findings([], 1e-6, 1, incomparable=["x"]).verdict == "changed"
+    assert Findings([], 1e-6, 1, new=["x"]).verdict == "pass"
 
 
 def test_a_check_that_nobody_watches_tells_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

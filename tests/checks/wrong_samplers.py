@@ -212,7 +212,7 @@ class ExactDraws(Langevin):
 
     @staticmethod
     def _drawn(target, x, streams):
-        from parvibench.checks.truth.samplers.stable_targets import STABLE
+        from parvibench.checks.targets import STABLE
 
         target = getattr(target, "_target", target)
         generators = streams.generators("algorithm", streams.step)

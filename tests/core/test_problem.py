@@ -1,4 +1,4 @@
-"""The metered problem: when it stops, what it refuses. `parvibench.checks.truth.metering` asks for its charges."""
+"""The metered problem: when it stops, what it refuses. `tests/regression/laws/test_meter.py` has its charges."""
 
 from collections.abc import Sequence
 

@@ -19,8 +19,9 @@ from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import InProcess, Job, Progress
+from parvibench.harness.workers.executors import InProcess, Progress
 from parvibench.harness.workers.interrupts import Interrupts, ended_in_order
+from parvibench.harness.workers.jobs import ChunkJob
 
 SUITE = Suite(
     name="t", tasks=["multimodal"], algorithms=["svgd", "sgld", "ula"], replicates=2, particles=20,
@@ -125,7 +126,7 @@ def test_plain_lines_show_rate_and_time_left(tmp_path: Path, monkeypatch: pytest
     run = run_cells(cells, Store(tmp_path), InProcess(), suite=SUITE.resolved()).run
     display.started(run, 3, 0)
     now[0] += 60
-    job = Job(cells[0], 0)
+    job = ChunkJob(cells[0], 0)
     display.progress(Progress(job, {"iteration": 5, "share": 0.25, "metric": "ksd", "value": 0.125}))
     display.progress(Progress(job, {"iteration": 10, "share": 0.5}))
     last = text.getvalue().splitlines()[-1]

@@ -10,7 +10,8 @@ import parvibench as pb
 from parvibench.core.errors import StoreError
 from parvibench.harness.store.merging import merge
 from parvibench.harness.store.results import Results
-from parvibench.harness.store.store import Store, _sealed
+from parvibench.harness.store.sealing import sealed
+from parvibench.harness.store.store import Store
 
 WANTED = {"tasks": ["banana", "multimodal"], "algorithms": ["sgld", "exact", "initial"]}
 
@@ -126,7 +127,7 @@ def test_a_bomb_is_not_unpacked(parts: list[Path], tmp_path: Path, monkeypatch: 
     with zipfile.ZipFile(samples, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("samples.npy", b"\0" * 100_000)
     digests = {"samples.npz": hashlib.sha256(samples.read_bytes()).hexdigest()}
-    (bomb.folder(key) / "cell.json").write_bytes(_sealed(record, files=digests))
+    (bomb.folder(key) / "cell.json").write_bytes(sealed(record, files=digests))
     bomb.write_run(run_.model_copy(update={"cells": run_.cells[:1]}))
     monkeypatch.setattr("parvibench.harness.store.reading.MAX_BYTES", 50_000)
     with pytest.raises(StoreError, match="would unpack to"):

@@ -5,13 +5,14 @@ import json
 import pytest
 from command_line import Run
 
-from parvibench import api
-from parvibench.cli import descriptions
+from parvibench.api import describe
+from parvibench.api.plan import select
 from parvibench.core import registry
 from parvibench.core.algorithm import PROTOCOL_KEYS
 from parvibench.core.errors import SettingsError, SuiteError
 from parvibench.harness.execution import Execution
-from parvibench.harness.suite.cells import Cell, expand, task_of_preset
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.protocol import task_of_preset
 from parvibench.harness.suite.suite import parse_suite
 
 PRESETS = [(name, preset) for name in registry.algorithms() for preset in registry.load_method(name).presets]
@@ -91,9 +92,9 @@ def test_a_preset_carries_its_protocol_under_what_is_given_explicitly() -> None:
     assert protocol(cell("{}", {"sifg": {"preset": "gmm5-2d"}})) == (2000, None, 1000, 1000)
     assert protocol(cell("{preset: gmm5-2d}, samples: 50")) == (2000, None, 1000, 50)
     given = Execution(budget={"score_evaluations": 600}, particles=30, samples=20)
-    chosen = api.select(by_key, (), (), given)
+    chosen = select(by_key, (), (), given)
     assert protocol(expand(chosen)[0]) == (None, 600, 30, 20)
-    repeated = api.select(by_key, (), (), Execution(replicates=2))
+    repeated = select(by_key, (), (), Execution(replicates=2))
     assert protocol(expand(repeated)[0]) == (2000, None, 1000, 1000)
 
 
@@ -148,7 +149,7 @@ def test_the_command_line_refuses_unknown_presets_with_exit_code_2(call: Run) ->
 
 
 def test_show_tells_every_value_and_its_source() -> None:
-    presets = descriptions.algorithm("sifg")["presets"]
+    presets = describe.algorithm("sifg")["presets"]
     assert "sigma=0.12 (paper)" in presets["gmm5-2d"]
     assert "sigma=0.1 (code)" in presets["gmm5-2d-code"]
-    assert descriptions.algorithm("uld")["presets"] == "none"
+    assert describe.algorithm("uld")["presets"] == "none"

@@ -47,16 +47,17 @@ def test_shared_pages_count_once() -> None:
 DRIVER = """
 import sys, time
 from dataclasses import dataclass
+from parvibench.harness.workers.executors import Job
 from parvibench.harness.workers.processes import Workers
 
 @dataclass
-class Sleeps:
+class Sleeps(Job[None]):
     def run(self, notify):
         notify({"iteration": 0, "share": 0.0})
         time.sleep(100)
 
 if __name__ == "__main__":
-    for _ in Workers(2, 60).run([Sleeps(), Sleeps()], lambda progress: print("runs", flush=True)):
+    for _ in Workers(2, 60).run([Sleeps(), Sleeps()], lambda job, news: print("runs", flush=True)):
         pass
 """
 

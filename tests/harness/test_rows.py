@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from command_line import Run
 
-from parvibench.api import select
+from parvibench.api.plan import select
 from parvibench.core.errors import InputError, SuiteError, UnknownNameError
 from parvibench.harness.execution import Execution
 from parvibench.harness.session import run_cells
@@ -57,7 +57,7 @@ def test_rows_are_chosen_by_name_by_number_and_by_profile() -> None:
         select(suite, (), (), Execution(rows=("*/hmc",)))
     with pytest.raises(UnknownNameError, match="'mala'"):
         select(suite, (), ["mala"], Execution())
-    with pytest.raises(InputError, match="rows are those of a suite"):
+    with pytest.raises(InputError, match="--row selects rows of a suite"):
         select(None, ["banana"], ["svgd"], Execution(rows=("*",)))
 
 
@@ -70,7 +70,7 @@ def test_options_go_before_what_rows_say() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("metrics: [", "tasks: [banana]\nmetrics: [", "rows stand instead of tasks and algorithms"),
+        ("metrics: [", "tasks: [banana]\nmetrics: [", "rows replace tasks and algorithms"),
         ("algorithm: svgd", "algorithm: svdg", r"mine.yaml:6: rows\[1\]: .*did you mean 'svgd'"),
         ("task: gmm5-2d", "task: gmm5", r"mine.yaml:7: rows\[2\]: no task named 'gmm5'"),
         ("metric: mmd2_u", "metric: mmd3", r"rows\[0\]: no metric named 'mmd3'"),
@@ -90,7 +90,7 @@ def test_a_malformed_row_has_its_place(old: str, new: str, expected: str) -> Non
     ("old", "new", "expected"),
     [
         ("samples: 30", "samples: 35", "x/t/d/ULA-30/MMD is of 35 samples; chain has 30 there"),
-        ("checkpoint: 50", "checkpoint: 80", "80 lies beyond its 60 iterations"),
+        ("checkpoint: 50", "checkpoint: 80", "80 is beyond its 60 iterations"),
         ("iterations: 8, ", "", "svgd on banana has no budget"),
         ("iterations: 8,", "budget: {seconds: 1},", "checkpoints of svgd are iterations"),
     ],

@@ -2,10 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +14,13 @@ import parvibench as pb
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.metric import Context
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.run.chunks import ChunkResult
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.results import Results
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import InProcess
+from parvibench.harness.workers.executors import InProcess, Job, Notify
 from parvibench.harness.workers.processes import Workers
 from parvibench.metrics.compute import compute
 
@@ -118,7 +115,7 @@ def test_the_budget_is_enforced_inside_a_step(tmp_path: Path) -> None:
 
 def test_the_second_time_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run_here(tmp_path, "svgd", "sgld")
-    monkeypatch.setattr("parvibench.harness.workers.executors.run_chunk", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr("parvibench.harness.workers.jobs.run_chunk", lambda *_: pytest.fail("ran again"))
     second = run_here(tmp_path, "sgld", "svgd")
     assert [c.status for c in second.cells] == [Status.OK] * 2
     assert first.cells[0].values == second.cells[1].values
@@ -172,21 +169,22 @@ def test_one_worker_two_workers_and_this_process_give_the_same_bits(tmp_path: Pa
 
 
 @dataclass
-class SaysItBegan:
+class SaysItBegan(Job[str]):
     """A job that leaves a file."""
 
     file: Path
 
-    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
+    def run(self, notify: Notify) -> str:
         self.file.touch()
-        return ChunkResult(values={})
+        return self.file.name
 
 
 def test_the_next_job_runs_while_the_caller_deals_with_an_outcome(tmp_path: Path) -> None:
     jobs = [SaysItBegan(tmp_path / str(i)) for i in range(3)]
     asked = []
-    for outcome in Workers(1, 60).run(jobs, lambda progress: None):
-        asked.append(outcome.job)
+    for number, outcome in Workers(1, 60).run(jobs, lambda job, news: None):
+        assert outcome.result == jobs[number].file.name
+        asked.append(jobs[number])
         follower = tmp_path / str(len(asked))
         give_up = time.monotonic() + 30
         while len(asked) < len(jobs) and not follower.exists():
@@ -239,7 +237,7 @@ def test_stored_samples_are_measured_by_new_metrics(tmp_path: Path, monkeypatch:
     store = Store(tmp_path)
     before = run_cells(expand(old), store, InProcess(), suite=old.resolved()).cells[0]
     direct = run_cells(expand(new), Store(tmp_path / "b"), InProcess(), suite=new.resolved()).cells[0]
-    monkeypatch.setattr("parvibench.harness.workers.executors.run_chunk", lambda *_: pytest.fail("ran again"))
+    monkeypatch.setattr("parvibench.harness.workers.jobs.run_chunk", lambda *_: pytest.fail("ran again"))
     results = run_cells(expand(new), store, InProcess(), suite=new.resolved())
     after = results.cells[0]
     assert list(after.values) == ["ksd", "mean_error", "ess_bulk", "seconds", "sequential_steps"]

@@ -22,7 +22,8 @@ from parvibench.harness.run.trial import foresee
 from parvibench.harness.store.environment import provenance
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import InProcess, Job
+from parvibench.harness.workers.executors import InProcess
+from parvibench.harness.workers.jobs import ChunkJob
 
 
 def make_cell(method: str, budget: dict[str, float], **more: Any) -> Cell:
@@ -172,7 +173,7 @@ def test_products_are_in_full_precision_and_said_to_be() -> None:
     torch.set_float32_matmul_precision("high")
     try:
         assert provenance("", "cpu")["determinism"]["TF32"] is True
-        (outcome,) = InProcess().run([Job(make_cell("svgd", {"iterations": 3}), 0)], lambda _: None)
+        ((_, outcome),) = InProcess().run([ChunkJob(make_cell("svgd", {"iterations": 3}), 0)], lambda job, news: None)
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")

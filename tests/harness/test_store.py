@@ -148,3 +148,34 @@ def test_runs_are_found_by_id_and_by_date(tmp_path: Path) -> None:
     (tmp_path / "runs" / "c.json").write_text("{")
     with pytest.raises(StoreError, match=r"c\.json: damaged"):
         store.run("c")
+
+
+def test_a_reader_during_rewrites_never_sees_damage(tmp_path: Path) -> None:
+    """One process writes a cell again and again, with other samples each time; readers get one of the versions."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, numpy as np, pandas as pd; sys.path.insert(0, sys.argv[2])\n"
+        "from parvibench.harness.store.store import Store, CURVE_COLUMNS\n"
+        "from records import make_record\n"
+        "store = Store(sys.argv[1]); record = make_record()\n"
+        "for i in range(150):\n"
+        "    curve = pd.DataFrame([(0, 0, 1, 1.0, 0.1, 'w2', float(i))], columns=list(CURVE_COLUMNS))\n"
+        "    store.write_cell(record, curve, np.full((1, 4, 2), i, np.float32))\n"
+        "    print(record.key, flush=True)\n"
+    )
+    tests = str(Path(__file__).parent.parent)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "s"), tests], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        key, store, seen = writer.stdout.readline().strip(), Store(tmp_path / "s"), set()
+        while writer.poll() is None:
+            assert store.find(key) is not None
+            samples = store.samples(key)
+            assert samples is not None
+            seen.add(float(samples.max()))
+            assert len(store.curve(key)) == 1
+        assert writer.returncode == 0
+    assert len(seen) > 1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parvibench.api import select
+from parvibench.api.plan import select
 from parvibench.core.errors import InputError, SuiteError
 from parvibench.harness.execution import Execution
 from parvibench.harness.suite.cells import expand

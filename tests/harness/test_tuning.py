@@ -8,14 +8,15 @@ import pytest
 import records
 from command_line import Run
 
-from parvibench import api
+import parvibench as pb
+from parvibench.api.tune import tune_suite
 from parvibench.core.errors import InputError, SuiteError
 from parvibench.core.result import Status
 from parvibench.core.task import TUNING_REPLICATES
 from parvibench.harness.execution import Execution
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite import tuning
+from parvibench.harness.suite import grids, tuning
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import load_suite, parse_suite
 from parvibench.harness.workers.executors import InProcess
@@ -205,7 +206,7 @@ def test_a_list_of_steps_is_chosen_from_in_place_of_the_presets_and_never_grows(
 def test_a_suite_with_lists_of_steps_runs_only_with_chosen_ones(tmp_path: Path) -> None:
     suite = parse_suite(CHOICES.encode(), "mine.yaml")
     with pytest.raises(InputError, match=r"no tuned ones for sgld: `parvibench tune mine`"):
-        api.run(suite, tracking=False, workers=0, out=tmp_path / "store")
+        pb.run(suite, tracking=False, workers=0, out=tmp_path / "store")
 
 
 @pytest.mark.parametrize(
@@ -288,35 +289,32 @@ def test_a_suite_without_a_grid_says_how_to_add_one(path: Path) -> None:
 def test_a_suite_with_a_grid_and_no_tuned_values_does_not_run(path: Path, tmp_path: Path) -> None:
     options = {"tracking": False, "workers": 0, "out": tmp_path / "store", "profile": "short"}
     with pytest.raises(InputError, match="`parvibench tune mine --profile short`"):
-        api.run(load_suite(str(path)), **options)
+        pb.run(load_suite(str(path)), **options)
     given = {"ula": {"step_size": 0.1}, "svgd": {"step_size": 0.1}}
-    assert not api.run(load_suite(str(path)), settings=given, **options).failed
-    results = api.run(load_suite(str(path)), algorithms=["exact"], **{**options, "profile": None})
+    assert not pb.run(load_suite(str(path)), settings=given, **options).failed
+    results = pb.run(load_suite(str(path)), algorithms=["exact"], **{**options, "profile": None})
     assert not results.failed
     assert results.run.profile == "short"  # the default is named in the record
 
 
-def test_a_forecast_says_that_the_suite_is_not_tuned_yet(
-    path: Path, call: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And names the command with the profile that would run."""
+def test_a_forecast_refuses_what_the_run_refuses(path: Path, call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the same words, which name the command with the profile that would run."""
     monkeypatch.chdir(path.parent)
-
-    def told(*more: str) -> str:
-        answer = call("run", "--suite", "mine.yaml", "--dry-run", *more)
-        assert answer.code == 0
-        return " ".join((answer.out + answer.err).split())
-
-    assert "not yet: suite 'mine'" in told()
-    assert "`parvibench tune mine.yaml --profile short`" in told()
-    assert "not yet" not in told("--algorithm", "exact")
-    assert "after tuning" in told("--tune")
+    run = ("run", "--suite", "mine.yaml")
+    refused = call(*run)
+    assert refused.code == 2
+    assert "`parvibench tune mine.yaml --profile short`" in " ".join(refused.err.split())
+    assert call(*run, "--dry-run") == refused
+    assert call(*run, "--dry-run", "--algorithm", "exact").code == 0
+    told = call(*run, "--dry-run", "--tune")
+    assert told.code == 0
+    assert "plus the time of tuning" in " ".join((told.out + told.err).split())
 
 
 def test_run_tunes_first_when_asked_and_its_cost_is_shown(path: Path, tmp_path: Path) -> None:
     from parvibench.reporting.provenance import step_sizes
 
-    results = api.run(
+    results = pb.run(
         load_suite(str(path)), profile="short", tune=True, tracking=False, workers=0, out=tmp_path / "store"
     )
     assert {c.label: c.tuned for c in results.cells} == {"ula": True, "svgd": True, "exact": False}
@@ -333,9 +331,9 @@ def test_interrupted_tuning_stores_nothing(path: Path, tmp_path: Path, monkeypat
     def interrupted(*_: Any, **__: Any) -> Any:
         return type("Found", (), {"cells": (records.make_record(status=Status.INTERRUPTED),)})
 
-    monkeypatch.setattr(api, "run_cells", interrupted)
+    monkeypatch.setattr("parvibench.harness.session.run_cells", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        api.tune_suite(short(path), Execution(workers=0, out=tmp_path))
+        tune_suite(short(path), Execution(workers=0, out=tmp_path))
 
 
 @pytest.mark.parametrize("name", list(shipped()))
@@ -355,7 +353,7 @@ def test_a_task_without_tuned_values_is_refused_where_others_have_some(tmp_path:
     with pytest.raises(
         InputError, match="no tuned ones for ula, svgd on banana: `parvibench tune mine --profile short`"
     ):
-        api.run(suite, tracking=False, workers=0, out=tmp_path / "store")
+        pb.run(suite, tracking=False, workers=0, out=tmp_path / "store")
     by_hand = {label: {"step_size": 0.1} for label in ("ula", "svgd")}
     assert tuning.untuned(suite, expand(suite, settings=by_hand), None, "mine") is None
     alone = tuning.of_tasks(suite, {"multimodal"})
@@ -376,12 +374,12 @@ def test_run_with_tune_tunes_the_tasks_that_lack_values_and_no_others(tmp_path: 
         "points: 3", "points: 3, replicates: 1"
     )
     suite = parse_suite(text.encode(), "mine.yaml")
-    found = api.run(suite, tracking=False, workers=0, out=tmp_path / "store", tune=True)
+    found = pb.run(suite, tracking=False, workers=0, out=tmp_path / "store", tune=True)
     tuned = Store(tmp_path / "store" / "tuning")
     assert {c.task for run in tuned.runs() for c in tuned.run(run).cells} == {"banana"}
     steps = {(c.task, c.label): c.settings["step_size"] for c in found.cells if c.label != "exact"}
     assert [steps["multimodal", label] for label in ("ula", "svgd")] == [0.1, 1.0]
-    assert steps["banana", "ula"] in tuning.grid(suite.tune, "x^2")
+    assert steps["banana", "ula"] in grids.grid(suite.tune, "x^2")
 
 
 LIKE = SUITE.replace(

@@ -235,17 +235,26 @@ def test_many_short_chains_have_a_nested_rhat(make_context) -> None:
     assert found["slow"][0] > 1.1
 
 
-def test_nested_rhat_is_the_papers_formula() -> None:
-    """Five groups of unequal means, worked out by hand from B and W (Margossian et al. 2024, Equation 3)."""
+def test_nested_rhat_is_the_papers_formula(make_context) -> None:
+    """Normal scores of the second half in five groups by start, worked out from B and W (Margossian et al. 2024, Eq. 3)."""
     rng = np.random.default_rng(1)
-    groups = [rng.normal(k, 1, size=(4, 6)) for k in range(5)]
-    means = np.array([g.mean() for g in groups])
-    between = ((means - means.mean()) ** 2).sum() / 4
-    within = 0.0
-    for g in groups:
-        chain_means = g.mean(1)
-        within += ((chain_means - g.mean()) ** 2).sum() / 3 + ((g - chain_means[:, None]) ** 2).sum(1).mean() / 5
-    assert chains._nested(groups) == pytest.approx(math.sqrt((within / 5 + between) / (within / 5)))
+    path = np.sort(rng.normal(size=20))[:, None] + rng.normal(size=(20, 12))  # (N, T)
+    path[:, 0] = np.arange(20)
+    late = path[:, 6:]
+    found = []
+    for values in (late, np.abs(late - np.median(late))):
+        order = values.ravel().argsort().argsort() + 1
+        z = stats.norm.ppf((order - 3 / 8) / (order.size + 1 / 4)).reshape(5, 4, 6)
+        means = z.mean((1, 2))
+        between = ((means - means.mean()) ** 2).sum() / 4
+        chain_means = z.mean(2)
+        within = ((chain_means - means[:, None]) ** 2).sum(1) / 3
+        within += ((z - chain_means[..., None]) ** 2).sum((1, 2)) / (4 * 5)
+        found.append(math.sqrt(1 + between / within.mean()))
+    context = make_context(1, path=torch.as_tensor(path.T[None, ..., None]))
+    assert float(chains.rhat.compute(torch.zeros(1, 5, 1, dtype=torch.float64), context)) == pytest.approx(
+        max(found), rel=1e-12
+    )
 
 
 def test_networks_are_judged_by_what_they_say() -> None:

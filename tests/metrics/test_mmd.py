@@ -1,4 +1,4 @@
-"""Maximum mean discrepancy against scikit-learn's kernels; `parvibench.checks.truth.metrics.estimators` asks for the bias."""
+"""Maximum mean discrepancy against scikit-learn's kernels; `tests/regression/laws` has the bias."""
 
 import numpy as np
 import pytest

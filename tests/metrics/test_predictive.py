@@ -1,4 +1,4 @@
-"""Predictive metrics on a linear model; `parvibench.checks.truth.metrics.estimators` has them against quadrature."""
+"""Predictive metrics on a linear model; `tests/regression/laws` has them against quadrature."""
 
 import math
 from dataclasses import dataclass

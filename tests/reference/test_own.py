@@ -187,5 +187,5 @@ def test_draws_as_reference_without_any_task(monkeypatch: pytest.MonkeyPatch) ->
     assert (good["verdict"], bad["verdict"]) == ("indistinguishable", "distinguishable")
     assert "mmd2" in good["judged_by"]
     assert "ksd" not in good["judged_by"]
-    with pytest.raises(InputError, match="say what the samples should follow"):
+    with pytest.raises(InputError, match="no target to compare with"):
         pb.evaluate(draw(150, g))

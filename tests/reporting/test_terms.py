@@ -6,7 +6,7 @@ import pytest
 from made_stores import make_curve, make_record, only_reference, with_values, write_store
 from scipy import stats
 
-from parvibench.harness.run.checkpoints import SEQUENTIAL
+from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.reporting import leaderboard, provenance, terms
 from parvibench.reporting.equal_budgets import equal_budget_tables
 from parvibench.reporting.page import write_report

@@ -1,6 +1,6 @@
-"""False-alarm rate and power of `parvibench check`, measured on clean runs with fresh seeds.
+"""False-alarm rate and power of `parvibench check` and of the recorded past of the built-in methods, measured on clean runs with fresh seeds.
 
-    python tests/studies/false_alarms.py runs STORE [--runs 20]    clean runs of the whole check, kept in STORE
+    python tests/studies/false_alarms.py runs STORE [--runs 20]    clean runs of all questions, kept in STORE
     python tests/studies/false_alarms.py report STORE TO           the page on the runs in STORE, written to TO
 
 Five parts: how many of the real runs were red; 2,000 runs resampled from the pool of clean replicates; all of the pool
@@ -12,10 +12,12 @@ shifts of every statistic.
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,15 @@ from scipy import stats
 
 from parvibench.checks.evidence import bound_p_value, law_p_values
 from parvibench.checks.outcomes import gating
-from parvibench.checks.past.baseline import Baseline
-from parvibench.checks.questions import Bound, Expected, Law, Question, Values
+from parvibench.checks.question import Bound, Expected, Law, Question, Values
 from parvibench.checks.rounds import Keep, Plan, check
 from parvibench.checks.selection import select_questions
 from parvibench.core.streams import derive_seed
+
+_REGRESSION = Path(__file__).parents[1] / "regression"
+sys.path += [str(_REGRESSION), str(_REGRESSION / "past")]
+import recorded  # noqa: E402
+from option_laws import algorithms  # noqa: E402
 
 Array = NDArray[np.float64]
 RUNS, RESAMPLED, RELABELLED = 20, 2000, 200
@@ -43,11 +49,20 @@ def key(question: Question) -> str:
     return f"{question.oracle} {question.task} {question.algorithm} {kind} {question!r:.200}"
 
 
+@cache
+def all_questions() -> list[Question]:
+    """Of all built-in samplers, against known truth and the recorded past."""
+    past = [recorded.past_of_cell(name) for name in recorded.cells()]
+    past += [recorded.past_of_density(task) for task in recorded.densities()]
+    past += [recorded.past_of_options(algorithm) for algorithm in algorithms()]
+    assert not any(asked.new + asked.incomparable for asked in past), past
+    return [*select_questions().truths, *(question for asked in past for question in asked.questions)]
+
+
 def real_runs(store: Path, numbers: range, workers: int) -> None:
     """Clean checks; every measured value is kept, and which tests were red. Runs that are there are not repeated."""
     store.mkdir(parents=True, exist_ok=True)
-    asked = select_questions().resolve()
-    assert not asked.new + asked.incomparable, asked
+    questions = all_questions()
     for number in numbers:
         file = store / f"run-{number:02d}.json"
         if file.is_file():
@@ -55,7 +70,7 @@ def real_runs(store: Path, numbers: range, workers: int) -> None:
         kept: dict[str, dict[str, list[float]]] = {}
         started = time.perf_counter()
         seed = derive_seed("false alarms", number)
-        result = check(asked.questions, seed=seed, workers=workers, keep=kept_by(kept))
+        result = check(questions, seed=seed, workers=workers, keep=kept_by(kept))
         seconds = time.perf_counter() - started
         red = [f"{t.oracle} {t.task}/{t.algorithm} {t.metric} p={t.p_value:.1e}" for t in result.red]
         extended = sum(t.replicates > Plan().stages[0] for t in result.tests)
@@ -85,7 +100,7 @@ def pools(store: Path) -> tuple[list[Pool], dict[int, dict[str, Any]]]:
     documents = {int(f.stem[4:]): json.loads(f.read_text()) for f in sorted(store.glob("run-*.json"))}
     first = Plan().stages[0]
     found = []
-    for question in select_questions().resolve().questions:
+    for question in all_questions():
         expected = {n: e for n, e in question.expected().items() if n in gating(question.expected())}
         rows = [d["values"][key(question)] for d in documents.values()]
         rows = [row for row in rows if set(expected) <= set(row)]  # a run without one of them was red
@@ -204,7 +219,7 @@ def report(store: Path, to: Path) -> None:
     replicates = max(len(v) for p in found for v in p.fresh.values())
     low, high = stats.binomtest(int(red.sum()), RESAMPLED).proportion_ci()
     lines = [
-        "# False alarms and power of `parvibench check`",
+        "# False alarms and power of `parvibench check` and of the recorded past",
         "",
         "Made by `python tests/studies/false_alarms.py`.",
         "",
@@ -231,7 +246,7 @@ def report(store: Path, to: Path) -> None:
         "",
         *(f"Red was run {number}: {'; '.join(d['red'])}." for number, d in documents.items() if d["red"]),
         "",
-        f"Baseline: {', '.join(f'{k} {v}' for k, v in Baseline.load().made.items())}.",
+        f"Baseline: {', '.join(f'{k} {v}' for k, v in recorded.stored(recorded.CELLS).made.items())}.",
     ]
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text("\n".join(lines) + "\n")

@@ -187,16 +187,11 @@ def kill_runs(kills: int, folder: Path, chance: Random, tasks: int, iterations: 
     return found
 
 
-#: A baseline of fewer replicates: what is written counts here.
-_SHORT = "import parvibench.checks.past.baseline as past; past.REPLICATES = 20; "
-
-
 def kill_command(name: str, kills: int, folder: Path, chance: Random, *arguments: str) -> Callable[[], int]:
     """One undisturbed ``parvibench NAME`` writing to ``right``, and a function that deals kills to others."""
 
     def command(place: str) -> list[str]:
-        code = _SHORT + CODE if name == "check" else CODE
-        return [sys.executable, "-c", code, name, *(a.replace("{}", str(folder / place)) for a in arguments)]
+        return [sys.executable, "-c", CODE, name, *(a.replace("{}", str(folder / place)) for a in arguments)]
 
     start = time.monotonic()
     done = subprocess.run(command("right"), capture_output=True, text=True, check=False)
@@ -222,7 +217,7 @@ def kill_tune(kills: int, folder: Path, chance: Random) -> list[str]:
 
 def kill_check(kills: int, folder: Path, chance: Random) -> list[str]:
     """``check --update``: the baseline is always whole, and the same."""
-    cells = ("--task", "banana", "--algorithm", "svgd", "--suite", "ci", "--oracle", "past", "--seed", "1")
+    cells = ("--task", "banana", "--algorithm", "svgd", "--iterations", "50", "--seed", "1")
     arguments = (*cells, "--workers", "2", "--update", "--yes", "--baseline", "{}.json")
     deal = kill_command("check", kills, folder, chance, *arguments)
     dealt = 0

@@ -1,157 +1,268 @@
-"""How many planted bugs `parvibench check` finds: each is planted in a process of its own that runs the check.
+"""Which tests find planted bugs: each is planted in a private copy of the checkout and tried step by step until one finds it.
 
-``python tests/studies/planted_bugs.py [BUG ...] [--workers 2] [--seed 7] [--traces first] [--markdown FILE]``
-Traces are taken first, and the slow questions asked where none has moved: a bug costs seconds. ``--traces none`` leaves
-them out, ``--traces only`` the questions.
+``python tests/studies/planted_bugs.py RESULTS.jsonl [--catalogue second] [--ids BUG ...] [--workers 2] [--golden off]
+[--without report tables]``
+
+The steps: ``regression`` (the golden values, then the laws, that run through the bug's module), ``own`` (the tests that
+mirror its package and run through it), ``check`` (``parvibench check -a METHOD``, of two methods at most) and ``whole``
+(the default tests). Which tests run through which module is measured once, without bugs, and stored beside the results.
+RESULTS has a line of JSON for each bug; a bug that has one is not tried again. The checkout must not change during a run.
 Exit code 1 where fewer than 95% are found.
 """
 
 import argparse
 import json
-import os
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
+from tempfile import TemporaryDirectory
 from threading import Thread
+from typing import Any
 
-from planted.catalogue import PlantedBug, bugs_named, catalogue
-
-from parvibench.checks.outcomes import gating
-from parvibench.checks.selection import select_questions
+from planted import choosing
+from planted.catalogue import CATALOGUES, PlantedBug, bugs_named
+from planted.choosing import GOLDEN, MeasuredTests
+from planted.copies import PrivateCopy
 
 #: Share of bugs that must be found.
 BAR = 0.95
-#: Of child processes: they import ``planted`` from this folder, and what it shares with the tests.
-ENVIRONMENT = {
-    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-    "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).resolve().parents[:2])),
-}
+STEPS = ("regression", "own", "check", "whole")
+#: Wall-clock limits of a request, s.
+_LIMITS = {"regression": 300, "own": 300, "check": 300, "whole": 2400, "watched": 2400}
+
+
+#: Something asked of a private copy.
+Request = Callable[[], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class BugResult:
-    """What a check found of a planted bug."""
+    """What found a planted bug."""
 
-    bug: PlantedBug
-    caught: bool
-    by: str = ""  # the test that failed: oracle, task, algorithm and statistic
-    replicates: int = 0  # drawn for that test until it failed
-    seconds: float = 0.0
-    reason: str = ""  # why it was not caught, or the failed test's own reason
+    id: str
+    family: str
+    aside: bool
+    summary: str
+    golden: str  # golden values among the tests: ``on``, ``off``, or ``without`` some
+    step: str = ""  # that found it; nothing where none did
+    by: str = ""  # the test or command that failed
+    text: str = ""  # what that said, or why nothing was found
+    tests: dict[str, int] = field(default_factory=dict)  # run in each step, the one that failed included
+    seconds: dict[str, float] = field(default_factory=dict)  # of each step
 
-
-def check_planted(
-    workers: int, seed: int, names: Sequence[str] = (), traces: str = "first", aside: bool | None = None
-) -> Iterator[BugResult]:
-    """Check planted bugs one by one, each in a process of one thread; results as they come."""
-    bugs = bugs_named(names, aside)  # wrong names are refused before anything is started
-    asked = [] if traces == "only" else select_questions().resolve().questions
-    tests = sum(len(gating(question.expected())) for question in asked)
-    options = ["--seed", str(seed), "--tests", str(tests), "--traces", traces]
-    return _results(bugs, max(1, workers), options)
+    @property
+    def found(self) -> bool:
+        return bool(self.step)
 
 
-def _results(bugs: Sequence[PlantedBug], workers: int, options: Sequence[str]) -> Iterator[BugResult]:
-    """Results as they come, of so many processes that plant one bug after another."""
-    waiting, found = Queue[PlantedBug](), Queue[BugResult | None]()
+class Bench:
+    """A private copy with the process that runs in it."""
+
+    def __init__(self, copy: PrivateCopy, server: subprocess.Popen[str]) -> None:
+        self.copy, self._server = copy, server
+
+    def ask(self, what: str, step: str, **request: object) -> dict[str, Any]:
+        """Have something done in a fork of the process."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        print(json.dumps({"what": what, "limit": _LIMITS[step], **request}), file=self._server.stdin, flush=True)
+        if not (answer := self._server.stdout.readline()):
+            raise RuntimeError("the process in the private copy has ended")
+        return json.loads(answer)
+
+    def tests(self, step: str, files: Sequence[str], nodes: Sequence[str] = (), without: Sequence[str] = ()) -> Any:
+        """Run tests until one fails."""
+        return self.ask("tests", step, files=files, nodes=nodes, without=without)
+
+    def watched(self, files: Sequence[str]) -> Mapping[str, Any]:
+        """What the tests of files run through, without a bug."""
+        found = self.ask("watched", "watched", files=files)
+        if "tests" not in found:
+            raise RuntimeError(f"without a bug: {found['text']}")
+        return found["tests"]
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    """A private copy and its process, for a while."""
+    with TemporaryDirectory() as folder:
+        copy = PrivateCopy(Path(folder) / "copy")
+        command = [sys.executable, "-m", "planted.serving"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(command, text=True, cwd=copy.root, env=copy.environment, **pipes) as server:
+            yield Bench(copy, server)
+            server.stdin.close()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How bugs are tried."""
+
+    map: MeasuredTests
+    golden: str = "on"
+    steps: Sequence[str] = STEPS
+    seed: int = 7
+
+    def of(self, bug: PlantedBug, bench: Bench) -> BugResult:
+        """Plant a bug and take step after step until one finds it."""
+        module, counts, seconds, texts = bug.home(), dict[str, int](), dict[str, float](), []
+        result = BugResult(bug.id, bug.family, bug.aside, bug.summary, self.golden, tests=counts, seconds=seconds)
+        with bench.copy.with_bug(bug):
+            for step in self.steps:
+                asked = getattr(self, f"_{step}")(bench, module)  # what it needs to know is measured here
+                began, counts[step] = time.perf_counter(), 0
+                found: dict[str, Any] = {}
+                for ask in asked:
+                    found = ask()
+                    counts[step] += found["count"]
+                    if found["failed"]:
+                        break
+                seconds[step] = round(time.perf_counter() - began, 1)
+                if found.get("failed"):
+                    return BugResult(**asdict(result) | {"step": step, "by": found["failed"], "text": found["text"]})
+                texts += [found["text"]] if found.get("text") else []
+        return BugResult(**asdict(result) | {"text": "; ".join(texts)})
+
+    def _regression(self, bench: Bench, module: str) -> list[Request]:
+        nodes = choosing.golden_nodes(self.map.of([GOLDEN]), module) if self.golden != "off" else []
+        nodes = [node for node in nodes if choosing.subject(node) not in self.golden.split()[1:]]
+        laws = choosing.other_nodes(self.map.of(choosing.law_files()), module)
+        return [*_some(bench, "regression", nodes), *_some(bench, "regression", laws)]
+
+    def _own(self, bench: Bench, module: str) -> list[Request]:
+        return _some(bench, "own", choosing.other_nodes(self.map.of(choosing.own_files(module)), module))
+
+    def _check(self, bench: Bench, module: str) -> list[Request]:
+        methods = choosing.methods(self.map.of([GOLDEN]), module)
+        return [partial(bench.ask, "check", "check", method=method, seed=self.seed) for method in methods]
+
+    def _whole(self, bench: Bench, module: str) -> list[Request]:
+        return [partial(self._first_failure, bench, choosing.all_files(golden=self.golden == "on"))]
+
+    def _first_failure(self, bench: Bench, files: Sequence[str]) -> dict[str, Any]:
+        """Of the default tests; one that fails without the bug too is left out."""
+        without = list[str]()
+        while (found := bench.tests("whole", files, without=without))["failed"]:
+            if self.map.passes(found["failed"]):
+                break
+            without.append(found["failed"])
+        return found
+
+
+def _some(bench: Bench, step: str, nodes: Sequence[str]) -> list[Request]:
+    files = list(dict.fromkeys(node.partition("::")[0] for node in nodes))
+    return [partial(bench.tests, step, files, nodes)] if nodes else []
+
+
+def tried(bugs: Sequence[PlantedBug], trial: Trial, workers: int) -> Iterator[BugResult]:
+    """Results as they come, of so many private copies."""
+    waiting, results = Queue[PlantedBug](), Queue[BugResult | Exception | None]()
     for bug in bugs:
         waiting.put(bug)
 
     def serve() -> None:
         try:
-            with planting(options) as server:
+            with bench() as own:
                 while True:
-                    bug = waiting.get_nowait()
-                    found.put(_asked(server, bug))
+                    results.put(trial.of(waiting.get_nowait(), own))
         except Empty:
             pass
+        except Exception as error:
+            results.put(error)
         finally:
-            found.put(None)
+            results.put(None)
 
     threads = [Thread(target=serve, daemon=True) for _ in range(min(workers, len(bugs)))]
     for thread in threads:
         thread.start()
     for _ in threads:
-        yield from iter(found.get, None)
-
-
-@contextmanager
-def planting(options: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that plants the bugs whose names it reads, see ``planted.planting``."""
-    command = [sys.executable, "-m", "planted.planting", *options]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=os.environ | ENVIRONMENT, **pipes) as server:
-        yield server
-        server.stdin.close()
-
-
-def _asked(server: subprocess.Popen[str], bug: PlantedBug) -> BugResult:
-    """Plant one bug and read the answer."""
-    server.stdin.write(f"{bug.name}\n")
-    server.stdin.flush()
-    answer = server.stdout.readline()
-    if not answer:
-        raise RuntimeError(f"the process that plants bugs has ended at {bug.name!r}")
-    return BugResult(bug, **json.loads(answer))
+        for result in iter(results.get, None):
+            if isinstance(result, Exception):
+                raise result
+            yield result
 
 
 def table(results: Iterable[BugResult]) -> str:
-    """The results as a Markdown table in the catalogue's order, with a line per family above it."""
-    found = {result.bug: result for result in results}
-    rows = [found[bug] for bug in catalogue() if bug in found]
-    asked = Counter(row.bug.family for row in rows)
-    caught = Counter(row.bug.family for row in rows if row.caught)
+    """The results as Markdown: counts by catalogue, family and step, and a line a bug."""
+    rows = sorted(results, key=lambda r: ([*CATALOGUES, "harmless"].index(r.id.partition(":")[0]), r.family))
+    families = defaultdict[tuple[str, str], Counter](Counter)
+    for row in rows:
+        families[row.id.partition(":")[0], row.family] += Counter([row.step or "missed", "planted"])
+    steps = [step for step in (*STEPS, "missed") if any(counts[step] for counts in families.values())]
     lines = [
-        f"{caught.total()} of {asked.total()} planted bugs were caught.",
+        f"{sum(r.found for r in rows)} of {len(rows)} planted bugs were found.",
         "",
-        "| Family | Planted | Caught |",
-        "| --- | ---: | ---: |",
-        *(f"| {family} | {count} | {caught[family]} |" for family, count in asked.items()),
+        f"| Catalogue | Family | Planted | {' | '.join(steps)} |",
+        f"| --- | --- | ---: |{' ---: |' * len(steps)}",
+        *(f"| {c} | {f} | {n['planted']} | {' | '.join(str(n[s]) for s in steps)} |" for (c, f), n in families.items()),
         "",
-        "| Bug | Family | What is wrong | Caught by | Replicates | Seconds |",
-        "| --- | --- | --- | --- | ---: | ---: |",
+        "| Bug | What is wrong | Step | Found by | Seconds |",
+        "| --- | --- | --- | --- | ---: |",
         *map(_line, rows),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _line(row: BugResult) -> str:
-    by = row.by if row.caught else f"**missed**: {row.reason}"
-    replicates = str(row.replicates) if row.caught and row.replicates else ""
-    cells = (f"`{row.bug.name}`", row.bug.family, row.bug.summary, by, replicates, f"{row.seconds:.0f}")
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    file, separator, node = row.by.partition("::")
+    by = f"{file.rpartition('/')[2]}{separator}{node}" if row.found else row.text
+    cells = (f"`{row.id}`", row.summary, row.step or "**missed**", by, f"{sum(row.seconds.values()):.0f}")
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def stored(file: Path, golden: str) -> dict[str, BugResult]:
+    """The results of a file by bug, with the same golden values."""
+    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    found = [BugResult(**json.loads(line)) for line in lines]
+    return {result.id: result for result in found if result.golden == golden}
 
 
 def main() -> int:
-    """Plant the named bugs, print a line for each and a table at the end."""
-    parser = argparse.ArgumentParser(description="Plant bugs one at a time and count how many are found.")
-    parser.add_argument("bugs", nargs="*", help="names; default: all")
-    parser.add_argument("--workers", type=int, default=2, help="processes at a time")
-    parser.add_argument("--seed", type=int, default=7, help="of the checks")
-    parser.add_argument("--traces", choices=("first", "only", "none"), default="first", help="whether traces are taken")
+    """Plant the bugs, write a line for each, print the table."""
+    parser = argparse.ArgumentParser(description="Plant bugs one at a time and see which test finds them.")
+    parser.add_argument("results", type=Path, help="JSON lines; bugs that stand in it are not tried again")
+    parser.add_argument("--catalogue", nargs="+", default=CATALOGUES, help="default: the four of bugs; or harmless")
+    parser.add_argument("--ids", nargs="+", default=(), help="BUG or CATALOGUE:BUG; default: all")
     parser.add_argument("--aside", choices=("yes", "no"), help="only the bugs put aside, or only the others")
+    parser.add_argument("--workers", type=int, default=2, help="private copies at a time")
+    parser.add_argument("--golden", choices=("on", "off"), default="on", help="whether golden values are compared")
+    parser.add_argument("--without", nargs="+", default=(), help="not the golden values of these: report, tables, mala")
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS, help="default: all")
+    parser.add_argument("--seed", type=int, default=7, help="of `parvibench check`")
     parser.add_argument("--markdown", type=Path, help="write the table here")
-    parser.add_argument(
-        "--catalogue", help="a file of `planted`: second.yaml to fourth.yaml, harmless.yaml; default: catalogue.yaml"
-    )
     arguments = parser.parse_args()
-    if arguments.catalogue:
-        os.environ["PLANTED_CATALOGUE"] = arguments.catalogue
-    results = []
     aside = None if arguments.aside is None else arguments.aside == "yes"
-    for result in check_planted(arguments.workers, arguments.seed, arguments.bugs, arguments.traces, aside):
-        results.append(result)
-        print(f"{result.bug.name}: {'found' if result.caught else 'MISSED'}", file=sys.stderr, flush=True)
-    text = table(results)
+    bugs = bugs_named(arguments.ids, arguments.catalogue, aside)
+    golden = " ".join(["without", *arguments.without]) if arguments.without else arguments.golden
+    results = stored(arguments.results, golden)
+    with mapped(arguments.results.with_suffix(".map.json")) as known:
+        trial = Trial(known, golden, arguments.steps, arguments.seed)
+        for result in tried([bug for bug in bugs if bug.id not in results], trial, max(1, arguments.workers)):
+            results[result.id] = result
+            with arguments.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(result)) + "\n")
+            spent = f"{sum(result.seconds.values()):.0f} s"
+            print(f"{result.id}: {result.step or 'MISSED'} {result.by} ({spent})", file=sys.stderr, flush=True)
+    chosen = [results[bug.id] for bug in bugs]
+    text = table(chosen)
     if arguments.markdown:
-        arguments.markdown.write_text(text)
+        arguments.markdown.write_text(text, "utf-8")
     print(text)
-    return 0 if sum(r.caught for r in results) >= BAR * len(results) else 1
+    return 0 if sum(r.found for r in chosen) >= BAR * len(chosen) else 1
+
+
+@contextmanager
+def mapped(file: Path) -> Iterator[MeasuredTests]:
+    """What tests run through, measured in a private copy of its own where it is not known."""
+    with bench() as clean:
+        yield MeasuredTests(file, clean.watched, lambda node: not clean.tests("whole", [node])["failed"])
 
 
 if __name__ == "__main__":

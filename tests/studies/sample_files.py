@@ -22,7 +22,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parvibench import cli, evaluating
+from parvibench import cli
+from parvibench.api import evaluate as evaluating
 from parvibench.cli import shared
 from parvibench.data.samples import Draws
 

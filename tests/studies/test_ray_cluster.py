@@ -17,7 +17,8 @@ from parvibench.data import fetch
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.workers import cluster
 from parvibench.harness.workers.cluster import Cluster, serve
-from parvibench.harness.workers.executors import Job, Outcome
+from parvibench.harness.workers.executors import Outcome
+from parvibench.harness.workers.jobs import ChunkJob
 
 REASON = "Ray is not installed (pip install '.[ray]')"
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason=REASON)
@@ -43,7 +44,7 @@ def test_a_plugin_travels_as_its_source(tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_bytes(ray_cluster.PLUGIN.read_bytes())
     suite = ray_cluster.make_suite([f"{plugin}:Good"], tasks=["multimodal"])
-    parcel = Cluster("local", 1, 60.0, None, 0.0)._parcel(Job(expand(suite)[0], 0))
+    parcel = Cluster("local", 1, 60.0, None, 0.0)._parcel(ChunkJob(expand(suite)[0], 0))
     plugin.unlink()
     *_, outcome = serve(parcel)
     assert isinstance(outcome, Outcome)
@@ -62,7 +63,7 @@ def test_a_data_set_travels_to_a_node_without_one(tmp_path: Path, monkeypatch: p
     suite = ray_cluster.make_suite(["initial"], tasks=["bnn-yacht"])
     driver = Cluster.__new__(Cluster)  # without Ray
     driver._timeout, driver._memory = 60.0, None
-    parcel = driver._parcel(Job(expand(suite)[0], 0))
+    parcel = driver._parcel(ChunkJob(expand(suite)[0], 0))
     assert parcel.data == {"yacht": text}
     monkeypatch.delenv(fetch.FOLDER_VARIABLE)
     monkeypatch.setattr(fetch, "cache_folder", lambda: tmp_path / "node")

@@ -1,4 +1,4 @@
-"""How much traces move under rounding: shifted inputs, two threads, narrower vectors, another PyTorch.
+"""How much golden values move under rounding: shifted inputs, two threads, narrower vectors, another PyTorch.
 
 ``python tests/studies/trace_stability.py [--shift 1e-10] [--threads 2] [--save FILE | --against FILE]``
 takes all traces in this process and prints the largest relative differences from the stored ones, or from a file that
@@ -13,33 +13,35 @@ from pathlib import Path
 
 import torch
 
-from parvibench.checks.traces import stored
-from parvibench.checks.traces.catalogue import Taken, TraceWork, subjects, unpacked
-from parvibench.checks.traces.stored import load
+sys.path.append(str(Path(__file__).resolve().parents[1] / "regression"))
+
+from golden import stored
+from golden.catalogue import subjects, surroundings, traces_of
+from golden.trace import Values, taken
 
 #: Largest differences allowed.
 ROUNDING, SHIFTED = 1e-8, 1e-7
 _SHOWN = 40
 
 
-def difference(a: Taken, b: Taken) -> float:
+def difference(a: Values, b: Values) -> float:
     """Largest relative difference of two takings of a trace; infinite where texts or counts differ."""
-    if a.values.keys() != b.values.keys():
+    if a.keys() != b.keys():
         return float("inf")
     worst = 0.0
-    for label, before in a.values.items():
-        if len(before) != len(b.values[label]):
+    for label, before in a.items():
+        if len(before) != len(b[label]):
             return float("inf")
-        for x, y in zip(before, b.values[label], strict=True):
+        for x, y in zip(before, b[label], strict=True):
             if isinstance(x, str) or isinstance(y, str):
                 worst = worst if x == y else float("inf")
-            elif abs(x - y) > stored._ZERO:
+            elif abs(x - y) > stored.ZERO:
                 worst = max(worst, abs(x - y) / max(abs(x), abs(y)))
     return worst
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure how much traces move under rounding.")
+    parser = argparse.ArgumentParser(description="Measure how much golden values move under rounding.")
     parser.add_argument("--shift", type=float, default=0.0, help="of every uniform number")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--save", type=Path, help="write the traces here")
@@ -47,12 +49,13 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     began = time.process_time()
-    found = unpacked(TraceWork(tuple(subjects()), shift=arguments.shift).run(lambda news: None).sealed)
+    with surroundings(arguments.shift):
+        found = {trace.name: taken(trace) for subject in subjects() for trace in traces_of(subject).values()}
     seconds = time.process_time() - began
     if arguments.save:
         stored.write(arguments.save, found)
-    known = load(arguments.against)
-    differences = {name: difference(known[name], trace) for name, trace in found.items() if name in known}
+    known = stored.load(arguments.against)
+    differences = {name: difference(known[name], values) for name, values in found.items() if name in known}
     limit = SHIFTED if arguments.shift else ROUNDING
     beyond = {name: d for name, d in differences.items() if d > limit}
     print(
@@ -64,7 +67,8 @@ def main() -> int:
     print(f"{len(beyond)} beyond {limit:g}")
     for name, value in sorted(differences.items(), key=lambda pair: -pair[1])[:_SHOWN]:
         if value > limit:
-            print(f"  {value:.1e}  {name}: {stored.first_difference(name, known[name], found[name])}")
+            moved = stored.differences(known[name], found[name])
+            print(f"  {value:.1e}  {name}{f': {moved[0]}' if moved else ''}")
     return 1 if beyond else 0
 
 

@@ -14,12 +14,15 @@ from own_files import PYRO, RING, write
 from torch import Generator
 
 import parvibench as pb
+from parvibench.api.plan import select
+from parvibench.api.run import Execution
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.workers import cluster
-from parvibench.harness.workers.executors import Job, Outcome
+from parvibench.harness.workers.executors import Outcome
+from parvibench.harness.workers.jobs import ChunkJob
 from parvibench.reference import own
 
 SHORT = ("--replicates", "1", "--particles", "20", "--budget", "scores_per_particle=10")
@@ -65,21 +68,10 @@ def test_a_density_of_one_s_own_runs_in_workers(call: Run, tmp_path: Path) -> No
 
 def test_a_file_s_task_is_added_to_a_suite(call: Run, tmp_path: Path) -> None:
     write(tmp_path, "mine.py", RING)
-    rows = call("run", "--suite", "quick", "--task", "mine.py:ring", "--algorithm", "svgd", "--dry-run", "--json").json
+    svgd = ("--algorithm", "svgd", "--set", "step_size=0.1", "--dry-run", "--json")
+    rows = call("run", "--suite", "quick", "--task", "mine.py:ring", *svgd).json
     assert {"banana", "ring"} < {row["task"] for row in rows}
-    rows = call(
-        "run",
-        "--suite",
-        "quick",
-        "--task",
-        "banana",
-        "--task",
-        "mine.py:ring",
-        "--algorithm",
-        "svgd",
-        "--dry-run",
-        "--json",
-    ).json
+    rows = call("run", "--suite", "quick", "--task", "banana", "--task", "mine.py:ring", *svgd).json
     assert {row["task"] for row in rows} == {"banana", "ring"}
 
 
@@ -134,7 +126,8 @@ def test_a_reference_is_built_and_used_like_a_shipped_one(
     assert "a, b" in page  # the names of the coordinates
     assert call("reference", "verify", "mine.py:wide").code == 0
     assert (
-        "`parvibench reference build mine.py:wide` makes both anew" in call("reference", "floors", "mine.py:wide").err
+        "`parvibench reference build mine.py:wide` makes reference and floors again"
+        in call("reference", "floors", "mine.py:wide").err
     )
     assert "No reference" not in page
     (tmp_path / "elsewhere").mkdir()
@@ -156,7 +149,7 @@ def test_draws_that_one_has_become_a_reference_without_certificate(call: Run, tm
     told = call("evaluate", "--task", "mine.py:wide", "good.npy")
     assert "the reference is not certified" in told.out
     wrong = call("reference", "build", "mine.py:wide", "--draws", "chain_0.csv", "--chains", "9")
-    assert (wrong.code, "--chains is for chains that are run" in wrong.err) == (2, True)
+    assert (wrong.code, "--chains applies to chains" in wrong.err) == (2, True)
 
 
 def test_stan_s_chains_are_judged_by_what_they_are_worth(call: Run, tmp_path: Path) -> None:
@@ -212,7 +205,7 @@ def test_samples_against_trusted_draws_without_a_task(call: Run, tmp_path: Path,
         document = call("evaluate", "--reference", "trusted.npy", f"{name}.npy", "--json").json
         assert document["verdict"] == verdict
     told = call("evaluate", "good.npy")
-    assert (told.code, "a task (--task NAME), or draws" in told.err) == (2, True)
+    assert (told.code, "name a task (--task NAME), or give draws" in told.err) == (2, True)
 
 
 def test_samples_at_a_stated_cost_enter_the_leaderboard(call: Run, tmp_path: Path) -> None:
@@ -306,10 +299,10 @@ def test_ray_gets_the_file_and_the_reference(
     path = write(tmp_path, "mine.py", RING)
     assert call("reference", "build", "mine.py:wide", "--method", "exact").code == 0
     monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace())
-    suite: Any = pb.api.select(
-        None, ["mine.py:wide"], ["ula"], pb.api.Execution(replicates=1, particles=100, budget={"iterations": 3})
+    suite: Any = select(
+        None, ["mine.py:wide"], ["ula"], Execution(replicates=1, particles=100, budget={"iterations": 3})
     )
-    parcel = cluster.Cluster("local", 1, 60.0, None, 0.0)._parcel(Job(expand(suite)[0], 0))
+    parcel = cluster.Cluster("local", 1, 60.0, None, 0.0)._parcel(ChunkJob(expand(suite)[0], 0))
     path.unlink()
     for file in (tmp_path / "parvibench-references").iterdir():
         file.unlink()

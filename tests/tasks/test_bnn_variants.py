@@ -14,7 +14,7 @@ from torch import Tensor
 
 import parvibench.tasks.bnn as module
 import parvibench.tasks.bnn_network as network_module
-from parvibench.cli import descriptions
+from parvibench.api import describe
 from parvibench.core import registry
 from parvibench.core.errors import DataMissingError
 from parvibench.core.registry import load_task
@@ -131,10 +131,10 @@ def test_declared_sizes_are_the_real_ones(name: str) -> None:
 
 def test_show_tells_what_a_variant_does_on_purpose() -> None:
     """And the plain task has nothing to tell."""
-    told = descriptions.task("bnn-yacht-srld")["departs from the plain task"]
+    told = describe.task("bnn-yacht-srld")["departs from the plain task"]
     assert any("deviation of the test rows" in text for text in told.values())
     assert any("first row is lost" in text for text in told.values())
-    assert "departs from the plain task" not in descriptions.task("bnn-yacht")
+    assert "departs from the plain task" not in describe.task("bnn-yacht")
 
 
 @pytest.mark.parametrize("name", ["bnn-wine-binary-sifg", "bnn-naval-srld", "bnn-power-ksivi", "bnn-diabetes"])

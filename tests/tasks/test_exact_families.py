@@ -39,7 +39,7 @@ def test_projections_of_mixtures_are_mixtures(name: str) -> None:
 
 @pytest.mark.parametrize("name", [f"lapd-mixture-{d}" for d in (128, 512, 2048)])
 def test_facts_and_steins_identity(name: str) -> None:
-    """Beyond 100 dimensions: `parvibench.checks.truth.task_facts` asks the others."""
+    """Beyond 100 dimensions: `tests/regression/laws/test_task_densities.py` asks the others."""
     assert moment_z_scores(name, draws(name)).abs().max() < BOUND
     assert stein_z_scores(name, draws(name)).abs().max() < BOUND
 

@@ -1,7 +1,7 @@
 """Exact samplers, densities and facts of the plane targets, compared with each other.
 
 The oracle is the density on a fine grid; moments of draws and Stein's identity are questions of
-`parvibench.checks.truth.task_facts`. Bounds: 5 standard errors (false alarm 6e-7 per number) and p > 1e-6 for each of the 18 Kolmogorov-Smirnov tests; seeds are fixed.
+`tests/regression/laws/test_task_densities.py`. Bounds: 5 standard errors (false alarm 6e-7 per number) and p > 1e-6 for each of the 18 Kolmogorov-Smirnov tests; seeds are fixed.
 """
 
 from functools import cache

@@ -1,1 +1,1 @@
-"""What is said of a cell beside its number: blown up, transient, still improving, no better than the start."""
+"""Warning flags of a cell: blown up, transient, still improving, no better than the start."""

@@ -1,16 +1,20 @@
-"""What a chunk of replicates leaves behind, as an object and as bytes."""
+"""A chunk of replicates and its result, as an object and as bytes."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from parvibench.core.algorithm import AlgorithmSettings
 from parvibench.core.errors import StoreError
+from parvibench.core.task import Problem, Task
 from parvibench.harness.store.environment import hardware
 from parvibench.harness.store.store import Trajectories
 from parvibench.harness.suite.cells import Cell
@@ -19,9 +23,38 @@ from .measuring import metrics_key
 from .snapshot import pack, unpack
 
 
+class Chunk(NamedTuple):
+    """Replicates of a cell that run together, with the cell's task, method and settings loaded."""
+
+    cell: Cell
+    replicates: tuple[int, ...]
+    task: Task
+    method: Any  #: algorithm or anchor
+    settings: AlgorithmSettings
+
+    @classmethod
+    def of(cls, cell: Cell, replicates: Sequence[int]) -> Self:
+        """The chunk of these replicates; errors as of loading the cell."""
+        task, method = cell.load()
+        return cls(cell, tuple(replicates), task, method, method.make_settings(dict(cell.settings)))
+
+    def problem(self, limit: float | None) -> Problem:
+        """A new problem with a limit of score evaluations."""
+        spec = self.cell.spec
+        return self.task.problem(
+            self.replicates,
+            spec.seed,
+            spec.device,
+            self.cell.torch_dtype,
+            particles=spec.particles,
+            limit=limit,
+            full_batch="full-batch" in self.method.needs,
+        )
+
+
 @dataclass
 class ChunkResult:
-    """What a chunk of replicates leaves behind, in replicate order."""
+    """The result of a chunk, in replicate order."""
 
     #: rows of the long curve table (see ``store.CURVE_COLUMNS``)
     curve: list[tuple[Any, ...]] = field(default_factory=list)
@@ -42,21 +75,26 @@ class ChunkResult:
     start: str = ""  #: where it began: ``task`` (the task's initial points), ``own``, or empty
     overheads: dict[str, float] = field(default_factory=dict)  #: ``warmup``, ``metrics`` and ``compile`` seconds
     drift: float = 0.0  #: relative change of a reference kernel's time from before the run to after it
-    flags: list[str] = field(default_factory=list)  #: what a reader of the numbers should know
+    flags: list[str] = field(default_factory=list)  #: warnings for readers of the numbers
     process: dict[str, str] = field(default_factory=dict)  #: threads and allocator of the process that ran it
     #: checkpoints whose metrics another process computes, see ``judging``
     unmeasured: list[dict[str, Any]] = field(default_factory=list)
-    sealed: bytes = b""  #: all of that as bytes, in which form alone it goes to the other process
 
     def flag(self, text: str) -> None:
-        """Tell the reader something, once."""
+        """Add a flag once."""
         if text not in self.flags:
             self.flags.append(text)
+
+    def note_diverged(self, replicates: Sequence[int], finite: Tensor, step: int) -> None:
+        """Record the replicates that are not ``finite``, (R,), unless they are recorded already."""
+        for replicate, sound in zip(replicates, finite.tolist(), strict=True):
+            if not sound:
+                self.diverged.setdefault(replicate, step)
 
     def plain(self) -> dict[str, Any]:
         """Text and tensors: what ``snapshot.pack`` takes."""
         values = asdict(replace(self, samples=None, unmeasured=[], places=[]))
-        apart = ("samples", "unmeasured", "places", "sealed")
+        apart = ("samples", "unmeasured", "places")
         return {
             "samples": None if self.samples is None else torch.from_numpy(self.samples),
             "unmeasured": self.unmeasured,
@@ -85,7 +123,7 @@ class ChunkResult:
 
 
 def stamp(cell: Cell, replicates: tuple[int, ...]) -> str:
-    """What must agree for bytes of a run to go on with: the chunk, its metrics, PyTorch and the hardware."""
+    """Identity of saved bytes: chunk, metrics, PyTorch and hardware must agree for a run to resume from them."""
     parts = (cell.key, metrics_key(cell), replicates, torch.__version__, hardware(cell.spec.device))
     return json.dumps([str(p) for p in parts])
 

@@ -1,16 +1,18 @@
-"""Measuring time: compute only, on CPU and GPU, and how steady the machine is meanwhile."""
+"""Compute time on CPU and GPU, and drift of the machine's speed."""
 
 from __future__ import annotations
 
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
 #: A reference kernel this much slower or faster after a run than before flags the run's seconds.
 MAX_DRIFT = 0.2
-#: Events held before their times are added up, which waits for the device.
+#: Events stored before their times are added up, which waits for the device.
 _MAX_EVENTS = 2000
 _REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
 
@@ -55,7 +57,7 @@ class Clock:
             self._seconds = self.seconds
 
     def leave_out(self, seconds: float) -> None:
-        """Take off what does not count."""
+        """Subtract time that does not count."""
         self._seconds -= seconds
 
     def _mark(self) -> None:
@@ -64,8 +66,19 @@ class Clock:
         self._events.append(event)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread, as in a worker."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def reference_seconds(device: torch.device) -> float:
-    """Time of a fixed computation now, the median of nine, s (about 10 ms in all on a CPU).
+    """Time of a fixed computation, the median of nine, s (about 10 ms in all on a CPU).
 
     A chain of products of small matrices, called from Python as a sampler's steps are.
     """
@@ -88,8 +101,14 @@ def drift(before: float, after: float) -> float:
     return slow / fast - 1
 
 
+def reset_peak_memory(device: torch.device) -> None:
+    """Measure the peak from now on, on a GPU; a process's own cannot be reset."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
 def peak_memory(device: torch.device) -> float | None:
-    """Most memory held so far, MiB: PyTorch's on a GPU, this process's otherwise; None where the system does not report it."""
+    """Peak memory, MiB: PyTorch's on a GPU, this process's otherwise; None where the system does not report it."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**20
     if sys.platform == "win32":

@@ -19,7 +19,7 @@ from parvibench.core.errors import InputError
 
 
 def require_compiler(device: str) -> None:
-    """Refuse ``--compile`` where it cannot work: ``InputError`` says what is missing, and what to do."""
+    """Raise ``InputError`` where ``--compile`` cannot work, with what is missing and how to install it."""
     if device == "cuda":
         if importlib.util.find_spec("triton") is None:
             raise InputError("--compile on a GPU needs Triton: pip install triton, or leave --compile out")
@@ -59,6 +59,11 @@ class CompiledStep:
             return self._step(*given)
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return tree_map_only(Tensor, torch.clone, self._step(*given))
+
+
+def compile_seconds(advance: Callable[..., Any]) -> float:
+    """Time spent on compiling a step so far, s; 0 for a plain one."""
+    return advance.seconds if isinstance(advance, CompiledStep) else 0.0
 
 
 class _Stopwatch:

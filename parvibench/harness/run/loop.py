@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+import torch
 
 from parvibench.core.algorithm import Anchor, finite_replicates, floating_tensors
 from parvibench.core.budget import MAX_CHECKPOINTS
-from parvibench.core.errors import BudgetIgnored
+from parvibench.core.task import Problem
 from parvibench.harness.store.environment import process_facts
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
-from .checkpoints import Checkpoints, Notify
-from .chunks import ChunkResult
-from .clock import MAX_DRIFT, drift, reference_seconds
-from .compiling import CompiledStep
-from .resuming import Place, packed, resume
+from .account import Account, Guard
+from .chunks import Chunk, ChunkResult
+from .clock import MAX_DRIFT, drift, reference_seconds, reset_peak_memory
+from .compiling import CompiledStep, compile_seconds
+from .judging import Curve, Judge, Notify
+from .recorder import Path
+from .resuming import Place, Standing
 from .snapshot import NotWritableError
-from .stepping import BLOCK, Advance, Stepper, Watch
+from .stepping import Advance, Stepper
+from .thompson import DecisionMaker
 from .trial import Trial, step_mode
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
@@ -35,8 +38,7 @@ _FINITE_EVERY = 64
 _SLOW_S = 1e-3
 #: Seconds between two progress reports.
 _BEAT_S = 2.0
-_TAMPERED = "changed the meter of its budget"
-_IGNORED = "ignored its budget: went on after BudgetExhausted; stopped, the last complete state stands"
+_IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"
 
 
 def run_chunk(
@@ -50,180 +52,191 @@ def run_chunk(
     """Run a chunk of replicates to the end of its budget and measure it on the way.
 
     Replicates that stop being finite are recorded as diverged. ``notify`` is called every few seconds with
-    ``iteration`` and ``share`` of the budget, at every checkpoint with ``metric`` and ``value`` besides. In
-    ``snapshot`` the state is saved once a minute, and found by a run that goes on; None saves nothing. With ``deferred``
-    the metrics are left to another process (``judging.judged``).
+    ``iteration`` and ``share`` of the budget, at every checkpoint with ``metric`` and ``value`` besides. The state is
+    saved in ``snapshot`` once a minute, and a later run of the chunk resumes from there. With ``deferred`` the metrics
+    are left to another process (``judging.judged``).
 
     Raises:
         DataMissingError: the task's data are not here.
         UnsupportedError: the task lacks what the algorithm needs.
-        ShapeError: the algorithm's samples are not real numbers of the shape that was asked for.
+        ShapeError: the algorithm's samples are not real numbers of the expected shape.
         BudgetIgnored: the meter was changed, or a plug-in went past it.
     """
-    task, algorithm = cell.load()
-    settings = algorithm.make_settings(dict(cell.settings))
-    checkpoints = Checkpoints(cell, replicates, task, algorithm, settings, notify, deferred=deferred)
-    return _draw(checkpoints, algorithm) if isinstance(algorithm, Anchor) else _Run(checkpoints, snapshot).run()
+    chunk, device = Chunk.of(cell, replicates), torch.device(cell.spec.device)
+    judge = None if deferred else Judge(chunk.task, cell.metrics, chunk.replicates)
+    reset_peak_memory(device)
+    if isinstance(chunk.method, Anchor):
+        return _draw(chunk, chunk.method, judge, notify)
+    advance: Advance = chunk.method.step
+    if cell.spec.compiled:
+        advance = CompiledStep(advance, cell.spec.device)
+    trial = Trial(chunk, advance)
+    warmup = trial.seconds - compile_seconds(advance)
+    run = _Run(chunk, chunk.problem(cell.spec.budget.score_evaluations), judge, notify, snapshot)
+    run.curve.result.overheads["warmup"], run.curve.result.start = warmup, trial.start
+    before = reference_seconds(device)
+    with step_mode(cell, chunk.method), Guard(run.problem, watched=cell.is_plugin and not cell.spec.compiled) as guard:
+        place = run.resumed(trial) or run.begun(trial.horizon)
+        stepper = Stepper(
+            run.problem,
+            chunk.settings,
+            advance,
+            run.account.clock,
+            run.path.recorder,
+            place.state,
+            place.step,
+            run.curve.tally,
+        )
+        slow = trial.pace > _SLOW_S
+        del trial  # its problem has the data a second time
+        run.loop(stepper, place.pending, guard, slow=slow)
+        run.finish(stepper, guard)
+    result = run.curve.result
+    result.seconds = run.account.clock.seconds
+    result.overheads["metrics"] = run.curve.seconds
+    if cell.spec.compiled:
+        result.overheads["compile"] = compile_seconds(advance)
+    result.process = process_facts()
+    result.drift = drift(before, reference_seconds(device))
+    if result.drift > MAX_DRIFT:
+        change = f"{100 * result.drift:.0f}%"
+        result.flag(f"the machine's speed changed by {change} during the run: seconds are unreliable")
+    return result
 
 
-def _draw(here: Checkpoints, anchor: Anchor) -> ChunkResult:
+def _draw(chunk: Chunk, anchor: Anchor, judge: Judge | None, notify: Notify) -> ChunkResult:
     """An anchor's samples: one checkpoint at no cost."""
-    here.open(None)
-    samples, excluded = anchor.draw(here.task, here.problem, here.cell.samples, here.problem.streams)
-    while here.decider is not None and here.decider.due(1.0):
-        here.decider.decide(samples)
-    here.record(samples.double().cpu(), 0, last=True, excluded_rows=excluded)
-    here.result.overheads["metrics"] = here.seconds
-    return here.result
+    problem = chunk.problem(None)
+    decisions = DecisionMaker.of(chunk.task, problem)
+    samples, excluded = anchor.draw(chunk.task, problem, chunk.cell.samples, problem.streams)
+    if decisions is not None:
+        decisions.catch_up(1.0, lambda: samples)
+    curve = Curve(chunk, Account(chunk, problem), decisions, judge, notify)
+    curve.add(samples, 0, last=True, excluded_rows=excluded)
+    curve.result.overheads["metrics"] = curve.seconds
+    return curve.result
 
 
 class _Run:
     """One run of a chunk: its steps, and the budget that ends them."""
 
-    def __init__(self, checkpoints: Checkpoints, snapshot: SnapshotFile | None) -> None:
-        self.here = checkpoints
-        algorithm, device = checkpoints.algorithm, checkpoints.cell.spec.device
-        self.compiled = CompiledStep(algorithm.step, device) if checkpoints.cell.spec.compiled else None
-        self.snapshot = snapshot if algorithm.resumable else None
+    def __init__(
+        self, chunk: Chunk, problem: Problem, judge: Judge | None, notify: Notify, snapshot: SnapshotFile | None
+    ) -> None:
+        self.chunk, self.problem, self.notify = chunk, problem, notify
+        self.snapshot = snapshot if chunk.method.resumable else None
+        self.decisions = DecisionMaker.of(chunk.task, problem)
+        self.account = Account(chunk, problem)
+        self.path = Path(chunk, problem, self.decisions)
+        self.curve = Curve(chunk, self.account, self.decisions, judge, notify)
+        self.standing = Standing(self.account, self.path, self.decisions, self.curve)
 
-    def run(self) -> ChunkResult:
-        here, cell, algorithm = self.here, self.here.cell, self.here.algorithm
-        advance: Advance = self.compiled or algorithm.step
-        trial = Trial(cell, here.replicates, here.task, algorithm, here.settings, advance)
-        warmup = trial.seconds - self._compiling
-        here.result.overheads["warmup"] = warmup
-        here.result.start = trial.start
-        here.open(cell.spec.budget.score_evaluations)
-        before = reference_seconds(here.device)
-        if cell.is_plugin and self.compiled is None:
-            here.watch = Watch(here.problem)
-        with step_mode(cell, algorithm), here.watch or nullcontext():
-            content = self.snapshot.load() if self.snapshot else None
-            place = resume(here, content, trial.state, trial.horizon) if content is not None else None
-            place = place or self._begin(trial.horizon)
-            stepper = Stepper(
-                here.problem, here.settings, advance, here.clock, here.path, place.state, place.step, here.tally
-            )
-            slow = trial.pace > _SLOW_S
-            del trial  # its problem has the data a second time
-            state, step = self._loop(stepper, place.pending, slow=slow)
-            if step != here.result.iterations or not here.result.values:
-                here.measure(state, step, last=True)
-            self._watch()
-        result = here.result
-        result.seconds = here.clock.seconds
-        result.overheads["metrics"] = here.seconds
-        if self.compiled:
-            result.overheads["compile"] = self.compiled.seconds
-        result.process = process_facts()
-        result.drift = drift(before, reference_seconds(here.device))
-        if result.drift > MAX_DRIFT:
-            change = f"{100 * result.drift:.0f}%"
-            result.flag(f"the machine's speed changed by {change} meanwhile: the seconds are doubtful")
-        return result
+    def resumed(self, trial: Trial) -> Place | None:
+        """The place of an interrupted run of this chunk, or None."""
+        content = self.snapshot.load() if self.snapshot else None
+        return None if content is None else self.standing.resume(self.chunk, content, trial.state, trial.horizon)
 
-    def _watch(self) -> None:
-        """Raise ``BudgetIgnored`` if a plug-in asked for scores past the meter."""
-        if self.here.watch is not None:
-            self.here.watch.check()
+    def begun(self, horizon: int) -> Place:
+        """The first state, and the budget shares at which samples are measured."""
+        method, clock, spec = self.chunk.method, self.account.clock, self.chunk.cell.spec
+        clock.start()
+        state = method.init(self.problem, self.chunk.settings, self.problem.streams, horizon)
+        clock.stop()
+        self.path.start(state, horizon)
+        self._follow(state, 0)
+        iterations = spec.budget.iterations
+        explicit = [k / iterations for k in spec.checkpoints] if iterations else []
+        return Place(state, 0, explicit or list(CHECKPOINTS[:-1]))
 
-    def _begin(self, horizon: int) -> Place:
-        here = self.here
-        here.clock.start()
-        state = here.algorithm.init(here.problem, here.settings, here.problem.streams, horizon)
-        here.clock.stop()
-        if here.algorithm.kind == "chains":
-            here.path = here.recorder(state.x, horizon)
-        here.follow(state, 0)
-        iterations, explicit = here.cell.spec.budget.iterations, here.cell.spec.checkpoints
-        shares = [k / iterations for k in explicit] if iterations and explicit else list(CHECKPOINTS[:-1])
-        return Place(state, 0, shares)
-
-    def _loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> tuple[Any, int]:
+    def loop(self, stepper: Stepper, pending: list[float], guard: Guard, *, slow: bool) -> None:
         """Step until the budget is spent; the state is inspected after every block, or after every step if ``slow``."""
-        here = self.here
-        budget, problem, clock = here.cell.spec.budget, here.problem, here.clock
-        meter, limit = problem.meter, problem.meter.limit
-        step, state = stepper.step, stepper.state
-        moves = "displacement" in here.cell.metrics and here.algorithm.kind != "generator"
-        last = np.inf if budget.iterations is None else budget.iterations
-        share, charged = here.share(step), meter.charged
-        beat = time.monotonic() + _BEAT_S
-        save = time.monotonic() + (self.snapshot.every if self.snapshot else np.inf)
-        while step < last:
-            here.decide(state, step, share)
-            marking = moves and here.mark is None
-            goal = min(pending[0] if pending else 1.0, _MARK if marking else 1.0)
-            compiling = self._compiling
-            goes_on = stepper.go(*((step + 1, math.inf) if slow else self._until(step, goal)))
-            clock.leave_out(self._compiling - compiling)
-            step, state = stepper.step, stepper.state
+        budget, account, path, decisions = self.chunk.cell.spec.budget, self.account, self.path, self.decisions
+        single = slow or budget.seconds is not None or decisions is not None
+        share = account.share(stepper.step)
+        beat, save = _Timer(_BEAT_S), _Timer(self.snapshot.every if self.snapshot else math.inf)
+        while stepper.step < (budget.iterations or math.inf):
+            self._decide(stepper, share)
+            goal = min(pending[0] if pending else 1.0, _MARK if path.unmarked else 1.0)
+            stop = (stepper.step + 1, math.inf) if single else account.until(stepper.step, goal)
+            goes_on = stepper.go(*stop)
+            guard.check()
             if not goes_on:
                 break
-            self._watch()
-            share = here.share(step)
-            if marking and share >= _MARK:
-                here.mark = here.positions(state, step)
-            reached = share if here.decider is None else here.decider.progress
+            state, step = stepper.state, stepper.step
+            share = account.share(step)
+            if path.unmarked and share >= _MARK:
+                path.mark = path.positions(state, step)
+            reached = share if decisions is None else decisions.progress
             due = bool(pending) and reached >= pending[0]
-            if due or not step % _FINITE_EVERY:
-                before, charged = charged, meter.charged
-                if problem.meter is not meter or meter.limit != limit or charged < before:
-                    raise BudgetIgnored(_TAMPERED)
             doubtful = due or not (step % _FINITE_EVERY or _surely_finite(state))
-            if doubtful and self._all_diverged(state, step):
-                break
-            if share >= 1 and budget.seconds is not None and clock.seconds >= budget.seconds:
+            if (doubtful and self._all_diverged(state, step)) or (share >= 1 and account.timed_out):
                 break
             if due:
                 pending = [p for p in pending if p > reached]
-                here.measure(state, step, last=False)
-            now = time.monotonic()
-            if now >= beat:
-                here.notify({"iteration": step, "share": share})
-                beat = now + _BEAT_S
-            if now >= save:
+                self._measure(state, step, guard, last=False)
+            if beat.due():
+                self.notify({"iteration": step, "share": share})
+            if save.due():
                 self._save(Place(state, step, pending))
-                save = time.monotonic() + (self.snapshot.every if self.snapshot else np.inf)
-        if stepper.ignored:
-            here.result.flag(_IGNORED)
-        if problem.meter is not meter or meter.limit != limit or meter.charged < charged:
-            raise BudgetIgnored(_TAMPERED)
-        self._all_diverged(state, step)
-        here.decide(state, step, 1.0)
-        return state, step
 
-    def _until(self, step: int, share: float) -> tuple[int, float]:
-        """Where to inspect next: an iteration, and the score evaluations at which ``share`` of the budget is used."""
-        iterations, scores, seconds = self.here.limits
-        if seconds or self.here.decider is not None:
-            return step + 1, math.inf
-        stop = (step // BLOCK + 1) * BLOCK
-        if iterations:
-            due = int(share * iterations)
-            stop = min(stop, max(step + 1, due + (due / iterations < share)))
-        return stop, share * scores if scores else math.inf
+    def finish(self, stepper: Stepper, guard: Guard) -> None:
+        """Make the remaining decisions and judge the last state."""
+        result, state, step = self.curve.result, stepper.state, stepper.step
+        if stepper.ignored:
+            result.flag(_IGNORED)
+        self._all_diverged(state, step)
+        self._decide(stepper, 1.0)
+        if step != result.iterations or not result.values:
+            self._measure(state, step, guard, last=True)
+        guard.check()
+
+    def _decide(self, stepper: Stepper, share: float) -> None:
+        if self.decisions is not None:
+            self.decisions.catch_up(share, lambda: self.path.samples(stepper.state, stepper.step))
+
+    def _measure(self, state: Any, step: int, guard: Guard, *, last: bool) -> None:
+        """Judge the samples that a state gives after ``step`` iterations."""
+        samples = self.path.samples(state, step)
+        self._follow(state, step)
+        self.curve.result.note_diverged(self.chunk.replicates, samples.isfinite().all(-1).all(-1), step)
+        path = self.path.recorded() if last and step > 0 else None
+        moved = self.path.moved(state, step) if last else None
+        with guard.pausing():
+            self.curve.add(samples, step, last=last, path=path, moved=moved)
+
+    def _follow(self, state: Any, step: int) -> None:
+        """Extend the trajectories that are recorded."""
+        places = self.path.followed(state, step)
+        if places is not None:
+            self.curve.result.visited.append(step)
+            self.curve.result.places.append(places)
 
     def _save(self, place: Place) -> None:
-        """Save where the run is; one whose state cannot be written starts again when interrupted."""
+        """Save the state; a run whose state cannot be written starts again after an interruption."""
         if self.snapshot is not None:
             try:
-                self.snapshot.save(packed(self.here, place))
+                self.snapshot.save(self.standing.packed(self.chunk, place))
             except NotWritableError:
                 self.snapshot = None
 
-    @property
-    def _compiling(self) -> float:
-        """Time spent on compiling so far, s."""
-        return self.compiled.seconds if self.compiled else 0.0
-
     def _all_diverged(self, state: Any, step: int) -> bool:
-        """Note replicates that are no longer finite; True when none is left."""
-        here = self.here
-        for replicate, finite in zip(here.replicates, finite_replicates(state).tolist(), strict=True):
-            if not finite:
-                here.result.diverged.setdefault(replicate, step)
-        return len(here.result.diverged) == len(here.replicates)
+        """Record replicates that are no longer finite; True where all have diverged."""
+        self.curve.result.note_diverged(self.chunk.replicates, finite_replicates(state), step)
+        return len(self.curve.result.diverged) == len(self.chunk.replicates)
+
+
+class _Timer:
+    """Due once every so many seconds."""
+
+    def __init__(self, every: float) -> None:
+        self._every, self._next = every, time.monotonic() + every
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._every
+        return True
 
 
 def _surely_finite(state: Any) -> bool:

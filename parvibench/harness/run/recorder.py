@@ -1,9 +1,19 @@
-"""Recording chain positions within a fixed memory, whatever the length of the run."""
+"""Where the particles or chains of a chunk are and were; chains are recorded within a fixed memory."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from parvibench.core.algorithm import require_samples
+from parvibench.core.task import Problem
+
+from .chunks import Chunk
+from .thompson import DecisionMaker, RecentPositions
 
 MAX_POSITIONS = 2000
 MAX_BYTES = 64 * 2**20
@@ -75,3 +85,82 @@ class PathRecorder:
         ends = (torch.arange(times, dtype=torch.float64) + 1) * self.held / (times + 1)
         chosen = self._positions[self._start + (ends.ceil().long() - 1)]
         return torch.cat((chosen, x[None])).transpose(0, 1).flatten(1, 2)[:, -n:].contiguous()
+
+
+class Path:
+    """The positions behind the states of a run; chains are recorded."""
+
+    def __init__(self, chunk: Chunk, problem: Problem, decisions: DecisionMaker | None) -> None:
+        self._chunk, self._problem, self._decisions = chunk, problem, decisions
+        self._moves = "displacement" in chunk.cell.metrics and chunk.method.kind != "generator"
+        self.recorder: PathRecorder | RecentPositions | None = None  #: of chains
+        self.mark: Tensor | None = None  #: positions from which ``displacement`` is measured
+
+    def start(self, state: Any, horizon: int) -> None:
+        """Record chains from this state on, for a run of ``horizon`` iterations."""
+        cell = self._chunk.cell
+        if self._chunk.method.kind != "chains":
+            return
+        if self._decisions is None:
+            self.recorder = PathRecorder(state.x, cell.spec.burn_in, cell.spec.thinning)
+        else:
+            self.recorder = self._decisions.recorder(state.x, cell.samples, horizon)
+
+    def samples(self, state: Any, step: int) -> Tensor:
+        """The samples to judge at this step, (R, n, D): of chains the last states, and earlier ones where N < n."""
+        cell, n = self._chunk.cell, self._chunk.cell.samples
+        if isinstance(self.recorder, RecentPositions) and step > 0:
+            return self.recorder.samples(n)
+        samples = self._output(state, step, n)
+        least = 1 if self._chunk.method.kind == "chains" else n  # chains are completed by their paths
+        require_samples(samples, len(self._chunk.replicates), least, self._problem.dim, cell.algorithm)
+        if isinstance(self.recorder, PathRecorder) and samples.shape[1] < n:
+            held = self.recorder.held * samples.shape[1]
+            fewer = cell.spec.checkpoints and 1 < held < n
+            return self.recorder.samples(held if fewer else n, samples)
+        return _take(samples, n)
+
+    def positions(self, state: Any, step: int) -> Tensor | None:
+        """Where each particle or chain is now, (R, N, D); a generator has none."""
+        kind = self._chunk.method.kind
+        if kind == "generator":
+            return None
+        return state.x.clone() if kind == "chains" else self._output(state, step, state.x.shape[1])
+
+    def _output(self, state: Any, step: int, n: int) -> Tensor:
+        streams = self._problem.streams
+        streams.step = step
+        return self._chunk.method.output(self._problem, self._chunk.settings, state, n, streams)
+
+    def followed(self, state: Any, step: int) -> NDArray[np.float32] | None:
+        """Positions (k, D) of the particles whose trajectories are stored: evenly spaced ones of the first replicate."""
+        spec = self._chunk.cell.spec
+        if not spec.trajectories or spec.replicates[0] not in self._chunk.replicates:
+            return None
+        now = self.positions(state, step)
+        if now is None:
+            return None
+        of_first = _take(now, spec.trajectories)[self._chunk.replicates.index(spec.replicates[0])]
+        return of_first.float().cpu().numpy()
+
+    @property
+    def unmarked(self) -> bool:
+        """Whether the start of ``displacement`` is still to be marked."""
+        return self._moves and self.mark is None
+
+    def moved(self, state: Any, step: int) -> tuple[Tensor, Tensor] | None:
+        """Positions at the mark and now, (R, N, D) each; None without a mark."""
+        now = None if self.mark is None else self.positions(state, step)
+        return None if self.mark is None or now is None else (self.mark.cpu(), now.cpu())
+
+    def recorded(self) -> Tensor | None:
+        """The recorded path after the burn-in, (R, T, N, D), or None."""
+        return None if self.recorder is None else self.recorder.path().cpu()
+
+
+def _take(samples: Tensor, n: int) -> Tensor:
+    """n rows spread evenly over (R, N, D) when there are more."""
+    if samples.shape[1] == n:
+        return samples
+    rows = torch.linspace(0, samples.shape[1] - 1, n).round().long()
+    return samples[:, rows.to(samples.device)]

@@ -1,67 +1,76 @@
-"""Saving where a chunk is while it runs, and going on from there to the same bits."""
+"""Saving a running chunk, and resuming it to the same bits."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
 from torch.utils._pytree import tree_leaves
 
 from parvibench.core.errors import StoreError
 
-from .checkpoints import Checkpoints
-from .chunks import ChunkResult, stamp
-from .clock import Clock
+from .account import Account
+from .chunks import Chunk, ChunkResult, stamp
+from .judging import Curve
+from .recorder import Path
 from .snapshot import pack, rebuilt, unpack
+from .thompson import DecisionMaker
 
 
 class Place(NamedTuple):
-    """Where a run stands: the state after iteration ``step``, and the budget shares still to be measured."""
+    """Place of a run: the state after iteration ``step``, and the budget shares still to be measured."""
 
     state: Any
     step: int
     pending: list[float]
 
 
-def packed(run: Checkpoints, place: Place) -> bytes:
-    """All that the run needs to go on; ``NotWritableError`` where its state cannot be written."""
-    meter = run.problem.meter
-    return pack({
-        "stamp": stamp(run.cell, run.replicates),
-        "state": tree_leaves(place.state),
-        "step": place.step,
-        "pending": place.pending,
-        "meter": (meter.scores, meter.hessian_vector_products, meter.log_densities),
-        "calls": (meter.score_calls, meter.product_calls, meter.density_calls),
-        "seconds": (run.clock.seconds, run.seconds),
-        "memory": run.memory(),
-        "result": run.result.plain(),
-        "path": run.path.saved if run.path is not None else None,
-        "decided": run.decider.saved if run.decider is not None else None,
-        "mark": run.mark,
-        "tally": (run.tally.sums, run.tally.steps),
-    })  # fmt: skip
+class Standing(NamedTuple):
+    """The parts of a run that change, besides its place."""
 
+    account: Account
+    path: Path
+    decisions: DecisionMaker | None
+    curve: Curve
 
-def resume(run: Checkpoints, content: bytes, first: Any, horizon: int) -> Place | None:
-    """Put a run where an earlier one of this chunk was, or None for bytes of another; ``first`` has the state's types."""
-    try:
-        saved = unpack(content, run.device)
-        if saved["stamp"] != stamp(run.cell, run.replicates):
+    def packed(self, chunk: Chunk, place: Place) -> bytes:
+        """All that the run needs to resume; ``NotWritableError`` where its state cannot be written."""
+        account, path, decisions, curve = self
+        return pack({
+            "stamp": stamp(chunk.cell, chunk.replicates),
+            "state": tree_leaves(place.state),
+            "step": place.step,
+            "pending": place.pending,
+            **account.saved,
+            "seconds": (account.clock.seconds, curve.seconds),
+            "result": curve.result.plain(),
+            "path": None if path.recorder is None else path.recorder.saved,
+            "decided": None if decisions is None else decisions.saved,
+            "mark": path.mark,
+            "tally": (curve.tally.sums, curve.tally.steps),
+        })  # fmt: skip
+
+    def resume(self, chunk: Chunk, content: bytes, first: Any, horizon: int) -> Place | None:
+        """The place of an earlier run of this chunk, the other parts restored; None for bytes of another.
+
+        ``first`` has the types of the state.
+        """
+        account, path, decisions, curve = self
+        try:
+            saved = unpack(content, torch.device(chunk.cell.spec.device))
+            if saved["stamp"] != stamp(chunk.cell, chunk.replicates):
+                return None
+            place = Place(rebuilt(saved["state"], first), saved["step"], saved["pending"])
+        except (StoreError, KeyError, TypeError):
             return None
-        place = Place(rebuilt(saved["state"], first), saved["step"], saved["pending"])
-    except (StoreError, KeyError, TypeError):
-        return None
-    meter = run.problem.meter
-    meter.scores, meter.hessian_vector_products, meter.log_densities = saved["meter"]
-    meter.score_calls, meter.product_calls, meter.density_calls = saved.get("calls", (0, 0, 0))
-    seconds, run.seconds = saved["seconds"]
-    run.clock = Clock(run.device, seconds)
-    run.memory_before, run.mark = saved["memory"] or 0.0, saved["mark"]
-    run.tally.sums, run.tally.steps = saved["tally"]
-    run.result = ChunkResult.from_plain(saved["result"])
-    if run.decider is not None:
-        run.decider.saved = saved["decided"]
-    if saved["path"] is not None:
-        run.path = run.recorder(place.state.x, horizon)
-        run.path.saved = saved["path"]
-    return place
+        seconds, curve.seconds = saved["seconds"]
+        account.restore(saved, seconds)
+        curve.tally.sums, curve.tally.steps = saved["tally"]
+        curve.result = ChunkResult.from_plain(saved["result"])
+        if decisions is not None:
+            decisions.saved = saved["decided"]
+        path.start(place.state, horizon)
+        path.mark = saved["mark"]
+        if path.recorder is not None:
+            path.recorder.saved = saved["path"]
+        return place

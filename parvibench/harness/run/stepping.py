@@ -1,13 +1,11 @@
-"""Taking the steps of a chunk, many between two inspections of the state, averaging what they report, and finding scores past the meter."""
+"""Taking the steps of a chunk, many between two inspections of the state, and averaging what they report."""
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,15 +15,15 @@ from parvibench.core.errors import BudgetExhausted, BudgetIgnored
 from parvibench.core.task import Problem
 
 from .clock import Clock
+from .compiling import compile_seconds
 
 Advance = Callable[..., Any]
 #: Most steps between two inspections of the state.
 BLOCK = 16
-_METHODS = ("log_density", "score", "log_density_and_score", "fit_gradient")
 
 
-class Path(Protocol):
-    """What records the positions of chains."""
+class Recorder(Protocol):
+    """Records the positions of chains."""
 
     def add(self, step: int, x: Tensor) -> None:
         """Offer the position after iteration ``step``."""
@@ -61,7 +59,7 @@ class Stepper:
     settings: AlgorithmSettings
     advance: Advance  #: the algorithm's ``step``, or a compiled one
     clock: Clock  #: runs while steps are taken
-    path: Path | None  #: is offered every position
+    recorder: Recorder | None  #: is offered every position
     state: Any  #: after the last complete step
     step: int  #: number of complete steps
     tally: Tally  #: receives what the algorithm reports of its steps
@@ -77,8 +75,9 @@ class Stepper:
         """
         # What is done here at every step adds up to a few tenths of a microsecond.
         meter, counting = self.problem.meter, enough < math.inf
-        positions: list[Tensor] | None = None if self.path is None else []
+        positions: list[Tensor] | None = None if self.recorder is None else []
         state, step, began = self.state, self.step, self.step
+        compiling = compile_seconds(self.advance)
         self.clock.start()
         try:
             for after, info in self._steps:
@@ -100,70 +99,12 @@ class Stepper:
             return False
         finally:
             self.clock.stop()
+            self.clock.leave_out(compile_seconds(self.advance) - compiling)
             self.state, self.step = state, step
             self._record(began, positions)
         return True
 
     def _record(self, began: int, positions: list[Tensor] | None) -> None:
-        if self.path is not None:
+        if self.recorder is not None:
             for step, x in enumerate(positions or (), began + 1):
-                self.path.add(step, x)
-
-
-class Watch:
-    """Counts what is asked of a problem's target, or of another of its class, without a charge to the meter.
-
-    Every metered call charges the meter first; a call before which nothing was charged is none of the problem's. Not
-    found are densities that an algorithm has written itself, and one call after each backward pass, which charges, too.
-
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self._paused = False
-        self._problem, self._type = problem, type(problem._target)
-        self._own = {name: vars(self._type).get(name) for name in _METHODS}
-        self._rows = self._depth = 0
-        self._seen = self._charged()
-
-    def __enter__(self) -> Self:
-        for name in _METHODS:
-            setattr(self._type, name, self._counted(getattr(self._type, name)))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for name, method in self._own.items():
-            if method is None:
-                delattr(self._type, name)
-            else:
-                setattr(self._type, name, method)
-
-    def check(self) -> None:
-        """Raise ``BudgetIgnored`` if something was asked past the meter."""
-        if self._rows:
-            raise BudgetIgnored(f"asked the target for {self._rows} rows past the meter of its budget")
-
-    @contextmanager
-    def pausing(self) -> Iterator[None]:
-        """Do not count what the harness itself asks of the target."""
-        self._paused = True
-        yield
-        self._paused = False
-
-    def _charged(self) -> tuple[float, float, float]:
-        meter = self._problem.meter
-        return meter.scores, meter.hessian_vector_products, meter.log_densities
-
-    def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def counted(target: Any, x: Tensor, *args: Any, **options: Any) -> Any:
-            if not self._paused and not self._depth:
-                charged = self._charged()
-                self._rows += x.shape[-2] if charged == self._seen else 0
-                self._seen = charged
-            self._depth += 1
-            try:
-                return method(target, x, *args, **options)
-            finally:
-                self._depth -= 1
-
-        return counted
+                self.recorder.add(step, x)

@@ -1,6 +1,9 @@
-"""The decisions of a sequential task: Thompson sampling with whatever samples an algorithm has at that time."""
+"""The decisions of a sequential task: Thompson sampling with the samples that an algorithm has at that time."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -8,6 +11,7 @@ from torch import Tensor
 from parvibench.core.metric import Decisions
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.streams import Streams
+from parvibench.core.task import Problem, Task
 
 #: Shares of a budget do not add up exactly in binary.
 _ROUNDING = 1e-9
@@ -28,6 +32,13 @@ class DecisionMaker:
         self._block = 0
         held = problem.streams
         self._streams = Streams(held.seed, held.replicates, held.device, held.dtype)
+
+    @classmethod
+    def of(cls, task: Task, problem: Problem) -> Self | None:
+        """The decision maker of a sequential task, else None."""
+        if isinstance(task, SequentialTask) and isinstance(problem, GrowingProblem):
+            return cls(task, problem)
+        return None
 
     def recorder(self, x: Tensor, n: int, horizon: int) -> RecentPositions:
         """The recorder of chains that are at x (R, N, D), for a run of ``horizon`` iterations."""
@@ -53,6 +64,11 @@ class DecisionMaker:
         """Whether the next block is due once ``share`` of the budget is spent."""
         return self._block < len(self._due) and share >= self._due[self._block] - _ROUNDING
 
+    def catch_up(self, share: float, samples: Callable[[], Tensor]) -> None:
+        """Make the decisions that are due, with fresh ``samples`` (R, n, D) for every block."""
+        while self.due(share):
+            self.decide(samples())
+
     @torch.inference_mode(False)  # what is observed becomes data that scores by autograd may meet
     @torch.no_grad()
     def decide(self, samples: Tensor) -> None:
@@ -71,7 +87,7 @@ class DecisionMaker:
         self._block += 1
 
     def decisions(self) -> Decisions:
-        """What was earned so far."""
+        """Rewards so far."""
         return self._posterior.decisions()
 
 

@@ -1,38 +1,26 @@
-"""What comes before a run: a few steps on a problem that is thrown away."""
+"""Warm-up of a run: a few steps on a problem of their own."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Method, take_steps
+from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.sequential import GrowingProblem
-from parvibench.core.task import Problem, Task
 from parvibench.harness.suite.cells import Cell
 
+from .chunks import Chunk
+from .clock import one_thread
 from .stepping import Advance
 
 _STEPS = 2
 #: Steps that a forecast takes, fewer when they take longer than this, s.
 _FORESEEN, _ENOUGH_S = 6, 1.0
-
-
-def make_problem(cell: Cell, replicates: Sequence[int], task: Task, method: Method, limit: float | None) -> Problem:
-    """The problem of a chunk, with a limit of score evaluations."""
-    return task.problem(
-        replicates,
-        cell.spec.seed,
-        cell.spec.device,
-        cell.torch_dtype,
-        particles=cell.particles,
-        limit=limit,
-        full_batch="full-batch" in method.needs,
-    )
 
 
 def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
@@ -43,7 +31,7 @@ def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
 
 
 class Trial:
-    """First steps of a chunk, untimed: they set up libraries and caches, and tell what a step costs."""
+    """First steps of a chunk, not part of its time: they initialise libraries and caches and give the cost of a step."""
 
     horizon: int  #: iterations that the budget allows
     setup: float  #: seconds before the first step
@@ -54,11 +42,7 @@ class Trial:
 
     def __init__(
         self,
-        cell: Cell,
-        replicates: Sequence[int],
-        task: Task,
-        algorithm: Algorithm,
-        settings: AlgorithmSettings,
+        chunk: Chunk,
         advance: Advance,
         *,
         steps: int = _STEPS,
@@ -66,10 +50,11 @@ class Trial:
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         start = timer()
-        problem = make_problem(cell, replicates, task, algorithm, None)
+        cell, algorithm, settings = chunk.cell, chunk.method, chunk.settings
+        problem = chunk.problem(None)
         if grown and isinstance(problem, GrowingProblem):  # steps on all of the data, as most of a run's are
             turns = torch.arange(problem.posterior.rows, device=cell.spec.device) % problem.posterior.n_actions
-            problem.posterior.observe(turns.expand(len(replicates), -1))
+            problem.posterior.observe(turns.expand(len(chunk.replicates), -1))
         with step_mode(cell, algorithm):
             state: Any = algorithm.init(problem, settings, problem.streams, _STEPS)
             self.setup = timer() - start
@@ -94,7 +79,7 @@ class Trial:
 
 
 class Foresight(NamedTuple):
-    """What a cell will take, in processor time of one thread."""
+    """Predicted cost of a cell, in processor time of one thread."""
 
     iterations: int  #: that its budget allows
     setup: float  #: seconds before the first step of a chunk
@@ -104,20 +89,13 @@ class Foresight(NamedTuple):
 def foresee(cell: Cell) -> Foresight:
     """What a cell's budget allows and what it takes, by the least of a few steps; errors as of a run.
 
-    Processor time, not the clock: what else the machine does meanwhile is not the cell's.
+    Processor time, so that other processes of the machine do not count.
     """
-    task, algorithm = cell.load()
-    if not isinstance(algorithm, Algorithm):
-        return Foresight(0, 0.0, 0.0)
-    settings = algorithm.make_settings(dict(cell.settings))
     plain = cell.varied(compiled=False)  # compiling takes longer than most runs
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        timer = time.perf_counter if cell.spec.device == "cuda" else time.process_time
-        trial = Trial(
-            plain, cell.chunks[0], task, algorithm, settings, algorithm.step, steps=_FORESEEN, grown=True, timer=timer
-        )
-    finally:
-        torch.set_num_threads(threads)
+    chunk = Chunk.of(plain, cell.chunks[0])
+    if not isinstance(chunk.method, Algorithm):
+        return Foresight(0, 0.0, 0.0)
+    timer = time.perf_counter if cell.spec.device == "cuda" else time.process_time
+    with one_thread():
+        trial = Trial(chunk, chunk.method.step, steps=_FORESEEN, grown=True, timer=timer)
     return Foresight(trial.horizon, trial.setup, trial.pace)

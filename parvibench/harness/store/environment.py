@@ -18,7 +18,7 @@ from parvibench.core import registry
 from parvibench.core.errors import DataMissingError, InputError
 from parvibench.harness.store.secrets import without_secrets
 
-#: Large temporaries are kept instead of being given back to the system; read by the C library at start.
+#: Large temporaries are not returned to the system; read by the C library at start.
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
@@ -56,10 +56,7 @@ def _cpu_name() -> str:
 def provenance(command: str, device: str, tasks: Iterable[str] = ()) -> dict[str, Any]:
     """Versions, hardware, settings and data that a run's results depend on.
 
-    Args:
-        command: the command line; credentials in it are left out.
-        device: ``cpu`` or ``cuda``.
-        tasks: their data sets are listed by SHA-256.
+    Credentials are left out of the command line ``command``; the data sets of ``tasks`` are listed by SHA-256.
     """
     import psutil
 

@@ -1,12 +1,13 @@
 """Writing files as a whole, and the snapshots of a cell that is not finished.
 
 ``<store>/unfinished/<cell key>/<chunk>.pt`` is a snapshot of a running chunk, ``<chunk>.done.pt`` the result of a
-finished one of several. The folder goes when the cell stands in the store.
+finished one of several: the SHA-256 of the content, then the content. The folder goes when the cell stands in the store.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 
 #: Seconds between two snapshots of a chunk.
 EVERY_S = 60.0
+_DIGEST = hashlib.sha256().digest_size
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -33,25 +35,21 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True)
 class SnapshotFile:
-    """The latest snapshot of one chunk.
-
-    Attributes:
-        path: the file.
-        every: seconds between two snapshots.
-    """
+    """The latest snapshot of one chunk."""
 
     path: Path
-    every: float = EVERY_S
+    every: float = EVERY_S  #: seconds between two snapshots
 
     def load(self) -> bytes | None:
-        """The snapshot, or None."""
+        """The snapshot, or None where there is none or it is damaged."""
         try:
-            return self.path.read_bytes()
+            digest, content = (whole := self.path.read_bytes())[:_DIGEST], whole[_DIGEST:]
         except OSError:
             return None
+        return content if hashlib.sha256(content).digest() == digest else None
 
     def save(self, content: bytes) -> None:
         """Replace the snapshot; a full disk costs the snapshot, not the run."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path, content)
+            write_atomically(self.path, hashlib.sha256(content).digest() + content)

@@ -17,20 +17,13 @@ def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
 
 
 def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tuple[RunRecord, list[str]]:
-    """Copy the latest run of every source into one store, as one run.
+    """Copy the latest run of every source, all of one suite, into one store as one run.
 
-    Args:
-        sources: stores, each with a run of the same suite name.
-        into: written; may hold cells already.
-        samples: also samples and trajectories; records and curves alone are enough for pages, for further merging and
-            for runs that resume, and take a tenth of the space or less.
-
-    Returns:
-        The new run, and what a user should know: cells that were there twice, seconds that cannot be compared.
+    Returns the new run and notes for the user: duplicate cells, seconds that cannot be compared. Without ``samples`` (and
+    trajectories) records and curves are enough for pages, further merging and resuming, at a tenth of the space or less.
 
     Raises:
-        StoreError: a source without a run, runs of different suites, or a damaged or oversized file; nothing of
-            that source has been copied then.
+        StoreError: a source without a run, different suites, or a damaged or oversized file; nothing is copied then.
     """
     runs = [source.run() for source in sources]
     names = {str(run.suite.get("name", "")) for run in runs}
@@ -61,14 +54,14 @@ def _check(source: Store, run: RunRecord) -> None:
 
 
 def _copy(source: Store, into: Store, key: str, *, samples: bool) -> list[str]:
-    """Copy one cell unless a result that is as good is there; what to tell about it."""
+    """Copy one cell unless an equally good result is there; notes for the user."""
     found, held = source.find(key), into.usable(key)
     if found is None:
         return []
     if held is not None and (found.status.failed or not held.status.failed):
         same = held.values == found.values or held.hardware != found.hardware
-        twice = f"{found.task}/{found.label} was there already"
-        return [] if same else [f"{twice}, with other values: kept the first"]
+        twice = f"{found.task}/{found.label} was already there"
+        return [] if same else [f"{twice}, with other values: the first result stays"]
     curve = source.curve(key) if found.values else None
     arrays = (source.samples(key), source.trajectories(key)) if samples else ()
     into.write_cell(found, curve, *arrays)

@@ -26,22 +26,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def plain_name(name: str, what: str) -> str:
-    """The name, if it can be a file's name in its folder and nothing else.
-
-    Raises:
-        StoreError: it holds a path, or characters that file systems read in their own ways.
-    """
+    """The name, if it is a plain file name; ``StoreError`` for paths and special characters."""
     if not _NAME.fullmatch(name):
         raise StoreError(f"{name[:200]!r} is no {what}")
     return name
 
 
 def inside(path: Path, root: Path) -> Path:
-    """The path, if it leads nowhere but into ``root``.
-
-    Raises:
-        StoreError: it leaves the folder, by a link for instance.
-    """
+    """The path, if it is inside ``root``; ``StoreError`` where it leaves the folder, by a link for instance."""
     if not path.resolve().is_relative_to(root.resolve()):
         raise StoreError(f"{path}: leads out of {root}")
     return path
@@ -64,15 +56,10 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> bytes:
 
 
 def read_npz(content: bytes, name: str = "an npz file", limit: int | None = None) -> dict[str, NDArray[Any]]:
-    """All arrays of an ``.npz`` file of numbers.
-
-    Args:
-        content: of the file.
-        name: of the file, for messages.
-        limit: of all arrays together, bytes; default ``MAX_BYTES``.
+    """All arrays of an ``.npz`` file of numbers, ``name`` in messages.
 
     Raises:
-        StoreError: damaged, too large, or with arrays of anything but numbers.
+        StoreError: damaged, more than ``limit`` bytes (default ``MAX_BYTES``), or arrays of anything but numbers.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -91,13 +78,7 @@ def read_npz(content: bytes, name: str = "an npz file", limit: int | None = None
 
 
 def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[str, ...] = ()) -> pd.DataFrame:
-    """The named columns of a Parquet file.
-
-    Args:
-        content: of the file.
-        path: of the file, for messages.
-        columns: to read; all but ``text`` hold numbers.
-        text: columns of short text.
+    """The ``columns`` of a Parquet file, ``path`` in messages: short text those of ``text``, numbers the others.
 
     Raises:
         StoreError: damaged, too large, other columns or types.

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import hashlib
+import functools
 import io
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -30,13 +31,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import from_json
 
-from parvibench.core.errors import DamagedError, StoreError
+from parvibench.core.errors import DamagedError, DiskError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
 
 from .files import SnapshotFile, write_atomically
 from .reading import MAX_BYTES, inside, plain_name, read_npz, read_table, read_text
+from .sealing import checked_json, parse_cell, sealed, sha256
 
 
 class Trajectories(NamedTuple):
@@ -50,19 +51,13 @@ CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "s
 
 
 class RunCell(BaseModel, Specified):
-    """A cell as a run asked for it: the label is the run's, the results lie under the key.
-
-    Attributes:
-        spec: what was asked for.
-        label: name in tables.
-        sha256: of ``cell.json`` when the run ended, or empty.
-    """
+    """A cell of a run: the label is the run's, the results are stored under the key of the specification."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spec: CellSpec
-    label: str
-    sha256: str = ""
+    label: str  #: name in tables
+    sha256: str = ""  #: of ``cell.json`` when the run ended, or empty
 
 
 class _Named(BaseModel):
@@ -70,7 +65,7 @@ class _Named(BaseModel):
 
 
 class _SuiteFacts(_Named):
-    """What readers of a run take from its suite."""
+    """The parts of a suite that readers of a run use."""
 
     tasks: list[_Named] = Field(default_factory=list)
     algorithms: list[_Named] = Field(default_factory=list)
@@ -82,28 +77,44 @@ def _with_facts(suite: dict[str, Any]) -> dict[str, Any]:
 
 
 class RunRecord(BaseModel):
-    """``runs/<id>.json``.
-
-    Attributes:
-        suite: as it was run; ``name`` at least.
-        sha256: of the file with this field left empty; empty in records of earlier versions.
-    """
+    """``runs/<id>.json``."""
 
     model_config = ConfigDict(extra="forbid")
 
     format: int = STORE_FORMAT
     id: str
-    suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]
+    suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]  #: as it was run; ``name`` at least
     profile: str | None = None
     cells: list[RunCell]
     provenance: dict[str, Any] = Field(default_factory=dict)
     started: str
     finished: str = ""
     system: list[dict[str, float]] = Field(default_factory=list)
-    sha256: str = ""
+    sha256: str = ""  #: of the file with this field left empty; empty in records of earlier versions
 
 
-Sealed = TypeVar("Sealed", CellRecord, RunRecord)
+A = TypeVar("A", str, RunCell)
+V = TypeVar("V")
+#: Waiting times of a reader that meets a cell on its way into the store, s.
+_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+_RECENT_S = 2.0
+
+
+def _settled(read: Callable[[Store, A], V]) -> Callable[[Store, A], V]:
+    """A read of a cell that waits while another process puts it in place: for some milliseconds its files do not fit."""
+
+    @functools.wraps(read)
+    def again(self: Store, cell: A) -> V:
+        for pause in _PAUSES_S:
+            try:
+                return read(self, cell)
+            except DamagedError:
+                if not self._moves(cell if isinstance(cell, str) else cell.key):
+                    raise
+                time.sleep(pause)
+        return read(self, cell)
+
+    return again
 
 
 def new_run_id(suite: str) -> str:
@@ -113,10 +124,10 @@ def new_run_id(suite: str) -> str:
 
 
 class Store:
-    """A folder of results.
+    """A folder of results, created on first write.
 
-    Args:
-        root: the folder; made on first write.
+    Methods that read raise ``DamagedError`` where a file is missing or is not the one that was written, and ``StoreError``
+    where it is of another format or unsafe to read; methods that write raise ``StoreError`` where that is impossible.
     """
 
     def __init__(self, root: Path | str) -> None:
@@ -126,22 +137,22 @@ class Store:
         """Make the folder.
 
         Raises:
-            StoreError: it cannot be made or written.
+            DiskError: it cannot be made or written.
+            StoreError: its mirror would be another file.
         """
+        if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
+            # In the address of its SQLite mirror they would name another file.
+            raise StoreError(f"{self.root}: the path of a store cannot hold {odd[0]!r}; choose another folder (--out)")
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.root):
                 pass
         except OSError as error:
-            raise StoreError(f"{self.root}: cannot write here ({error.strerror or error})") from None
+            raise DiskError(f"{self.root}: cannot write here ({error.strerror or error})") from None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the store for writing.
-
-        Raises:
-            StoreError: another run holds it, it cannot be written, or it is of another format.
-        """
+        """Lock the store for writing; ``StoreError`` while another run writes to it."""
         self.check_writable()
         for run_id in self.runs()[:1]:
             with contextlib.suppress(DamagedError):
@@ -159,7 +170,7 @@ class Store:
             lock.release()
 
     def _tidy(self) -> None:
-        """Finish or undo what a writer that was killed has left half done."""
+        """Complete or undo the unfinished writes of a killed process."""
         for aside in (self.root / "cells").glob(".old-*"):
             final = aside.with_name(aside.name.removeprefix(".old-"))
             if final.exists():
@@ -170,19 +181,15 @@ class Store:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def folder(self, key: str) -> Path:
-        """Where the results of a cell lie.
-
-        Raises:
-            StoreError: that is no key, but a path for instance.
-        """
+        """Folder of the results of a cell; ``StoreError`` for what is no key, such as a path."""
         return self.root / "cells" / plain_name(key, "cell key")
 
     def snapshot(self, key: str, chunk: int) -> SnapshotFile:
-        """Where the state of a running chunk is saved."""
+        """Snapshot of a running chunk."""
         return SnapshotFile(self._unfinished(key) / f"{chunk}.pt")
 
     def finished_chunk(self, key: str, chunk: int) -> SnapshotFile:
-        """Where the result of a finished chunk of an unfinished cell is saved."""
+        """Result of a finished chunk of an unfinished cell."""
         return SnapshotFile(self._unfinished(key) / f"{chunk}.done.pt")
 
     def forget(self, key: str) -> None:
@@ -192,25 +199,33 @@ class Store:
     def _unfinished(self, key: str) -> Path:
         return self.root / "unfinished" / plain_name(key, "cell key")
 
+    @_settled
     def find(self, key: str) -> CellRecord | None:
-        """The record of a cell whose files are whole, or None when there is none.
-
-        Raises:
-            DamagedError: a file is missing or is not the one that was written.
-            StoreError: the cell is of another format.
-        """
+        """The record of a cell, its files checked; None where there is none."""
         record = self._record(key)
         for name in () if record is None else record.files:
             self._content(key, name, record)
         return record
+
+    def _moves(self, key: str) -> bool:
+        """Whether a cell is being put in place, or was a moment ago."""
+        folder = self.folder(key)
+        try:
+            return folder.with_name(f".old-{key}").exists() or time.time() - folder.stat().st_ctime < _RECENT_S
+        except FileNotFoundError:
+            return folder.parent.is_dir() and time.time() - folder.parent.stat().st_ctime < _RECENT_S
 
     def _record(self, key: str) -> CellRecord | None:
         path = self._file(key, "cell.json")
         try:
             content = read_text(path)
         except FileNotFoundError:
+            if path.parent.with_name(f".old-{key}").exists() or path.exists():
+                raise DamagedError(
+                    f"{path}: damaged (missing: its writer was stopped; the next run mends it)"
+                ) from None
             return None
-        record = _parse(path, content)
+        record = parse_cell(path, content)
         if record.key != key:
             raise DamagedError(f"{path}: damaged (its specification is that of another cell)")
         return record
@@ -220,8 +235,10 @@ class Store:
         if record is None or name not in record.files:
             return None
         path = self._file(key, plain_name(name, "file of a cell"))
-        content = read_text(path, MAX_BYTES) if path.is_file() else None
-        if content is None or _sha256(content) != record.files[name]:
+        content = None
+        with contextlib.suppress(FileNotFoundError):
+            content = read_text(path, MAX_BYTES) if path.is_file() else None
+        if content is None or sha256(content) != record.files[name]:
             how = "missing" if content is None else "not the file that was written"
             raise DamagedError(f"{path}: damaged ({how})")
         return content
@@ -233,12 +250,9 @@ class Store:
         except DamagedError:
             return None
 
+    @_settled
     def find_for(self, cell: RunCell) -> CellRecord | None:
-        """The record of a cell of a run, under the run's label; or None.
-
-        Raises:
-            DamagedError: a file is missing or is not the one that was written.
-        """
+        """The record of a cell of a run, under the run's label; or None."""
         record = self.find(cell.key)
         if record is None:
             if cell.sha256:
@@ -249,23 +263,16 @@ class Store:
             flags = [*flags, "written again after this run"]
         return record.model_copy(update={"label": cell.label, "flags": flags})
 
+    @_settled
     def curve(self, key: str) -> pd.DataFrame:
-        """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none.
-
-        Raises:
-            DamagedError: the file is missing or is not the one that was written.
-        """
+        """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
         content = self._content(key, "curve.parquet", self._record(key))
         if content is None:
             return pd.DataFrame(columns=list(CURVE_COLUMNS))
         return read_table(content, str(self._file(key, "curve.parquet")), CURVE_COLUMNS, text=("metric",))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
-        """Samples of the last checkpoint, (R, n, D), or None.
-
-        Raises:
-            DamagedError: the file is missing or is not the one that was written.
-        """
+        """Samples of the last checkpoint, (R, n, D), or None."""
         arrays = self._arrays(key)
         if arrays is None:
             return None
@@ -274,11 +281,7 @@ class Store:
         return arrays["samples"].copy()  # bytes that were read cannot be written to
 
     def trajectories(self, key: str) -> Trajectories | None:
-        """Trajectories of some particles of the first replicate, or None where none were asked for.
-
-        Raises:
-            DamagedError: the file is missing or is not the one that was written.
-        """
+        """Trajectories of some particles of the first replicate, or None where none were recorded."""
         arrays = self._arrays(key) or {}
         if "trajectories" not in arrays:
             return None
@@ -287,6 +290,7 @@ class Store:
             raise StoreError(f"{self._file(key, 'samples.npz')}: holds no trajectories (C, k, D) at C iterations")
         return found
 
+    @_settled
     def _arrays(self, key: str) -> dict[str, NDArray[Any]] | None:
         content = self._content(key, "samples.npz", self._record(key))
         return None if content is None else read_npz(content, str(self._file(key, "samples.npz")))
@@ -304,7 +308,7 @@ class Store:
         """Put a cell in place as a whole: written aside, flushed, renamed.
 
         Raises:
-            StoreError: the disk is full or cannot be written; what was there stands.
+            DiskError: the disk is full or cannot be written; what was there stands.
         """
         final = self.folder(record.key)
         with self._writing():
@@ -312,8 +316,8 @@ class Store:
             aside = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
             try:
                 files = dict(_contents(record, curve, samples, trajectories))
-                digests = {name: _sha256(content) for name, content in files.items()}
-                for name, content in {**files, "cell.json": _sealed(record, files=digests)}.items():
+                digests = {name: sha256(content) for name, content in files.items()}
+                for name, content in {**files, "cell.json": sealed(record, files=digests)}.items():
                     write_atomically(aside / name, content)
                 aside.chmod(0o755)
                 old = final.with_name(f".old-{final.name}")
@@ -329,10 +333,10 @@ class Store:
         """Write the list of a run's cells, with the SHA-256 of every ``cell.json`` that stands.
 
         Raises:
-            StoreError: the disk is full or cannot be written.
+            DiskError: the disk is full or cannot be written.
         """
         cells = [c.model_copy(update={"sha256": self._digest(c.key)}) for c in run.cells]
-        content = _sealed(run.model_copy(update={"cells": cells}))
+        content = sealed(run.model_copy(update={"cells": cells}))
         with self._writing():
             folder = self.root / "runs"
             folder.mkdir(parents=True, exist_ok=True)
@@ -340,7 +344,9 @@ class Store:
 
     def _digest(self, key: str) -> str:
         path = self._file(key, "cell.json")
-        return _sha256(read_text(path)) if path.is_file() else ""
+        with contextlib.suppress(FileNotFoundError):
+            return sha256(read_text(path))
+        return ""
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -348,19 +354,15 @@ class Store:
             yield
         except OSError as error:
             reason = error.strerror or str(error)
-            message = f"{self.root}: cannot write ({reason}); finished cells are kept, the same command resumes"
-            raise StoreError(message) from None
+            message = f"{self.root}: cannot write ({reason}); finished cells are safe; the same command resumes"
+            raise DiskError(message) from None
 
     def runs(self) -> list[str]:
         """Ids of all runs, oldest first."""
         return sorted(p.stem for p in (self.root / "runs").glob("[!.]*.json"))
 
     def run(self, run_id: str | None = None) -> RunRecord:
-        """A run by id; the latest by default.
-
-        Raises:
-            StoreError: no such run, or no run at all.
-        """
+        """A run by id, the latest by default; ``StoreError`` without such a run."""
         ids = self.runs()
         if not ids:
             raise StoreError(
@@ -385,64 +387,10 @@ class Store:
         path = self.root / "runs" / f"{run_id}.json"
         content = read_text(inside(path, self.root))
         try:
-            found = _checked_json(path, content)
+            found = checked_json(path, content)
         except DamagedError as error:
-            raise DamagedError(f"{error}; delete it, the cells are kept apart") from None
+            raise DamagedError(f"{error}; delete it: the cells are stored separately") from None
         return found
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _sealed(record: Sealed, **changes: Any) -> bytes:
-    """The record as JSON, with the SHA-256 of that JSON in which the field ``sha256`` is empty."""
-    plain = record.model_copy(update={**changes, "sha256": ""})
-    digest = _sha256(plain.model_dump_json(indent=1).encode())
-    return plain.model_copy(update={"sha256": digest}).model_dump_json(indent=1).encode()
-
-
-def _checked_json(path: Path, content: bytes) -> dict[str, Any]:
-    """What a sealed file holds.
-
-    Raises:
-        DamagedError: no JSON object, or its SHA-256 is not the one it names.
-        StoreError: a whole file of another format.
-    """
-    try:
-        found = from_json(content)  # refuses deep nesting and lone surrogates, which json.loads would pass on
-    except ValueError as error:
-        raise DamagedError(f"{path}: damaged ({error})") from None
-    if not isinstance(found, dict):
-        raise DamagedError(f"{path}: damaged (no JSON object)")
-    digest, form = found.get("sha256", ""), found.get("format")
-    if form == STORE_FORMAT:
-        if digest and not _is_sealed(content, digest):
-            raise DamagedError(f"{path}: damaged (not the file that was written)")
-        return found
-    ours = re.sub(rb'"format": [^,]*', b'"format": %d' % STORE_FORMAT, content, count=1)
-    if not isinstance(form, int) or _is_sealed(ours, digest):
-        raise DamagedError(f"{path}: damaged (its format is gone)")
-    raise StoreError(
-        f"{path}: store format {form}, and this version reads format {STORE_FORMAT}: run again into another "
-        "folder (--out), or read it with the version of ParVIBench that wrote it"
-    )
-
-
-def _is_sealed(content: bytes, digest: Any) -> bool:
-    return isinstance(digest, str) and _sha256(content.replace(digest.encode(), b"", 1)) == digest
-
-
-def _parse(path: Path, content: bytes) -> CellRecord:
-    """The inverse of ``_sealed``, for cells."""
-    found = _checked_json(path, content)
-    try:
-        record = CellRecord.model_validate(found)
-    except ValueError:
-        raise DamagedError(f"{path}: damaged (no cell record)") from None
-    if not record.sha256:
-        raise DamagedError(f"{path}: damaged (its SHA-256 is gone)")
-    return record
 
 
 def _contents(

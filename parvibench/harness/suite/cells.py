@@ -1,31 +1,26 @@
-"""From a suite to cells: every (task, algorithm, label) pair with all it takes to run and to name it."""
+"""From a suite to cells: every (task, algorithm, label) with its complete specification."""
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import torch
 
 from parvibench.core import OWN_REFERENCES, registry, search_references
 from parvibench.core.algorithm import Method
-from parvibench.core.budget import Budget
-from parvibench.core.errors import InputError, UnknownNameError
+from parvibench.core.errors import UnknownNameError
 from parvibench.core.result import CellSpec, Specified
 from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
 
-from .entries import AlgorithmEntry, Row
+from . import protocol
+from .digests import plugin_source
+from .entries import TaskEntry
 from .suite import Suite
 
-#: Most checkpoints that an entry may ask for.
-MAX_CHECKPOINTS = 1000
 #: A chunk on a CPU holds at most this many particles, numbers in a state, and particles times the data rows of a
 #: score: beyond, the batch falls out of cache.
 CPU_CHUNK_PARTICLES = 2000
@@ -41,27 +36,27 @@ class Cell(Specified):
     label: str  #: name in tables
     metrics: tuple[str, ...]  #: measured at every checkpoint
     tuned: bool = False  #: whether the step size was chosen by tuning
-    untuned: bool = False  #: whether its step size is the method's default: nobody tuned or set it
-    notes: tuple[str, ...] = ()  #: what a reader of its numbers should know beforehand
+    untuned: bool = False  #: whether its step size is the method's default, neither tuned nor set
+    notes: tuple[str, ...] = ()  #: warnings known before the run
     #: task and algorithm that no name can load (run in this process only)
     objects: tuple[Task | None, Method | None] = field(default=(None, None), compare=False, repr=False)
-    #: where a task of one's own is loaded from, ``module:attribute`` or ``file.py:attribute``, and, besides those that
+    #: task and method where they are loaded already; not sent to other processes, which load them by name
+    loaded: tuple[Task, Method] | None = field(default=None, compare=False, repr=False)
+    #: where a user's task is loaded from, ``module:attribute`` or ``file.py:attribute``, and, besides those that
     #: are always searched, the folder of its reference; empty for others
     place: str = field(default="", compare=False)
     references: str = field(default="", compare=False)
 
     def load(self) -> tuple[Task, Method]:
-        """The objects behind the names, loaded once."""
-        return self._loaded
-
-    @cached_property
-    def _loaded(self) -> tuple[Task, Method]:
-        return self.load_task(), self.objects[1] or registry.load_method(self.algorithm)
+        """The objects behind the names."""
+        return self.loaded or (self.load_task(), self.objects[1] or registry.load_method(self.algorithm))
 
     def load_task(self) -> Task:
         """The task alone: no code of a plug-in algorithm is run."""
         if self.references:
             search_references(Path(self.references))
+        if self.loaded is not None:
+            return self.loaded[0]
         return _with_contexts(self.objects[0] or registry.load_task(self.place or self.task), self.spec.contexts)
 
     @property
@@ -72,12 +67,13 @@ class Cell(Specified):
         return not place.startswith("parvibench.")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what was loaded: names travel between processes, objects do not."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """Without what was loaded."""
+        return {**vars(self), "loaded": None}
 
     def varied(self, **changes: Any) -> Cell:
         """This cell with other values in its specification."""
-        return replace(self, spec=self.spec.model_copy(update=changes))
+        loaded = None if {"task", "algorithm", "contexts"} & changes.keys() else self.loaded
+        return replace(self, spec=self.spec.model_copy(update=changes), loaded=loaded)
 
     @property
     def chunks(self) -> list[tuple[int, ...]]:
@@ -119,8 +115,8 @@ def expand(
 ) -> list[Cell]:
     """All cells of a suite, its profile applied, tasks outermost.
 
-    ``settings`` are overrides per algorithm name or label (``--set``), ``objects`` tasks and algorithms to use where
-    the suite says their names. Anchors and algorithms bound to the host are never compiled.
+    ``settings`` are overrides per algorithm name or label (``--set``), ``objects`` tasks and algorithms to use for
+    these names of the suite. Anchors and host-bound algorithms are never compiled.
 
     Raises:
         InputError: overrides that fit nothing, invalid settings, more samples than particles, a task object that
@@ -140,184 +136,50 @@ def expand(
     cells = []
     for task_entry, entry in suite.pairs:
         if task_entry.name not in tasks:
-            loaded = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
-            tasks[task_entry.name] = _with_contexts(loaded, suite.contexts)
-        task, algorithm = tasks[task_entry.name], methods[entry.name]
-        replicates = tuple(range(task_entry.splits or suite.replicates))
+            found = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
+            tasks[task_entry.name] = _with_contexts(found, suite.contexts)
+        task, method = tasks[task_entry.name], methods[entry.name]
         given = {**entry.chosen, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
-        values, tuned, untuned = _settings(suite, task, entry, algorithm, given)
+        values, tuned, untuned = protocol.settings_of(suite, task, entry, method, given)
         if suite.match:
-            values, tuned, effective[task.name] = _matched(algorithm, values, tuned, effective.get(task.name))
-        protocol = _protocol(suite, task, entry, algorithm, given.get("preset"))
-        width = chunk_width(task, algorithm, protocol["particles"], len(replicates), device)
-        spec = CellSpec(
-            task=task.name,
-            task_version=task.version,
-            algorithm=entry.name,
-            algorithm_version=algorithm.version,
-            source=_plugin_source(task, algorithm),
-            settings=values,
-            **protocol,
-            replicates=replicates,
-            seed=suite.seed,
-            chunk=min(width, suite.chunk or width),
-            device=device,
-            dtype=suite.dtype,
-            contexts=task.rows if isinstance(task, SequentialTask) else None,
-            compiled=compiled and algorithm.kind != "anchor" and not algorithm.host_bound,
-        )
-        held = (by_name.get(task_entry.name), by_name.get(entry.name))
-        notes = _foreign_preset(given.get("preset"), task.name)
+            values, tuned, effective[task.name] = protocol.matched(method, values, tuned, effective.get(task.name))
+        preset = given.get("preset")
+        rest = protocol.protocol_of(suite, task, entry, method, preset) | {"settings": values, "device": device}
+        rest["compiled"] = compiled and method.kind != "anchor" and not method.host_bound
         own = "" if task.name in registry.tasks() else registry.place_of(task)
         cell = Cell(
-            spec, entry.display, _metrics(suite, task, entry), tuned, untuned, notes, held,
-            place=own, references=str(OWN_REFERENCES.resolve()) if own else "",
-        )  # fmt: skip
-        vars(cell)["_loaded"] = task, algorithm
+            _spec(suite, task, method, task_entry, entry.name, **rest),
+            entry.display,
+            protocol.metrics_of(suite, task, entry),
+            tuned,
+            untuned,
+            protocol.notes_on(preset, task.name),
+            objects=(by_name.get(task_entry.name), by_name.get(entry.name)),
+            loaded=(task, method),
+            place=own,
+            references=str(OWN_REFERENCES.resolve()) if own else "",
+        )
         cells.append(cell)
     return cells
 
 
-def _metrics(suite: Suite, task: Task, entry: AlgorithmEntry | Row) -> tuple[str, ...]:
-    """What is measured of a cell: the suite's metrics or the task's, and those that its published numbers need."""
-    asked = [p.metric for p in entry.published] if isinstance(entry, Row) else []
-    return tuple(dict.fromkeys((*(suite.metrics or task.metrics), *asked)))
-
-
-def _settings(
-    suite: Suite, task: Task, entry: AlgorithmEntry | Row, algorithm: Method, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], bool, bool]:
-    """All settings of a cell, whether its step size is a tuned one, and whether it is the default."""
-    chosen = algorithm.expand_preset(given)
-    of_task = {} if suite.tuned is None else suite.tuned.step_size.get(task.name, {})
-    step = of_task.get(entry.display, of_task.get(entry.step_from or ""))
-    listed = suite.tune is not None and entry.display in suite.tune.choices  # a preset's step is one of the list
-    given_step = "step_size" in (given if listed else chosen)
-    tuned = step is not None and not given_step
-    if tuned and suite.tuned is not None:
-        options = suite.tuned.settings.get(task.name, {}).get(entry.step_from or entry.display, {})
-        chosen = {**options, **chosen, "step_size": step}
-    values = algorithm.make_settings(chosen).model_dump(mode="json")
-    return values, tuned, "step_size" in values and not tuned and not given_step
-
-
-def _protocol(
-    suite: Suite, task: Task, entry: AlgorithmEntry | Row, algorithm: Method, preset: str | None
-) -> dict[str, Any]:
-    """Budget, N, n, burn-in, thinning and checkpoints of a cell: of the entry, else of the preset, else of the suite."""
-    shared = suite.particles or task.particles
-    of_preset = {} if preset is None else algorithm.protocol(preset)
-    if "iterations" in of_preset:
-        of_preset["budget"] = Budget(iterations=of_preset.pop("iterations"))
-    names = ("particles", "samples", "burn_in", "thinning")
-    of_entry = {name: value for name in names if (value := getattr(entry, name)) is not None}
-    of_suite = {name: getattr(suite, name) for name in names} | {"particles": shared}
-    if entry.limits is not None:
-        of_entry["budget"] = entry.limits
-    chosen: dict[str, Any] = {"budget": suite.budget, **of_suite, **of_preset, **of_entry}
-    if chosen["budget"] is None:
-        raise InputError(f"{entry.display} on {task.name} has no budget: give it iterations, or the suite a budget")
-    # Chains of another number than the suite's are judged by as many samples as all: their paths hold them.
-    others = shared if algorithm.kind == "chains" and entry.particles is not None else chosen["particles"]
-    chosen["samples"] = chosen["samples"] or others
-    if algorithm.n_particles is not None:
-        chosen["particles"] = algorithm.n_particles
-    elif algorithm.kind == "particles" and chosen["samples"] > chosen["particles"]:
-        sizes = f"samples ({chosen['samples']}) exceed the particles ({chosen['particles']})"
-        raise InputError(f"{sizes} of {entry.display}")
-    if chosen["samples"] < 2:
-        raise InputError(
-            f"{entry.display} on {task.name} is judged by a single sample: give it more particles, or say how many "
-            "samples of its path are judged (--samples, samples: of its entry)"
-        )
-    if algorithm.kind != "chains" or isinstance(task, SequentialTask):
-        chosen |= {"burn_in": 0.0, "thinning": 1}
-    # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
-    chosen["budget"] = chosen["budget"].resolve(shared, task.batch_share())
-    followed = _followed(entry, algorithm, chosen["particles"])
-    return chosen | {"checkpoints": _checkpoints(entry, algorithm, chosen), "trajectories": followed}
-
-
-def _followed(entry: AlgorithmEntry | Row, algorithm: Method, particles: int) -> int:
-    """How many trajectories are kept.
-
-    Raises:
-        InputError: draws of a generator or of an anchor have none, or there are fewer particles.
-    """
-    asked = entry.trajectories
-    if asked and algorithm.kind not in ("particles", "chains"):
-        raise InputError(f"trajectories of {entry.display}: a method of kind {algorithm.kind} moves no particles")
-    if asked > particles:
-        raise InputError(f"trajectories of {entry.display}: {asked} are more than its {particles} particles")
-    return asked
-
-
-def _checkpoints(entry: AlgorithmEntry | Row, algorithm: Method, protocol: Mapping[str, Any]) -> tuple[int, ...]:
-    """The iterations before the last at which a cell is measured where its entry says so, else none.
-
-    Raises:
-        InputError: they need a budget of iterations, lie beyond it, or are too many; a published number is of another
-            number of samples than are judged there.
-    """
-    where, asked = entry.checkpoints, entry.published if isinstance(entry, Row) else ()
-    named = [p.checkpoint for p in asked if p.checkpoint is not None]
-    if where is None and not named:
-        return ()
-    last = protocol["budget"].iterations
-    if last is None:
-        raise InputError(f"checkpoints of {entry.display} are iterations: its budget must be one of iterations")
-    explicit = tuple(range(where, last, where)) if isinstance(where, int) else where or ()
-    found = sorted({*explicit, *named})
-    if found and found[-1] > last:
-        raise InputError(f"checkpoints of {entry.display}: {found[-1]} lies beyond its {last} iterations")
-    if len(found) > MAX_CHECKPOINTS:
-        raise InputError(f"checkpoints of {entry.display}: {len(found)}, more than {MAX_CHECKPOINTS}")
-    for number in asked:
-        judged = _judged(algorithm, protocol, number.checkpoint or last)
-        if number.samples not in (None, judged):
-            raise InputError(f"{number.pointer} is of {number.samples} samples; {entry.display} has {judged} there")
-    return tuple(k for k in found if k < last)
-
-
-def _judged(algorithm: Method, protocol: Mapping[str, Any], iteration: int) -> int:
-    """How many samples are judged at an explicit checkpoint: of a chain those its path holds by then."""
-    n: int = protocol["samples"]
-    if algorithm.kind != "chains" or protocol["particles"] >= n or protocol["burn_in"] < 1:
-        return n
-    held: int = (iteration - int(protocol["burn_in"])) // protocol["thinning"] * protocol["particles"]
-    return held if 1 < held < n else n
-
-
-def task_of_preset(preset: str) -> str:
-    """The task that a preset is named after, itself or followed by ``-`` and a suffix; empty if there is none.
-
-    Where several task names fit, the longest one is meant.
-    """
-    return max((t for t in registry.tasks() if f"{preset}-".startswith(f"{t}-")), key=len, default="")
-
-
-def _foreign_preset(preset: str | None, task: str) -> tuple[str, ...]:
-    owner = "" if preset is None else task_of_preset(preset)
-    if owner in ("", task):
-        return ()
-    return (f"preset {preset} is that of {owner}, not of {task}",)
-
-
-def _matched(
-    algorithm: Method, values: dict[str, Any], tuned: bool, target: float | None
-) -> tuple[dict[str, Any], bool, float | None]:
-    """The settings, whether their step size is a tuned one, and the effective step of the methods that follow.
-
-    The step size is scaled so that the effective step is that of the task's first method with one, ``target``. Methods
-    without an effective step (adaptive rules have none) keep their step size.
-    """
-    effective = algorithm.effective_step(algorithm.make_settings(values))
-    if effective is None or "step_size" not in values:
-        return values, tuned, target
-    if target is None or effective == target:
-        return values, tuned, effective
-    scaled = algorithm.make_settings({**values, "step_size": values["step_size"] * target / effective})
-    return scaled.model_dump(mode="json"), False, target
+def _spec(suite: Suite, task: Task, method: Method, entry: TaskEntry, name: str, **rest: Any) -> CellSpec:
+    """The specification of the method of that name on a task; ``rest`` are settings, device and protocol."""
+    replicates = tuple(range(entry.splits or suite.replicates))
+    width = chunk_width(task, method, rest["particles"], len(replicates), rest["device"])
+    return CellSpec(
+        task=task.name,
+        task_version=task.version,
+        algorithm=name,
+        algorithm_version=method.version,
+        source=plugin_source(task, method),
+        replicates=replicates,
+        seed=suite.seed,
+        chunk=min(width, suite.chunk or width),
+        dtype=suite.dtype,
+        contexts=task.rows if isinstance(task, SequentialTask) else None,
+        **rest,
+    )
 
 
 def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, device: str) -> int:
@@ -336,33 +198,3 @@ def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, 
         rows = round(task.rows * task.batch_share(full_batch="full-batch" in algorithm.needs))
         fitting = min(fitting, CPU_CHUNK_ROWS // (particles * rows))
     return min(replicates, max(1, fitting))
-
-
-def _plugin_source(task: Task, algorithm: Method) -> str:
-    """SHA-256 over the source files of plug-ins, which do not come with the package, else empty."""
-    digest = hashlib.sha256()
-    outside = [o for o in (task, algorithm) if not type(o).__module__.startswith("parvibench.")]
-    for item in outside:
-        try:
-            digest.update(Path(inspect.getfile(type(item))).read_bytes())
-        except (OSError, TypeError):  # defined interactively
-            digest.update(repr((type(item), *_bytecode(vars(type(item)).values()))).encode())
-        if isinstance(item, Method) and vars(item):  # made with arguments
-            digest.update(repr(sorted(vars(item).items())).encode())
-    if own := getattr(task, "source", ""):
-        digest.update(own.encode())
-    return digest.hexdigest() if outside or own else ""
-
-
-def _bytecode(members: Iterable[Any]) -> Iterator[Any]:
-    """What the functions among the members of a class do, with their defaults and what they take from around."""
-    for member in members:
-        function = getattr(member, "__func__", member)
-        if code := getattr(function, "__code__", None):
-            around = [c.cell_contents for c in function.__closure__ or ()]
-            yield _instructions(code), function.__defaults__, function.__kwdefaults__, [repr(a) for a in around]
-
-
-def _instructions(code: CodeType) -> tuple[Any, ...]:
-    inner = [_instructions(c) if isinstance(c, CodeType) else c for c in code.co_consts]
-    return code.co_code.hex(), code.co_names, inner

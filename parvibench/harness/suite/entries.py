@@ -69,13 +69,13 @@ class Entry(Strict):
     burn_in: BurnIn | None = None
     thinning: Thinning | None = None
     checkpoints: Checkpoints | None = None  #: default: at shares of the budget
-    #: particles or chains of the first replicate whose place at every checkpoint is kept, to draw their paths
+    #: particles or chains of the first replicate whose position at every checkpoint is stored, to draw their paths
     trajectories: int = Field(0, ge=0, le=1000)
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:
         if self.budget is not None and self.iterations is not None:
-            raise ValueError("iterations stand for a budget: give one of the two")
+            raise ValueError("budget and iterations: give one of the two")
         return self
 
     @property
@@ -119,7 +119,7 @@ class Row(Entry):
     task: str
     algorithm: str
     replicates: int | None = Field(None, gt=0, le=100_000)  #: instead of the suite's
-    #: which of the two it repeats where they differ: what the paper says, or what its authors' program does
+    #: which of the two it repeats where they differ: the text of the paper, or its authors' program
     follows: Literal["text", "program"] = "text"
     published: Annotated[tuple[Published, ...], BeforeValidator(as_tuple)] = ()
     #: ``task/label`` of a row that this one repeats with one change, named in ``reason``, to see what that changes
@@ -147,7 +147,7 @@ class Row(Entry):
 
 #: Ends of a log grid.
 Ends = Annotated[tuple[float, float], BeforeValidator(as_tuple)]
-#: Units of step sizes, see ``tuning.step_unit``.
+#: Units of step sizes, see ``grids.step_unit``.
 Unit = Literal["x^2", "x", "rate"]
 UNITS: tuple[Unit, ...] = ("x^2", "x", "rate")
 
@@ -205,9 +205,7 @@ class Tuned(Strict):
     step_size: dict[str, dict[str, float]]  #: task -> label -> chosen value
     #: task -> label -> options chosen with it
     settings: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
-    at_edge: list[str] = Field(
-        default_factory=list
-    )  #: ``task/label`` whose best value lies on the end of what was tried
+    at_edge: list[str] = Field(default_factory=list)  #: ``task/label`` whose best value is at an end of its grid
     #: task -> label -> score evaluations spent on tuning
     score_evaluations: dict[str, dict[str, float]] = Field(default_factory=dict)
     grid: list[float] | dict[str, list[float]] = Field(default_factory=list)  #: the values tried, by unit

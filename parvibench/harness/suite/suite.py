@@ -6,17 +6,15 @@ A suite is data. It names tasks and algorithms that are installed; it runs no co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
-from parvibench.core.errors import InputError, SuiteError, UnknownNameError, known_keys, printable, problem_text
+from parvibench.core.errors import InputError, SuiteError, UnknownNameError, known_keys, problem_text
 from parvibench.suites import shipped
 
 from .entries import (
@@ -34,11 +32,7 @@ from .entries import (
     as_entry,
     as_tuple,
 )
-
-MAX_BYTES = 1_000_000
-MAX_NODES = 10_000
-MAX_DEPTH = 30
-
+from .yaml_tree import line_of, plain, read_yaml
 
 Entries = Annotated[tuple[Annotated[TaskEntry, BeforeValidator(as_entry)], ...], BeforeValidator(as_tuple)]
 Methods = Annotated[tuple[Annotated[AlgorithmEntry, BeforeValidator(as_entry)], ...], BeforeValidator(as_tuple)]
@@ -75,7 +69,7 @@ class Suite(Strict):
     @field_validator("profiles", mode="after")
     @classmethod
     def _tuned_as_others(cls, profiles: dict[str, Profile]) -> dict[str, Profile]:
-        """``tuned_as`` is replaced by what it stands for."""
+        """Replaces ``tuned_as`` by the tuned values of that profile."""
         for name, profile in profiles.items():
             other = profiles.get(profile.tuned_as or name)
             if other is None or other.tuned_as:
@@ -93,7 +87,7 @@ class Suite(Strict):
         _refuse_repeats("algorithm label", [a.display for a in self.algorithms])
         _refuse_repeats("row", [r.title for r in self.rows])
         if self.rows and (self.tasks or self.algorithms):
-            raise ValueError("rows stand instead of tasks and algorithms, not beside them")
+            raise ValueError("rows replace tasks and algorithms: give one or the other")
         missing = [] if self.rows else [n for n in ("tasks", "algorithms", "budget") if not getattr(self, n)]
         for name, profile in self.profiles.items():
             other = self.profiles[profile.tuned_as or name]
@@ -178,10 +172,9 @@ def load_suite(name: str) -> Suite:
 
 def parse_suite(content: bytes, source: str) -> Suite:
     """Validate the bytes of a suite file, ``source``; ``SuiteError`` with one line per problem."""
-    tree = _read_yaml(content, source)
-    plain = _plain(tree, source)
+    tree = read_yaml(content, source)
     try:
-        suite = Suite.model_validate(plain)
+        suite = Suite.model_validate(plain(tree, source))
     except ValidationError as error:
         problems = dict.fromkeys(_problem(tree, source, e) for e in error.errors())
         raise SuiteError("\n".join(problems)) from None
@@ -204,97 +197,12 @@ def _labelled(suite: Suite, source: str) -> Suite:
     return suite.model_copy(update={"algorithms": entries})
 
 
-def _read_yaml(content: bytes, source: str) -> CommentedMap:
-    if len(content) > MAX_BYTES:
-        raise SuiteError(f"{source}: {len(content)} bytes; a suite file has at most {MAX_BYTES}")
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise SuiteError(f"{source}: not a text file (byte {error.start} is not UTF-8)") from None
-    # The parser takes a second for ten thousand nodes, and a minute for a thousand brackets in one another.
-    if text.count("\n") + text.count(",") > MAX_NODES or _bracket_depth(text) > MAX_DEPTH:
-        limits = f"at most {MAX_NODES} lines and entries, {MAX_DEPTH} deep"
-        raise SuiteError(f"{source}: too large: a suite file has {limits}")
-    try:
-        tree = YAML(typ="rt", pure=True).load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark else ""
-        problem = (error.problem or "not valid YAML").split("\n")[0]
-        raise SuiteError(f"{source}{line}: {problem}") from None
-    except (YAMLError, ValueError, RecursionError, AttributeError, KeyError, TypeError, IndexError) as error:
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise SuiteError(f"{source}: not valid YAML: {reason}") from None
-    if not isinstance(tree, CommentedMap):
-        found = "nothing" if tree is None else type(tree).__name__.lower()
-        raise SuiteError(f"{source}:1: a suite is a mapping with keys such as name, tasks, algorithms; found {found}")
-    return tree
-
-
-def _bracket_depth(text: str) -> int:
-    """Most brackets open at a time, those in quotes and comments included."""
-    deepest = depth = 0
-    for character in text:
-        if character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth = max(0, depth - 1)
-    return deepest
-
-
-def _plain(tree: Any, source: str) -> Any:
-    """Plain Python data; refuses tags, and trees that aliases have blown up."""
-    nodes = 0
-
-    def convert(node: Any, path: str, depth: int) -> Any:
-        nonlocal nodes
-        nodes += 1
-        if nodes > MAX_NODES or depth > MAX_DEPTH:
-            raise SuiteError(f"{source}: too large at {path or 'the top'} (aliases that repeat themselves?)")
-        tag = getattr(getattr(node, "tag", None), "value", None)
-        if tag is not None and not str(tag).startswith("tag:yaml.org,2002:"):
-            raise SuiteError(f"{source}: {path or 'the top'}: tag {tag} is not allowed; a suite is plain data")
-        if isinstance(node, dict):
-            for key in node:
-                if not isinstance(key, str) or not key.isprintable():
-                    raise SuiteError(f"{source}: {path or 'the top'}: key {key!a:.60} is no plain text")
-            return {str(k): convert(v, f"{path}.{k}" if path else str(k), depth + 1) for k, v in node.items()}
-        if isinstance(node, list):
-            return [convert(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(node)]
-        if isinstance(node, bool) or node is None:
-            return node
-        if isinstance(node, str) and printable(node) != node:
-            raise SuiteError(f"{source}: {path or 'the top'}: control characters or lone surrogates in {node[:40]!a}")
-        for kind in (int, float, str):
-            if isinstance(node, kind):
-                return kind(node)
-        raise SuiteError(f"{source}: {path}: {type(node).__name__} values are not allowed; use text or numbers")
-
-    return convert(tree, "", 0)
-
-
 def _problem(tree: Any, source: str, error: Any) -> str:
     """One line for one pydantic error: file:line: key path: what is wrong."""
     loc = [p for p in error["loc"] if not (isinstance(p, str) and p.startswith("function-"))]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
     known = known_keys(Suite, loc[:-1]) if error["type"] == "extra_forbidden" else None
-    return f"{source}:{_line(tree, loc)}: {problem_text(error, path or 'suite', known)}"
-
-
-def _line(tree: Any, loc: list[Any]) -> int:
-    """Line of the deepest node of ``loc`` that the file holds, counted from 1."""
-    line, node = 1, tree
-    for part in loc:
-        if not hasattr(node, "lc"):
-            break
-        try:
-            data = node.lc.data
-            line = (data[part][0] if data and part in data else node.lc.line) + 1
-            node = node[part]
-        except (KeyError, IndexError, TypeError):
-            break
-    return line
+    return f"{source}:{line_of(tree, loc)}: {problem_text(error, path or 'suite', known)}"
 
 
 def _check_names(suite: Suite, tree: Any, source: str) -> None:
@@ -306,19 +214,19 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
             action()
         except InputError as error:
             first = str(error).split("\nA ")[0].split("\nKnown")[0]
-            problems.append(f"{source}:{_line(tree, [what, index])}: {what}[{index}]: {first}")
+            problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
 
     for i, task in enumerate(suite.tasks):
-        check("tasks", i, lambda name=task.name: _known("task", name, registry.tasks()))
+        check("tasks", i, partial(_known, "task", task.name, registry.tasks()))
     for i, algorithm in enumerate(suite.algorithms):
-        check("algorithms", i, lambda entry=algorithm: _check_algorithm(entry))
+        check("algorithms", i, partial(_check_algorithm, algorithm))
     for i, row in enumerate(suite.rows):
-        check("rows", i, lambda name=row.task: _known("task", name, registry.tasks()))
-        check("rows", i, lambda entry=row: _check_algorithm(entry))
+        check("rows", i, partial(_known, "task", row.task, registry.tasks()))
+        check("rows", i, partial(_check_algorithm, row))
         for number in row.published:
-            check("rows", i, lambda name=number.metric: _known("metric", name, registry.metrics()))
+            check("rows", i, partial(_known, "metric", number.metric, registry.metrics()))
     for i, metric in enumerate(suite.metrics or ()):
-        check("metrics", i, lambda name=metric: _known("metric", name, registry.metrics()))
+        check("metrics", i, partial(_known, "metric", metric, registry.metrics()))
     titles = {r.title for r in suite.rows}
     problems += [
         f"{source}: rows: {r.title} varies {r.varies}, which is no row"

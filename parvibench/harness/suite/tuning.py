@@ -22,7 +22,6 @@ step of another and gets that step times the ratio of their drifts: both then mo
 from __future__ import annotations
 
 import io
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,59 +39,23 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import TUNING_REPLICATES, Task
 from parvibench.data.splits import VALIDATION_SHARE
+from parvibench.harness.store.files import write_atomically
 from parvibench.harness.store.results import Results, metric_values
 
 from .cells import Cell, expand
 from .entries import Tuned, TuneSpec
+from .grids import ADDED, Grid, choices, grid, grid_of, rounded
 from .suite import Suite
 
-#: Times that a grid grows beyond an end, and values by which it does.
-EXTENSIONS, _ADDED = 2, 2
-#: Times that another value is run for the whole horizon: the best one has become worse by then, or lies at an end.
+#: Times that a grid grows beyond an end.
+EXTENSIONS = 2
+#: Times that another value is run for the whole horizon: the best one has become worse by then, or is at an end.
 FURTHER = 4
 _MEASURED = (Status.OK, Status.DIVERGED)
 #: What a method reports of its steps: root mean square of what the step size multiplies.
 _DRIFT = "drift_rms"
 
-Options = tuple[tuple[str, Any], ...]
 Run = Callable[[Sequence[Cell]], Results]
-
-
-@dataclass
-class _Grid:
-    """The values tried for one (task, label) under one choice of its options."""
-
-    cell: Cell  #: of the suite, options set
-    options: Options
-    unit: str
-    steps: list[float]  #: ascending
-    closed: bool = False  #: the values are a list to choose from: none are added
-
-    def best_end(self, scores: dict[str, float]) -> int:
-        """-1 or 1 where the best value lies at an end, lower or upper, beyond which values may be added; else 0."""
-        if self.closed:
-            return 0
-        found = [scores.get(_named(self, s), np.inf) for s in self.steps]
-        best = int(np.argmin(found))
-        return -1 if best == 0 else 1 if best == len(self.steps) - 1 else 0
-
-    def extend(self, end: int, values: int = _ADDED) -> list[float]:
-        """Values added beyond an end."""
-        ratio = self.steps[1] / self.steps[0]
-        first = self.steps[0 if end < 0 else -1]
-        added = [_rounded(first * ratio ** (end * (i + 1))) for i in range(values)]
-        self.steps = sorted({*self.steps, *added})
-        return added
-
-    def below(self, step: float) -> float | None:
-        """The next smaller value, added where there is none; None where none may be added."""
-        smaller = [s for s in self.steps if s < step]
-        return smaller[-1] if smaller else self.beyond(step)
-
-    def beyond(self, step: float) -> float | None:
-        """A value added beyond the one at an end; None for one inside, and where none may be added."""
-        end = -1 if step == self.steps[0] else 1 if step == self.steps[-1] else 0
-        return self.extend(end, 1)[0] if end and not self.closed else None
 
 
 @dataclass
@@ -111,7 +74,7 @@ class Tuner:
                 f"suite {self.suite.name!r} has no 'tune' section; add for example: tune: {{step_size: [1.0e-4, 1.0]}}"
             )
         self.spec: TuneSpec = self.suite.tune
-        self._grids: dict[tuple[str, str], list[_Grid]] = defaultdict(list)
+        self._grids: dict[tuple[str, str], list[Grid]] = defaultdict(list)
         followers = {a.display for _, a in self.suite.pairs if a.step_from}
         self._primary: dict[str, str] = {}
         for cell in self._expanded(None):
@@ -123,8 +86,8 @@ class Tuner:
                 and cell.label not in followers
                 and not cell.missing_needs()
             ):
-                for options in _choices(self.spec, cell.label):
-                    self._grids[cell.task, cell.label].append(_grid(self.spec, cell, options))
+                for options in choices(self.spec, cell.label):
+                    self._grids[cell.task, cell.label].append(grid_of(self.spec, cell, options))
 
     def _expanded(self, tuned: Tuned | None) -> list[Cell]:
         suite = self.suite.model_copy(update={"tuned": tuned})
@@ -137,7 +100,7 @@ class Tuner:
     def one_of_each(self) -> list[tuple[Cell, int, int]]:
         """The first round with one value of every grid, which cost alike, how many it has and how many it may grow by."""
         return [
-            (_tuning_cell(g, g.steps[0], self.spec), len(g.steps), 0 if g.closed else EXTENSIONS * _ADDED)
+            (_tuning_cell(g, g.steps[0], self.spec), len(g.steps), 0 if g.closed else EXTENSIONS * ADDED)
             for grids in self._grids.values()
             for g in grids
         ]
@@ -148,13 +111,13 @@ class Tuner:
         for _ in range(EXTENSIONS):
             scores = _scores(records, self._primary)
             ends = [(g, e) for grids in self._grids.values() for g in grids if (e := g.best_end(scores))]
-            ends = [(g, e) for g, e in ends if any(_named(g, s) in scores for s in g.steps)]
+            ends = [(g, e) for g, e in ends if any(g.named(s) in scores for s in g.steps)]
             records |= self._measured(run, [_tuning_cell(g, s, self.spec) for g, e in ends for s in g.extend(e)])
         finals = self._finals(_scores(records, self._primary))
         last: dict[str, CellRecord] = {}
         for _ in range(1 + FURTHER):
             records |= self._measured(
-                run, [_tuning_cell(g, s, self.spec) for g, s in finals if _named(g, s) not in records]
+                run, [_tuning_cell(g, s, self.spec) for g, s in finals if g.named(s) not in records]
             )
             last |= self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
             finals = self._further(_scores(records, self._primary), _scores(last, self._primary), set(last))
@@ -167,7 +130,7 @@ class Tuner:
             return tuned
         cells = [c for c in self._expanded(tuned) if c.label in entries and c.tuned]
         found = self._measured(
-            run, [_tuning_cell(_Grid(c, (), "", []), c.settings["step_size"], self.spec, whole=True) for c in cells]
+            run, [_tuning_cell(Grid(c, (), "", []), c.settings["step_size"], self.spec, whole=True) for c in cells]
         )
         steps = {task: dict(own) for task, own in tuned.step_size.items()}
         spent = {task: dict(own) for task, own in tuned.score_evaluations.items()}
@@ -178,7 +141,7 @@ class Tuner:
             if own is None or not all(np.isfinite(drifts)) or drifts[1] == 0:
                 self.left_out[f"{c.task}/{c.label}"] = f"no {_DRIFT} was measured of it and of {leader}"
                 continue
-            steps[c.task][c.label] = _rounded(step * drifts[0] / drifts[1])
+            steps[c.task][c.label] = rounded(step * drifts[0] / drifts[1])
             spent[c.task][c.label] = round(own.score_evaluations * own.n_replicates, 1)
         return tuned.model_copy(update={"step_size": steps, "score_evaluations": spent})
 
@@ -188,23 +151,23 @@ class Tuner:
             return {}
         return {f"{c.task}/{c.label}": c for c in run(cells).cells}
 
-    def _finals(self, scores: dict[str, float]) -> list[tuple[_Grid, float]]:
+    def _finals(self, scores: dict[str, float]) -> list[tuple[Grid, float]]:
         if self.spec.share == 1:
             return []
         found = []
         for grids in self._grids.values():
-            tried = [(scores[_named(g, s)], g, s) for g in grids for s in g.steps if _named(g, s) in scores]
+            tried = [(scores[g.named(s)], g, s) for g in grids for s in g.steps if g.named(s) in scores]
             found += sorted(tried, key=lambda t: t[0])[: self.spec.finalists]
         return [(g, s) for _, g, s in found]
 
-    def _further(self, scores: dict[str, float], final: dict[str, float], tried: set[str]) -> list[tuple[_Grid, float]]:
-        """The next value of every grid whose best finalist has become worse over the whole horizon, or lies at an end.
+    def _further(self, scores: dict[str, float], final: dict[str, float], tried: set[str]) -> list[tuple[Grid, float]]:
+        """The next value of every grid whose best finalist has become worse over the whole horizon, or is at an end.
 
         A step that is best for a quarter of the horizon can be too large for all of it, and so can the second best.
         """
         found = []
         for grids in self._grids.values():
-            names = {_named(g, s): (g, s) for g in grids for s in g.steps if _named(g, s) in tried}
+            names = {g.named(s): (g, s) for g in grids for s in g.steps if g.named(s) in tried}
             if not names:
                 continue
             best = min(names, key=lambda n: (final.get(n, np.inf), names[n][1]))
@@ -213,7 +176,7 @@ class Tuner:
             chosen, step = names[best]
             worse = final[best] > scores.get(best, np.inf)
             following = chosen.below(step) if worse else chosen.beyond(step)
-            if following is not None and _named(chosen, following) not in tried:
+            if following is not None and chosen.named(following) not in tried:
                 found.append((chosen, following))
         return found
 
@@ -225,7 +188,7 @@ class Tuner:
         spent: dict[str, dict[str, float]] = defaultdict(dict)
         at_edge = []
         for (task, label), grids in self._grids.items():
-            names = {_named(g, s): (g, s) for g in grids for s in g.steps}
+            names = {g.named(s): (g, s) for g in grids for s in g.steps}
             tried = [(decided[n], *names[n]) for n in names if n in decided]
             if not tried:
                 self.left_out[f"{task}/{label}"] = _why(records, last, names)
@@ -234,7 +197,7 @@ class Tuner:
             steps[task][label] = step
             if best.options:
                 settings[task][label] = dict(best.options)
-            measured = [s for s in best.steps if _named(best, s) in scores | final]
+            measured = [s for s in best.steps if best.named(s) in scores | final]
             if step in (measured[0], measured[-1]):
                 at_edge.append(f"{task}/{label}")
             cost = [
@@ -251,44 +214,7 @@ class Tuner:
         )
 
 
-def step_unit(algorithm: Method, settings: dict[str, Any]) -> str:
-    """What a step size is measured in: ``x^2``, ``x`` or ``rate``."""
-    if algorithm.kind == "generator":
-        return "rate"
-    made = algorithm.make_settings(settings)
-    described = type(made).model_fields["step_size"].description or ""
-    decays = "in x^2" in described and " or x" not in described  # no fixed step, yet one that multiplies a score
-    return "x^2" if decays or algorithm.effective_step(made) is not None else "x"
-
-
-def grid(spec: TuneSpec, unit: str) -> list[float]:
-    """The log grid of a unit, rounded to three significant digits."""
-    return [_rounded(v) for v in np.geomspace(*spec.ends(unit), spec.points)]
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
-
-
-def _choices(spec: TuneSpec, label: str) -> list[Options]:
-    """Every choice of the options of a method; one empty choice without any."""
-    own = spec.options.get(label, {})
-    return [tuple(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
-
-
-def _grid(spec: TuneSpec, cell: Cell, options: Options) -> _Grid:
-    algorithm = cell.load()[1]
-    settings = algorithm.make_settings({**cell.settings, **dict(options)}).model_dump(mode="json")
-    unit, listed = step_unit(algorithm, settings), spec.choices.get(cell.label)
-    return _Grid(cell.varied(settings=settings), options, unit, listed or grid(spec, unit), closed=listed is not None)
-
-
-def _named(grid: _Grid, step: float) -> str:
-    chosen = "".join(f" {k}={v}" for k, v in grid.options)
-    return f"{grid.cell.task}/{grid.cell.label} @ {step:g}{chosen}"
-
-
-def _tuning_cell(grid: _Grid, step: float, spec: TuneSpec, *, whole: bool = False) -> Cell:
+def _tuning_cell(grid: Grid, step: float, spec: TuneSpec, *, whole: bool = False) -> Cell:
     task, algorithm = grid.cell.load()
     share = 1.0 if whole else spec.share
     # Mini-batches are a larger share of the rows that are left: the horizon stays what it is.
@@ -301,7 +227,7 @@ def _tuning_cell(grid: _Grid, step: float, spec: TuneSpec, *, whole: bool = Fals
         chunk=min(grid.cell.spec.chunk, spec.replicates),
     )
     metrics = (spec.metric or task.primary, *(["rmse"] if "predictive" in task.provides else []))
-    return replace(varied, label=_named(grid, step).partition("/")[2], metrics=metrics)
+    return replace(varied, label=grid.named(step).partition("/")[2], metrics=metrics)
 
 
 def _share_of(budget: Budget, share: float, rows: float) -> Budget:
@@ -398,9 +324,7 @@ def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = F
     place["tuned"] = _laid_out(new)
     buffer = io.StringIO()
     yaml.dump(tree, buffer)
-    aside = path.with_suffix(".new")
-    aside.write_text(buffer.getvalue())
-    aside.replace(path)
+    write_atomically(path.resolve(), buffer.getvalue().encode())
 
 
 def _merged(old: Any, new: dict[str, Any]) -> dict[str, Any]:

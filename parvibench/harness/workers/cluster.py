@@ -15,7 +15,7 @@ import queue
 import socket
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -25,22 +25,26 @@ from parvibench.core.errors import InputError, install_hint
 from parvibench.core.reference import home_of
 from parvibench.core.result import Status
 from parvibench.data import fetch
+from parvibench.harness.run.chunks import ChunkResult
 from parvibench.harness.store.files import EVERY_S, SnapshotFile
 
-from .executors import MAX_ATTEMPTS, Executor, InProcess, Job, OnProgress, Outcome, Progress
+from .executors import MAX_ATTEMPTS, InProcess, News, OnProgress, Outcome
+from .jobs import ChunkJob
 from .processes import Workers
 
 _WAIT_S = 0.5
 
+Ended = Outcome[ChunkResult]
+
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job as it travels: nothing in it is a path of the driver's machine that the other side would need."""
+    """A job as it travels: it needs no path of the driver's machine."""
 
-    job: Job  #: its snapshot file stays behind
-    data: dict[str, bytes]  #: data set -> its file, where the driver has it: the other side may have no way out
+    job: ChunkJob  #: its snapshot file stays behind
+    data: dict[str, bytes]  #: data set -> its file, where the driver has it: the remote side may be offline
     plugins: dict[str, bytes]  #: path -> source of the files that algorithm and task come from, where they do
-    references: dict[str, bytes]  #: file name -> content of the reference of a task of one's own
+    references: dict[str, bytes]  #: file name -> content of the reference of a user's task
     snapshot: bytes | None  #: to go on from
     every: float  #: seconds between two snapshots
     version: str  #: of ParVIBench at the driver
@@ -52,7 +56,8 @@ class Parcel:
 class _Sent:
     """A job on the cluster."""
 
-    job: Job
+    number: int
+    job: ChunkJob
     stream: Any
     attempts: int = 1
 
@@ -75,32 +80,32 @@ class Cluster:
         self._address, self._count = address, count
         self._timeout, self._memory, self._gpus = timeout, memory, gpus
 
-    def run(self, jobs: Iterable[Job], on_progress: OnProgress) -> Iterator[Outcome]:
+    def run(self, jobs: Sequence[ChunkJob], on_progress: OnProgress) -> Iterator[tuple[int, Ended]]:
         """Outcomes as they come in; on leaving early everything on the cluster is cancelled.
 
         Raises:
             InputError: the cluster cannot be reached, or a job cannot travel.
         """
         ray = _ray()
-        waiting = list(jobs)
-        for job in waiting:
+        for job in jobs:
             if any(job.cell.objects):
                 raise InputError(f"{job.cell.label}: objects cannot be sent to a cluster; name a file.py:Class")
         started = self._connect()
         task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=0)(serve)
         limit = self._count or 4 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         running: list[_Sent] = []
+        waiting = list(enumerate(jobs))
         try:
             while waiting or running:
                 while waiting and len(running) < limit:
-                    job = waiting.pop(0)
-                    running.append(_Sent(job, task.remote(self._parcel(job))))
+                    number, job = waiting.pop(0)
+                    running.append(_Sent(number, job, task.remote(self._parcel(job))))
                 ready, _ = ray.wait([s.stream for s in running], num_returns=1, timeout=_WAIT_S, fetch_local=False)
                 for sent in [s for s in running if s.stream in ready]:
                     outcome = self._listen(sent, task, on_progress)
                     if outcome is not None:
                         running.remove(sent)
-                        yield outcome
+                        yield sent.number, outcome
         finally:
             for sent in running:
                 ray.cancel(sent.stream, force=True)
@@ -123,7 +128,7 @@ class Cluster:
             raise InputError(f"--ray {self._address}: no cluster there ({first:.200})") from None
         return True
 
-    def _parcel(self, job: Job) -> Parcel:
+    def _parcel(self, job: ChunkJob) -> Parcel:
         cell, file = job.cell, job.snapshot
         files = [
             Path(p) for p in (cell.algorithm.rpartition(":")[0], cell.place.rpartition(":")[0]) if p.endswith(".py")
@@ -147,15 +152,15 @@ class Cluster:
             memory=self._memory,
         )
 
-    def _listen(self, sent: _Sent, task: Any, on_progress: OnProgress) -> Outcome | None:
+    def _listen(self, sent: _Sent, task: Any, on_progress: OnProgress) -> Ended | None:
         """Take one message; the outcome if the job has ended."""
         ray = _ray()
         try:
             message = ray.get(next(sent.stream))
         except StopIteration:
-            return Outcome(sent.job, None, Status.CRASHED, "the task on the cluster ended without a result")
+            return Outcome(None, Status.CRASHED, "the task on the cluster ended without a result")
         except ray.exceptions.RayTaskError as error:
-            return Outcome(sent.job, None, Status.CRASHED, str(error.cause or error).split("\n")[0], str(error))
+            return Outcome(None, Status.CRASHED, str(error.cause or error).split("\n")[0], str(error))
         except ray.exceptions.RayError as error:  # the worker, its machine or the object store is gone
             if sent.attempts < MAX_ATTEMPTS:
                 sent.attempts += 1
@@ -163,14 +168,14 @@ class Cluster:
                 return None
             first = str(error).split("\n")[0]
             reason = f"lost {sent.attempts} times on the cluster: {type(error).__name__}: {first}"
-            return Outcome(sent.job, None, Status.CRASHED, reason[:500], str(error))
+            return Outcome(None, Status.CRASHED, reason[:500], str(error))
         if isinstance(message, Outcome):
-            return replace(message, job=sent.job)
+            return message
         if isinstance(message, bytes):
             if sent.job.snapshot is not None:
                 sent.job.snapshot.save(message)
         else:
-            on_progress(Progress(sent.job, message))
+            on_progress(sent.number, message)
         return None
 
 
@@ -181,7 +186,7 @@ def _ray() -> Any:
         raise InputError(f"--ray needs Ray; {install_hint('ray')}") from None
 
 
-def serve(parcel: Parcel) -> Iterator[dict[str, Any] | bytes | Outcome]:
+def serve(parcel: Parcel) -> Iterator[News | bytes | Ended]:
     """Body of a task on the cluster: news, snapshots, and the outcome at last."""
     mine = version("parvibench")
     if mine != parcel.version:
@@ -192,7 +197,7 @@ def serve(parcel: Parcel) -> Iterator[dict[str, Any] | bytes | Outcome]:
         yield from _serve_in(Path(name), parcel)
 
 
-def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes | Outcome]:
+def _serve_in(folder: Path, parcel: Parcel) -> Iterator[News | bytes | Ended]:
     file = SnapshotFile(folder / "snapshot.pt", parcel.every)
     if parcel.snapshot is not None:
         file.save(parcel.snapshot)
@@ -200,11 +205,11 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes |
         fetch.keep(name, sent)
     job = _unpacked(parcel, folder, file)
     on_gpu = job.cell.spec.device == "cuda"
-    executor: Executor = InProcess() if on_gpu else Workers(1, parcel.timeout, parcel.memory)
-    events: queue.SimpleQueue[Progress | Outcome] = queue.SimpleQueue()
+    executor = InProcess() if on_gpu else Workers(1, parcel.timeout, parcel.memory)
+    events: queue.SimpleQueue[News | Ended] = queue.SimpleQueue()
 
     def work() -> None:
-        for outcome in executor.run([job], events.put):
+        for _, outcome in executor.run([job], lambda _, news: events.put(news)):
             events.put(outcome)
 
     threading.Thread(target=work, daemon=True).start()
@@ -215,13 +220,13 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[dict[str, Any] | bytes |
             if isinstance(event, Outcome):
                 yield _told_where(event)
                 return
-            yield event.news
+            yield event
         if (now := _written(file)) != seen and (content := file.load()) is not None:
             seen = now
             yield content
 
 
-def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> Job:
+def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> ChunkJob:
     """The job with the files of its plug-ins, and the reference of its task, where they can be found."""
     cell, places = parcel.job.cell, {}
     for number, (path, source) in enumerate(parcel.plugins.items()):
@@ -251,7 +256,7 @@ def _written(file: SnapshotFile) -> int:
         return 0
 
 
-def _told_where(outcome: Outcome) -> Outcome:
+def _told_where(outcome: Ended) -> Ended:
     """A failure with the name of the machine it happened on."""
     if outcome.result is not None:
         return outcome

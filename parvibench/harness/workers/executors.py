@@ -1,84 +1,52 @@
-"""The interface of executors, the job they run, and the plainest of them: one job after another, here.
+"""The interface of executors and their jobs, and the plainest executor: one job after another, here.
 
-An executor takes jobs and yields outcomes as they come; it decides nothing about results.
+An executor takes jobs and yields their outcomes as they come, each with the number of its job; it knows nothing of results.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from parvibench.core.errors import DataMissingError, InputError, UnsupportedError, printable
 from parvibench.core.result import Status
-from parvibench.harness.run.chunks import ChunkResult
-from parvibench.harness.run.judging import judged, sealed
-from parvibench.harness.run.loop import run_chunk
-from parvibench.harness.store.files import SnapshotFile
-from parvibench.harness.suite.cells import Cell
 
-#: A job whose process is killed from outside is begun this often before its cell counts as crashed.
+#: A job whose process is killed from outside is started this often before it counts as crashed.
 MAX_ATTEMPTS = 3
 _MAX_REASON, _MAX_TRACEBACK = 500, 20_000
 
+T = TypeVar("T")
+#: News of a running job: iteration, share of the budget; at checkpoints a metric and its value.
+News = dict[str, Any]
+Notify = Callable[[News], None]
+#: Called with the number of a job and its news.
+OnProgress = Callable[[int, News], None]
 
-class Work(Protocol):
-    """What an executor can run, in a process of its own."""
 
-    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
+class Job(ABC, Generic[T]):
+    """What an executor can run; picklable where the executor has other processes."""
+
+    @abstractmethod
+    def run(self, notify: Notify) -> T:
         """Run it here."""
-        ...
 
-
-W = TypeVar("W", bound=Work)
+    def split(self) -> tuple[Job[bytes], Callable[[bytes], Job[T]]] | None:
+        """The job as two for a process each, where nothing but bytes may pass from the first to the second; else None."""
+        return None
 
 
 @dataclass(frozen=True)
-class Job:
-    """A chunk of a cell, and where its state is saved while it runs.
-
-    Attributes:
-        apart: the metrics are computed in another process than the samples (``Judging``).
-    """
-
-    cell: Cell
-    chunk: int
-    snapshot: SnapshotFile | None = None
-    apart: bool = False
-
-    @property
-    def replicates(self) -> tuple[int, ...]:
-        """Ids of the replicates."""
-        return self.cell.chunks[self.chunk]
-
-    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
-        """Run it here."""
-        result = run_chunk(self.cell, self.replicates, notify, self.snapshot, deferred=self.apart)
-        return sealed(result) if self.apart else result
-
-
-@dataclass(frozen=True)
-class Judging:
-    """The second half of a plug-in's job: metrics, in a process that never runs the plug-in's code."""
-
-    job: Job
-    content: bytes
-
-    def run(self, notify: Callable[[dict[str, Any]], None]) -> ChunkResult:
-        """Run it here."""
-        return judged(self.job.cell, self.job.replicates, self.content)
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[W]):
+class Outcome(Generic[T]):
     """How a job ended: a result, or a status with its reason."""
 
-    job: W
-    result: ChunkResult | None = None
+    result: T | None
     status: Status = Status.OK
     reason: str = ""
     traceback: str = ""
@@ -86,52 +54,29 @@ class Outcome(Generic[W]):
 
 @dataclass(frozen=True)
 class Progress:
-    """News of a running job: iteration, share of the budget; at checkpoints a metric and its value."""
+    """News of a job, as observers of a run get them."""
 
     job: Any
-    news: dict[str, Any] = field(default_factory=dict)
+    news: News = field(default_factory=dict)
 
 
-OnProgress = Callable[[Progress], None]
-
-
-class Executor(Protocol):
-    """Runs jobs; outcomes come in any order, one for every job."""
-
-    def run(self, jobs: Iterable[Job], on_progress: OnProgress) -> Iterator[Outcome[Job]]:
-        """Outcomes as they come."""
-        ...
-
-
-def attempt(job: W, notify: Callable[[dict[str, Any]], None]) -> Outcome[W]:
-    """Run a job here and turn whatever happens but Ctrl-C into an outcome."""
+def attempt(job: Job[T], notify: Notify) -> Outcome[T]:
+    """Run a job here and turn every error but Ctrl-C into an outcome."""
     try:
-        return Outcome(job, job.run(notify))
+        return Outcome(job.run(notify))
     except KeyboardInterrupt:
         raise
     except DataMissingError as error:
-        return Outcome(job, None, Status.SKIPPED, printable(str(error)))
+        return Outcome(None, Status.SKIPPED, printable(str(error)))
     except UnsupportedError as error:
-        return Outcome(job, None, Status.UNSUPPORTED, printable(str(error)))
+        return Outcome(None, Status.UNSUPPORTED, printable(str(error)))
     except InputError as error:
-        return Outcome(job, None, Status.CRASHED, printable(str(error)), _trace())
+        return Outcome(None, Status.CRASHED, printable(str(error)), _trace())
     except BaseException as error:  # whatever a plug-in may raise, SystemExit included
         text = _describe(error)
         memory = isinstance(error, MemoryError) or "out of memory" in text.lower()
         status = Status.OUT_OF_MEMORY if memory else Status.CRASHED
-        return Outcome(job, None, status, text.split("\n")[0][:_MAX_REASON], _trace())
-
-
-def first_half(job: Any) -> Any:
-    """The job; a plug-in's is to leave its metrics to ``second_half``."""
-    return replace(job, apart=True) if isinstance(job, Job) and job.cell.is_plugin else job
-
-
-def second_half(outcome: Outcome[Any]) -> Judging | None:
-    """What is still to be done after a job, in another process; or None."""
-    if isinstance(outcome.job, Job) and outcome.job.apart and outcome.result is not None:
-        return Judging(outcome.job, outcome.result.sealed)
-    return None
+        return Outcome(None, status, text.split("\n")[0][:_MAX_REASON], _trace())
 
 
 def _describe(error: BaseException) -> str:
@@ -152,12 +97,12 @@ def _trace() -> str:
 class InProcess:
     """One job after another on one thread of this process."""
 
-    def run(self, jobs: Iterable[W], on_progress: OnProgress) -> Iterator[Outcome[W]]:
+    def run(self, jobs: Sequence[Job[T]], on_progress: OnProgress) -> Iterator[tuple[int, Outcome[T]]]:
         """Outcomes in the order of the jobs."""
-        for job in jobs:
+        for number, job in enumerate(jobs):
             with _own_torch_settings():
-                outcome = attempt(job, lambda news, job=job: on_progress(Progress(job, news)))  # type: ignore[misc]
-            yield outcome
+                outcome = attempt(job, partial(on_progress, number))
+            yield number, outcome
 
 
 @contextmanager

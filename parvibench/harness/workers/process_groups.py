@@ -1,4 +1,4 @@
-"""Worker processes and whatever they start: bounded, and ended together.
+"""Worker processes and their subprocesses: memory limits, and termination as a group.
 
 A worker leads a process group, whose memory is counted and which is killed as a whole. A process that left the group
 (``setsid``) is found by the worker's log, which is its standard output: on Linux every process that holds the log is
@@ -121,11 +121,9 @@ def _holders(log: Path) -> Iterator[int]:
 
 
 def resident_mib(workers: Iterable[int], *, shared_once: bool = False) -> dict[int, float]:
-    """Memory of every worker's process group, MiB; on Windows of the worker alone.
+    """Memory of the process groups of these process ids, MiB; on Windows of the processes alone.
 
-    Args:
-        workers: process ids.
-        shared_once: divide a page among the processes that share it (Linux; slower). Never more than without.
+    With ``shared_once`` a page is divided among the processes that share it (Linux; slower); never more than without.
     """
     used = dict.fromkeys(workers, 0.0)
     for process in psutil.process_iter():

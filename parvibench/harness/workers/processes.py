@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,9 +21,9 @@ from parvibench.core.result import Status
 from parvibench.harness.store.environment import ALLOCATOR
 
 from . import process_groups
-from .executors import MAX_ATTEMPTS, Judging, OnProgress, Outcome, Progress, W, Work, attempt, first_half, second_half
+from .executors import MAX_ATTEMPTS, Job, News, OnProgress, Outcome, T, attempt
 
-_PRELOAD = ["parvibench.harness.workers.processes", "parvibench.harness.workers.preload"]
+_PRELOAD = [f"parvibench.harness.workers.{module}" for module in ("processes", "jobs", "preload")]
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.25
 #: Share of the machine's memory that all workers together may hold.
@@ -34,7 +34,7 @@ _MAX_LOG, _TAIL = 8 * 2**20, 4000
 class Workers:
     """Up to ``count`` processes at a time, a fresh one for every job, each within ``timeout`` s of wall-clock time.
 
-    A worker that is killed from outside (by the system for want of memory, say) is begun again, twice at most.
+    A worker that is killed from outside (by the system for lack of memory, say) is started again, twice at most.
     ``memory`` limits one worker with all it starts, MiB. When all together hold more than 80% of the machine's memory,
     the largest is ended.
     """
@@ -43,18 +43,19 @@ class Workers:
         self._count, self._timeout, self._memory = count, timeout, memory
         self._machine = _MEMORY_SHARE * process_groups.machine_memory_mib()
 
-    def run(self, jobs: Iterable[W], on_progress: OnProgress) -> Iterator[Outcome[W]]:
+    def run(self, jobs: Sequence[Job[T]], on_progress: OnProgress) -> Iterator[tuple[int, Outcome[T]]]:
         """Outcomes as jobs end; on leaving early all workers are killed."""
         process_groups.own_temporary_folder()
-        context = _start_method()
+        start = partial(_Worker, _start_method(), self._timeout)
         running: list[_Worker] = []
-        waiting = iter(jobs)
-        finished: list[Outcome[W]] = []
+        waiting = enumerate(jobs)
+        finished: list[tuple[int, Outcome[T]]] = []
         checked = 0.0
         try:
             while True:
-                while len(running) < self._count and (job := next(waiting, None)) is not None:
-                    running.append(_Worker(context, first_half(job), self._timeout))
+                while len(running) < self._count and (following := next(waiting, None)) is not None:
+                    number, job = following
+                    running.append(start(number, *(job.split() or (job, None))))
                 yield from finished  # the next ones run while the caller deals with these
                 finished.clear()
                 if not running:
@@ -70,17 +71,16 @@ class Workers:
                     running.remove(worker)
                     worker.end()
                     if worker.killed and worker.attempt < MAX_ATTEMPTS:
-                        running.append(_Worker(context, worker.job, self._timeout, worker.attempt + 1))
-                    elif (rest := second_half(outcome)) is not None:
-                        running.append(_Worker(context, rest, self._timeout))
+                        running.append(start(worker.number, worker.job, worker.then, worker.attempt + 1))
+                    elif worker.then is not None and outcome.result is not None:
+                        running.append(start(worker.number, worker.then(outcome.result)))
                     else:
-                        asked = outcome.job
-                        finished.append(replace(outcome, job=asked.job if isinstance(asked, Judging) else asked))
+                        finished.append((worker.number, outcome))
         finally:
             for worker in running:
                 worker.end()
 
-    def _over_limit(self, workers: list[_Worker]) -> dict[_Worker, Outcome]:
+    def _over_limit(self, workers: list[_Worker]) -> dict[_Worker, Outcome[Any] | None]:
         """Outcomes of the workers that exceed a limit of time or memory."""
         resident = process_groups.resident_mib(w.pid for w in workers)
         if sum(resident.values()) > min(self._machine, self._memory or math.inf):
@@ -88,15 +88,15 @@ class Workers:
         used = {w: resident[w.pid] for w in workers}
         together = sum(used.values())
         largest = max(used, key=used.__getitem__, default=None)
-        outcomes = {}
+        outcomes: dict[_Worker, Outcome[Any] | None] = {}
         for worker in workers:
             worker.cut_log()
-            held, status = f"held {used[worker]:.0f} MiB", Status.OUT_OF_MEMORY
+            held, status = f"used {used[worker]:.0f} MiB of memory", Status.OUT_OF_MEMORY
             if self._memory is not None and used[worker] > self._memory:
                 reason = f"{held}, more than {self._memory:g} (raise it with --memory)"
             elif together > self._machine and worker is largest:
                 reason = (
-                    f"{held}, the most of workers that together held {together:.0f}, more than 80% of the "
+                    f"{held}, the most of all workers, which together used {together:.0f}, more than 80% of the "
                     "machine's memory (try fewer --workers)"
                 )
             elif worker.age > self._timeout:
@@ -106,7 +106,7 @@ class Workers:
                 )
             else:
                 continue
-            outcomes[worker] = Outcome(worker.job, None, status, reason)
+            outcomes[worker] = Outcome(None, status, reason)
         return outcomes
 
 
@@ -129,22 +129,30 @@ def _start_method() -> Any:
 
 
 class _Worker:
-    """One process serving one job."""
+    """One process serving one job, or a part of it: ``then`` makes the next part of its bytes."""
 
-    def __init__(self, context: Any, job: Work, timeout: float, attempt: int = 1) -> None:
-        self.job, self.attempt = job, attempt
+    def __init__(
+        self,
+        context: Any,
+        timeout: float,
+        number: int,
+        job: Job[Any],
+        then: Callable[[bytes], Job[Any]] | None = None,
+        attempt: int = 1,
+    ) -> None:
+        self.number, self.job, self.then, self.attempt = number, job, then, attempt
         #: By somebody else: worth another try.
         self.killed = False
         self._log = process_groups.new_log()
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
         self._process: BaseProcess = context.Process(target=_serve, args=(job, child, self._log, timeout), daemon=True)
-        self._news: dict[str, Any] = {}
+        self._news: News = {}
         self._process.start()
         child.close()
         self._started = self._heard_at = time.monotonic()
         self.pid = self._process.pid or 0
-        #: What becomes readable when there is news: the pipe, and the notice of its end. A child of the worker
+        #: Readable when there is news: the pipe, and the sentinel of the process. A child of the worker
         #: may hold the pipe open beyond that.
         self.ends: frozenset[Any] = frozenset((self.pipe, self._process.sentinel))
 
@@ -155,13 +163,13 @@ class _Worker:
 
     @property
     def heard(self) -> str:
-        """When the worker was last heard of, for messages."""
+        """The worker's latest progress, for messages."""
         if not self._news:
-            return "it was never heard of"
+            return "it never reported progress"
         ago = time.monotonic() - self._heard_at
-        return f"last heard of {ago:.0f} s before, at iteration {self._news['iteration']} ({100 * self._news['share']:.0f}% of its budget)"
+        return f"last progress {ago:.0f} s earlier, at iteration {self._news['iteration']} ({100 * self._news['share']:.0f}% of its budget)"
 
-    def listen(self, ready: Container[Any], on_progress: OnProgress) -> Outcome | None:
+    def listen(self, ready: Container[Any], on_progress: OnProgress) -> Outcome[Any] | None:
         """Read one message; the outcome if the job has ended."""
         if self.pipe not in ready:
             return self._death()
@@ -170,9 +178,9 @@ class _Worker:
         except (EOFError, OSError):
             return self._death()
         if isinstance(message, Outcome):
-            return Outcome(self.job, message.result, message.status, message.reason, message.traceback)
+            return message
         self._news, self._heard_at = self._news | message, time.monotonic()
-        on_progress(Progress(self.job, message))
+        on_progress(self.number, message)
         return None
 
     def cut_log(self) -> None:
@@ -182,28 +190,28 @@ class _Worker:
                 os.truncate(self._log, 0)
 
     def end(self) -> None:
-        """End the process and all it has started, whatever they do."""
+        """Kill the process and all that it has started."""
         process_groups.end(self.pid, self._log)
         self._process.kill()
         self._process.join(5)
         self.pipe.close()
         self._log.unlink(missing_ok=True)
 
-    def _death(self) -> Outcome:
+    def _death(self) -> Outcome[Any]:
         """The outcome of a process that ended without sending one."""
         self._process.join(5)
         code = self._process.exitcode
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
         if code == -signal.SIGKILL:
             self.killed = True
-            how += f" in attempt {self.attempt}, perhaps by the system for want of memory"
+            how += f" in attempt {self.attempt}, perhaps by the system for lack of memory"
         tail = ""
         with contextlib.suppress(OSError):
             tail = printable(self._log.read_bytes()[-_TAIL:].decode(errors="replace"))
-        return Outcome(self.job, None, Status.CRASHED, f"the worker process died: {how}", tail)
+        return Outcome(None, Status.CRASHED, f"the worker process died: {how}", tail)
 
 
-def _serve(job: Work, pipe: Connection, log: Path, timeout: float) -> None:
+def _serve(job: Job[Any], pipe: Connection, log: Path, timeout: float) -> None:
     """Body of a worker process."""
     process_groups.settle(log, timeout)
     import torch

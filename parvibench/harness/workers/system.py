@@ -1,4 +1,4 @@
-"""What the machine did during a run: load and memory, sampled now and then."""
+"""Load and memory of the machine during a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ class SystemMonitor:
     """Samples the machine from a thread of its own while it is entered: 500 rows at most, thinned on long runs."""
 
     def __init__(self) -> None:
-        #: ``seconds`` since the start, ``cpu_percent``, ``memory_mib`` in use, ``disk_write_mib`` since the start
         #: ``seconds`` since the start, ``cpu_percent``, ``memory_mib`` in use, ``disk_write_mib`` since the start
         self.rows: list[dict[str, float]] = []
         self._ended = threading.Event()

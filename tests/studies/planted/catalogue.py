@@ -1,14 +1,18 @@
-"""The catalogue of planted bugs, read from ``catalogue.yaml`` or the file of this folder that ``PLANTED_CATALOGUE`` names."""
+"""The four catalogues of planted bugs, and a fifth of rewritings that are none."""
 
-import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import yaml
+from import_graph import module_files
 
 from parvibench.core.errors import InputError, UnknownNameError
+
+#: Of bugs; ``harmless`` holds what must not be found.
+CATALOGUES = ("catalogue", "second", "third", "fourth")
+HARMLESS = "harmless"
 
 
 @dataclass(frozen=True)
@@ -21,40 +25,67 @@ class PlantedBug:
     module: str  # where it is planted, ``parvibench.`` left out
     old: str  # stands once in the module
     new: str
-    aside: bool = False  # measured only: never looked at to extend the check
+    aside: bool = False  # measured only: never looked at to extend the tests
+    catalogue: str = CATALOGUES[0]
 
     @property
-    def full_module(self) -> str:
-        """Full name of the module."""
-        return f"parvibench.{self.module}"
+    def id(self) -> str:
+        """The name with its catalogue's: some names occur in two."""
+        return f"{self.catalogue}:{self.name}"
 
     def planted(self, source: str) -> str:
         """The module's source with the bug; an InputError where the text is not there once."""
-        found = source.count(self.old)
-        if found != 1:
+        count = source.count(self.old)
+        if count != 1:
             raise InputError(
-                f"planted bug {self.name!r}: {self.full_module} must hold this text once, "
-                f"it does {found} times:\n{self.old}"
+                f"planted bug {self.name!r}: {self.home()} must contain this text once, "
+                f"it does {count} times:\n{self.old}"
             )
         return source.replace(self.old, self.new)
 
-
-def _file() -> str:
-    return os.environ.get("PLANTED_CATALOGUE", "catalogue.yaml")
+    def home(self) -> str:
+        """Full name of the module: after moves, the one of the same name, or the only one with the text."""
+        full, last = f"parvibench.{self.module}", self.module.rpartition(".")[2]
+        named = [name for name in sources() if name.rpartition(".")[2] == last]
+        for candidates in ([full] if full in sources() else [], named, sources()):
+            containing = [name for name in candidates if _text(name).count(self.old) == 1]
+            if len(containing) == 1:
+                return containing[0]
+        return full
 
 
 @cache
-def catalogue() -> tuple[PlantedBug, ...]:
-    """All planted bugs, family by family."""
-    families = yaml.safe_load(Path(__file__).with_name(_file()).read_text(encoding="utf-8"))
-    return tuple(PlantedBug(name, family, **texts) for family, bugs in families.items() for name, texts in bugs.items())
+def sources() -> dict[str, Path]:
+    """Where bugs are planted: the files of the package by module, and of the study of the papers."""
+    papers = Path(__file__).parents[1] / "papers"
+    return module_files() | {f"papers.{file.stem}": file for file in papers.glob("*.py")}
 
 
-def bugs_named(names: Iterable[str] = (), aside: bool | None = None) -> tuple[PlantedBug, ...]:
-    """The bugs of these names; where none is given all of them, or those that were put aside, or the others."""
-    known = {bug.name: bug for bug in catalogue()}
+@cache
+def _text(module: str) -> str:
+    return sources()[module].read_text("utf-8")
+
+
+@cache
+def catalogue(name: str = CATALOGUES[0]) -> tuple[PlantedBug, ...]:
+    """All bugs of a catalogue, family by family."""
+    families = yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8"))
+    return tuple(
+        PlantedBug(bug, family, catalogue=name, **texts) for family, bugs in families.items() for bug, texts in bugs.items()
+    )  # fmt: skip
+
+
+def bugs_named(
+    names: Sequence[str] = (), catalogues: Sequence[str] = CATALOGUES, aside: bool | None = None
+) -> tuple[PlantedBug, ...]:
+    """The bugs of some catalogues, or those named, ``BUG`` or ``CATALOGUE:BUG``; by ``aside`` those put aside or not."""
+    for name in catalogues:
+        if name not in (*CATALOGUES, HARMLESS):
+            raise UnknownNameError("catalogue", name, (*CATALOGUES, HARMLESS))
+    bugs = [bug for name in catalogues for bug in catalogue(name)]
+    known = {bug.name for bug in bugs} | {bug.id for bug in bugs}
     for name in names:
         if name not in known:
             raise UnknownNameError("planted bug", name, known)
-    chosen = tuple(bug for bug in catalogue() if aside is None or bug.aside == aside)
-    return tuple(known[name] for name in names) or chosen
+    chosen = [bug for bug in bugs if not names or bug.name in names or bug.id in names]
+    return tuple(bug for bug in chosen if aside is None or bug.aside == aside)

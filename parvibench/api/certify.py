@@ -1,0 +1,89 @@
+"""Reference samples of tasks: ``build_reference``, ``verify_references``, ``complete_floors``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from parvibench.core import registry
+from parvibench.core.errors import InputError
+from parvibench.core.task import Task
+from parvibench.data.arrays import Choice
+from parvibench.data.samples import read_draws
+from parvibench.metrics.floors import silent
+from parvibench.reference import build as shipped
+from parvibench.reference import own
+from parvibench.reference.checks import verify
+from parvibench.reference.own_gates import Effort, Gate, Notify
+from parvibench.reference.own_gates import Refused as Refused
+
+from .evaluate import in_coordinates
+
+
+class Built(NamedTuple):
+    """A reference that was written."""
+
+    task: str
+    path: Path
+    gates: Sequence[Gate] = ()  #: the tests of given draws; those of chains have all passed
+
+    @property
+    def certified(self) -> bool:
+        """Whether all tests passed."""
+        return all(gate.passed for gate in self.gates)
+
+
+def build_reference(
+    task: str, folder: Path | None = None, *, files: Sequence[Path] = (), columns: Sequence[str] = (),
+    variables: Sequence[str] = (), notify: Notify, **effort: Any,
+) -> Built:  # fmt: skip
+    """Make reference samples with noise floors and a certificate: from chains, or from files of draws.
+
+    They are written into ``folder``, by default ``parvibench-references`` or, for a built-in task, the installed
+    package. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with the progress.
+
+    Raises:
+        Refused: chains did not pass all tests; the message says what would help.
+    """
+    found = registry.load_task(task)
+    if files:
+        x = torch.tensor(in_coordinates(read_draws(files, Choice(columns, variables)), found).values)
+        return Built(found.name, *own.build_from_draws(found, folder, x, notify))
+    if _built_in(found) and not effort:
+        return Built(found.name, shipped.build(found, folder, notify))
+    return Built(found.name, own.build_own(found, folder, Effort(**effort), notify))
+
+
+def verify_references(tasks: Sequence[str] = ()) -> Iterator[tuple[str, list[Any]]]:
+    """Recompute the checks of the references of tasks, by default of all that have one: name and checks of each."""
+    for name in tasks or filter(registry.has_reference, registry.tasks()):
+        yield name, verify(registry.load_task(name))
+
+
+def complete_floors(
+    tasks: Sequence[str] = (), metrics: Sequence[str] | None = None, folder: Path | None = None, notify: Notify = silent
+) -> Iterator[tuple[str, Path | None]]:
+    """Simulate the noise floors that shipped references lack: name and changed file (or None) of each task.
+
+    By default of all tasks with reference samples, for all metrics, in the installed package.
+
+    Raises:
+        InputError: a task that is not built in.
+    """
+    for name in tasks or [name for name in registry.tasks() if registry.has_reference(name)]:
+        task = registry.load_task(name)
+        if not _built_in(task):
+            raise InputError(
+                f"{name}: floors can be added to built-in references only, since others do not keep the draws; "
+                f"`parvibench reference build {name}` makes reference and floors again"
+            )
+        if tasks or task.reference() is not None:
+            yield name, shipped.complete_floors(task, folder, metrics, notify)
+
+
+def _built_in(task: Task) -> bool:
+    row = registry.tasks().get(task.name)
+    return row is not None and row.built_in

@@ -1,0 +1,56 @@
+"""``compare``: two runs, cell by cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from parvibench.reporting.formatting import interval as interval
+from parvibench.reporting.formatting import number as number
+
+from .report import loaded
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from parvibench.reporting.presented import Results
+
+    from .report import Run
+
+
+def compare(first: Run, second: Run, metric: str | None = None) -> pd.DataFrame:
+    """Compare the second run with the first, cell by cell; for the columns see ``report.run_differences.compare``.
+
+    Args:
+        first: results, or the folder of a store (its latest run).
+        second: likewise.
+        metric: by default the primary metric of each task.
+    """
+    from parvibench.reporting import run_differences
+
+    return run_differences.compare(loaded(first), loaded(second), metric)
+
+
+class Comparison(NamedTuple):
+    """A comparison with its files."""
+
+    first: Results
+    second: Results
+    conditions: pd.DataFrame  #: settings, versions and hardware that differ
+    cells: pd.DataFrame  #: as of ``compare``
+    files: list[Path]  #: table and figures
+
+    def document(self) -> dict[str, Any]:
+        """The tables as a JSON document."""
+        from parvibench.reporting import run_differences
+
+        return run_differences.document(self.first, self.second, self.cells, self.files)
+
+
+def write_comparison(first: Run, second: Run, to: str | Path, metric: str | None = None) -> Comparison:
+    """Compare two runs and write the table and the figures into the folder ``to``."""
+    from parvibench.reporting import run_differences
+
+    a, b = loaded(first), loaded(second)
+    cells = run_differences.compare(a, b, metric)
+    return Comparison(a, b, run_differences.conditions(a, b), cells, run_differences.write(cells, Path(to)))

@@ -1,0 +1,154 @@
+"""``show``: a task, an algorithm, a metric or a suite as a dictionary, for a table or JSON."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from parvibench.core import registry
+from parvibench.metrics.power import SIZE, power_rows
+
+
+def task(name: str) -> dict[str, Any]:
+    """Facts, protocol and certificate of a task; ``UnknownNameError`` for an unknown one."""
+    found = registry.load_task(name)
+    reference = found.floored()
+    facts = found.facts
+    document: dict[str, Any] = {key: getattr(found, key) for key in ("name", "version", "summary")} | {
+        "about": _family(found) if _built_in(name) else inspect.getdoc(type(found)) or "",
+        "dim": found.dim,
+        "tags": sorted(found.tags),
+        "provides": sorted(found.provides),
+        "citation": found.citation,
+        "protocol": {
+            "particles": found.particles,
+            "batch size": found.batch_size or "all data",
+            "training rows": found.rows or "no data",
+        },
+        "metrics": list(found.metrics),
+        "primary metric": found.primary,
+    }
+    if found.dim <= 10 and facts.mean is not None and facts.sd is not None:
+        document["mean"] = facts.mean.tolist()
+        document["sd"] = facts.sd.tolist()
+    if facts.modes is not None:
+        document["modes"] = len(facts.modes.weights)
+    if facts.constants:
+        document["constants"] = dict(facts.constants)
+    if found.departures:
+        numbered = enumerate(found.departures, 1)
+        document["departs from the plain task"] = {str(i): text for i, text in numbered}
+    if found.data:
+        document["data sets"] = list(found.data)
+    if reference is None:
+        document["reference"] = "none: judged by held-out rows" if "predictive" in found.provides else "none"
+    else:
+        hidden = ("floors", "v_statistics", "mean", "sd", "correlations", "mcse_mean", "mcse_sd")
+        document["reference"] = {k: v for k, v in reference.certificate.items() if k not in hidden}
+    return document
+
+
+def _built_in(name: str) -> bool:
+    """Whether a task comes with the package."""
+    row = registry.tasks().get(name)
+    return row is not None and row.built_in
+
+
+def _family(task: Any) -> str:
+    """The docstrings of a task's class and of the modules of its family: densities and their sources."""
+    package = type(task).__module__.rpartition(".")[0]
+    modules = dict.fromkeys(c.__module__ for c in type(task).__mro__ if c.__module__.startswith(f"{package}."))
+    texts = (inspect.getdoc(type(task)), *(inspect.getdoc(sys.modules[m]) for m in modules))
+    return "\n\n".join(filter(None, texts))
+
+
+def algorithm(name: str) -> dict[str, Any]:
+    """Settings, needs and citation of an algorithm; ``UnknownNameError`` for an unknown one."""
+    found = registry.load_method(name)
+    module = sys.modules[type(found).__module__]
+    fields = found.settings_type.model_fields
+    presets = {
+        preset: ", ".join(f"{key}={value!r} ({source})" for key, (value, source) in values.items())
+        for preset, values in found.presets.items()
+    }
+    return {key: getattr(found, key) for key in ("name", "version", "summary", "citation", "kind")} | {
+        "needs": sorted(found.needs),
+        "chains": found.n_particles or "set by the suite",
+        "settings (default - meaning)": {k: f"{f.default!r} - {f.description or ''}" for k, f in fields.items()},
+        "presets": presets or "none",
+        "about": (module.__doc__ or "").strip(),
+    }
+
+
+def metric(name: str) -> dict[str, Any]:
+    """Formula, unit, need and power of a metric; ``UnknownNameError`` for an unknown one."""
+    found = registry.load_metric(name)
+    compute = found.compute.func if isinstance(found.compute, functools.partial) else found.compute
+    rows = power_rows(name).dropna(how="all")
+    power = {
+        str(alteration): " / ".join("-" if math.isnan(v) else f"{100 * v:.0f}%" for v in shares)
+        for alteration, shares in zip(rows.index, rows.to_numpy(), strict=True)
+    }
+    dims = " / ".join(str(d) for d in rows.columns)
+    called = f"called distinguishable at n = {SIZE}, in dimensions"
+    return {
+        "name": found.name,
+        "summary": found.summary,
+        "unit": found.unit,
+        "better": found.direction,
+        "needs": found.need,
+        "measured": "at every checkpoint" if found.when == "every" else "at the last checkpoint",
+        "about": inspect.getdoc(compute) or "",
+        "power": {called: dims, **power} if power else "not studied",
+    }
+
+
+def _contents(suite: Any, given: Callable[[Any], str]) -> dict[str, Any]:
+    """Tasks and algorithms of a suite; or its rows with their published numbers, and departures from the paper."""
+    if not suite.rows:
+        return {"tasks": [t.name for t in suite.tasks], "algorithms": {a.display: given(a) for a in suite.algorithms}}
+    return {
+        "rows": {r.title: given(r) for r in suite.rows},
+        "published": {r.title: [p.pointer for p in r.published] for r in suite.rows if r.published},
+        "cannot be compared": suite.incomparable,
+        "departs from the paper": list(suite.departures),
+    }
+
+
+def suite(name: str) -> dict[str, Any]:
+    """Tasks, algorithms, budget and settings of a suite; ``InputError`` for an unknown or malformed one."""
+    from parvibench.harness.suite.suite import load_suite
+
+    found = load_suite(name)
+
+    def given(entry: Any) -> str:
+        own = {k: v for k, v in entry.model_dump(exclude_none=True, exclude_defaults=True).items() if k != "settings"}
+        hidden = ("name", "label", "task", "algorithm", "published")
+        words = [f"{k}={v}" for k, v in {**own, **entry.settings}.items() if k not in hidden]
+        return ", ".join([entry.name if entry.name != entry.display else "", *words]).strip(", ") or "defaults"
+
+    tuned = {} if found.tuned is None else found.tuned.step_size
+    document = {
+        "name": found.name,
+        "description": found.description,
+        **_contents(found, given),
+        **{key: getattr(found, key) for key in ("replicates", "seed", "dtype")},
+        "budget": "each row's own" if found.budget is None else found.budget.model_dump(exclude_none=True),
+        "particles": found.particles or "the task's",
+        "samples": found.samples or "as many as particles",
+        "metrics": list(found.metrics or ()) or "the task's",
+        "step sizes": "tuned" if tuned or any(p.tuned for p in found.profiles.values()) else "as given",
+        "profiles": {
+            k: ", ".join(f"{n}={v}" for n, v in p.model_dump(exclude_none=True, exclude={"tuned"}).items())
+            for k, p in found.profiles.items()
+        },
+    }
+    if found.tune is not None:
+        document["tune"] = found.tune.model_dump(mode="json", exclude_none=True)
+    if tuned:
+        document["tuned step sizes"] = tuned
+    return document

@@ -1,0 +1,78 @@
+"""``doctor``: versions, registry, devices, data, disk and tracking of this installation."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from parvibench.core import registry
+from parvibench.core.errors import ParVIBenchError
+
+_PACKAGES = ("torch", "numpy", "scipy", "POT", "arviz-stats", "pyro-ppl", "mlflow", "pandas", "seaborn")
+
+
+def doctor() -> list[dict[str, Any]]:
+    """Check the installation: one dictionary per check, with ``what``, ``found``, ``ok`` and ``required``."""
+    checks = [_check("Python", platform.python_version(), sys.version_info >= (3, 11))]
+    for package in _PACKAGES:
+        try:
+            checks.append(_check(package, version(package), True))
+        except PackageNotFoundError:
+            checks.append(_check(package, "not installed", False))
+    return [*checks, *_registry_checks(), _device_check(), _data_check(), _disk_check(), _tracking_check()]
+
+
+def _check(what: str, found: str, ok: bool, required: bool = True) -> dict[str, Any]:
+    return {"what": what, "found": found, "ok": ok, "required": required}
+
+
+def _registry_checks() -> list[dict[str, Any]]:
+    """Whether every registered name loads, and every reference matches its certificate."""
+    loads: list[tuple[str, Callable[[str], object]]] = [
+        *((name, lambda n: registry.load_task(n).floored()) for name in registry.tasks()),
+        *((name, registry.load_method) for name in registry.algorithms()),
+    ]
+    broken = []
+    for name, load in loads:
+        try:
+            load(name)
+        except ParVIBenchError as error:
+            broken.append(f"{name}: {error}")
+    count = f"{len(registry.tasks())} tasks, {len(registry.algorithms())} algorithms load"
+    return [_check("registry", "; ".join(broken) or count, not broken)]
+
+
+def _device_check() -> dict[str, Any]:
+    torch = importlib.import_module("torch")
+    if torch.cuda.is_available():
+        return _check("GPU", torch.cuda.get_device_name(), True, required=False)
+    return _check("GPU", f"none; {os.cpu_count()} CPUs", False, required=False)
+
+
+def _data_check() -> dict[str, Any]:
+    from parvibench.data.fetch import status
+
+    rows = status()
+    present = sum(r.state == "ok" for r in rows)
+    hint = "" if present == len(rows) else "; `parvibench data fetch` downloads the others"
+    found = f"{present} of {len(rows)} on disk{hint}"
+    return _check("data sets", found, present == len(rows), required=False)
+
+
+def _disk_check() -> dict[str, Any]:
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    return _check("free disk space", f"{free:.1f} GiB", free > 1, required=False)
+
+
+def _tracking_check() -> dict[str, Any]:
+    from parvibench.harness.store.secrets import shown_address
+
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return _check("tracking", shown_address(uri) or "SQLite in the store", True, required=False)

@@ -1,0 +1,217 @@
+"""What a run or a tuning consists of: the suite, restricted to the requested tasks and algorithms, and its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+
+from parvibench.authoring.importing import importable
+from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm, Method
+from parvibench.core.errors import InputError, UnknownNameError, validation_text
+from parvibench.core.task import Task
+from parvibench.harness.execution import Execution
+from parvibench.harness.run.compiling import require_compiler
+from parvibench.harness.session import Executor, make_executor, resolve_device
+from parvibench.harness.store.merging import shard
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.entries import Tuned
+from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.harness.suite.tuning import lacking, of_tasks, untuned, with_more
+
+DEFAULT_BUDGET = {"scores_per_particle": 500.0}
+#: An algorithm of a suite: its name, or an entry as in a suite file.
+Entry = str | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before anything has been computed; ``run`` and its forecast share it."""
+
+    suite: Suite  #: profile applied, restricted to the requested tasks and algorithms
+    source: str  #: name or file of the suite, for messages
+    execution: Execution  #: with the name of the profile
+    device: str  #: ``cpu`` or ``cuda``
+    executor: Executor
+    settings: Mapping[str, Mapping[str, Any]]  #: overrides per algorithm name or label
+    objects: Sequence[Task | Method]  #: tasks and algorithms that other processes cannot import
+
+    @classmethod
+    def of(
+        cls, suite: str | Suite | None, tasks: Sequence[str | Task],
+        algorithms: Sequence[str | Algorithm | type[Algorithm]], settings: Mapping[str, Mapping[str, Any]] | None,
+        execution: Execution,
+    ) -> Plan:  # fmt: skip
+        """The plan of ``run``'s arguments.
+
+        Raises:
+            InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
+        """
+        placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
+        named, methods = named_methods(algorithms)
+        objects: list[Task | Method] = [*(t for t in placed if not isinstance(t, str)), *methods]
+        if objects:
+            if execution.ray is not None:
+                raise InputError(
+                    "objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'"
+                )
+            execution = execution.model_copy(update={"workers": 0})
+        loaded = load_suite(suite) if isinstance(suite, str) else suite
+        if loaded is not None and execution.profile is None:
+            execution = execution.model_copy(update={"profile": loaded.default_profile})
+        selected = select(loaded, [t if isinstance(t, str) else t.name for t in placed], named, execution)
+        device = resolve_device(execution.device)
+        if execution.compiled:
+            require_compiler(device)
+        source = suite if isinstance(suite, str) else selected.name
+        return cls(selected, source, execution, device, make_executor(execution, device), settings or {}, objects)
+
+    def cells(self, *, tuned: bool = True) -> list[Cell]:
+        """The cells of the requested part, in the order of the report.
+
+        Args:
+            tuned: whether a suite that lists a grid of step sizes must have tuned values.
+
+        Raises:
+            InputError: invalid settings, or a suite without tuned step sizes.
+        """
+        cells = self._expanded
+        if tuned and (refusal := untuned(self.suite, cells, self.execution.profile, self.source)):
+            raise InputError(refusal)
+        return cells if self.execution.part is None else shard(cells, *self.execution.part)
+
+    def untuned_part(self) -> Suite | None:
+        """The tasks that lack tuned step sizes, as a suite; None where there are none."""
+        waiting = lacking(self.suite, self._expanded)
+        return of_tasks(self.suite, {c.spec.task for c in waiting}) if waiting else None
+
+    def with_tuned(self, tuned: Tuned) -> Plan:
+        """The same plan with further tuned step sizes."""
+        return replace(self, suite=self.suite.model_copy(update={"tuned": with_more(self.suite.tuned, tuned)}))
+
+    @cached_property
+    def _expanded(self) -> list[Cell]:
+        return expand(
+            self.suite,
+            device=self.device,
+            settings=self.settings,
+            objects=self.objects,
+            compiled=self.execution.compiled,
+        )
+
+
+def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[list[Entry], list[Method]]:
+    """Algorithms as entries of a suite, and the objects among them that no other process can import.
+
+    An importable object or class becomes an entry ``module:Class``, labelled with its name.
+    """
+    entries: list[Entry] = []
+    objects: list[Method] = []
+    for given in algorithms:
+        if isinstance(given, str):
+            entries.append(given)
+            continue
+        method = registry.as_method(given)
+        place = importable(method)
+        entries.append({"name": place or method.name, "label": method.name})
+        objects += [] if place else [method]
+    return entries, objects
+
+
+def _entry(item: Entry) -> Entry:
+    """An entry for an algorithm outside the registry is labelled with its own name."""
+    if isinstance(item, str) and registry.is_elsewhere(item):
+        return {"name": item, "label": registry.load_method(item).name}
+    return item
+
+
+def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execution) -> Suite:
+    """The suite to run; ``InputError`` if there is nothing to run, a name is unknown or a value is out of range."""
+    algorithms = [_entry(a) for a in algorithms]
+    if suite is None:
+        if execution.rows:
+            raise InputError("--row selects rows of a suite: name one (--suite sifg-table-1)")
+        if not tasks or not algorithms:
+            raise InputError(
+                "nothing to run: name a suite (--suite quick), or tasks and algorithms (--task, --algorithm)"
+            )
+        selected = _build(
+            {"name": "custom", "tasks": list(tasks), "algorithms": list(algorithms), "budget": DEFAULT_BUDGET}
+        )
+    else:
+        selected = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
+        selected = selected.with_rows(execution.rows) if execution.rows else selected
+        selected = (_restrict_rows if selected.rows else _restrict)(selected, tasks, algorithms)
+    names = ("replicates", "seed", "budget", "particles", "samples", "match")
+    overrides = {name: value for name in names if (value := getattr(execution, name)) is not None}
+    if not overrides:
+        return selected
+    values = {**selected.model_dump(exclude_none=True), **overrides}
+    if execution.replicates is not None:
+        values["tasks"] = [{"name": t.name} for t in selected.tasks]
+    # Explicit values override those of an entry and of its preset.
+    protocol = {name: overrides[name] for name in ("budget", "particles", "samples") if name in overrides}
+    replaced = {"budget": ("budget", "iterations"), "replicates": ("replicates",)}
+    gone = {key for name in overrides for key in replaced.get(name, ())}
+    for kind in ("algorithms", "rows"):
+        values[kind] = [{k: v for k, v in e.items() if k not in gone} | protocol for e in values[kind]]
+    return _build(values)
+
+
+def _build(values: dict[str, Any]) -> Suite:
+    try:
+        return Suite.model_validate(values)
+    except ValidationError as error:
+        raise InputError(validation_text(error, model=Suite)) from None
+
+
+def _placed(task: Task) -> str | Task:
+    """Where workers can load an unregistered task from; the object itself if they cannot."""
+    registry.adopt(task)
+    return task if task.name in registry.tasks() else registry.place_of(task) or task
+
+
+def _restrict_rows(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
+    """Keep the rows of the named tasks and algorithms; ``InputError`` for a name that no row has."""
+    labels = [a if isinstance(a, str) else a["name"] for a in algorithms]
+    known = {"task": {r.task for r in suite.rows}, "algorithm": {n for r in suite.rows for n in (r.name, r.display)}}
+    for kind, names in (("task", tasks), ("algorithm", labels)):
+        for name in names:
+            if name not in known[kind]:
+                raise UnknownNameError(f"{kind} in the rows of suite {suite.name!r}", name, known[kind])
+    kept = [
+        r
+        for r in suite.rows
+        if (not tasks or r.task in tasks) and (not labels or r.name in labels or r.display in labels)
+    ]
+    if not kept:
+        raise InputError(f"suite {suite.name!r} has no row with these tasks and algorithms")
+    return suite.model_copy(update={"rows": tuple(kept)})
+
+
+def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
+    """Restrict a suite to the named tasks and algorithms; names that it lacks are added.
+
+    If all named tasks (or algorithms) are outside the registry, ``file.py:NAME`` or objects, they extend the suite's.
+    """
+    own_tasks = {t.name: t for t in suite.tasks}
+    if tasks and all(map(registry.is_place, tasks)):
+        tasks = [*own_tasks, *tasks]
+    # A label takes precedence over a name that several entries share.
+    own_methods = {a.name: a for a in reversed(suite.algorithms)} | {a.display: a for a in suite.algorithms}
+    values = suite.model_dump(exclude_none=True)
+    if algorithms and all(isinstance(a, dict) and a["name"] not in own_methods for a in algorithms):
+        algorithms = [*(a.display for a in suite.algorithms), *algorithms]
+    if tasks:
+        values["tasks"] = [own_tasks[t].model_dump(exclude_none=True) if t in own_tasks else t for t in tasks]
+    if algorithms:
+        names = [a if isinstance(a, str) else a["name"] for a in algorithms]
+        values["algorithms"] = [
+            own_methods[n].model_dump(exclude_none=True) if n in own_methods else a
+            for n, a in zip(names, algorithms, strict=True)
+        ]
+    return _build(values)

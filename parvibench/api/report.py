@@ -1,0 +1,120 @@
+"""``load`` and ``report``: stored runs as results, pages, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from parvibench.core.errors import InputError
+from parvibench.harness.execution import DEFAULT_STORE
+
+if TYPE_CHECKING:
+    from parvibench.reporting.presented import Results as Results
+    from parvibench.tracking.observer import MirrorObserver
+
+    #: A run: its results, or the folder of a store (its latest run).
+    Run = Results | str | Path
+
+
+def load(
+    store: str | Path = DEFAULT_STORE,
+    run: str | None = None,
+    *,
+    tasks: Sequence[str] = (),
+    tracking_uri: str | None = None,
+) -> Results:
+    """Load a stored run.
+
+    Args:
+        store: folder of the store.
+        run: id of the run; by default the latest.
+        tasks: restrict the results to these; by default all.
+        tracking_uri: an MLflow server or database from which the run is first fetched into the store.
+
+    Raises:
+        StoreError: no such run, or the server cannot be reached.
+        InputError: the run has no such task.
+    """
+    from parvibench.harness.store.store import Store
+    from parvibench.reporting.page import restrict_to_tasks
+    from parvibench.reporting.presented import Results
+
+    where = Store(Path(store))
+    if tracking_uri is not None:
+        from parvibench.tracking.observer import rebuild
+
+        run = rebuild(tracking_uri, where, run).id
+    results = Results.load(where, run)
+    return Results.of(restrict_to_tasks(results, list(tasks))) if tasks else results
+
+
+def loaded(run: Run) -> Results:
+    """The results of a run, loaded where it is the folder of a store."""
+    return load(run) if isinstance(run, str | Path) else run
+
+
+def report(
+    run: Run = DEFAULT_STORE,
+    to: str | Path | None = None,
+    format: Literal["html", "latex"] = "html",
+    *,
+    compact: bool = False,
+) -> Path:
+    """Write the report of a run and return its path: the page with its files, or the leaderboard as a LaTeX table.
+
+    Args:
+        run: results, or the folder of a store.
+        to: folder; by default ``report`` in the store.
+        format: ``html`` or ``latex``.
+        compact: for publication: without ``results.json`` and the data of figures.
+
+    Raises:
+        InputError: another format.
+    """
+    from parvibench.reporting.latex_table import write_latex
+
+    writers: dict[str, Any] = {"html": partial(write, compact=compact), "latex": write_latex}
+    if format not in writers:
+        raise InputError(f"format {format!r}: there are {', '.join(writers)}")
+    results = loaded(run)
+    path: Path = writers[format](results, Path(to) if to is not None else results.store.root / "report")
+    return path
+
+
+def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
+    """Write the page of a run with its files, and mirror them to MLflow; the path of the page."""
+    from parvibench.reporting.page import write_report
+    from parvibench.reporting.text_tables import to_markdown
+
+    page = write_report(results, folder, results.board, compact=compact)
+    if mirror is not None:
+        mirror.report(results.run.id, folder)
+        mirror.note(results.run.id, to_markdown(results, results.board))
+    return page
+
+
+def write_figure(run: Run, figure: str, to: str | Path, *, pdf: bool = False) -> list[Path]:
+    """Write one figure of the report, by name, as SVG or PNG or as PDF, with its data as CSV; the paths of the files.
+
+    Raises:
+        InputError: the report has no such figure.
+    """
+    from parvibench.reporting import page
+
+    return page.write_figure(loaded(run), figure, Path(to), pdf=pdf)
+
+
+def write_index(folder: str | Path) -> Path:
+    """Write ``index.html`` over the reports in the folders of ``folder``; its path."""
+    from parvibench.reporting import reports_index
+
+    return reports_index.write_index(Path(folder))
+
+
+def print_leaderboard(results: Results, console: Any) -> None:
+    """Print the leaderboard to a Rich console, as the command line does."""
+    from parvibench.reporting import text_tables
+
+    text_tables.print_leaderboard(results, console, results.board)

@@ -1,0 +1,168 @@
+"""``run``: a suite, or tasks and algorithms, into a result store; and a forecast of it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from parvibench.harness.execution import DEFAULT_STORE as DEFAULT_STORE
+from parvibench.harness.execution import DEFAULT_TIMEOUT_S as DEFAULT_TIMEOUT_S
+from parvibench.harness.execution import Execution as Execution
+
+if TYPE_CHECKING:
+    from parvibench.core.algorithm import Algorithm
+    from parvibench.core.result import CellRecord as CellRecord
+    from parvibench.core.task import Task
+    from parvibench.harness.session import Observer as Observer
+    from parvibench.harness.store.store import RunRecord as RunRecord
+    from parvibench.harness.suite.cells import Cell as Cell
+    from parvibench.harness.suite.suite import Suite
+    from parvibench.harness.workers.executors import Progress as Progress
+    from parvibench.reporting.presented import Results
+    from parvibench.tracking.observer import MirrorObserver
+
+    from .plan import Plan
+
+
+def run(
+    suite: str | Suite | None = None,
+    *,
+    tasks: Sequence[str | Task] = (),
+    algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    execution: Execution | None = None,
+    tracking: bool | MirrorObserver = True,
+    warn: Callable[[str], None] = warnings.warn,
+    observers: Sequence[Observer] = (),
+    report: str | Path | None = None,
+    command: str = "",
+    **options: Any,
+) -> Results:
+    """Run a suite, a part of it, or tasks x algorithms. Cells that the store already holds are not run again.
+
+    Args:
+        suite: name of a shipped suite, path of a suite file, or None to run ``tasks`` x ``algorithms``.
+        tasks: names or objects. They restrict the suite, or extend it by tasks that it lacks.
+        algorithms: names, ``module:Class``, objects or classes; likewise. Importable objects run in worker processes,
+            others in this process.
+        settings: overrides per algorithm name or label, e.g. ``{"svgd": {"step_size": 0.05}}``.
+        execution: replicates, budget, workers, store, ...; or give its fields as ``options``.
+        tracking: mirror the run to MLflow (``MLFLOW_TRACKING_URI``, by default SQLite in the store); or a
+            ``MirrorObserver``, which the caller closes.
+        warn: called with a message if a preset belongs to another task, or MLflow could not be reached.
+        observers: notified of the start, the progress and the end of cells.
+        report: folder for the report of the run; None writes none.
+        command: the command line, stored as provenance.
+        options: fields of ``Execution``: ``replicates=10``, ``workers=2``, ``out="store"``, ...
+
+    Raises:
+        InputError: unknown names or options, bad settings, a negative budget, no compiler, a suite without tuned step
+            sizes. Nothing has been computed then.
+    """
+    from parvibench.harness.session import run_cells
+    from parvibench.harness.store.store import Store
+    from parvibench.harness.workers.executors import Progress as Progress
+    from parvibench.reporting.presented import Results
+    from parvibench.tracking.observer import MirrorObserver
+
+    from .plan import Plan
+
+    plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options))
+    if plan.execution.tune:
+        plan = _tuned_first(plan, warn, observers, command)
+    cells, execution = plan.cells(), plan.execution
+    for note in dict.fromkeys(n for cell in cells for n in cell.notes):
+        warn(note)
+    store = Store(execution.out)
+    store.check_writable()
+    mirror = MirrorObserver(store.root) if tracking is True else tracking or None
+    ran = run_cells(
+        cells,
+        store,
+        plan.executor,
+        suite=plan.suite.resolved(),
+        profile=execution.profile,
+        command=command,
+        observers=[*observers, *([mirror] if mirror else [])],
+        fresh=execution.fresh,
+        retry_failed=execution.retry_failed,
+    )
+    results = Results.of(ran)
+    if report is not None:
+        from .report import write
+
+        write(results, Path(report), mirror)
+    if tracking is True and mirror and (warning := mirror.close()):
+        warn(warning)
+    return results
+
+
+def _tuned_first(plan: Plan, warn: Callable[[str], None], observers: Sequence[Observer], command: str) -> Plan:
+    """Tune the tasks that lack step sizes; the plan with the chosen values."""
+    from .tune import tune_suite
+
+    part = plan.untuned_part()
+    if part is None:
+        return plan
+    execution = plan.execution.model_copy(update={"out": plan.execution.out / "tuning"})
+    done = tune_suite(
+        part, execution, settings=plan.settings, objects=plan.objects, observers=observers, command=command
+    )
+    for pair, why in done.left_out.items():
+        warn(f"{pair} has no tuned step size: {why}")
+    return plan.with_tuned(done.tuned)
+
+
+class Forecast(NamedTuple):
+    """The cells that ``run`` with the same arguments would run, and the time they take."""
+
+    #: one per cell: ``task``, ``algorithm``, ``label``, ``key``, ``replicates``, ``chunks``, ``budget``, ``state``
+    #: (``cached``, ``to run``, or a status with its reason, such as ``unsupported: ...``) and ``predicted_seconds`` of one process, or None
+    cells: list[dict[str, Any]]
+    seconds: float  #: of all cells to run, on ``processes``
+    processes: int
+    notes: list[str]  #: warnings of the run
+    tuning_first: bool  #: whether step sizes are tuned first, which takes further time
+
+    @property
+    def to_run(self) -> int:
+        """Number of cells that would be run."""
+        return sum(row["state"] == "to run" for row in self.cells)
+
+
+def forecast(
+    suite: str | Suite | None = None, *, tasks: Sequence[str | Task] = (),
+    algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
+    settings: Mapping[str, Mapping[str, Any]] | None = None, execution: Execution | None = None, **options: Any,
+) -> Forecast:  # fmt: skip
+    """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
+    from parvibench.harness.forecast import predict
+    from parvibench.harness.session import why_not_run
+    from parvibench.harness.store.store import Store, is_final
+
+    from .plan import Plan
+
+    plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options))
+    execution = plan.execution
+    cells, store = plan.cells(tuned=not execution.tune), Store(execution.out)
+    rows: list[dict[str, Any]] = []
+    waiting: list[tuple[Cell, dict[str, Any]]] = []
+    for cell in cells:
+        cached = not execution.fresh and is_final(store.usable(cell.key), execution.retry_failed)
+        refusal = None if cached else why_not_run(cell)
+        state = "cached" if cached else "to run" if refusal is None else f"{refusal[0]}: {refusal[1].splitlines()[0]}"
+        row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
+        row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
+        row |= {"budget": cell.spec.budget.model_dump(exclude_none=True), "state": state, "predicted_seconds": None}
+        rows.append(row)
+        if state == "to run":
+            waiting.append((cell, row))
+    for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
+        row["predicted_seconds"] = seconds
+    processes = max(1, (os.cpu_count() or 1) if execution.workers is None else execution.workers)
+    together = sum(row["predicted_seconds"] or 0.0 for _, row in waiting)
+    notes = list(dict.fromkeys(n for cell in cells for n in cell.notes))
+    return Forecast(rows, together / processes, processes, notes, execution.tune and plan.untuned_part() is not None)

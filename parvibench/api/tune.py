@@ -1,0 +1,176 @@
+"""``tune``: step sizes on the grids of a suite; and a forecast of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from parvibench.core.errors import InputError
+from parvibench.harness.execution import DEFAULT_STORE, Execution
+
+if TYPE_CHECKING:
+    from parvibench.core.algorithm import Algorithm, Method
+    from parvibench.core.task import Task
+    from parvibench.harness.session import Observer
+    from parvibench.harness.store import results as stored
+    from parvibench.harness.suite.cells import Cell
+    from parvibench.harness.suite.entries import Tuned
+    from parvibench.harness.suite.suite import Suite
+    from parvibench.reporting.presented import Results
+
+
+class Tuning(NamedTuple):
+    """The outcome of ``tune``."""
+
+    tuned: Tuned  #: step sizes by task and label, those at the end of a grid, their cost
+    results: Results  #: of the last round of runs
+    file: Path | None = None  #: the suite file in which they were stored
+    interrupted: bool = False
+    left_out: Mapping[str, str] = MappingProxyType({})  #: ``task/label`` without a measured value -> reason
+
+
+def tune(
+    suite: str,
+    *,
+    tasks: Sequence[str] = (),
+    algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    profile: str | None = None,
+    workers: int | None = None,
+    out: str | Path = DEFAULT_STORE / "tuning",
+    write: str | Path | None = None,
+    command: str = "",
+    observers: Sequence[Observer] = (),
+) -> Tuning:
+    """Choose step sizes on the grid of a suite, for its algorithms or for others under its protocol.
+
+    Args:
+        suite: name of a shipped suite or path of a suite file, with a ``tune`` section.
+        tasks: names. They restrict the suite, or extend it by tasks that it lacks.
+        algorithms: names, ``module:Class``, objects or classes; likewise.
+        settings: overrides per algorithm name or label.
+        profile: of the suite; by default its first.
+        workers: number of processes; 0 runs in this one. By default one per CPU.
+        out: store of the tuning runs.
+        write: suite file in which the chosen values are stored; values of other cells stay. None writes nothing.
+        command: the command line, stored as provenance.
+        observers: notified of the start, the progress and the end of cells.
+
+    Raises:
+        InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.
+    """
+    from parvibench.harness.suite.entries import Tuned
+    from parvibench.harness.suite.suite import load_suite
+    from parvibench.harness.suite.tuning import write_tuned
+
+    from .report import load
+
+    whole = load_suite(suite)
+    profile = profile or whole.default_profile
+    part, objects = _part(whole, tasks, algorithms, profile)
+    if write is not None and not os.access(write, os.W_OK):
+        raise InputError(f"{write}: not writable; name another suite file with --write")
+    execution = Execution(workers=0 if objects else workers, out=Path(out), profile=profile)
+    try:
+        done = tune_suite(part, execution, settings=settings, objects=objects, observers=observers, command=command)
+    except KeyboardInterrupt:
+        return Tuning(Tuned(step_size={}), load(out), interrupted=True)
+    file = Path(write) if write is not None and done.tuned.step_size else None
+    if file is not None:
+        write_tuned(file, done.tuned, profile, keep=bool(tasks or algorithms))
+    return done._replace(file=file)
+
+
+def tune_suite(
+    suite: Suite, execution: Execution, *, settings: Mapping[str, Mapping[str, Any]] | None = None,
+    objects: Sequence[Task | Method] = (), observers: Sequence[Observer] = (), command: str = "",
+) -> Tuning:  # fmt: skip
+    """Tune the step sizes of a suite, its profile applied, on its grids; the same call resumes.
+
+    Raises:
+        InputError: the suite has no grid, or no algorithm of it has a step size to choose.
+        KeyboardInterrupt: tuning was interrupted.
+    """
+    from parvibench.core.result import Status
+    from parvibench.harness.session import make_executor, run_cells
+    from parvibench.harness.store.store import Store
+    from parvibench.harness.suite.tuning import Tuner
+    from parvibench.reporting.presented import Results
+
+    tuner = Tuner(suite, settings=settings or {}, objects=objects)
+    if not tuner.first_cells():
+        raise InputError("nothing to tune: no algorithm here has a step_size and supports one of these tasks")
+    executor = make_executor(execution, "cpu")
+    named = {**suite.resolved(), "name": f"{suite.name}-tuning"[:64]}
+    rounds = []
+
+    def measured(cells: Sequence[Cell]) -> stored.Results:
+        found = run_cells(
+            cells, Store(execution.out), executor, suite=named, profile=execution.profile, command=command, observers=observers
+        )  # fmt: skip
+        if any(c.status is Status.INTERRUPTED for c in found.cells):
+            raise KeyboardInterrupt
+        rounds.append(found)
+        return found
+
+    tuned = tuner.tune(measured)
+    return Tuning(tuned, Results.of(rounds[-1]), left_out=tuner.left_out)
+
+
+class TuningForecast(NamedTuple):
+    """Predicted time of a tuning, in seconds of one process."""
+
+    cells: int  #: of the first round
+    first_round: float
+    finals: float  #: of the best ``finalists`` values over the whole horizon
+    growth: float  #: at most, of values beyond the ends of the grids
+    finalists: int
+    unknown: int  #: number of grids that cannot be predicted
+
+
+def forecast(
+    suite: str, *, tasks: Sequence[str] = (), algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
+    settings: Mapping[str, Mapping[str, Any]] | None = None, profile: str | None = None,
+    out: str | Path = DEFAULT_STORE / "tuning",
+) -> TuningForecast:  # fmt: skip
+    """Predict the time of ``tune`` with the same arguments."""
+    from parvibench.harness.forecast import predict
+    from parvibench.harness.store.store import Store
+    from parvibench.harness.suite.suite import load_suite
+    from parvibench.harness.suite.tuning import Tuner
+
+    whole = load_suite(suite)
+    part, objects = _part(whole, tasks, algorithms, profile or whole.default_profile)
+    tuner = Tuner(part, settings=settings or {}, objects=objects)
+    spec, grids = tuner.spec, tuner.one_of_each()
+    seconds = predict([cell for cell, _, _ in grids], Store(Path(out)))
+    known = [(s, values, more) for s, (_, values, more) in zip(seconds, grids, strict=True) if s is not None]
+    first, growth = (sum(s * times[k] for s, *times in known) for k in (0, 1))
+    finals = 0.0 if spec.share == 1 else sum(s for s, _, _ in known) / spec.share * spec.finalists
+    cells = sum(values for _, values, _ in known)
+    return TuningForecast(cells, first, finals, growth, spec.finalists, len(seconds) - len(known))
+
+
+def _part(
+    suite: Suite, tasks: Sequence[str], algorithms: Sequence[str | Method | type[Method]], profile: str | None
+) -> tuple[Suite, list[Method]]:
+    """The suite to tune, and the objects in it. Named algorithms alone are tuned, also those that extend the suite."""
+    from .plan import named_methods, select
+
+    named, objects = named_methods(algorithms)
+    selected = select(suite, tasks, named, Execution(profile=profile))
+    names = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
+    tuned = tuple(a for a in selected.algorithms if not names or names & {a.name, a.display})
+    return selected.model_copy(update={"algorithms": tuned}), objects
+
+
+def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:
+    """Where the command ``tune`` writes: ``write``, else the suite's file; None for a part of a shipped suite."""
+    from parvibench.suites import shipped
+
+    if write is not None or (part and suite in shipped()):
+        return write
+    return Path(str(shipped()[suite]) if suite in shipped() else suite)

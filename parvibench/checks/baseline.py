@@ -1,0 +1,273 @@
+"""A baseline: statistics of many clean replicates of samplers on tasks, and densities at fixed points, in a JSON file.
+
+``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and ``statistics`` (name -> one
+value per replicate, null for a replicate that diverged), a line each; ``densities``: task -> name -> value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import stats
+
+from parvibench.core.errors import InputError
+from parvibench.core.streams import derive_seed
+from parvibench.harness.suite.cells import Cell
+
+from .evidence import Array, law_p_values, shift
+from .question import Asked, Expected, Fixed, Law, Measurement, Question, measure
+from .replicates import EVALUATIONS, TIME, CellQuestion, DensityQuestion, as_array, density_values, directions_of_change
+
+FORMAT = 1
+#: Clean replicates recorded per cell.
+REPLICATES = 120
+#: Replicates measured by one job, and its time limit, s.
+_BATCH, _TIMEOUT_S = 20, 900.0
+#: Relative tolerance of a density's fixed values: rounding, other processors.
+_TOLERANCE = 1e-7
+#: Relative spread of a statistic that is the same in all replicates but for rounding.
+CONSTANT = 1e-5
+#: Share of distinct values below which they are stored whole.
+_DISTINCT = 0.9
+#: p-value below which a statistic of a new baseline is reported as changed.
+_MOVED = 1e-6
+
+Statistics = dict[str, list[float | None]]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Recorded statistics of clean replicates."""
+
+    cells: dict[str, dict[str, Any]]  #: ``task/label`` -> identity and statistics
+    densities: dict[str, dict[str, float]]  #: task -> name -> value
+    made: dict[str, str]  #: versions, seed and date
+
+    @classmethod
+    def load(cls, file: Path) -> Baseline:
+        """Read a baseline file; ``InputError`` where there is none."""
+        try:
+            found = json.loads(file.read_text())
+        except OSError:
+            raise InputError(f"{file}: no baseline there; write one with --update") from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{file}: not a baseline: {error}") from None
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise InputError(f"{file}: not a baseline of format {FORMAT}; write it anew with --update")
+        return cls(found["cells"], found["densities"], found["made"])
+
+    def write(self, file: Path) -> None:
+        """Write the file aside, then put it in place: a line for each statistic, so that a diff shows what changed."""
+        document = {"format": FORMAT, "made": self.made, "cells": self.cells, "densities": self.densities}
+        text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+        for at in ('"statistics":{', '},"', '],"'):
+            text = text.replace(at, f"{at[:-1]}\n{at[-1]}")
+        aside = file.with_name(f"{file.name}.tmp")
+        aside.write_text(text + "\n")
+        aside.replace(file)
+
+    def differences(self, name: str, identity: Mapping[str, Any]) -> list[str] | None:
+        """Entries of a cell's identity that differ from the recorded ones; None where the cell is not recorded."""
+        return _changed(self.cells[name]["identity"], identity) if name in self.cells else None
+
+
+class Subject(NamedTuple):
+    """A cell, or something like it, whose clean replicates are to be recorded."""
+
+    name: str
+    identity: dict[str, Any]
+    question: Question
+    replicates: int = REPLICATES
+    digits: int = 4  #: of the recorded values; with 3, values that are all the same are recorded once
+
+
+def cell_subject(cell: Cell, replicates: int = REPLICATES) -> Subject:
+    """A cell as it is recorded."""
+    return Subject(cell_name(cell), identity(cell), CellQuestion(cell, {}), replicates)
+
+
+def cell_name(cell: Cell) -> str:
+    """``task/label``; of a sampler from outside its own name, wherever its file lies."""
+    label = cell.load()[1].name if cell.label == cell.algorithm else cell.label
+    return f"{cell.task}/{label}"
+
+
+def identity(cell: Cell) -> dict[str, Any]:
+    """All that decides the law of a cell's replicates."""
+    return {
+        "task_version": cell.spec.task_version,
+        "algorithm": cell.load()[1].name,
+        "algorithm_version": cell.spec.algorithm_version,
+        "settings": dict(cell.settings),
+        "budget": cell.spec.budget.model_dump(mode="json", exclude_none=True),
+        "particles": cell.particles,
+        "samples": cell.samples,
+        "dtype": cell.spec.dtype,
+        "metrics": list(cell.metrics),
+    }
+
+
+def _changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    plain = json.loads(json.dumps(now))  # tuples and lists are the same in JSON
+    return [key for key in plain if stored.get(key) != plain[key]]
+
+
+def questions(baseline: Baseline, cells: Iterable[Cell], tasks: Iterable[str]) -> Asked:
+    """Questions about the cells, and about the densities of the tasks."""
+    asked, new, incomparable = list[Question](), list[str](), list[str]()
+    for task in tasks:
+        if task in baseline.densities:
+            values = baseline.densities[task]
+            asked.append(DensityQuestion(task, {n: Fixed(v, tolerance=_TOLERANCE) for n, v in values.items()}))
+        else:
+            new.append(f"{task}/density")
+    for cell in cells:
+        name = cell_name(cell)
+        differences = baseline.differences(name, identity(cell))
+        if differences is None:
+            new.append(name)
+        elif differences:
+            incomparable.append(f"{name}: {', '.join(differences)} changed since the baseline was made")
+        else:
+            asked.append(CellQuestion(cell, _expected(baseline, cell, baseline.cells[name]["statistics"])))
+    return Asked(asked, new, incomparable)
+
+
+def _expected(baseline: Baseline, cell: Cell, stored: Mapping[str, list[float]]) -> dict[str, Expected]:
+    task, algorithm = cell.load()
+    better = directions_of_change(list(stored), task)
+    exact = {}
+    if algorithm.kind in ("chains", "generator"):  # particles may well be spread better than at random
+        exact = baseline.cells.get(f"{cell.task}/exact", {}).get("statistics", {})
+    found: dict[str, Expected] = {}
+    for name, values in stored.items():
+        x = as_array(values)
+        constant = _is_constant(x)
+        if constant and name == EVALUATIONS:
+            found[name] = Fixed(float(x[0]), better[name], CONSTANT)
+            continue
+        # A statistic that was the same in all replicates may well differ in one of a hundred.
+        best = as_array(exact[name]) if name in exact and better[name] != "same" else None
+        draws, tolerance = (np.full_like(x, x[0]), CONSTANT) if constant else (x, 0.0)
+        found[name] = Law(draws, better[name], best, gates=name != TIME, tolerance=tolerance)
+    return found
+
+
+def _is_constant(x: Array) -> bool:
+    """Whether all values are one up to rounding."""
+    if not np.isfinite(x).all():
+        return bool((x == x[0]).all())
+    return bool(np.ptp(x) <= CONSTANT * np.abs(x).max())
+
+
+def make(
+    subjects: Sequence[Subject],
+    tasks: Iterable[str] = (),
+    *,
+    seed: int,
+    date: str,
+    workers: int = 0,
+    notify: Callable[[str, int, int], None] = lambda text, done, total: None,
+) -> Baseline:
+    """Run clean replicates of every subject, and evaluate the tasks' densities; ``InputError`` where one fails."""
+    root = derive_seed(seed, "baseline")
+    parts: dict[int, Mapping[str, list[float]]] = {}
+    numbers = [(subject, first) for subject in subjects for first in range(0, subject.replicates, _BATCH)]
+    work = [
+        Measurement({number: s.question}, range(first, min(first + _BATCH, s.replicates)), root)
+        for number, (s, first) in enumerate(numbers)
+    ]
+    for done, (number, values) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
+        name = numbers[number][0].name
+        if isinstance(values, str):
+            raise InputError(f"{name}: {values}")
+        parts[number] = values
+        notify(name, done, len(work))
+    cells: dict[str, dict[str, Any]] = {}
+    for subject in subjects:
+        ordered = [parts[number] for number, (of, _) in enumerate(numbers) if of is subject]
+        joined = {name: [v for part in ordered for v in part[name]] for name in ordered[0]}
+        statistics = {name: _recorded(values, subject.digits) for name, values in joined.items()}
+        cells[subject.name] = {"identity": subject.identity, "statistics": statistics}
+    densities = {task: {n: float(f"{v:.10g}") for n, v in density_values(task).items()} for task in tasks}
+    versions = {"parvibench": version("parvibench"), "torch": torch.__version__, "numpy": np.__version__}
+    return Baseline(cells, densities, versions | {"seed": str(seed), "date": date})
+
+
+def _recorded(values: Sequence[float], digits: int) -> list[float | None]:
+    x = np.asarray(values)
+    if digits < 4 and _is_constant(x):
+        return [float(x[0]) if math.isfinite(x[0]) else None]
+    return rounded(values, digits)
+
+
+def rounded(values: Sequence[float], digits: int = 4) -> list[float | None]:
+    """Values to so many digits, and to a hundredth of their interquartile range; null where not finite.
+
+    The range alone would make many values that span decades one. Where values repeat they stay whole: rounded, they
+    would no longer be equal to fresh ones.
+    """
+    finite = [v for v in values if math.isfinite(v)]
+    if len(set(finite)) < _DISTINCT * len(finite):
+        return [v if math.isfinite(v) else None for v in values]
+    spread = float(stats.iqr(finite)) if finite else 0.0
+    by_spread = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
+    return [_rounded(v, by_spread, digits) if math.isfinite(v) else None for v in values]
+
+
+def _rounded(value: float, places: int, digits: int) -> float:
+    return round(value, max(places, digits - 1 - math.floor(math.log10(abs(value))))) if value else value
+
+
+def changes(old: Baseline, new: Baseline) -> list[str]:
+    """What has changed beyond chance in the cells and densities of a new baseline, a line each."""
+    lines = []
+    for name, cell in new.cells.items():
+        stored = old.cells.get(name)
+        if stored is None:
+            lines.append(f"{name}: new")
+            continue
+        if changed := _changed(stored["identity"], cell["identity"]):
+            lines.append(f"{name}: {', '.join(changed)} changed")
+        if moved := _moved(stored["statistics"], cell["statistics"]):
+            lines.append(f"{name}: {', '.join(moved)}")
+        if others := stored["statistics"].keys() ^ cell["statistics"].keys():
+            lines.append(f"{name}: {', '.join(sorted(others))} new or gone")
+    for task, values in new.densities.items():
+        before = old.densities.get(task)
+        if before is None or not np.allclose(
+            [before.get(n, math.nan) for n in values], list(values.values()), rtol=_TOLERANCE
+        ):
+            lines.append(f"{task}: density {'new' if before is None else 'changed'}")
+    return lines
+
+
+def replaced(old: Baseline, part: Baseline) -> tuple[Baseline, list[str]]:
+    """The old baseline with the cells and densities of another that differ beyond chance, and these differences.
+
+    What has not changed stays to the digit, so that a diff shows the rest.
+    """
+    lines = changes(old, part)
+    names = {line.partition(": ")[0] for line in lines}
+    cells = {name: cell for name, cell in part.cells.items() if name in names}
+    densities = {task: values for task, values in part.densities.items() if task in names}
+    made = part.made if lines else old.made
+    return Baseline(old.cells | cells, old.densities | densities, made), lines
+
+
+def _moved(old: Statistics, new: Statistics) -> list[str]:
+    """Statistics whose distribution has changed, with their shifts."""
+    moved = []
+    for name in new.keys() & old.keys() - {TIME}:
+        x, y = as_array(new[name]), as_array(old[name])
+        if law_p_values(x[:, None], y[:, None])[0] < _MOVED:
+            moved.append(f"{name} by {shift(x, y).effect:.3g}")
+    return sorted(moved)

@@ -1,1 +1,0 @@
-"""The oracle of the past: fresh replicates against a stored baseline."""

@@ -1,0 +1,112 @@
+"""The contract of the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from parvibench.checks.question import Expected, Fixed, Values
+from parvibench.checks.summaries import per_replicate
+from parvibench.checks.targets import task_named
+from parvibench.core.algorithm import take_steps
+
+from .counted import Counted
+from .of_sampler import OfSampler
+
+#: Dependence of a replicate on its neighbours that rounding explains, relative to its size.
+_ROUNDING = 1e-4
+
+
+class _Outputs(NamedTuple):
+    x: Tensor  # (R, n, D), zero where it is not finite
+    metered: bool
+    scored: bool
+
+
+@dataclass(frozen=True)
+class Contract(OfSampler):
+    """The obligations of every algorithm, each 1 where it is met. All replicates start at the same points.
+
+    - ``alone``: a replicate's samples do not depend on the other replicates (to 1e-4 of their size, in double).
+    - ``distinct``: no other replicate has the same samples.
+    - ``repeatable``: the same seed gives the same samples.
+    - ``seeded``: another seed gives other samples.
+    - ``untouched``: a step leaves the state as it was that it is given.
+    - ``shape``: of the output.
+    - ``metered``: what is charged is what was evaluated beneath the problem, and that is something.
+
+    Interacting particles may move without noise: where neither replicates nor seeds part, both are without answer. So
+    are they for replicates of which most points have not moved yet.
+    """
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """0 or 1 for every obligation and replicate."""
+        x, metered, scored = self._outputs(replicates, seed)
+        again, other = (self._outputs(replicates, s).x for s in (seed, seed + 1))
+        # Two replicates alone, then the others together.
+        parts = [replicates[:1], replicates[1:2], replicates[2:]]
+        apart = torch.cat([self._outputs(part, seed).x for part in parts if part])
+        size = x.abs().flatten(1).amax(1) + 1e-300
+        distinct = torch.tensor([sum(torch.equal(a, b) for b in x) == 1 for a in x]).double()
+        seeded = (x != other).flatten(1).any(1).double()
+        start = self._start(len(x)).to(x)
+        moved = (x != start).any(2).double().mean(1) if x.shape == start.shape else torch.ones(len(x))
+        still = moved < 0.5
+        distinct[still], seeded[still] = torch.nan, torch.nan  # nearly every proposal rejected so far
+        if self.loaded.kind == "particles" and not distinct.any() and not seeded.any():
+            distinct = seeded = torch.full_like(distinct, torch.nan)
+        kept = {
+            "alone": (x - apart).abs().flatten(1).amax(1) <= _ROUNDING * size,
+            "distinct": distinct,
+            "repeatable": (x == again).flatten(1).all(1),
+            "seeded": seeded,
+            "untouched": torch.tensor([self._untouched(seed)] * len(x)),
+            "shape": torch.tensor([x.shape[1:] == (self.points, task_named(self.task).dim)] * len(x)),
+            "metered": torch.tensor([metered] * len(x)),
+            "scored": torch.tensor([scored] * len(x)),
+        }
+        if not x.any():  # nothing is left to compare
+            kept |= dict.fromkeys(("distinct", "seeded"), torch.full((len(x),), torch.nan))
+        return {f"contract.{name}": value.double().tolist() for name, value in kept.items()}
+
+    def expected(self) -> Mapping[str, Expected]:
+        """All met."""
+        names = ("alone", "distinct", "repeatable", "seeded", "untouched", "shape", "metered", "scored")
+        return {f"contract.{name}": Fixed(1.0, better="higher") for name in names}
+
+    def _start(self, count: int) -> Tensor:
+        """The same points for every replicate, (R, N, D)."""
+        task, g = task_named(self.task), torch.Generator().manual_seed(7)
+        target = task.target([0], "cpu", torch.float64)
+        return task.initial(target, self.points, [g]).repeat(count, 1, 1)
+
+    def _outputs(self, ids: Sequence[int], seed: int) -> _Outputs:
+        """Outputs of the replicates, whether meter and count agree, and whether anything was evaluated."""
+        task, found, metered, scored = task_named(self.task), [], True, True
+        for chunk in per_replicate(ids, self.loaded.max_chunk):
+            counted = Counted(task.target(chunk, "cpu", torch.float64))
+            problem = self.problem(task, counted, chunk, seed, self._start(len(chunk)))
+            found.append(self.observe(problem).outputs[self.effort.steps])
+            metered = metered and abs(problem.meter.charged - counted.charged) <= 1e-6 * counted.charged
+            scored = scored and counted.charged > 0
+        return _Outputs(torch.cat(found).nan_to_num(0.0, 0.0, 0.0), metered, scored)
+
+    def _untouched(self, seed: int) -> bool:
+        """Whether states stay as they are while the steps after them are taken."""
+        algorithm, task, ids = self.loaded, task_named(self.task), (0,)
+        problem = self.problem(task, task.target(ids, "cpu", torch.float64), ids, seed, self._start(1))
+        settings = algorithm.make_settings(dict(self.effort.settings))
+        with torch.inference_mode(not algorithm.differentiates):
+            state = algorithm.init(problem, settings, problem.streams, self.effort.steps)
+            held = [leaf for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
+            before = [leaf.clone() for leaf in held]
+            taken = take_steps(algorithm.step, problem, settings, state)
+            for _ in range(2):
+                next(taken)
+        pairs = zip(held, before, strict=True)
+        return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)

@@ -1,0 +1,97 @@
+"""Samplers started at exact draws: points that should be independent are, and none of them stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parvibench.checks.question import Bound, Expected, Share, Values
+from parvibench.checks.summaries import generator_of, per_replicate
+from parvibench.checks.targets import moments, task_named
+
+from .of_sampler import Observed, OfSampler
+
+#: Pairwise correlations of steps that are taken for chance, and share of chains that may stand still all the time.
+_CORRELATION, _STUCK = 0.005, 0.02
+#: Share of equal points of an output that resamples, and n var(mean) / var of dependent points.
+_TIES, _SPREAD = 0.3, 5.0
+
+
+@dataclass(frozen=True)
+class AtEquilibrium(OfSampler):
+    """Dependence between points and replicates on a symmetric target, all started at exact draws of their own.
+
+    - ``dependence[chains]``: mean correlation of the steps of two chains; for chains alone.
+    - ``dependence[replicates]``: the same of a replicate and the next, chain by chain.
+    - ``stuck``: share of points that never moved; for chains alone.
+    - ``ties``: share of the output's points that equal another one.
+    - ``spread``: n times the squared error of the mean over the variance, 1 for independent points; not for generators.
+    """
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """One value per replicate."""
+        task = task_named(self.task)
+        draws = [task.exact(self.points, generator_of(self.task, "rest", seed, r)) for r in replicates]
+        start, found, paths, first = torch.stack(draws), [], [], 0
+        for chunk in per_replicate(replicates, self.loaded.max_chunk):
+            part = start[first : first + len(chunk)]
+            first += len(chunk)
+            problem = self.problem(task, task.target(chunk, "cpu", torch.float64), chunk, seed, part)
+            run: Observed = self.observe(problem)
+            found.append(run.outputs[self.effort.steps])
+            paths.append(torch.stack([part, *run.path]) if run.path else part[None])
+        x, path = torch.cat(found), torch.cat(paths, 1)
+        exact = moments(self.task)
+        error = torch.where(x.isfinite(), (x - exact.mean) / exact.sd, torch.nan).nanmean(1)
+        values = {"ties": torch.tensor([_tied(points) for points in x]), "spread": x.shape[1] * error.square().mean(1)}
+        if self._has_chains:
+            stuck = (path.diff(dim=0) == 0).all(-1).all(0).double().mean(1)
+            # Of a lost chain, what is finite: a tolerance counts it.
+            steps = path.diff(dim=0).nan_to_num(0.0, 0.0, 0.0)  # (T, R, N, D)
+            values |= {
+                "dependence[chains]": _between_chains(steps),
+                "dependence[replicates]": _cosine(steps, steps.roll(1, 1)),
+                "stuck": stuck,
+            }
+        return {name: values[name].tolist() for name in self.expected()}
+
+    def expected(self) -> Mapping[str, Expected]:
+        """What independent points give, within limits."""
+        found: dict[str, Expected] = {"ties": Share(_TIES)}
+        if self.loaded.kind != "generator":  # which does not start at these points
+            found["spread"] = Bound(_SPREAD)
+        if not self._has_chains:
+            return found
+        return found | {
+            "dependence[chains]": Bound(_CORRELATION),
+            "dependence[replicates]": Bound(4 * _CORRELATION),
+            "stuck": Share(_STUCK),
+        }
+
+    @property
+    def _has_chains(self) -> bool:
+        return self.loaded.kind == "chains" and self.points > 1
+
+
+def _between_chains(steps: Tensor) -> Tensor:
+    """Mean cosine of the steps of two chains of a replicate: (T, R, N, D) -> (R,)."""
+    n = steps.shape[2]
+    total = steps.sum(2).square().sum((0, 2))
+    own = steps.square().sum((0, 2, 3))
+    return (total - own) / (own * (n - 1)).clamp(min=1e-300)
+
+
+def _cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Cosine of the steps of two replicates: (T, R, N, D) twice -> (R,)."""
+    products = [(u * v).sum((0, 2, 3)) for u, v in ((a, b), (a, a), (b, b))]
+    return products[0] / (products[1] * products[2]).sqrt().clamp(min=1e-300)
+
+
+def _tied(points: Tensor) -> float:
+    """Share of points (n, D) that equal another one."""
+    counts = np.unique(points.numpy(), axis=0, return_counts=True)[1]
+    return float(counts[counts > 1].sum() / len(points))

@@ -1,0 +1,203 @@
+"""What a baseline records: statistics of a cell, replicate by replicate, and values of a density at fixed points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+from parvibench.core import registry
+from parvibench.core.task import Task
+from parvibench.harness.run.chunks import ChunkResult
+from parvibench.harness.run.clock import reference_seconds
+from parvibench.harness.run.loop import run_chunk
+from parvibench.harness.suite.cells import Cell
+
+from .question import Better, Expected, Oracle, Question, Values
+
+#: Directions that samples of higher dimension are projected on.
+_DIRECTIONS = 3
+#: Checkpoint at which the primary metric is compared too: a tenth of the budget or so.
+_EARLY = 3
+#: Replicates in a kernel call, at most.
+_CHUNK = 20
+#: Metrics of a run's cost: compared exactly, or as ratios to a reference kernel, or not at all.
+_COSTS = frozenset({"seconds", "peak_memory", "score_evaluations"})
+#: The time is shown and never fails a check.
+TIME = "seconds_over_kernel"
+#: What a run is charged: compared exactly.
+EVALUATIONS = "score_evaluations"
+#: Smaller standard deviations are rounding.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class CellQuestion(Question):
+    """Whether the replicates of a cell have the law of those in the baseline."""
+
+    cell: Cell  #: to run, with fresh replicates and a fresh seed in every stage
+    baseline: Mapping[str, Expected]  #: statistic -> what is stored of it
+
+    oracle: Oracle = "past"
+
+    @property
+    def task(self) -> str:  # type: ignore[override]
+        """The cell's task, or the place of one from outside."""
+        return self.cell.place or self.cell.task
+
+    @property
+    def algorithm(self) -> str:  # type: ignore[override]
+        """The cell's label, or the place of a sampler from outside."""
+        return self.cell.algorithm if registry.is_elsewhere(self.cell.algorithm) else self.cell.label
+
+    @property
+    def circumstances(self) -> str:
+        """Budget and settings of the cell."""
+        spec = self.cell.spec
+        budget = spec.budget.model_dump(exclude_none=True)
+        steps = [f"{value:g} {limit.replace('_', ' ')}" for limit, value in budget.items()]
+        return ", ".join([*steps, *(f"{key}={value}" for key, value in spec.settings.items())])
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Run fresh replicates of the cell, chunk by chunk; in large ones, since the time of one replicate does not count."""
+        most = self.cell.load()[1].max_chunk or _CHUNK
+        cell = self.cell.varied(replicates=tuple(replicates), seed=seed, chunk=min(len(replicates), most))
+        values: dict[str, list[float]] = {}
+        for chunk in cell.chunks:
+            kernel = reference_seconds(torch.device(cell.spec.device))
+            for name, found in statistics(cell, run_chunk(cell, chunk), kernel).items():
+                values.setdefault(name, []).extend(found)
+        return values
+
+    def expected(self) -> Mapping[str, Expected]:
+        """The stored statistics."""
+        return self.baseline
+
+
+def directions_of_change(names: list[str], task: Task) -> dict[str, Better]:
+    """Direction of improvement of each statistic."""
+    rows = registry.metrics()
+    found: dict[str, Better] = {}
+    for name in names:
+        metric = rows.get(name.removeprefix("early "))
+        if metric is not None:
+            found[name] = {"lower": "lower", "higher": "higher"}.get(metric.direction, "same")  # type: ignore[assignment]
+        elif name == EVALUATIONS:
+            found[name] = "lower"
+        else:
+            centred = (
+                name.startswith(("mean[", "log_sd[")) and known_moments(task) is not None and task.dim <= _DIRECTIONS
+            )
+            found[name] = "zero" if centred else "lower" if name == TIME else "same"
+    return found
+
+
+def statistics(cell: Cell, result: ChunkResult, kernel: float) -> dict[str, list[float]]:
+    """The statistics of a chunk, one value per replicate.
+
+    Means and log standard deviations of the samples, in units of the target's where they are known, along the axes or
+    three fixed directions; their mean log density; the cell's metrics at the end and its primary metric early on; score
+    evaluations as charged; time over that of a reference kernel (``kernel``, s).
+    """
+    task = cell.load()[0]
+    width = len(next(iter(result.values.values()))) if result.values else 0
+    found: dict[str, list[float]] = {}
+    if result.samples is not None:
+        x = torch.from_numpy(result.samples).double()
+        width = len(x)
+        found |= {name: _worst_if_nan(v) for name, v in moments(task, x).items()}
+        target = task.target(_replicates(cell, result), "cpu", torch.float64)
+        found["energy"] = _worst_if_nan(target.log_density(x).mean(1))
+    for name, values in result.values.items():
+        if name not in _COSTS:
+            found[name] = _worst_if_nan(torch.tensor(values, dtype=torch.float64))
+    early = [row[-1] for row in result.curve if row[1] == _EARLY and row[-2] == task.primary]
+    if len(early) == width:
+        found[f"early {task.primary}"] = _worst_if_nan(torch.tensor(early, dtype=torch.float64))
+    found[EVALUATIONS] = [result.score_evaluations] * width
+    found[TIME] = [result.seconds / kernel / width] * width
+    return found
+
+
+def _replicates(cell: Cell, result: ChunkResult) -> tuple[int, ...]:
+    """The replicates of this chunk, in order: those of the curve."""
+    return tuple(dict.fromkeys(row[0] for row in result.curve))
+
+
+def moments(task: Task, x: Tensor) -> dict[str, Tensor]:
+    """Means and log sds of samples (R, n, D) along axes or fixed directions, (R,) each."""
+    known = known_moments(task)
+    if known is not None:
+        x = (x - known[0]) / known[1]
+    if x.shape[2] > _DIRECTIONS:
+        u = torch.randn(x.shape[2], _DIRECTIONS, generator=Generator().manual_seed(1), dtype=torch.float64)
+        x = x @ (u / u.norm(dim=0))
+    means = x.mean(1)
+    # Equal points: what is left is rounding.
+    log_sds = torch.nn.functional.threshold(x.std(1), _SAME, 0.0).log()
+    return {
+        f"{name}[{i}]": column
+        for name, table in (("mean", means), ("log_sd", log_sds))
+        for i, column in enumerate(table.T)
+    }
+
+
+def known_moments(task: Task) -> tuple[Tensor, Tensor] | None:
+    """Mean and sd of the target, (D,) each, or None where they are not known or infinite."""
+    if task.facts.mean is not None and task.facts.sd is not None:
+        return task.facts.mean, task.facts.sd
+    reference = task.reference()
+    if reference is None or task.facts.infinite_moments:
+        return None
+    return reference.mean, reference.sd
+
+
+def _worst_if_nan(values: Tensor) -> list[float]:
+    """Values with +inf for a replicate that diverged."""
+    return [v if math.isfinite(v) else math.inf for v in values.tolist()]
+
+
+def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str, float]:
+    """Log density, score and predictions of a task whose data are here, at fixed points, on so many data splits."""
+    task = registry.load_task(name)
+    target = task.target(range(replicates), "cpu", torch.float64)
+    generator = Generator().manual_seed(2)
+    x = torch.randn(1, points, task.dim, generator=generator, dtype=torch.float64).expand(replicates, -1, -1)
+    weights = torch.randn(task.dim, generator=generator, dtype=torch.float64)
+    found = {"log_density": target.log_density(x), "score": target.score(x) @ weights}
+    if task.batch_size is not None and task.rows is not None:
+        batch = torch.arange(task.batch_size).expand(replicates, -1)
+        found["batch_score"] = target.score(x, batch) @ weights
+    data = task.predictive(range(replicates), "cpu", torch.float64)
+    if data is not None:
+        means, sds = data.predict(x)
+        found |= {"prediction": means.mean(-1), "noise_sd": sds.expand_as(means.mean(-1)), "held_out": data.y.mean(-1)}
+    return {f"{key}[{i}]": float(v) for key, values in found.items() for i, v in enumerate(values.flatten())}
+
+
+@dataclass(frozen=True)
+class DensityQuestion(Question):
+    """Whether a task's density, score and held-out data at fixed points have changed."""
+
+    task: str  #: name
+    baseline: Mapping[str, Expected]  #: name -> stored value
+    algorithm: str = "density"
+    oracle: Oracle = "past"
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """The values; the seed has no part in them."""
+        return {name: [value] for name, value in density_values(self.task).items()}
+
+    def expected(self) -> Mapping[str, Expected]:
+        """The stored statistics."""
+        return self.baseline
+
+
+def as_array(values: Sequence[float | None]) -> NDArray[np.float64]:
+    """Values as an array, missing ones (None in JSON) as +inf."""
+    return np.array([math.inf if v is None else v for v in values], dtype=np.float64)

@@ -1,0 +1,181 @@
+"""Easy targets for unknown samplers: scores grow linearly, so that a stable sampler loses no chain.
+
+Standard deviations are about 1/2, which steps of 0.01 cross within some hundred, at a bias of a few percent.
+
+- ``normal``: three independent coordinates.
+- ``unit``: the same nearer to where variational families start, which are fitted within some hundred short steps; all of
+  them contain it.
+- ``tilted``: two coordinates of correlation 0.7.
+- ``bent``: x1 ~ N(0, 0.6^2), x2 ~ N(0.6 cos(2 x1), 0.4^2).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from parvibench.core.exact import ExactTask, Normal
+from parvibench.core.registry import load_task
+from parvibench.core.target import Target
+from parvibench.core.task import Facts, Task
+
+from .summaries import generator_of
+
+#: Draws behind the energy and correlations of a target.
+_DRAWS = 100_000
+
+
+class _Coordinates(Target):
+    """A density that is standard normal in coordinates z(x); ``unit`` is the unit of x."""
+
+    def __init__(self, dim: int, unit: float) -> None:
+        self.dim, self.unit = dim, unit
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """(R, N, D) -> (R, N)."""
+        return -0.5 * self._standard(x / self.unit).square().sum(-1)
+
+    @abstractmethod
+    def _standard(self, x: Tensor) -> Tensor:
+        """The coordinates z, (..., D)."""
+
+
+class _Gaussian(_Coordinates):
+    def __init__(self, mean: Tensor, root: Tensor, unit: float) -> None:
+        super().__init__(len(mean), unit)
+        self._mean, self._inverse = mean, torch.linalg.inv(root)
+
+    def _standard(self, x: Tensor) -> Tensor:
+        return (x - self._mean.to(x)) @ self._inverse.to(x).T
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """-P (x - m), in the unit of x."""
+        return -(self._standard(x / self.unit) @ self._inverse.to(x)) / self.unit
+
+
+class _Bent(_Coordinates):
+    def _standard(self, x: Tensor) -> Tensor:
+        first, second = x.unbind(-1)
+        return torch.stack([first / _ALONG, (second - _HEIGHT * torch.cos(_WAVES * first)) / _ACROSS], -1)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """By the chain rule through z."""
+        x = x / self.unit
+        z1, z2 = self._standard(x).unbind(-1)
+        slope = _HEIGHT * _WAVES * torch.sin(_WAVES * x[..., 0]) / _ACROSS
+        return torch.stack([-z1 / _ALONG - z2 * slope, -z2 / _ACROSS], -1) / self.unit
+
+
+#: sd of x1, amplitude and wave number of the bend, sd of x2 about it.
+_ALONG, _HEIGHT, _WAVES, _ACROSS = 0.6, 0.6, 2.0, 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableTask(ExactTask):
+    """A target with exact draws that is no task of the benchmark."""
+
+    summary: str = "an easy target"
+    tags: frozenset[str] = frozenset({"exact"})
+    citation: str = ""
+    unit: float = 1.0  #: of x: all lengths are multiples of it
+
+    def in_units(self, unit: float) -> StableTask:
+        """The same with other units of x."""
+        return replace(self, unit=unit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GaussianTask(StableTask):
+    mean: tuple[float, ...]
+    root: tuple[tuple[float, ...], ...]
+
+    def _parts(self) -> tuple[Tensor, Tensor]:
+        return torch.tensor(self.mean, dtype=torch.float64), torch.tensor(self.root, dtype=torch.float64)
+
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
+        """The density, the same for all replicates."""
+        return _Gaussian(*self._parts(), self.unit)
+
+    def exact(self, n: int, generator: Generator) -> Tensor:
+        """Independent exact draws, (n, D) float64."""
+        mean, root = self._parts()
+        z = torch.randn(n, self.dim, generator=generator, dtype=torch.float64)
+        return self.unit * (mean + z @ root.T)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BentTask(StableTask):
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
+        """The density, the same for all replicates."""
+        return _Bent(2, self.unit)
+
+    def exact(self, n: int, generator: Generator) -> Tensor:
+        """Independent exact draws, (n, 2) float64."""
+        z1, z2 = torch.randn(2, n, generator=generator, dtype=torch.float64)
+        first = _ALONG * z1
+        return self.unit * torch.stack([first, _HEIGHT * torch.cos(_WAVES * first) + _ACROSS * z2], -1)
+
+
+def _gaussian(name: str, mean: tuple[float, ...], root: Tensor) -> _GaussianTask:
+    facts = Facts(torch.tensor(mean, dtype=torch.float64), root.square().sum(1).sqrt())
+    rows = tuple(tuple(row) for row in root.tolist())
+    start = Normal((0.0,), 0.5)
+    return _GaussianTask(name=name, dim=len(mean), mean=mean, root=rows, facts=facts, start=start)
+
+
+def _bent() -> _BentTask:
+    """E cos(k x) = exp(-k^2 s^2 / 2) and E cos^2(k x) = (1 + exp(-2 k^2 s^2)) / 2 for x ~ N(0, s^2)."""
+    phase = (_WAVES * _ALONG) ** 2
+    height = _HEIGHT * math.exp(-phase / 2)
+    variance = _ACROSS**2 + _HEIGHT**2 * (1 + math.exp(-2 * phase)) / 2 - height**2
+    facts = Facts(torch.tensor([0.0, height]).double(), torch.tensor([_ALONG, math.sqrt(variance)]).double())
+    return _BentTask(name="bent", dim=2, facts=facts, start=Normal((-0.3, 0.0), 0.5))
+
+
+STABLE: dict[str, StableTask] = {
+    task.name: task
+    for task in (
+        _gaussian("normal", (0.4, -0.4, 0.8), torch.diag(torch.tensor([0.6, 0.4, 0.5], dtype=torch.float64))),
+        _gaussian("unit", (0.3, -0.2, 0.4), torch.diag(torch.tensor([0.7, 0.65, 0.75], dtype=torch.float64))),
+        _gaussian("tilted", (0.5, -0.5), 0.5 * torch.tensor([[1.0, 0.0], [0.7, math.sqrt(0.51)]], dtype=torch.float64)),
+        _bent(),
+    )
+}
+
+
+def task_named(name: str) -> Task:
+    """An easy target, or a task of the benchmark."""
+    return STABLE.get(name) or load_task(name)
+
+
+class Moments(NamedTuple):
+    """Moments with which the points of a sampler are compared."""
+
+    mean: Tensor  #: (D,)
+    sd: Tensor  #: (D,)
+    correlation: Tensor  #: (D - 1,) of neighbouring coordinates
+    energy: tuple[float, float]  #: mean and sd of the log density
+
+
+@cache
+def moments(name: str) -> Moments:
+    """Stated means and sds; correlations and energy of many exact draws."""
+    task = task_named(name)
+    mean, sd = task.facts.mean, task.facts.sd
+    assert mean is not None
+    assert sd is not None
+    x = task.exact(_DRAWS, generator_of("moments", name))
+    z = (x - mean) / sd
+    if isinstance(task, StableTask):  # half of a chi-square variable
+        energy = (-task.dim / 2, math.sqrt(task.dim / 2))
+    else:
+        density = task.target([0], "cpu", torch.float64).log_density(x[None])
+        energy = float(density.mean()), float(density.std())
+    return Moments(mean, sd, (z[:, :-1] * z[:, 1:]).mean(0), energy)

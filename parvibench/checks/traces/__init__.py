@@ -1,1 +1,0 @@
-"""The oracle of traces: a few numbers of short deterministic runs, which move when behaviour moves."""

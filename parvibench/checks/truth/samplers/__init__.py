@@ -1,1 +1,0 @@
-"""Questions for any sampler, whatever its settings: moments within a tolerance, the contract, dependence, exactness."""

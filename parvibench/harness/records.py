@@ -1,0 +1,95 @@
+"""A cell as it goes into the store: record, curve and samples, from the outcomes of its chunks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from parvibench.core.result import CellRecord, Status, to_json_number
+from parvibench.harness.run.chunks import ChunkResult
+from parvibench.harness.run.measuring import metrics_key
+from parvibench.harness.store.environment import hardware
+from parvibench.harness.store.store import CURVE_COLUMNS, Trajectories
+from parvibench.harness.suite.cells import Cell
+from parvibench.harness.workers.executors import Outcome
+
+
+class Finished(NamedTuple):
+    """What ``Store.write_cell`` takes."""
+
+    record: CellRecord
+    curve: pd.DataFrame | None = None
+    samples: np.ndarray | None = None
+    trajectories: Trajectories | None = None
+
+
+def finished(cell: Cell, outcomes: Sequence[Outcome[ChunkResult]]) -> Finished:
+    """The cell from the outcomes of its chunks, in chunk order; a record alone where one has failed."""
+    record = CellRecord(
+        spec=cell.spec,
+        label=cell.label,
+        kind=cell.load()[1].kind,
+        tuned=cell.tuned,
+        flags=list(cell.notes),
+        status=Status.OK,
+        seconds=sum(o.result.seconds for o in outcomes if o.result is not None),
+        hardware=hardware(cell.spec.device),
+        created=now(),
+        metrics_key=metrics_key(cell),
+    )
+    results = [o.result for o in outcomes if o.result is not None]
+    for failed in (o for o in outcomes if o.result is None):
+        update = {key: getattr(failed, key) for key in ("status", "reason", "traceback")}
+        return Finished(record.model_copy(update=update))
+    curve = pd.DataFrame([row for r in results for row in r.curve], columns=list(CURVE_COLUMNS))
+    samples = [r.samples for r in results if r.samples is not None]
+    followed = next((r.trajectories for r in results if r.trajectories), None)
+    whole = np.concatenate(samples) if len(samples) == len(results) else None
+    return Finished(record.model_copy(update=_merged(cell, results)), curve, whole, followed)
+
+
+def now() -> str:
+    """The time, to the second, in UTC."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
+    """Status, costs and metric values of all chunks together."""
+    diverged = {k: v for r in results for k, v in r.diverged.items()}
+    overheads: dict[str, float] = defaultdict(float)
+    for result in results:
+        for name, seconds in result.overheads.items():
+            overheads[name] += seconds
+    absent = {metric: reason for r in reversed(results) for metric, reason in r.absent.items()}
+    # A metric that does not apply to some replicates has no value for the cell.
+    names = [m for m in dict.fromkeys(m for r in results for m in r.values) if m not in absent]
+    judged = [m for m in names if m in results[0].judged]
+    return {
+        "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
+        "reason": _divergence(diverged, cell.n_replicates),
+        "n_diverged": len(diverged),
+        "diverged": diverged,
+        "effective_step": results[0].effective_step,
+        "start": results[0].start,
+        "flags": list(dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags)])),
+        "drift": max(r.drift for r in results),
+        "process": results[0].process,
+        "iterations": max(r.iterations for r in results),
+        "score_evaluations": max(r.score_evaluations for r in results),
+        "overheads": dict(overheads),
+        "values": {m: [to_json_number(v) for r in results for v in r.values[m]] for m in names},
+        "judged": {m: [to_json_number(v) for r in results for v in r.judged[m]] for m in judged},
+        "absent": absent,
+    }
+
+
+def _divergence(diverged: dict[int, int], replicates: int) -> str:
+    if not diverged:
+        return ""
+    first = min(diverged.values())
+    return f"{len(diverged)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"

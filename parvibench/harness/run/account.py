@@ -1,0 +1,149 @@
+"""The budget of a run: what was spent of it, where the run is inspected next, and a guard against samplers that bypass it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+from torch import Tensor
+
+from parvibench.core.errors import BudgetIgnored
+from parvibench.core.metric import Cost
+from parvibench.core.task import Problem
+
+from .chunks import Chunk
+from .clock import Clock, peak_memory
+from .stepping import BLOCK
+
+_METHODS = ("log_density", "score", "log_density_and_score", "fit_gradient")
+
+
+class Account:
+    """Iterations, score evaluations and seconds spent on a problem, beside their limits."""
+
+    def __init__(self, chunk: Chunk, problem: Problem) -> None:
+        self._chunk, self._budget = chunk, chunk.cell.spec.budget
+        self._meter, self._device = problem.meter, problem.device
+        self.clock = Clock(problem.device)
+        self._earlier_peak = 0.0  #: memory of an earlier process of this run, MiB
+
+    def share(self, step: int) -> float:
+        """Share of the budget that is used after ``step`` iterations, by its scarcest limit."""
+        limits = self._budget
+        share = step / limits.iterations if limits.iterations else 0.0
+        if limits.score_evaluations:
+            share = max(share, self._meter.charged / limits.score_evaluations)
+        return max(share, self.clock.seconds / limits.seconds) if limits.seconds else share
+
+    def until(self, step: int, share: float) -> tuple[int, float]:
+        """The next inspection: an iteration, and the score evaluations at which ``share`` of the budget is used."""
+        iterations, scores = self._budget.iterations, self._budget.score_evaluations
+        stop = (step // BLOCK + 1) * BLOCK
+        if iterations:
+            due = int(share * iterations)
+            stop = min(stop, max(step + 1, due + (due / iterations < share)))
+        return stop, share * scores if scores else math.inf
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the limit of seconds, if there is one, is reached."""
+        return self._budget.seconds is not None and self.clock.seconds >= self._budget.seconds
+
+    def cost(self, step: int) -> Cost:
+        """What ``step`` iterations have cost each replicate."""
+        return Cost(step, self._meter.charged, self.clock.seconds / len(self._chunk.replicates), self._memory())
+
+    @property
+    def sequential_steps(self) -> float:
+        """Calls of the density or its score that were made one after the other."""
+        return float(self._meter.sequential_steps)
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """All but the clock, for ``restore``."""
+        meter = self._meter
+        return {
+            "meter": (meter.scores, meter.hessian_vector_products, meter.log_densities),
+            "calls": (meter.score_calls, meter.product_calls, meter.density_calls),
+            "memory": self._memory(),
+        }
+
+    def restore(self, saved: Mapping[str, Any], seconds: float) -> None:
+        """Go on from what an earlier process of this run has spent."""
+        meter = self._meter
+        meter.scores, meter.hessian_vector_products, meter.log_densities = saved["meter"]
+        meter.score_calls, meter.product_calls, meter.density_calls = saved.get("calls", (0, 0, 0))
+        self._earlier_peak = saved["memory"] or 0.0
+        self.clock = Clock(self._device, seconds)
+
+    def _memory(self) -> float | None:
+        """Peak memory, MiB, earlier processes of this run included."""
+        now = peak_memory(self._device)
+        return None if now is None else max(now, self._earlier_peak)
+
+
+class Guard:
+    """Refuses a run whose sampler has changed its meter or, where ``watched``, called the target without it.
+
+    Watched calls are those of the problem's target and of others of its class. Every metered call charges the meter
+    first; a call before which nothing was charged is none of the problem's. Not noticed are densities that an algorithm
+    has written itself, and one call after each backward pass, which charges, too.
+    """
+
+    def __init__(self, problem: Problem, *, watched: bool) -> None:
+        self._problem, self._meter, self._limit = problem, problem.meter, problem.meter.limit
+        self._charged = problem.meter.charged
+        self._type = type(problem._target)
+        self._own = {name: vars(self._type).get(name) for name in _METHODS} if watched else {}
+        self._paused = False
+        self._rows = self._depth = 0
+        self._seen = self._booked()
+
+    def __enter__(self) -> Self:
+        for name in self._own:
+            setattr(self._type, name, self._counted(getattr(self._type, name)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, method in self._own.items():
+            if method is None:
+                delattr(self._type, name)
+            else:
+                setattr(self._type, name, method)
+
+    def check(self) -> None:
+        """Raise ``BudgetIgnored`` if the meter was changed or bypassed."""
+        if self._rows:
+            raise BudgetIgnored(f"evaluated the target at {self._rows} rows past the meter of its budget")
+        before, self._charged = self._charged, self._meter.charged
+        if self._problem.meter is not self._meter or self._meter.limit != self._limit or self._charged < before:
+            raise BudgetIgnored("changed the meter of its budget")
+
+    @contextmanager
+    def pausing(self) -> Iterator[None]:
+        """Do not count the harness's own calls of the target."""
+        self._paused = True
+        yield
+        self._paused = False
+
+    def _booked(self) -> tuple[float, float, float]:
+        meter = self._problem.meter
+        return meter.scores, meter.hessian_vector_products, meter.log_densities
+
+    def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def counted(target: Any, x: Tensor, *args: Any, **options: Any) -> Any:
+            if not self._paused and not self._depth:
+                booked = self._booked()
+                self._rows += x.shape[-2] if booked == self._seen else 0
+                self._seen = booked
+            self._depth += 1
+            try:
+                return method(target, x, *args, **options)
+            finally:
+                self._depth -= 1
+
+        return counted

@@ -1,0 +1,146 @@
+"""Posteriors that users of probabilistic programs know: what they share.
+
+States are Stan's unconstrained coordinates, and densities Stan's ``log_prob`` with the Jacobian, up to a constant.
+Start: Stan's, every coordinate uniform on (-2, 2), drawn again where the density or the score is not finite in single
+precision.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+from torch.nn.functional import logsigmoid
+
+from parvibench.core.errors import InputError
+from parvibench.core.exact import Start
+from parvibench.core.target import Target
+from parvibench.core.task import Task
+from parvibench.data.stan_data import load_stan_data
+
+from ._transforms import Layout
+
+Array = NDArray[np.float64]
+Variables = Mapping[str, Array]
+Place = Callable[[object], Tensor]  #: a float64 array or tensor as one of the target's device and type
+
+#: Stan's: how often a start is drawn before giving up.
+_TRIES = 100
+
+
+@dataclass(frozen=True)
+class Uniform(Start):
+    """Every coordinate uniform on (-width, width)."""
+
+    width: float = 2.0  #: half the length of the interval
+
+    def sample(self, n: int, dim: int, generator: Generator) -> Tensor:
+        """Independent draws, (n, dim) float64."""
+        return self.width * (2 * torch.rand(n, dim, generator=generator, dtype=torch.float64) - 1)
+
+
+class AutogradTarget(Target):
+    """A target whose score is its log density's gradient by autograd, both from one pass."""
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+        if x.requires_grad and torch.is_grad_enabled():
+            return super().log_density_and_score(x, batch)
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = x.detach().clone().requires_grad_()
+            density = self.log_density(leaf)
+            return density.detach(), torch.autograd.grad(density.sum(), leaf)[0]
+
+
+class ModelTarget(AutogradTarget):
+    """A density written in constrained parameters.
+
+    Args:
+        layout: the parameters.
+        data: the variables of the data set.
+        place: brings arrays to the device, in the type of the states.
+    """
+
+    def __init__(self, layout: Layout, data: Variables, place: Place) -> None:
+        self.layout, self.dim = layout, layout.dim
+        self.prepare(data, place)
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Unnormalised log density in nats: (R, N, D) -> (R, N)."""
+        values, log_jacobian = self.layout.constrain(x)
+        return self.log_joint(**values) + log_jacobian
+
+    @abstractmethod
+    def prepare(self, data: Variables, place: Place) -> None:
+        """Keep what the density needs of the data."""
+
+    @abstractmethod
+    def log_joint(self, *args: Any, **values: Any) -> Tensor:
+        """Log of prior times likelihood, of parameters by name, (R, N) or (R, N, m): (R, N)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorTask(Task):
+    """A posterior given a data set, the same for all replicates."""
+
+    layout: Layout  #: the parameters
+    make: Callable[[Layout, Variables, Place], Target]  #: the density, of the data
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Stan's names of the coordinates."""
+        return self.layout.names
+
+    def variables(self) -> Variables:
+        """The data, float64."""
+        return load_stan_data(self.data[0])
+
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
+        """The posterior, the same for all replicates."""
+
+        def place(array: object) -> Tensor:
+            return torch.as_tensor(np.array(array, np.float64)).to(device, dtype)
+
+        return self.make(self.layout, self.variables(), place)
+
+    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+        """Stan's start, (R, n, D) float64."""
+        judge = self.target((0,), "cpu", torch.float32)
+        return torch.stack([_start(judge, n, g) for g in generators])
+
+
+def _start(judge: Target, n: int, generator: Generator) -> Tensor:
+    """Points uniform on (-2, 2)^D where density and score are finite, (n, D)."""
+    x = torch.empty(n, judge.dim, dtype=torch.float64)
+    bad = torch.ones(n, dtype=torch.bool)
+    for _ in range(_TRIES):
+        x[bad] = Uniform().sample(int(bad.sum()), judge.dim, generator)
+        density, score = judge.log_density_and_score(x[None].float())
+        bad = ~(density[0].isfinite() & score[0].isfinite().all(-1))
+        if not bad.any():
+            return x
+    raise InputError(f"no start with a finite density in {_TRIES} tries")
+
+
+def half_student(log_scale: Tensor, df: float, width: float) -> tuple[Tensor, Tensor]:
+    """Log density of exp(log_scale) under a Student t cut at 0, without Jacobian, and its derivative by log_scale.
+
+    df = inf is a half Gaussian, df = 1 a half Cauchy.
+    """
+    if df == math.inf:
+        square = (2 * log_scale).exp() / width**2
+        return -0.5 * square, -square
+    t = 2 * log_scale - math.log(df * width**2)
+    return 0.5 * (df + 1) * logsigmoid(-t), -(df + 1) * t.sigmoid()
+
+
+def log_add(a: Tensor, b: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)); unlike PyTorch's, its second derivatives are finite where a and b are far apart."""
+    return torch.maximum(a, b) - logsigmoid((a - b).abs())

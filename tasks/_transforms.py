@@ -1,0 +1,170 @@
+"""Constrained parameters from unconstrained coordinates, by Stan's transforms.
+
+A density on constrained parameters becomes one on all of R^D when the logarithm of the transform's Jacobian is
+added. Stan Reference Manual, chapter "Constraint Transforms"; the simplex is that of Stan up to version 2.36
+(stick-breaking). Coordinates follow the order of the parameters, and bear Stan's names.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+Values = Mapping[str, Tensor]
+Bound = float | Callable[[Values], Tensor]  #: a number, or a function of the parameters before
+
+
+class Constraint(ABC):
+    """A map from unconstrained coordinates (..., k) to a parameter (..., m), one to one onto its support."""
+
+    missing: ClassVar[int] = 0  #: m - k
+
+    @abstractmethod
+    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
+        """The parameter, (..., m), and the logarithm of the Jacobian's determinant, (...)."""
+
+
+class Free(Constraint):
+    """Any real number."""
+
+    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
+        """The coordinates themselves."""
+        return u, u.new_zeros(())
+
+
+class Positive(Constraint):
+    """Positive numbers: exp(u)."""
+
+    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
+        """exp(u), and the sum of u."""
+        return u.exp(), u.sum(-1)
+
+
+@dataclass(frozen=True)
+class Between(Constraint):
+    """Numbers between bounds: low + (high - low) / (1 + exp(-u))."""
+
+    low: Bound  #: lower bound
+    high: Bound  #: upper bound
+
+    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
+        """The number, and the logarithm of (high - low) p (1 - p), p = 1 / (1 + exp(-u))."""
+        low, high = (_column(bound(before)) if callable(bound) else bound for bound in (self.low, self.high))
+        width = high - low
+        log_width = width.log() if isinstance(width, Tensor) else math.log(width)
+        return low + width * u.sigmoid(), (log_width + logsigmoid(u) + logsigmoid(-u)).sum(-1)
+
+
+def _column(bound: Tensor) -> Tensor:
+    """A bound (...) for parameters (..., m)."""
+    return bound.unsqueeze(-1)
+
+
+class Ordered(Constraint):
+    """Increasing numbers: the first is free, differences are exponentials."""
+
+    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
+        """Cumulative sums of (u_1, exp(u_2), ...), and the sum of u_2, ..."""
+        steps = torch.cat([u[..., :1], u[..., 1:].exp()], -1)
+        return steps.cumsum(-1), u[..., 1:].sum(-1)
+
+
+class PositiveOrdered(Constraint):
+    """Increasing positive numbers: differences are exponentials, the first counted from 0."""
+
+    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
+        """Cumulative sums of exp(u), and the sum of u."""
+        return u.exp().cumsum(-1), u.sum(-1)
+
+
+class Simplex(Constraint):
+    """Positive numbers that sum to 1: each is a share of what those before leave.
+
+    The share of the k-th of m is 1 / (1 + exp(-u_k + log(m - k))), so that u = 0 gives equal numbers.
+    """
+
+    missing = 1
+
+    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
+        """The shares of the stick, and the sum of log share + log(1 - share) + log(rest before it)."""
+        k = u.shape[-1]
+        logits = u - torch.arange(k, 0, -1, dtype=u.dtype, device=u.device).log()
+        share, keep = logsigmoid(logits), logsigmoid(-logits)
+        rest = keep.cumsum(-1)  # log of what is left after each
+        left = rest - keep  # and before it
+        log_x = torch.cat([share + left, rest[..., -1:]], -1)
+        return log_x.exp(), (share + rest).sum(-1)
+
+
+FREE, POSITIVE = Free(), Positive()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A named parameter of a model."""
+
+    name: str  #: as the Stan program calls it
+    size: int | None = None  #: of a vector, or None for a number
+    constraint: Constraint = FREE  #: its support
+
+    @property
+    def free(self) -> int:
+        """Number of unconstrained coordinates."""
+        return (1 if self.size is None else self.size) - self.constraint.missing
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its coordinates: ``mu``, or ``theta[1]``, ``theta[2]``, ..."""
+        if self.size is None:
+            return (self.name,)
+        return tuple(f"{self.name}[{i + 1}]" for i in range(self.free))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The parameters of a model, one after the other."""
+
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return sum(p.free for p in self.parameters)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the D coordinates."""
+        return tuple(name for p in self.parameters for name in p.names)
+
+    @cached_property
+    def places(self) -> Mapping[str, slice]:
+        """Where the coordinates of every parameter are."""
+        found, start = {}, 0
+        for p in self.parameters:
+            found[p.name] = slice(start, start + p.free)
+            start += p.free
+        return found
+
+    def constrain(self, x: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """The parameters at (..., D) by name, and the log Jacobian, (...)."""
+        values: dict[str, Tensor] = {}
+        total = x.new_zeros(x.shape[:-1])
+        pieces = torch.split(x, [p.free for p in self.parameters], -1)
+        for p, u in zip(self.parameters, pieces, strict=True):
+            value, log_jacobian = p.constraint(u, values)
+            values[p.name] = value.squeeze(-1) if p.size is None else value
+            total = total + log_jacobian
+        return values, total
+
+
+def layout(*parameters: Parameter) -> Layout:
+    """Parameters one after the other."""
+    return Layout(parameters)

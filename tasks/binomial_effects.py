@@ -1,0 +1,138 @@
+"""Counts with random effects: binomial and Poisson regressions of few groups.
+
+- ``seeds`` (posteriordb seeds_data-seeds_model): germination on 21 plates, logit p = alpha.(1, x1, x1 x2, x2) + b_i,
+  b ~ N(0, tau^-1/2), alpha ~ N(0, 1000), tau ~ Gamma(0.001, 0.001). The prior of tau is nearly improper: log tau has
+  a tail to the right along which all effects vanish, a funnel upside down.
+- ``surgical`` (surgical_data-surgical_model): deaths in 12 hospitals, logit p = b_i, b ~ N(mu, sigma),
+  mu ~ N(0, 1000), sigma^2 ~ InvGamma(0.001, 0.001).
+- ``glmm-poisson`` (GLMM_Poisson_data-GLMM_Poisson_model): counts of 40 years, a cubic in the year and effects
+  eps ~ N(0, sigma); uniform priors on alpha in (-20, 20), beta1 and beta3 in (-10, 10), sigma in (0, 5). beta2 is
+  declared on (-10, 20) with a prior on (-10, 10), so that its density is cut above 10, far from all mass. The density is
+  unbounded as sigma falls to 0: a funnel, as in every centred model here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from parvibench.core.target import JointTarget
+
+from ._posterior import ModelTarget, Place, PosteriorTask, Variables
+from ._transforms import POSITIVE, Between, Layout, Parameter, layout
+
+_VAGUE = 1e-3  # shape and rate of priors on precisions
+_FLAT = 1e-6  # precision of priors N(0, 1000)
+
+
+class SeedsTarget(JointTarget):
+    """The unnormalised posterior of (alpha, log tau, b)."""
+
+    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
+        self.dim = parameters.dim
+        x1, x2 = data["x1"], data["x2"]
+        self._design = place(np.column_stack([np.ones_like(x1), x1, x1 * x2, x2]))
+        self._counts, self._trials = place(data["n"]), place(data["N"])
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+        alpha, log_tau, b = x[..., :4], x[..., 4:5], x[..., 5:]
+        tau, groups = log_tau.exp(), b.shape[-1]
+        logits = alpha @ self._design.T + b
+        misses = self._counts - self._trials * logits.sigmoid()
+        squares = tau * b.square().sum(-1, keepdim=True)
+        prior = (groups / 2 + _VAGUE) * log_tau - _VAGUE * tau - 0.5 * squares
+        likelihood = (self._counts * logits + self._trials * logsigmoid(-logits)).sum(-1)
+        log_p = likelihood + prior.squeeze(-1) - 0.5 * _FLAT * alpha.square().sum(-1)
+        by_tau = groups / 2 + _VAGUE - _VAGUE * tau - 0.5 * squares
+        return log_p, torch.cat([misses @ self._design - _FLAT * alpha, by_tau, misses - tau * b], -1)
+
+
+class SurgicalTarget(JointTarget):
+    """The unnormalised posterior of (mu, log sigma^2, b)."""
+
+    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
+        self.dim = parameters.dim
+        self._counts, self._trials = place(data["r"]), place(data["n"])
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+        mu, log_variance, b = x[..., :1], x[..., 1:2], x[..., 2:]
+        precision, groups = (-log_variance).exp(), b.shape[-1]
+        apart = b - mu
+        pull = precision * apart
+        squares = (pull * apart).sum(-1, keepdim=True)
+        prior = -(groups / 2 + _VAGUE) * log_variance - _VAGUE * precision - 0.5 * (squares + _FLAT * mu**2)
+        log_p = (self._counts * b + self._trials * logsigmoid(-b)).sum(-1) + prior.squeeze(-1)
+        by_variance = 0.5 * squares + _VAGUE * precision - groups / 2 - _VAGUE
+        by_b = self._counts - self._trials * b.sigmoid() - pull
+        return log_p, torch.cat([pull.sum(-1, keepdim=True) - _FLAT * mu, by_variance, by_b], -1)
+
+
+class CountsTarget(ModelTarget):
+    """The unnormalised posterior of a cubic in the year with an effect a year."""
+
+    def prepare(self, data: Variables, place: Place) -> None:
+        """Powers of the year, and the counts."""
+        year = data["year"]
+        self._powers, self._counts = place(np.stack([year**k for k in range(4)])), place(data["C"])
+
+    def log_joint(
+        self, alpha: Tensor, beta1: Tensor, beta2: Tensor, beta3: Tensor, eps: Tensor, sigma: Tensor
+    ) -> Tensor:
+        """Log of prior times likelihood; the uniform priors are constants."""
+        log_rate = torch.stack([alpha, beta1, beta2, beta3], -1) @ self._powers + eps
+        prior = -0.5 * (eps / sigma.unsqueeze(-1)).square().sum(-1) - eps.shape[-1] * sigma.log()
+        inside = torch.where(beta2 <= 10, prior, -torch.inf)
+        return (self._counts * log_rate - log_rate.exp()).sum(-1) + inside
+
+
+_SEEDS = layout(
+    *(Parameter(name) for name in ("alpha0", "alpha1", "alpha12", "alpha2")),
+    Parameter("tau", None, POSITIVE),
+    Parameter("b", 21),
+)
+_SURGICAL = layout(Parameter("mu"), Parameter("sigmasq", None, POSITIVE), Parameter("b", 12))
+_COUNTS = layout(
+    Parameter("alpha", None, Between(-20, 20)),
+    Parameter("beta1", None, Between(-10, 10)),
+    Parameter("beta2", None, Between(-10, 20)),
+    Parameter("beta3", None, Between(-10, 10)),
+    Parameter("eps", 40),
+    Parameter("sigma", None, Between(0, 5)),
+)
+
+SEEDS = PosteriorTask(
+    name="seeds",
+    summary="germination on 21 plates with an effect each",
+    dim=_SEEDS.dim,
+    tags=frozenset({"posterior", "hierarchical", "funnel"}),
+    citation="Crowder (1978), Applied Statistics 27; posteriordb seeds_data-seeds_model",
+    data=("posteriordb-seeds_data",),
+    layout=_SEEDS,
+    make=SeedsTarget,
+)
+
+SURGICAL = PosteriorTask(
+    name="surgical",
+    summary="deaths after heart surgery in 12 hospitals",
+    dim=_SURGICAL.dim,
+    tags=frozenset({"posterior", "hierarchical"}),
+    citation="Spiegelhalter et al. (1996), BUGS examples I; posteriordb surgical_data-surgical_model",
+    data=("posteriordb-surgical_data",),
+    layout=_SURGICAL,
+    make=SurgicalTarget,
+)
+
+GLMM_POISSON = PosteriorTask(
+    name="glmm-poisson",
+    summary="counts of 40 years on a cubic trend with an effect a year",
+    dim=_COUNTS.dim,
+    tags=frozenset({"posterior", "hierarchical", "funnel"}),
+    citation="Kery & Schaub (2012), Bayesian Population Analysis; posteriordb GLMM_Poisson_data-GLMM_Poisson_model",
+    data=("posteriordb-GLMM_Poisson_data",),
+    layout=_COUNTS,
+    make=CountsTarget,
+)

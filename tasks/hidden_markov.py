@@ -1,0 +1,105 @@
+"""Hidden Markov models of two states, the states summed out.
+
+- ``hmm-example`` (posteriordb hmm_example-hmm_example): 100 steps of N(mu_k, 1), mu_1 ~ N(3, 1), mu_2 ~ N(10, 1),
+  mu positive and increasing, rows of the transition matrix uniform on the simplex. Close to Gaussian.
+- ``hmm-drive`` (bball_drive_event_0-hmm_drive_0): whether a basketball player drives, in 416 moments: inverse speed
+  ~ Exp(phi_k) and distance ~ Exp(lambda_k), phi_1, lambda_1 ~ N(0, 1), phi_2, lambda_2 ~ N(3, 1), both positive and
+  increasing, rows ~ Dirichlet(alpha_k). The two orders need not agree: besides the mode with all of the mass there is
+  one 63 nats below, where half of all ascents from the start end and short chains remain.
+
+The likelihood is a product of T matrices, multiplied in pairs: log2(T) rounds instead of T steps. States start with
+weights of 1, not with probabilities: a constant.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ._posterior import ModelTarget, Place, PosteriorTask, Variables, log_add
+from ._transforms import Parameter, PositiveOrdered, Simplex, layout
+
+_STATES = 2
+
+
+def log_product(a: Tensor) -> Tensor:
+    """Logarithm of the product of matrices given by logarithms, (2, 2, ..., T) -> (2, 2, ...), T > 0."""
+    while (length := a.shape[-1]) > 1:
+        even = length - length % 2
+        first, second, rest = a[..., 0:even:2], a[..., 1:even:2], a[..., even:]
+        a = torch.cat([log_add(first[:, :1] + second[:1], first[:, 1:] + second[1:]), rest], -1)
+    return a.squeeze(-1)
+
+
+class MarkovTarget(ModelTarget):
+    """The unnormalised posterior of two rows of transitions and of the emissions."""
+
+    def likelihood(self, emissions: Tensor, theta1: Tensor, theta2: Tensor) -> Tensor:
+        """Log likelihood of log densities of emissions, (2, R, N, T), and rows of transitions, (R, N, 2)."""
+        transitions = torch.stack([theta1, theta2]).log().movedim(-1, 1)
+        paths = emissions[:, None, ..., 0] + log_product(transitions.unsqueeze(-1) + emissions[..., 1:])
+        return log_add(log_add(paths[0, 0], paths[0, 1]), log_add(paths[1, 0], paths[1, 1]))
+
+
+class ExampleTarget(MarkovTarget):
+    """Gaussian emissions of variance 1."""
+
+    def prepare(self, data: Variables, place: Place) -> None:
+        """The series and the means of the prior."""
+        self._y, self._centres = place(data["y"]), place((3, 10))
+
+    def log_joint(self, theta1: Tensor, theta2: Tensor, mu: Tensor) -> Tensor:
+        """Log of prior times likelihood."""
+        emissions = -0.5 * (self._y - _leading(mu)) ** 2
+        prior = -0.5 * (mu - self._centres).square().sum(-1)
+        return prior + self.likelihood(emissions, theta1, theta2)
+
+
+class DriveTarget(MarkovTarget):
+    """Exponential emissions, two a step."""
+
+    def prepare(self, data: Variables, place: Place) -> None:
+        """The series, the means of the prior, and the weights of the Dirichlet priors less 1."""
+        self._u, self._v = place(data["u"]), place(data["v"])
+        self._centres, self._weights = place((0, 3)), place(data["alpha"] - 1)
+
+    def log_joint(self, theta1: Tensor, theta2: Tensor, phi: Tensor, **others: Tensor) -> Tensor:
+        """Log of prior times likelihood."""
+        rates = phi, others["lambda"]  # a word of Python's
+        constant = _leading(rates[0].log() + rates[1].log())
+        emissions = constant - self._u * _leading(rates[0]) - self._v * _leading(rates[1])
+        prior = sum(-0.5 * (rate - self._centres).square().sum(-1) for rate in rates)
+        rows = (self._weights[0] * theta1.log() + self._weights[1] * theta2.log()).sum(-1)
+        return prior + rows + self.likelihood(emissions, theta1, theta2)
+
+
+def _leading(x: Tensor) -> Tensor:
+    """States first, and room for time: (R, N, 2) -> (2, R, N, 1)."""
+    return x.movedim(-1, 0).unsqueeze(-1)
+
+
+_ROWS = tuple(Parameter(name, _STATES, Simplex()) for name in ("theta1", "theta2"))
+_EXAMPLE = layout(*_ROWS, Parameter("mu", _STATES, PositiveOrdered()))
+_DRIVE = layout(*_ROWS, *(Parameter(name, _STATES, PositiveOrdered()) for name in ("phi", "lambda")))
+
+HMM_EXAMPLE = PosteriorTask(
+    name="hmm-example",
+    summary="a hidden Markov model of two Gaussian states",
+    dim=_EXAMPLE.dim,
+    tags=frozenset({"posterior", "time series"}),
+    citation="posteriordb hmm_example-hmm_example",
+    data=("posteriordb-hmm_example",),
+    layout=_EXAMPLE,
+    make=ExampleTarget,
+)
+
+HMM_DRIVE = PosteriorTask(
+    name="hmm-drive",
+    summary="whether a basketball player drives: a hidden Markov model with two modes",
+    dim=_DRIVE.dim,
+    tags=frozenset({"posterior", "time series", "multimodal"}),
+    citation="posteriordb bball_drive_event_0-hmm_drive_0",
+    data=("posteriordb-bball_drive_event_0",),
+    layout=_DRIVE,
+    make=DriveTarget,
+)

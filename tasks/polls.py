@@ -1,0 +1,78 @@
+"""Polls before an election: a logistic regression with five groups of effects.
+
+``election88`` (posteriordb election88-election88_full): whether one of 11,566 persons prefers Bush in 1988, on race, sex
+and the earlier vote of the state, with effects of age, education, both, state and region, each ~ N(0, sigma), sigma
+uniform on (0, 100), coefficients ~ N(0, 100). 90 dimensions. Groups of four or five effects say little on their scale,
+whose uniform prior reaches to 100: funnels with long necks and long mouths, and an intercept that trades with all
+groups' means. Persons with equal features are one binomial count: some 2,000 instead of 11,566.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from parvibench.core.target import JointTarget
+
+from ._posterior import Place, PosteriorTask, Variables
+from ._transforms import Between, Layout, Parameter, layout
+
+_GROUPS = {"a": ("age", 4), "b": ("edu", 4), "c": ("age_edu", 16), "d": ("state", 51), "e": ("region_full", 5)}
+_SIZES = [size for _, size in _GROUPS.values()]
+_HIGHEST = 100.0
+_FLAT = 1e-4  # precision of the coefficients' prior
+
+
+class PollsTarget(JointTarget):
+    """The unnormalised posterior of effects, coefficients and logit(sigma / 100)."""
+
+    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
+        self.dim = parameters.dim
+        black, female, before = (data[name] for name in ("black", "female", "v_prev_full"))
+        groups = [data[name] for name, _ in _GROUPS.values()]
+        rows = np.column_stack([*groups, black, female, before])
+        kinds, kind = np.unique(rows, axis=0, return_inverse=True)
+        one_hot = [kinds[:, [i]] == np.arange(1, size + 1) for i, size in enumerate(_SIZES)]
+        black, female, before = kinds[:, -3:].T
+        features = np.column_stack([np.ones_like(black), black, female, before, female * black])
+        self._sizes = place(_SIZES)
+        self._design = place(np.column_stack([*one_hot, features]))
+        trials = np.bincount(kind.ravel()).astype(float)
+        self._trials, self._counts = place(trials[:, None]), place(np.bincount(kind.ravel(), data["y"])[:, None])
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+        effects, beta, u = torch.split(x, [sum(_SIZES), 5, len(_SIZES)], -1)
+        logits = self._design @ x[..., : -len(_SIZES)].mT  # (R, kinds, N)
+        miss = self._counts - self._trials * logits.sigmoid()
+        likelihood = (self._counts * logits + self._trials * logsigmoid(-logits)).sum(-2)
+        share = u.sigmoid()
+        precision = (_HIGHEST * share) ** -2
+        pieces = torch.split(effects, _SIZES, -1)
+        squares = precision * torch.stack([piece.square().sum(-1) for piece in pieces], -1)
+        log_share, log_rest = logsigmoid(u), logsigmoid(-u)
+        prior = ((1 - self._sizes) * log_share + log_rest - 0.5 * squares).sum(-1)
+        pulls = [p * piece for p, piece in zip(torch.split(precision, 1, -1), pieces, strict=True)]
+        by_u = (squares - self._sizes + 1) * (1 - share) - share
+        by_linear = (self._design.mT @ miss).mT - torch.cat([*pulls, _FLAT * beta], -1)
+        return likelihood + prior - 0.5 * _FLAT * beta.square().sum(-1), torch.cat([by_linear, by_u], -1)
+
+
+_LAYOUT = layout(
+    *(Parameter(name, size) for name, (_, size) in _GROUPS.items()),
+    Parameter("beta", 5),
+    *(Parameter(f"sigma_{name}", None, Between(0, _HIGHEST)) for name in _GROUPS),
+)
+
+ELECTION88 = PosteriorTask(
+    name="election88",
+    summary="polls of 1988 with effects of age, education, state and region",
+    dim=_LAYOUT.dim,
+    tags=frozenset({"posterior", "hierarchical", "funnel", "classification", "correlated"}),
+    citation="Gelman & Hill (2006), Section 14.1; posteriordb election88-election88_full",
+    data=("posteriordb-election88",),
+    layout=_LAYOUT,
+    make=PollsTarget,
+)

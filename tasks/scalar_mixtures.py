@@ -1,0 +1,91 @@
+"""Mixtures of Gaussians on the line with unknown components.
+
+- ``low-dim-gauss-mix`` (posteriordb low_dim_gauss_mix-low_dim_gauss_mix): 1,000 values, means in increasing order,
+  mu, sigma ~ N(0, 2), share theta ~ Beta(5, 5). The order leaves one mode that counts, close to Gaussian (condition number
+  48), with others 385 nats and more below.
+- ``low-dim-gauss-mix-collapse`` (low_dim_gauss_mix_collapse-low_dim_gauss_mix_collapse): the same model without the
+  order, on values whose components overlap (condition number 290 at a mode). Exchanging the components leaves the density as it is: every mode has a
+  mirror image (mu, sigma and theta exchanged) with exactly half of the mass, which single chains never visit.
+- ``normal-mixture-5`` (normal_5-normal_mixture_k): 1,701 values of five components, theta uniform on the simplex,
+  mu ~ N(0, 10), sigma uniform on (0, 10). 120 orders of the components, and chains that merge two of them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ._posterior import ModelTarget, Place, PosteriorTask, Variables, log_add
+from ._transforms import FREE, POSITIVE, Between, Constraint, Layout, Ordered, Parameter, Simplex, layout
+
+_SD = 2.0
+
+
+class PairTarget(ModelTarget):
+    """The unnormalised posterior of two means, two scales and a share."""
+
+    def prepare(self, data: Variables, place: Place) -> None:
+        """The values, last but one for the components."""
+        self._y = place(data["y"])
+
+    def log_joint(self, mu: Tensor, sigma: Tensor, theta: Tensor) -> Tensor:
+        """Log of prior times likelihood."""
+        shares = torch.stack([theta, 1 - theta], -1).log()
+        prior = 4 * shares.sum(-1) - 0.5 * ((mu / _SD).square() + (sigma / _SD).square()).sum(-1)
+        z = (self._y - mu.unsqueeze(-1)) / sigma.unsqueeze(-1)
+        terms = torch.add((shares - sigma.log()).unsqueeze(-1), z.square(), alpha=-0.5)
+        return prior + log_add(terms[..., 0, :], terms[..., 1, :]).sum(-1)
+
+
+class ManyTarget(ModelTarget):
+    """The unnormalised posterior of five means, scales and shares."""
+
+    def prepare(self, data: Variables, place: Place) -> None:
+        """The values."""
+        self._y = place(data["y"])
+
+    def log_joint(self, theta: Tensor, mu: Tensor, sigma: Tensor) -> Tensor:
+        """Log of prior times likelihood; the uniform priors are constants."""
+        z = (self._y - mu.unsqueeze(-1)) / sigma.unsqueeze(-1)
+        terms = torch.add((theta.log() - sigma.log()).unsqueeze(-1), z.square(), alpha=-0.5)
+        return terms.logsumexp(-2).sum(-1) - 0.5 * (mu / 10).square().sum(-1)
+
+
+def _pair(order: Constraint) -> Layout:
+    return layout(Parameter("mu", 2, order), Parameter("sigma", 2, POSITIVE), Parameter("theta", None, Between(0, 1)))
+
+
+_FIVE = layout(Parameter("theta", 5, Simplex()), Parameter("mu", 5), Parameter("sigma", 5, Between(0, 10)))
+
+LOW_DIM_GAUSS_MIX = PosteriorTask(
+    name="low-dim-gauss-mix",
+    summary="a mixture of two Gaussians with ordered means",
+    dim=5,
+    tags=frozenset({"posterior", "mixture"}),
+    citation="posteriordb low_dim_gauss_mix-low_dim_gauss_mix",
+    data=("posteriordb-low_dim_gauss_mix",),
+    layout=_pair(Ordered()),
+    make=PairTarget,
+)
+
+LOW_DIM_GAUSS_MIX_COLLAPSE = PosteriorTask(
+    name="low-dim-gauss-mix-collapse",
+    summary="a mixture of two overlapping Gaussians whose labels may be exchanged",
+    dim=5,
+    tags=frozenset({"posterior", "mixture", "multimodal"}),
+    citation="posteriordb low_dim_gauss_mix_collapse-low_dim_gauss_mix_collapse",
+    data=("posteriordb-low_dim_gauss_mix_collapse",),
+    layout=_pair(FREE),
+    make=PairTarget,
+)
+
+NORMAL_MIXTURE_5 = PosteriorTask(
+    name="normal-mixture-5",
+    summary="a mixture of five Gaussians whose labels may be exchanged",
+    dim=_FIVE.dim,
+    tags=frozenset({"posterior", "mixture", "multimodal"}),
+    citation="posteriordb normal_5-normal_mixture_k",
+    data=("posteriordb-normal_5",),
+    layout=_FIVE,
+    make=ManyTarget,
+)

@@ -1,0 +1,155 @@
+"""Posteriors of time series models.
+
+- ``arma11`` (posteriordb arma-arma11): y_t = mu + phi y_{t-1} + theta e_{t-1} + e_t, e ~ N(0, sigma), 200 steps;
+  mu ~ N(0, 10), phi, theta ~ N(0, 2), sigma ~ half Cauchy(2.5). Errors grow as theta^t where |theta| > 1: density
+  and score overflow far from the posterior, and Stan's start is drawn again where they do. Close to Gaussian,
+  condition number 29.
+- ``garch11`` (garch-garch11): y_t ~ N(mu, s_t), s_t^2 = alpha0 + alpha1 (y_{t-1} - mu)^2 + beta1 s_{t-1}^2, flat priors
+  on alpha0 > 0, alpha1 in (0, 1), beta1 in (0, 1 - alpha1). Skewed, with mass against the bounds.
+- ``uk-drivers`` (uk_drivers-state_space_stochastic_level_stochastic_seasonal): monthly deaths and injuries on roads,
+  a level that walks and a seasonal pattern of sum N(0, sigma_1) over 12 months, with regressions on the price of
+  petrol and on the seat belt law; sigma ordered, ~ t_4. 389 dimensions, strongly correlated: level and regressions
+  trade, and the sum of the level and the twelve seasons is known far better than each. The first 11 seasons have
+  no prior.
+
+Both recursions are linear: 200 steps are eight rounds of doubling, e_t + a e_{t-1} first, then steps of 2, 4, 8, ...
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ._posterior import ModelTarget, Place, PosteriorTask, Variables
+from ._transforms import POSITIVE, Between, Layout, Parameter, PositiveOrdered, Values, layout
+
+_SEASONS = 12
+
+
+def recursion(a: Tensor, c: Tensor) -> Tensor:
+    """e_t = c_t + a e_{t-1} from e_{-1} = 0: factors (...) and (..., T) -> (..., T)."""
+    step, factor = 1, a.unsqueeze(-1)
+    while step < c.shape[-1]:
+        c = c + factor * pad(c[..., :-step], (step, 0))
+        step, factor = 2 * step, factor**2
+    return c
+
+
+def half_cauchy(x: Tensor, scale: float) -> Tensor:
+    """Log density up to a constant."""
+    return -(x / scale).square().log1p()
+
+
+class ArmaTarget(ModelTarget):
+    """The unnormalised posterior of (mu, phi, theta, log sigma)."""
+
+    def prepare(self, data: Variables, place: Place) -> None:
+        """The series, and the same one step earlier."""
+        self._y = place(data["y"])
+        self._before = place(data["y"][:-1])
+
+    def log_joint(self, mu: Tensor, phi: Tensor, theta: Tensor, sigma: Tensor) -> Tensor:
+        """Log of prior times likelihood; before the first step lie the mean and no error."""
+        before = torch.cat([mu.unsqueeze(-1), self._before.expand(*mu.shape, -1)], -1)
+        errors = recursion(-theta, self._y - mu.unsqueeze(-1) - phi.unsqueeze(-1) * before)
+        prior = half_cauchy(sigma, 2.5) - 0.5 * ((mu / 10) ** 2 + (phi / 2) ** 2 + (theta / 2) ** 2)
+        return prior - 0.5 * (errors / sigma.unsqueeze(-1)).square().sum(-1) - errors.shape[-1] * sigma.log()
+
+
+class GarchTarget(ModelTarget):
+    """The unnormalised posterior of (mu, log alpha0, logit alpha1, logit of beta1 / (1 - alpha1))."""
+
+    def prepare(self, data: Variables, place: Place) -> None:
+        """The series and the first variance."""
+        self._y, self._first = place(data["y"]), place(data["sigma1"] ** 2)
+
+    def log_joint(self, mu: Tensor, alpha0: Tensor, alpha1: Tensor, beta1: Tensor) -> Tensor:
+        """Log likelihood."""
+        square = (self._y - mu.unsqueeze(-1)) ** 2
+        inputs = alpha0.unsqueeze(-1) + alpha1.unsqueeze(-1) * square[..., :-1]
+        first = self._first.expand(*mu.shape, 1)
+        variance = recursion(beta1, torch.cat([first, inputs], -1))
+        return -0.5 * (square / variance + variance.log()).sum(-1)
+
+
+class DriversTarget(ModelTarget):
+    """The unnormalised posterior of levels, seasons, two regressions and three scales."""
+
+    def prepare(self, data: Variables, place: Place) -> None:
+        """The series, the features, and the bounds of the level."""
+        self._y, self._x, self._w = (place(data[name]) for name in ("y", "x", "w"))
+        centre, spread = data["y"].mean(), 3 * data["y"].std(ddof=1)
+        low, high = place(centre - spread), place(centre + spread)
+        self.layout = _drivers(Between(lambda _: low, lambda _: high))
+
+    def log_joint(self, mu: Tensor, seasonal: Tensor, beta: Tensor, sigma: Tensor, **others: Tensor) -> Tensor:
+        """Log of prior times likelihood."""
+        lambda_ = others["lambda"]  # a word of Python's
+        sums = seasonal.unfold(-1, _SEASONS, 1).sum(-1)
+        fitted = mu + beta.unsqueeze(-1) * self._x + lambda_.unsqueeze(-1) * self._w + seasonal
+        parts = (sums, mu.diff(dim=-1), self._y - fitted)
+        prior = -2.5 * (sigma.square() / 4).log1p().sum(-1)
+        return prior + sum(
+            (-0.5 * (part / scale).square().sum(-1) - part.shape[-1] * scale.log().squeeze(-1))
+            for part, scale in zip(parts, torch.split(sigma, 1, -1), strict=True)
+        )
+
+
+def _drivers(level: Between) -> Layout:
+    return layout(
+        Parameter("mu", 192, level),
+        Parameter("seasonal", 192),
+        Parameter("beta"),
+        Parameter("lambda"),
+        Parameter("sigma", 3, PositiveOrdered()),
+    )
+
+
+def _left(values: Values) -> Tensor:
+    """What alpha1 leaves for beta1."""
+    return 1 - values["alpha1"]
+
+
+_ARMA = layout(Parameter("mu"), Parameter("phi"), Parameter("theta"), Parameter("sigma", None, POSITIVE))
+_GARCH = layout(
+    Parameter("mu"),
+    Parameter("alpha0", None, POSITIVE),
+    Parameter("alpha1", None, Between(0, 1)),
+    Parameter("beta1", None, Between(0, _left)),
+)
+#: The bounds are the data's.
+_DRIVERS = _drivers(Between(0, 1))
+
+ARMA11 = PosteriorTask(
+    name="arma11",
+    summary="an autoregressive moving average of orders one",
+    dim=_ARMA.dim,
+    tags=frozenset({"posterior", "time series"}),
+    citation="posteriordb arma-arma11",
+    data=("posteriordb-arma",),
+    layout=_ARMA,
+    make=ArmaTarget,
+)
+
+GARCH11 = PosteriorTask(
+    name="garch11",
+    summary="a series whose variance depends on its past",
+    dim=_GARCH.dim,
+    tags=frozenset({"posterior", "time series", "correlated"}),
+    citation="Bollerslev (1986), Journal of Econometrics 31; posteriordb garch-garch11",
+    data=("posteriordb-garch",),
+    layout=_GARCH,
+    make=GarchTarget,
+)
+
+UK_DRIVERS = PosteriorTask(
+    name="uk-drivers",
+    summary="deaths and injuries on roads: a walking level, seasons and a law",
+    dim=_DRIVERS.dim,
+    tags=frozenset({"posterior", "time series", "correlated", "funnel"}),
+    citation="Harvey & Durbin (1986), JRSS A 149; posteriordb uk_drivers-state_space_stochastic_level_stochastic_seasonal",
+    data=("posteriordb-uk_drivers",),
+    layout=_DRIVERS,
+    make=DriversTarget,
+)

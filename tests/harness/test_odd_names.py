@@ -1,0 +1,59 @@
+"""Stores of unusual names: results, mirror and lock lie where the name says, or the name is refused."""
+
+from pathlib import Path
+
+import pytest
+
+import parvibench as pb
+from parvibench.core.errors import StoreError
+from parvibench.harness.store.store import Store
+
+NAMES = [
+    "with blanks", " lead", "ünï-ço∂é", "漢字", "q#x", "q%x", "100%", "a&b=c", "semi;colon", "quo'te", 'dou"ble', "back\\slash", "$HOME",
+    "*star", "[brackets]", "-dash", "~tilde", "n" * 200, "new\nline", "@at", "a:b", "sqlite:", "..dots",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_store_of_any_name_has_its_own_mirror(name: str, tmp_path: Path) -> None:
+    from parvibench.tracking import connection, database
+
+    uri = connection.default_uri(tmp_path / name) if not connection.os.environ.get("MLFLOW_TRACKING_URI") else ""
+    assert not uri or database.file_of(uri) == (tmp_path / name / "mlflow.db").resolve()
+    done = pb.run(
+        tasks=["banana"], algorithms=["ula"], replicates=2, particles=4, samples=4, budget={"iterations": 3}, workers=0,
+        tracking=False, out=tmp_path / name,
+    )  # fmt: skip
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+    assert done.cells[0].status == "ok"
+    assert pb.load(tmp_path / name).cells[0].key == done.cells[0].key
+
+
+def test_sqlalchemy_reads_the_addresses_as_we_do(tmp_path: Path) -> None:
+    from sqlalchemy.engine import make_url
+
+    from parvibench.tracking.connection import default_uri
+
+    for name in NAMES:
+        if name != "new\nline":
+            assert make_url(default_uri(tmp_path / name)).database == str((tmp_path / name).resolve() / "mlflow.db")
+
+
+def test_symbolic_links_lead_to_the_store(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real", target_is_directory=True)
+    settings = dict(
+        tasks=["banana"], algorithms=["ula"], replicates=2, particles=4, samples=4, workers=0, tracking=False
+    )
+    first = pb.run(**settings, budget={"iterations": 3}, out=tmp_path / "link")
+    assert Store(tmp_path / "real").usable(first.cells[0].key) is not None
+
+
+@pytest.mark.parametrize("name", ["q?x", "?", "a/q?", "q??x=1", "deep?/er", "q%3Fx", "%2e%2e"])
+def test_names_that_a_database_address_would_change_are_refused_before_anything_is_written(
+    name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "q").mkdir()
+    with pytest.raises(StoreError, match=r"cannot hold '"):
+        pb.run(tasks=["banana"], algorithms=["ula"], workers=0, out=tmp_path / name)
+    assert [p.name for p in tmp_path.rglob("*")] == ["q"]

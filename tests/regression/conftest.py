@@ -1,0 +1,1 @@
+"""Makes the packages of this folder importable by their names."""

@@ -1,0 +1,76 @@
+"""All traces, by the registries and by lists of functions: a new algorithm, option, task or metric has its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from typing import NamedTuple
+
+from parvibench.core import registry
+
+from .noise import Noise
+from .run_traces import run_names
+from .stand_ins import generated_data
+from .trace import Trace
+
+#: Subjects that are in no registry.
+_FIXED = ("floors", "functions", "report", "tables")
+#: Kind, or name of a fixed subject -> the function that gives its traces.
+_HOMES = {
+    "algorithm": "sampler_traces:sampler_traces", "task": "task_traces:task_traces", "metric": "metric_traces:metric_traces",
+    "run": "run_traces:run_traces", "floors": "metric_traces:floor_traces", "functions": "function_traces:function_traces",
+    "report": "report_traces:report_traces", "tables": "table_traces:table_traces",
+}  # fmt: skip
+
+
+class Subject(NamedTuple):
+    """What some traces are of."""
+
+    kind: str  #: ``algorithm``, ``task``, ``metric``, ``run``, or ``fixed``
+    name: str
+
+
+@cache
+def subjects() -> tuple[Subject, ...]:
+    """Everything that has traces."""
+    found = [Subject("algorithm", n) for n, row in registry.algorithms().items() if row.built_in and not row.library]
+    found += [Subject("task", n) for n, row in registry.tasks().items() if row.built_in]
+    found += [Subject("metric", n) for n in registry.metrics()] + [Subject("run", n) for n in run_names()]
+    return (*found, *(Subject("fixed", n) for n in _FIXED))
+
+
+def subject_of(trace: str) -> Subject | None:
+    """The subject whose name a trace's begins with; None where there is none any more."""
+    first, _, rest = trace.partition(" ")
+    if first in ("metric", "run"):
+        found = Subject(first, rest)
+    elif first in _FIXED:
+        found = Subject("fixed", first)
+    else:
+        found = Subject("algorithm" if first in registry.algorithms() else "task", first)
+    return found if found in subjects() else None
+
+
+@cache
+def traces_of(subject: Subject) -> dict[str, Trace]:
+    """The traces of a subject by name; none is taken."""
+    return {trace.name: trace for trace in _traces_of(subject)}
+
+
+def _traces_of(subject: Subject) -> Iterator[Trace]:
+    fixed = subject.kind == "fixed"
+    module, _, name = _HOMES[subject.name if fixed else subject.kind].partition(":")
+    # Not imported above: what breaks the import of one module leaves the traces of others alone.
+    traces = getattr(import_module(f".{module}", __package__), name)
+    return traces() if fixed else traces(subject.name)
+
+
+@contextmanager
+def surroundings(shift: float = 0.0) -> Iterator[None]:
+    """Where traces are taken: the same noise and the same data everywhere; ``shift`` as in ``Noise``."""
+    with Noise(shift), generated_data(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

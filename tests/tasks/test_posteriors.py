@@ -1,0 +1,133 @@
+"""Posteriors of probabilistic programs: values of Stan's, scores, transforms, starts.
+
+`stan_values.json` holds what Stan's log_prob and gradient say at four points of each (`stan_cases.py` writes it);
+`test_posteriors_stan.py` compares 100 points with Stan itself.
+"""
+
+import math
+
+import pytest
+import stan_cases
+import torch
+from stan_cases import NAMES, points
+from task_data import needs_data
+from task_laws import assert_score_is_gradient
+from torch.autograd.functional import jacobian
+
+from parvibench.core import registry
+from parvibench.core.registry import load_task
+
+POSTERIORS = [pytest.param(n, marks=needs_data(n)) for n in NAMES]
+
+
+def test_every_posterior_has_a_program_and_values_of_stan() -> None:
+    tasks = {n for n, row in registry.tasks().items() if "posterior" in row.tags}
+    assert tasks == set(NAMES) == set(stan_cases.stored_values())
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_density_and_score_are_stans(name: str) -> None:
+    """Catches a prior, a Jacobian or a parameter's place that is not Stan's."""
+    task, stored = load_task(name), stan_cases.stored_values()[name]
+    x = points(task, stan_cases.STORED)
+    density, score = stan_cases.ours(task, x)
+    tolerance = stan_cases.TOLERANCE.get(name, 1e-8)
+    expected = torch.tensor(stored["log_density"], dtype=torch.float64)
+    scale = expected.abs().max().item()
+    torch.testing.assert_close(density - density[0], expected - expected[0], rtol=tolerance, atol=tolerance * scale)
+    products = torch.tensor(stored["score"], dtype=torch.float64)
+    found = score @ stan_cases.directions(task.dim).T
+    assert ((found - products).abs() <= tolerance * (1 + score.norm(dim=1, keepdim=True))).all()
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_score_is_the_differentiable_gradient(name: str) -> None:
+    """Magnitudes go up to 1e13 where a task is badly scaled: tolerances are relative."""
+    task = load_task(name)
+    few = points(task, 4)
+    assert_score_is_gradient(task.target((0, 1), "cpu", torch.float64), few.reshape(2, 2, -1), tolerance=1e-7)
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_points_do_not_see_each_other(name: str) -> None:
+    """Catches a sum over the wrong axis, and an integrator that adapts to the batch."""
+    task = load_task(name)
+    target, x = task.target((0, 1), "cpu", torch.float64), points(task, 6).reshape(2, 3, -1)
+    density, score = target.log_density_and_score(x)
+    alone = target.log_density_and_score(x[:1, 1:2])
+    torch.testing.assert_close((density[:1, 1:2], score[:1, 1:2]), alone, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_start_is_stans_and_finite(name: str) -> None:
+    """Uniform on (-2, 2), with a finite density and score in single precision: some starts of arma11 have neither."""
+    problem = load_task(name).problem(2, seed=4, particles=20)
+    x = problem.init()
+    assert x.abs().max() <= 2
+    assert not torch.equal(x[0], x[1])
+    density, score = problem.log_density_and_score(x)
+    assert density.isfinite().all()
+    assert score.isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_coordinates_have_stans_names(name: str) -> None:
+    task = load_task(name)
+    assert len(set(task.coordinates)) == len(task.coordinates) == task.dim
+
+
+def test_names_of_coordinates() -> None:
+    assert load_task("eight-schools-centered").coordinates[-3:] == ("theta[8]", "mu", "tau")
+    assert load_task("hmm-example").coordinates == ("theta1[1]", "theta2[1]", "mu[1]", "mu[2]")
+
+
+@pytest.mark.parametrize("name", ["garch11", "hmm-drive", "low-dim-gauss-mix", "normal-mixture-5", "pilots"])
+def test_log_jacobian_is_the_transforms(name: str) -> None:
+    """Against the determinant of autograd's Jacobian, a simplex without its last share."""
+    layout = load_task(name).layout
+    u = points(load_task(name), 1)[0]
+
+    def free(u: torch.Tensor) -> torch.Tensor:
+        values, _ = layout.constrain(u)
+        return torch.cat([values[p.name].reshape(-1)[: p.free] for p in layout.parameters])
+
+    expected = torch.linalg.slogdet(jacobian(free, u))[1]
+    torch.testing.assert_close(layout.constrain(u)[1], expected)
+
+
+def test_simplex_sums_to_one_and_is_even_at_zero() -> None:
+    values, _ = load_task("normal-mixture-5").layout.constrain(torch.zeros(14, dtype=torch.float64))
+    torch.testing.assert_close(values["theta"], torch.full((5,), 0.2, dtype=torch.float64))
+
+
+def test_order_of_a_series_of_matrices() -> None:
+    """A product in pairs is the product from left to right, also of an odd number of matrices."""
+    from parvibench.tasks.hidden_markov import log_product
+
+    a = torch.rand(2, 2, 3, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = torch.stack([torch.linalg.multi_dot(list(a[:, :, k].permute(2, 0, 1))) for k in range(3)], -1)
+    torch.testing.assert_close(log_product(a.log()).exp(), expected)
+
+
+def test_recursion_is_the_loops() -> None:
+    from parvibench.tasks.time_series import recursion
+
+    c = torch.randn(3, 13, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    a, e = torch.tensor([0.5, -0.9, 1.1], dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    expected = []
+    for t in range(13):
+        e = c[:, t] + a * e
+        expected.append(e)
+    torch.testing.assert_close(recursion(a, c), torch.stack(expected, 1))
+
+
+def test_populations_conserve_what_the_equations_do() -> None:
+    """delta u - gamma log u + beta v - alpha log v is constant along a path. Catches a stage left out or repeated."""
+    from parvibench.tasks.lotka_volterra import paths
+
+    rates = torch.tensor([[0.55], [0.028], [0.8], [0.024]], dtype=torch.float64)
+    start = torch.tensor([[math.log(34.0)], [math.log(6.0)]], dtype=torch.float64)
+    p, q = torch.cat([start.unsqueeze(1), paths(rates, start, 20)], 1)
+    alpha, beta, gamma, delta = rates
+    energy = delta * p.exp() - gamma * p + beta * q.exp() - alpha * q
+    torch.testing.assert_close(energy, energy[:1].expand_as(energy), rtol=1e-6, atol=1e-6)
