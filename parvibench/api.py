@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from parvibench.harness.execution import Execution
 from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.store.merging import shard
-from parvibench.harness.store.results import Results as Stored
+from parvibench.harness.store.results import StoredRun as Stored
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned

@@ -18,7 +18,7 @@ from .shared import EXIT_FAILED, Json, Out, answer, names_of, new_table, out_con
 if TYPE_CHECKING:
     import pandas as pd
 
-    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.results import StoredRun
     from parvibench.harness.verification import Verification
 
 app = typer.Typer()
@@ -131,10 +131,10 @@ def _print_verification(found: Verification) -> None:
     )
 
 
-def _load(run: str, out: Path) -> Results:
+def _load(run: str, out: Path) -> StoredRun:
     """A run of the store ``out`` by id, or the latest run of another store."""
-    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.results import StoredRun
     from parvibench.harness.store.store import Store
 
     elsewhere = Path(run)
-    return Results.load(Store(elsewhere)) if elsewhere.is_dir() else Results.load(Store(out), run)
+    return StoredRun.load(Store(elsewhere)) if elsewhere.is_dir() else StoredRun.load(Store(out), run)

@@ -107,7 +107,7 @@ def _store(draws: Any, task: Any, label: str, cost: Any, out: Path) -> Path:
 
     from parvibench import evaluating
     from parvibench.harness.external import store_external
-    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.results import StoredRun
     from parvibench.harness.store.store import Store
     from parvibench.reporting.page import write_report
 
@@ -115,7 +115,7 @@ def _store(draws: Any, task: Any, label: str, cost: Any, out: Path) -> Path:
     x = torch.tensor(values).reshape(-1, values.shape[-1])
     store = Store(out)
     run = store_external(store, task, x, f"{label} (external)", cost, command_line())
-    return write_report(Results.load(store, run.id), out / "report")
+    return write_report(StoredRun.load(store, run.id), out / "report")
 
 
 def _print(document: dict[str, Any], task: Any) -> None:

@@ -14,7 +14,7 @@ from parvibench.harness.execution import DEFAULT_STORE
 from .shared import EXIT_FAILED, Json, Out, Tasks, answer, out_console, print_json, warn
 
 if TYPE_CHECKING:
-    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.results import StoredRun
     from parvibench.tracking.observer import MirrorObserver
 
 app = typer.Typer()
@@ -52,7 +52,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the figures' data."""
-    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.results import StoredRun
     from parvibench.harness.store.store import Store
     from parvibench.reporting import page
     from parvibench.reporting.reports_index import write_index
@@ -66,7 +66,7 @@ def report(
         run_id = rebuild(tracking_uri, Store(out), run_id).id
     if (format_ == "pdf") != (figure is not None) and format_ != "html":
         raise InputError("--format pdf is of a --figure NAME, --format latex of the leaderboard")
-    results = Results.load(Store(out), run_id)
+    results = StoredRun.load(Store(out), run_id)
     folder = to or out / ("report-part" if task else "report")
     if task:
         results = page.restrict_to_tasks(results, task)
@@ -116,19 +116,19 @@ def merge(
 ) -> None:
     """Merge the parts of a run into one run, and write its report."""
     from parvibench.harness.store import merging
-    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.results import StoredRun
     from parvibench.harness.store.store import Store
 
     into = Store(out)
     run, notes = merging.merge([Store(path) for path in stores], into, samples=not without_samples)
     for note in notes:
         warn(note)
-    results = Results.load(into, run.id)
+    results = StoredRun.load(into, run.id)
     write_and_print(results, to or out / "report", as_json=as_json, quiet=False)
 
 
 def write_and_print(
-    results: Results, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None
+    results: StoredRun, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None
 ) -> None:
     """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
     from parvibench.reporting.leaderboard import table

@@ -22,7 +22,7 @@ from parvibench.harness.workers.interrupts import ENDING
 from .shared import EXIT_FAILED, Out, note, warn
 
 if TYPE_CHECKING:
-    from parvibench.harness.store.results import Results
+    from parvibench.harness.store.results import StoredRun
 
 app = typer.Typer()
 
@@ -42,7 +42,7 @@ def sync(out: Out = DEFAULT_STORE) -> None:
     note(f"{len(store.runs())} runs mirrored")
 
 
-def _leaderboard(results: Results) -> str:
+def _leaderboard(results: StoredRun) -> str:
     from parvibench.reporting.leaderboard import table
     from parvibench.reporting.text_tables import to_markdown
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from parvibench.core import registry
 from parvibench.core.result import Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 
 from . import leaderboard as lb
 from .formatting import interval, number
@@ -23,7 +23,7 @@ LEVELS = (0.1, 0.01)
 _FEWEST = 3
 
 
-def growth_table(results: Results) -> Table | None:
+def growth_table(results: StoredRun) -> Table | None:
     """Iterations to each level by dimension, and the exponent fitted to them; None with fewer than three dimensions."""
     rows_of = registry.tasks()
     dims: dict[str, int] = {}
@@ -52,7 +52,7 @@ def growth_table(results: Results) -> Table | None:
     return Table("iterations to a divergence, by dimension", columns, tuple(rows)) if rows else None
 
 
-def _row(results: Results, label: str, level: float, tasks: Sequence[str], dims: dict[str, int]) -> Row | None:
+def _row(results: StoredRun, label: str, level: float, tasks: Sequence[str], dims: dict[str, int]) -> Row | None:
     cells = {c.task: c for c in results.cells if c.label == label and c.status is Status.OK and c.task in dims}
     if not cells:
         return None

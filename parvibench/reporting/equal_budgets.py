@@ -19,7 +19,7 @@ from scipy import stats
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.checkpoints import SEQUENTIAL
-from parvibench.harness.store.results import Results, checkpoint_values
+from parvibench.harness.store.results import StoredRun, checkpoint_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
@@ -44,7 +44,7 @@ class _Point:
     ended: bool  #: whether its run ended there
 
 
-def equal_budget_tables(results: Results, cells: Sequence[CellRecord], metric: str) -> tuple[Table, ...]:
+def equal_budget_tables(results: StoredRun, cells: Sequence[CellRecord], metric: str) -> tuple[Table, ...]:
     """Both tables of a task's methods; none where fewer than two have a curve."""
     tables = []
     for axis in _TITLES:
@@ -57,7 +57,7 @@ def equal_budget_tables(results: Results, cells: Sequence[CellRecord], metric: s
     return tuple(tables)
 
 
-def _points(results: Results, cell: CellRecord, metric: str, axis: str) -> pd.DataFrame:
+def _points(results: StoredRun, cell: CellRecord, metric: str, axis: str) -> pd.DataFrame:
     """What a cell had spent at each checkpoint; empty for anchors and cells without a curve."""
     curve = results.curve(cell) if cell.status is Status.OK and not lb.is_anchor(cell) else pd.DataFrame()
     if not len(curve):

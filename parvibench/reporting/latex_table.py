@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from parvibench.core.result import Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 
 from . import leaderboard as lb
 from .formatting import number
@@ -36,7 +36,7 @@ def escape(text: object) -> str:
     return "".join((_SPECIAL | _SIGNS).get(c, c) for c in str(text) if c.isprintable())
 
 
-def write_latex(results: Results, out: Path, board: pd.DataFrame | None = None) -> Path:
+def write_latex(results: StoredRun, out: Path, board: pd.DataFrame | None = None) -> Path:
     """Write ``leaderboard.tex`` into a folder; its path. ``board`` is that of ``leaderboard.table``, if already made."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "leaderboard.tex"
@@ -44,7 +44,7 @@ def write_latex(results: Results, out: Path, board: pd.DataFrame | None = None) 
     return path
 
 
-def to_latex(results: Results, board: pd.DataFrame | None = None) -> str:
+def to_latex(results: StoredRun, board: pd.DataFrame | None = None) -> str:
     """One booktabs table per quantity, methods by tasks: value, 95% interval, bold where best; anchors in italics."""
     board = lb.table(results) if board is None else board
     ranks = lb.average_ranks(board)

@@ -24,7 +24,7 @@ from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished
 from parvibench.harness.store import results as stored_results
-from parvibench.harness.store.results import Results, metric_values
+from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.statistics import median_interval
 
 from .floor_comparison import compare_with_floor, floor_of
@@ -74,7 +74,7 @@ class Group:
         return f"{self.metric or 'no metric'}{direction}"
 
 
-def task_names(results: Results) -> list[str]:
+def task_names(results: StoredRun) -> list[str]:
     """The tasks of a run, in its order."""
     return list(dict.fromkeys(c.task for c in results.cells))
 
@@ -97,7 +97,7 @@ def is_anchor(cell: CellRecord) -> bool:
     return cell.kind == "anchor" or (row is not None and row.kind == "anchor")
 
 
-def method_kinds(results: Results) -> dict[str, str]:
+def method_kinds(results: StoredRun) -> dict[str, str]:
     """Label -> kind of the method: as it ran, else as registered."""
     found = {}
     for cell in sorted(results.cells, key=lambda c: c.kind != ""):
@@ -118,7 +118,7 @@ def higher_is_better(metric: str) -> bool:
     return direction(metric) == "higher"
 
 
-def primary_metric(results: Results, task: str) -> str:
+def primary_metric(results: StoredRun, task: str) -> str:
     """The metric that ranks a task: its declared one, else the first recorded; empty without any."""
     return stored_results.primary_metric(results.cells, task)
 
@@ -129,7 +129,7 @@ def floor(task: str, metric: str, n: int) -> Floor | None:
     return floor_of(task, metric, n) if row is not None and row.floor_ratio else None
 
 
-def ranking(results: Results, task: str) -> pd.DataFrame:
+def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     """One row per cell of a task, best first, then unranked ones, then anchors; columns ``COLUMNS``.
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
@@ -178,7 +178,7 @@ def _beyond(cells: Sequence[CellRecord]) -> pd.Series:
     return ~usual & (spent > _BEYOND * spent[usual].max())
 
 
-def _standing(results: Results, cell: CellRecord, metric: str, verdict: str) -> dict[str, object]:
+def _standing(results: StoredRun, cell: CellRecord, metric: str, verdict: str) -> dict[str, object]:
     """Convergence of a cell, and the words for it and for its step size.
 
     What cannot be told from exact draws cannot be seen to improve either: a fall of its metric is their noise.
@@ -236,7 +236,7 @@ def _row(cell: CellRecord, metric: str) -> dict[str, object]:
     }
 
 
-def table(results: Results) -> pd.DataFrame:
+def table(results: StoredRun) -> pd.DataFrame:
     """All rankings in one table, with a column for the median of every other metric."""
     medians = {
         (c.task, c.label): {m: median_interval(metric_values(m, v))[0] for m, v in c.values.items()}
@@ -250,7 +250,7 @@ def table(results: Results) -> pd.DataFrame:
     return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
 
 
-def scores(results: Results, board: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
+def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
     """Scores of every ranked cell's replicates, (task, label) -> (R,): lower is better, failures are +inf.
 
     Ratios to the floor where the board shows them, else the primary metric (its negative where higher is better).
@@ -340,7 +340,7 @@ def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns="n_common").sort_values(["anchor", "average_rank", "share"], kind="stable")
 
 
-def values(results: Results) -> pd.DataFrame:
+def values(results: StoredRun) -> pd.DataFrame:
     """All values in long form: one row per task, label, metric and replicate (null: not finite).
 
     A cell without values has one row without metric, so that no requested cell is missing.

@@ -11,7 +11,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 
 from . import leaderboard as lb
 from .formatting import interval, number
@@ -52,7 +52,7 @@ def method_sections(findings: Findings) -> list[MethodSection]:
     return [_section(str(label), kinds[str(label)], results, board, findings) for label in labels]
 
 
-def _section(label: str, kind: str, results: Results, board: pd.DataFrame, findings: Findings) -> MethodSection:
+def _section(label: str, kind: str, results: StoredRun, board: pd.DataFrame, findings: Findings) -> MethodSection:
     cells = {c.task: c for c in results.cells if c.label == label}
     rows = board[board["label"] == label]
     leaders = {w.where: w for w in findings.tasks}
@@ -84,7 +84,7 @@ def _result(row: pd.Series) -> Entry:
     return numeric(value, note=f"{what} [{interval(row['low'] * unit, row['high'] * unit)}]")
 
 
-def _reason(label: str, results: Results) -> str:
+def _reason(label: str, results: StoredRun) -> str:
     """Why the suite fixes settings of the method, in its words."""
     own = (a for a in results.run.suite.get("algorithms", ()) if label == (a.get("label") or a["name"]))
     reason = next((a.get("reason") for a in own), "")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from parvibench.core.errors import InputError
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.metrics.power import detected_alterations
 
 from . import advice, overview, page_leaderboard, provenance, terms
@@ -57,7 +57,7 @@ class Report:
     picture: tuple[Drawing, ...]  #: of the answers
 
     @classmethod
-    def of(cls, results: Results, board: pd.DataFrame | None = None) -> Report:
+    def of(cls, results: StoredRun, board: pd.DataFrame | None = None) -> Report:
         """Run the tests, make the tables, draw the figures; ``board``: of ``leaderboard.table``, if already made."""
         findings = Findings.of(results, board)
         styles = label_styles(results.cells)
@@ -83,7 +83,7 @@ class Report:
             yield from ((task.name, d) for d in task.drawings)
 
 
-def restrict_to_tasks(results: Results, tasks: list[str]) -> Results:
+def restrict_to_tasks(results: StoredRun, tasks: list[str]) -> StoredRun:
     """The results with the cells of these tasks only; ``InputError`` where the run has no such task."""
     known = lb.task_names(results)
     for task in tasks:
@@ -92,7 +92,7 @@ def restrict_to_tasks(results: Results, tasks: list[str]) -> Results:
     return replace(results, cells=tuple(c for c in results.cells if c.task in tasks))
 
 
-def write_report(results: Results, out: Path, board: pd.DataFrame | None = None) -> Path:
+def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = None) -> Path:
     """Write the page, and for machines the leaderboard, all values, and the data of every figure; the path of the page.
 
     ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric
@@ -135,7 +135,7 @@ def _summary(report: Report) -> Summary:
     )
 
 
-def write_figure(results: Results, figure: str, out: Path, *, pdf: bool = False) -> list[Path]:
+def write_figure(results: StoredRun, figure: str, out: Path, *, pdf: bool = False) -> list[Path]:
     """Write the figure of that name, as shown on the page, to separate image files, and its data as CSV: their paths.
 
     SVG or PNG, or one PDF.
@@ -162,7 +162,7 @@ def write_figure(results: Results, figure: str, out: Path, *, pdf: bool = False)
     return paths
 
 
-def drawn(results: Results) -> tuple[dict[str, Drawing], dict[str, Figure]]:
+def drawn(results: StoredRun) -> tuple[dict[str, Drawing], dict[str, Figure]]:
     """Every figure of the report by name, and the Matplotlib figures behind those that have one."""
     with keeping() as figures:
         return {d.name: d for _, d in Report.of(results).drawings()}, figures
@@ -240,14 +240,14 @@ def _views(report: Report) -> list[View]:
     return [View(k, overview.headlines(f), overview.winners_table(f, anchors), parts) for (k, f), parts in found]
 
 
-def _counts(results: Results) -> str:
+def _counts(results: StoredRun) -> str:
     """The number of cells by status, in words."""
     statuses = pd.Series([str(c.status) for c in results.cells], dtype="string").value_counts(sort=False)
     parts = [f"{n} {status}" for status, n in statuses.items()]
     return f"{len(results.cells)} cells: {', '.join(parts)}" if parts else "no cells"
 
 
-def _command(results: Results, drawing: Drawing, task: str) -> str:
+def _command(results: StoredRun, drawing: Drawing, task: str) -> str:
     """The command that draws a figure; it names the store without its folder, since pages are copied elsewhere."""
     words = ["parvibench", "report", "--out", results.store.root.name, "--run", results.run.id]
     words += ["--task", task] if task else []

@@ -10,7 +10,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import Results, metric_values
+from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
@@ -24,7 +24,7 @@ from .text_tables import entry
 _RANKED, _FAILED, _UNRANKED, _UNFINISHED, _UNTRAINED = 0, 1, 2, 3, 4
 
 
-def leaderboard(results: Results, board: pd.DataFrame) -> Table:
+def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     """Methods x tasks by each task's primary metric."""
     rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
     tasks = lb.task_names(results)
@@ -77,7 +77,7 @@ def _matrix_entry(row: pd.Series | None) -> Entry:
     return Entry(entry(row), sortable(lb.shown(row)), "best" if row["best"] else "", help)
 
 
-def numbers(results: Results, board: pd.DataFrame, table: Table) -> dict[str, Any]:
+def numbers(results: StoredRun, board: pd.DataFrame, table: Table) -> dict[str, Any]:
     """The contents of the leaderboard for every metric and every budget axis, as JSON for the script.
 
     ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.suite.entries import Published, Row
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.suites import of_papers
@@ -120,7 +120,7 @@ def tolerance(number: Number, over: Number | None = None) -> tuple[float, float]
     return ratio, abs(ratio) * max(DEVIATIONS * spread / abs(number.value), unit, RELATIVE)
 
 
-def of_run(results: Results) -> Findings | None:
+def of_run(results: StoredRun) -> Findings | None:
     """The numbers beside a run of a shipped suite of a paper; None of another one."""
     name = str(results.run.suite.get("name", ""))
     if name not in of_papers():

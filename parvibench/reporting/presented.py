@@ -25,11 +25,11 @@ _FIRST = ("task", "rank", "label", "status", "shown", "quantity", "value", "valu
 
 
 @dataclass(frozen=True, repr=False)
-class Results(stored.Results):
+class Results(stored.StoredRun):
     """The cells of one run, in the order asked for."""
 
     @classmethod
-    def of(cls, results: stored.Results) -> Self:
+    def of(cls, results: stored.StoredRun) -> Self:
         """The same results."""
         return cls(results.store, results.run, results.cells)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 
 from .leaderboard import NOT_RUN, fixed_step
 from .page_tables import Column, Entry, Row, Table, method, setting, sortable
@@ -38,7 +38,7 @@ _STEP_COLUMNS = (
 )
 
 
-def step_sizes(results: Results) -> StepSizes | None:
+def step_sizes(results: StoredRun) -> StepSizes | None:
     """Step sizes used, their origin, and the cost of tuning them; None without any."""
     tuned = results.run.suite.get("tuned") or {}
     edges = set(tuned.get("at_edge", ()))
@@ -105,18 +105,18 @@ def _origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:
     return "default" if getattr(default, "step_size", None) == cell.settings["step_size"] else "set"
 
 
-def failures(results: Results) -> list[CellRecord]:
+def failures(results: StoredRun) -> list[CellRecord]:
     """Cells that failed, were not run, or lost replicates."""
     return [c for c in results.cells if c.status is not Status.OK or c.n_diverged]
 
 
-def glossary(results: Results) -> list[registry.MetricRow]:
+def glossary(results: StoredRun) -> list[registry.MetricRow]:
     """The metrics of the run."""
     used = {m for c in results.cells for m in (*c.values, *c.absent)}
     return [row for name, row in registry.metrics().items() if name in used]
 
 
-def provenance(results: Results) -> list[tuple[str, str]]:
+def provenance(results: StoredRun) -> list[tuple[str, str]]:
     """Pairs of names and short texts; empty ones are left out."""
     run = results.run
     values: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pandas as pd
 
 from parvibench import statistics
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 
 from . import leaderboard as lb
 from .formatting import interval
@@ -16,7 +16,7 @@ from .winners import Scores, overlap
 _ALGORITHM = "srld"
 
 
-def repulsion_table(results: Results, board: pd.DataFrame, scores: Scores) -> Table | None:
+def repulsion_table(results: StoredRun, board: pd.DataFrame, scores: Scores) -> Table | None:
     """Every SRLD less LD (alpha 0) on every task; None where no run has both."""
     cells = [c for c in results.cells if c.algorithm == _ALGORITHM and (c.task, c.label) in scores]
     plain = {c.task: c for c in cells if c.settings.get("alpha") == 0}
@@ -39,7 +39,7 @@ def repulsion_table(results: Results, board: pd.DataFrame, scores: Scores) -> Ta
     return Table("SRLD less LD, the same chain without repulsion", columns, tuple(rows))
 
 
-def _row(cell: CellRecord, plain: CellRecord, board: pd.DataFrame, scores: Scores, results: Results) -> Row:
+def _row(cell: CellRecord, plain: CellRecord, board: pd.DataFrame, scores: Scores, results: StoredRun) -> Row:
     a, b = scores[cell.task, cell.label], scores[cell.task, plain.label]
     shared = min(len(a), len(b))
     found = statistics.paired_difference(a[:shared], b[:shared], overlap=overlap(cell.task))

@@ -15,7 +15,7 @@ from scipy import stats
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status, to_json_number
-from parvibench.harness.store.results import Results, metric_values
+from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.statistics import contest, holm, median_interval, paired_difference
 
 from . import leaderboard as lb
@@ -34,7 +34,7 @@ _OUTCOMES = ("iterations", "score_evaluations", "effective_step", "tuned", "hard
 _UNSAID = frozenset({"key", "task", "settings", "budget", "replicates"})
 
 
-def conditions(a: Results, b: Results) -> pd.DataFrame:
+def conditions(a: StoredRun, b: StoredRun) -> pd.DataFrame:
     """What the two runs did differently, in the cells that both have.
 
     Columns ``what`` (a field of the cell, ``settings.NAME``, ``budget.NAME``, or of the run's provenance), ``first``,
@@ -85,12 +85,12 @@ def _text(value: Any) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _shared(a: Results, b: Results) -> list[tuple[CellRecord, CellRecord]]:
+def _shared(a: StoredRun, b: StoredRun) -> list[tuple[CellRecord, CellRecord]]:
     others = {(c.task, c.label): c for c in b.cells}
     return [(c, others[c.task, c.label]) for c in a.cells if (c.task, c.label) in others]
 
 
-def compare(a: Results, b: Results, metric: str | None = None) -> pd.DataFrame:
+def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFrame:
     """The second run against the first, cell by cell, by the leaderboard's statistic and test.
 
     Replicates of one task share their streams within a seed: with equal seeds and particles the test is paired by replicate
@@ -226,7 +226,7 @@ def write(frame: pd.DataFrame, out: Path) -> list[Path]:
     return paths
 
 
-def document(a: Results, b: Results, frame: pd.DataFrame, files: Sequence[Path]) -> dict[str, Any]:
+def document(a: StoredRun, b: StoredRun, frame: pd.DataFrame, files: Sequence[Path]) -> dict[str, Any]:
     """The tables as a JSON document; null where a number is missing."""
     rows = [
         {k: to_json_number(v) if isinstance(v, float) else v for k, v in row.items()}

@@ -15,7 +15,7 @@ from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness import verification
 from parvibench.harness.run.checkpoints import SEQUENTIAL
-from parvibench.harness.store.results import Results, metric_values
+from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
@@ -125,7 +125,7 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
     return sections
 
 
-def _drawings(results: Results, rows: pd.DataFrame, task: str, styles: Styles) -> list[Drawing]:
+def _drawings(results: StoredRun, rows: pd.DataFrame, task: str, styles: Styles) -> list[Drawing]:
     """A task's figures: the ``MAX_LINES`` best methods and the anchors."""
     metric = str(rows["metric"].iloc[0])
     anchors = [str(v) for v in rows.loc[rows["anchor"], "label"]]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.marks.convergence import UNFINISHED
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 
 from . import leaderboard as lb
 from . import provenance
@@ -20,7 +20,7 @@ CONVERGED, LEADS, COST = "What has converged?", "Who leads, and is that signific
 _NAMED = 6
 
 
-def equal_terms(results: Results) -> str:
+def equal_terms(results: StoredRun) -> str:
     """What the methods of a task had in common, and which of them had what else; every sentence follows from the cells."""
     cells = [c for c in results.cells if not lb.is_anchor(c)]
     if not cells:
@@ -42,7 +42,7 @@ def equal_terms(results: Results) -> str:
     return " ".join(parts)
 
 
-def protocol(results: Results) -> str:
+def protocol(results: StoredRun) -> str:
     """Budget, points and replicates that the suite gives all methods, in words; entries may have their own."""
     suite = results.run.suite
     budget = {key: value for key, value in (suite.get("budget") or {}).items() if value is not None}
@@ -80,7 +80,7 @@ def _names(labels: Iterable[str]) -> str:
     return join([*found[:_NAMED], f"{hidden} more"] if hidden > 0 else found)
 
 
-def answers(results: Results, board: pd.DataFrame, headline: str) -> list[tuple[str, str]]:
+def answers(results: StoredRun, board: pd.DataFrame, headline: str) -> list[tuple[str, str]]:
     """Five questions with their answers; those without one are left out."""
     steps = provenance.step_sizes(results)
     tuned = f"Step sizes: {steps.summary}." if steps else "No method has a step size."
@@ -112,7 +112,7 @@ def _converged(board: pd.DataFrame) -> str:
     return f"Of {len(judged)} results: {said}.{worse}{rule}"
 
 
-def _cost(results: Results) -> str:
+def _cost(results: StoredRun) -> str:
     ran = [c for c in results.cells if c.status is Status.OK]
     evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
     tuning = sum(

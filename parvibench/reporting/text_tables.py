@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from parvibench.core.result import Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 
 from .floor_comparison import lost_references
 from .formatting import number
@@ -66,7 +66,7 @@ def marks_used(board: pd.DataFrame) -> list[str]:
     return [f"{mark}: {meaning}" for mark, meaning in MARKS.items() if used[mark]]
 
 
-def to_markdown(results: Results, board: pd.DataFrame) -> str:
+def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
     """The leaderboards as Markdown tables."""
     ranks = average_ranks(board)
     rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
@@ -118,7 +118,7 @@ def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def print_leaderboard(results: Results, console: Console, board: pd.DataFrame | None = None) -> None:
+def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame | None = None) -> None:
     """Print methods x tasks, one table per primary metric (several where the console is narrow).
 
     ``board`` is that of ``leaderboard.table``, if already made.
@@ -187,7 +187,7 @@ def _broken(name: str) -> str:
     return "\n".join(lines)
 
 
-def _fitting(tasks: tuple[str, ...], width: int, results: Results) -> Iterator[list[str]]:
+def _fitting(tasks: tuple[str, ...], width: int, results: StoredRun) -> Iterator[list[str]]:
     """Tasks in groups whose columns fit the width beside the method's name."""
     labels = max((len(c.label) for c in results.cells), default=6)
     free = width - min(20, max(6, labels)) - 16

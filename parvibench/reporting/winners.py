@@ -17,7 +17,7 @@ from parvibench import statistics
 from parvibench.core import registry
 from parvibench.core.result import Status
 from parvibench.data.splits import training_rows
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.statistics import Aggregate
 
 from . import leaderboard as lb
@@ -96,14 +96,14 @@ def _nobody(rows: pd.DataFrame) -> str:
 class Findings:
     """The tests of a run, from which figures, tables and sentences are made."""
 
-    results: Results  #: the run
+    results: StoredRun  #: the run
     board: pd.DataFrame  #: of ``leaderboard.table``
     scores: Scores  #: of ``leaderboard.scores``
     tasks: tuple[Winner, ...]  #: the best method of every task, in the order of the run
     groups: tuple[Winner, ...]  #: the best method of every group of at least two tasks with a ratio to the floor
 
     @classmethod
-    def of(cls, results: Results, board: pd.DataFrame | None = None) -> Findings:
+    def of(cls, results: StoredRun, board: pd.DataFrame | None = None) -> Findings:
         """Run all tests; ``board`` is that of ``leaderboard.table``, if already made."""
         board = lb.table(results) if board is None else board
         scores = lb.scores(results, board)

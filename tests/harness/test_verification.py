@@ -10,14 +10,14 @@ from parvibench import api
 from parvibench.cli import app
 from parvibench.harness import verification
 from parvibench.harness.execution import Execution
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunCell, Store
 
 HERE = Execution(workers=0)
 
 
 @pytest.fixture
-def honest(tmp_path: Path) -> Results:
+def honest(tmp_path: Path) -> StoredRun:
     """Two methods and an anchor, four replicates each."""
     return api.run(
         tasks=["banana"], algorithms=["ula", "svgd", "initial"], replicates=4, particles=20, tracking=False, workers=0,
@@ -25,7 +25,7 @@ def honest(tmp_path: Path) -> Results:
     )  # fmt: skip
 
 
-def falsify(results: Results, label: str, samples=None, **values) -> Store:
+def falsify(results: StoredRun, label: str, samples=None, **values) -> Store:
     """Write a cell again, with whole seals, as one who wants to deceive would."""
     store = results.store
     (cell,) = [c for c in results.cells if c.label == label]
@@ -40,14 +40,14 @@ def falsify(results: Results, label: str, samples=None, **values) -> Store:
     return store
 
 
-def test_an_honest_store_has_the_same_bits(honest: Results) -> None:
+def test_an_honest_store_has_the_same_bits(honest: StoredRun) -> None:
     found = verification.verify(honest.store, 60, HERE, seed=1)
     assert {(c.label, c.verdict) for c in found.checks} == {(m, "same bits") for m in ("ula", "svgd", "initial")}
     assert (len(found.checks), found.replicates, found.falsified) == (12, 12, ())
     assert found.chance_of_missing == pytest.approx(0.95**12)
 
 
-def test_a_record_better_than_its_samples_is_found(honest: Results) -> None:
+def test_a_record_better_than_its_samples_is_found(honest: StoredRun) -> None:
     stored = next(c for c in honest.cells if c.label == "svgd").values["sliced_w2"]
     store = falsify(honest, "svgd", sliced_w2=[stored[0], stored[1] / 2, *stored[2:]])
     found = verification.verify(store, 60, HERE, seed=1)
@@ -55,7 +55,7 @@ def test_a_record_better_than_its_samples_is_found(honest: Results) -> None:
     assert "sliced_w2 of the stored samples" in found.falsified[0].reason
 
 
-def test_exact_draws_passed_off_as_a_methods_samples_are_found(honest: Results) -> None:
+def test_exact_draws_passed_off_as_a_methods_samples_are_found(honest: StoredRun) -> None:
     """Record and samples agree with each other, but the method does not give them."""
     from parvibench.core import registry
     from parvibench.metrics.evaluate import evaluate_samples  # noqa: F401  (the metrics of such samples are plausible)
@@ -69,7 +69,7 @@ def test_exact_draws_passed_off_as_a_methods_samples_are_found(honest: Results) 
     assert all("other samples" in c.reason for c in found.falsified)
 
 
-def test_elsewhere_a_rerun_must_lie_within_the_spread(honest: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_a_rerun_must_lie_within_the_spread(honest: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "hardware", lambda device: "another machine")
     found = verification.verify(honest.store, 60, HERE, seed=1)
     assert {c.verdict for c in found.checks} == {"within tolerance"}
@@ -81,7 +81,7 @@ def test_elsewhere_a_rerun_must_lie_within_the_spread(honest: Results, monkeypat
     assert [(c.label, c.replicate) for c in found.falsified] == [("ula", 0)]
 
 
-def test_a_store_without_samples_is_verified_by_its_metrics(honest: Results, tmp_path: Path) -> None:
+def test_a_store_without_samples_is_verified_by_its_metrics(honest: StoredRun, tmp_path: Path) -> None:
     from parvibench.harness.store.merging import merge
 
     slim = Store(tmp_path / "slim")
@@ -90,7 +90,7 @@ def test_a_store_without_samples_is_verified_by_its_metrics(honest: Results, tmp
     assert {c.verdict for c in found.checks} == {"same metrics"}
     stored = next(c for c in honest.cells if c.label == "svgd").values["sliced_w2"]
     found = verification.verify(
-        falsify(Results.load(slim, run.id), "svgd", sliced_w2=[stored[0], stored[1] * 0.99, *stored[2:]]),
+        falsify(StoredRun.load(slim, run.id), "svgd", sliced_w2=[stored[0], stored[1] * 0.99, *stored[2:]]),
         60,
         HERE,
         seed=1,
@@ -99,7 +99,7 @@ def test_a_store_without_samples_is_verified_by_its_metrics(honest: Results, tmp
     assert "sliced_w2 is" in found.falsified[0].reason
 
 
-def test_the_choice_cannot_be_known_and_can_be_repeated(honest: Results) -> None:
+def test_the_choice_cannot_be_known_and_can_be_repeated(honest: StoredRun) -> None:
     chosen = [
         {(c.label, c.replicate) for c in verification.verify(honest.store, 1, HERE, seed=s).checks} for s in (3, 3, 4)
     ]
@@ -108,7 +108,7 @@ def test_the_choice_cannot_be_known_and_can_be_repeated(honest: Results) -> None
     assert all(len(c) == 4 for c in chosen)
 
 
-def test_plug_ins_are_not_run(honest: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plug_ins_are_not_run(honest: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even imported: the store names a file that would leave a trace."""
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w')\n")
     run = honest.store.run()
@@ -123,7 +123,7 @@ def test_plug_ins_are_not_run(honest: Results, tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "trace").exists()
 
 
-def test_the_command_tells_the_chance_of_missing_and_the_page_marks_rows(honest: Results, tmp_path: Path) -> None:
+def test_the_command_tells_the_chance_of_missing_and_the_page_marks_rows(honest: StoredRun, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from parvibench.reporting.page import write_report
@@ -135,7 +135,7 @@ def test_the_command_tells_the_chance_of_missing_and_the_page_marks_rows(honest:
     assert f"probability {100 * 0.95**12:.2g}%" in done.output
     kept = json.loads((honest.store.root / "verification.json").read_text())
     assert len(kept["checks"]) == 12
-    page = write_report(Results.load(honest.store), tmp_path / "page").read_text()
+    page = write_report(StoredRun.load(honest.store), tmp_path / "page").read_text()
     assert "verified" in page
     stored = next(c for c in honest.cells if c.label == "svgd").values["sliced_w2"]
     falsify(honest, "svgd", sliced_w2=[v / 2 for v in stored])

@@ -24,7 +24,7 @@ from parvibench.cli import app
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.reporting import formatting, leaderboard, page
 from parvibench.reporting.figures import anytime_curves, density_scatter, figure
@@ -350,7 +350,7 @@ def test_a_run_that_has_not_begun_renders(tmp_path):
     store = Store(tmp_path)
     missing = [records.asked(make_record("missing", "banana", "svgd"))]
     store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=missing, started="2026-01-01T00:00:00"))
-    assert "interrupted" in page.render(Report.of(Results.load(store)))
+    assert "interrupted" in page.render(Report.of(StoredRun.load(store)))
 
 
 NUMBERS = {

@@ -19,7 +19,7 @@ from parvibench.core.registry import load_task
 from parvibench.core.result import CellRecord, CellSpec, Status
 from parvibench.harness.marks import blown_up, convergence, improving, transient
 from parvibench.harness.run.checkpoints import SEQUENTIAL
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
 from parvibench.reporting import (
     dimension_growth,
@@ -121,7 +121,7 @@ def _cell(task: str, label: str, key: int, shift: float) -> tuple[CellRecord, pd
 
 
 @cache
-def _results(shift: float = 0.1, tasks: tuple[str, ...] = tuple(_TASKS), **changes: Any) -> Results:
+def _results(shift: float = 0.1, tasks: tuple[str, ...] = tuple(_TASKS), **changes: Any) -> StoredRun:
     """A run; ``shift`` moves the sizes and spreads of its values, ``changes`` are of all cells' specifications."""
     found, curves = [], {}
     for i, task in enumerate(tasks):
@@ -135,7 +135,7 @@ def _results(shift: float = 0.1, tasks: tuple[str, ...] = tuple(_TASKS), **chang
     suite = {"name": "traced", "tuned": {"at_edge": ["banana/svgd"]}, "algorithms": [{"name": "svgd", "label": "wide"}]}
     cells = [RunCell(spec=c.spec, label=c.label) for c in found]
     run = RunRecord(id=f"run {shift}", suite=suite, cells=cells, provenance={"threads": shift}, started="2026-01-01")
-    return Results(cast("Store", _Curves(curves)), run, blown_up.counted(found, _TASKS.__getitem__))
+    return StoredRun(cast("Store", _Curves(curves)), run, blown_up.counted(found, _TASKS.__getitem__))
 
 
 def _frame(table: pd.DataFrame) -> Values:

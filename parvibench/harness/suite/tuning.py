@@ -40,7 +40,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import TUNING_REPLICATES, Task
 from parvibench.data.splits import VALIDATION_SHARE
-from parvibench.harness.store.results import Results, metric_values
+from parvibench.harness.store.results import StoredRun, metric_values
 
 from .cells import Cell, expand
 from .entries import Tuned, TuneSpec
@@ -55,7 +55,7 @@ _MEASURED = (Status.OK, Status.DIVERGED)
 _DRIFT = "drift_rms"
 
 Options = tuple[tuple[str, Any], ...]
-Run = Callable[[Sequence[Cell]], Results]
+Run = Callable[[Sequence[Cell]], StoredRun]
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pandas as pd
 
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import Results, checkpoint_values
+from parvibench.harness.store.results import StoredRun, checkpoint_values
 
 from . import figure
 from .figure import AXES, GREY, Drawing, LabelStyle, Plot, TaskCells, axis_label, long_form, short, slug
@@ -79,7 +79,7 @@ def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits,
     figure.log_axes(axes, y=limits[2])
 
 
-def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
+def _line(results: StoredRun, cell: CellRecord, metric: str) -> pd.DataFrame:
     """Median and quartiles at every checkpoint; replicates that stopped earlier by diverging count as worst.
 
     Columns of ``AXES`` and ``contexts`` (medians; NaN where nothing is decided), median, low, high, by checkpoint.

@@ -31,7 +31,7 @@ from PIL import Image
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.leaderboard import is_anchor
 
 from .vector import ENTRY, INK, LINE, svg
@@ -148,7 +148,7 @@ def label_styles(cells: Sequence[CellRecord]) -> dict[str, LabelStyle]:
 class TaskCells:
     """The cells of one task that its figures draw."""
 
-    results: Results  #: of a run
+    results: StoredRun  #: of a run
     task: str  #: name of the task
     styles: Styles  #: of ``label_styles``
     labels: Sequence[str]  #: methods drawn, best first

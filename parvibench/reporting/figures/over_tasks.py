@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import number
 from parvibench.reporting.leaderboard import floor
 from parvibench.statistics import hitting_times, runtime_profile
@@ -50,7 +50,7 @@ def forest(
     return [plot.drawing(title, f"{title}: {values}", table.reset_index(), note)]
 
 
-def runtime_profiles(results: Results, tasks: Sequence[str], labels: Sequence[str], styles: Styles) -> list[Drawing]:
+def runtime_profiles(results: StoredRun, tasks: Sequence[str], labels: Sequence[str], styles: Styles) -> list[Drawing]:
     """Share of (task, replicate, target) reached within a budget, with bands, for every budget axis.
 
     Of ``tasks``, those with floors; of ``labels``, best first, the first ``MAX_LINES``.

@@ -21,7 +21,7 @@ from scipy import stats
 
 import parvibench as pb
 from parvibench.core import registry
-from parvibench.harness.store.results import Results, metric_values, worst
+from parvibench.harness.store.results import StoredRun, metric_values, worst
 from parvibench.harness.suite.suite import Suite
 
 LEVEL = 0.95
@@ -103,7 +103,7 @@ def _finite(x: NDArray[np.float64]) -> NDArray[np.float64]:
 class Measured:
     """Runs of some methods, one entry per replicate; ``task`` names one where there are several."""
 
-    results: Results
+    results: StoredRun
 
     def last(self, label: str, metric: str, task: str | None = None) -> NDArray[np.float64]:
         """Values at the end, (R,); a replicate that diverged counts as the worst there is.
