@@ -127,7 +127,7 @@ def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:
 
 def compare(first: Run, second: Run, metric: str | None = None) -> pd.DataFrame:
     """The second run against the first, cell by cell: ``report.run_differences.compare``."""
-    from parvibench.reporting import run_differences
+    from parvibench.reporting.tables import run_differences
 
     return run_differences.compare(_loaded(first), _loaded(second), metric)
 
@@ -143,8 +143,8 @@ def report(run: Run = DEFAULT_STORE, to: str | Path | None = None, format: Liter
     Raises:
         InputError: another format.
     """
-    from parvibench.reporting.latex_table import write_latex
-    from parvibench.reporting.page import write_report
+    from parvibench.reporting.page.report_files import write_report
+    from parvibench.reporting.page.text_tables import write_latex
 
     writers = {"html": write_report, "latex": write_latex}
     if format not in writers:

@@ -41,13 +41,14 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """What two runs did differently, then the second against the first, cell by cell, paired where they share replicates."""
-    from parvibench.reporting import run_differences
+    from parvibench.reporting.page import comparison_files
+    from parvibench.reporting.tables import run_differences
 
     a, b = _load(run_a, out), _load(run_b, out)
     frame = run_differences.compare(a, b, metric)
-    files = run_differences.write(frame, to or out / "compare")
+    files = comparison_files.write(frame, to or out / "compare")
     if as_json:
-        print_json(run_differences.document(a, b, frame, files))
+        print_json(comparison_files.document(a, b, frame, files))
         return
     _print_conditions(run_differences.conditions(a, b))
     _print_cells(frame)

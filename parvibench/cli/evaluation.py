@@ -109,7 +109,7 @@ def _store(draws: Any, task: Any, label: str, cost: Any, out: Path) -> Path:
     from parvibench.harness.external import store_external
     from parvibench.harness.store.results import StoredRun
     from parvibench.harness.store.store import Store
-    from parvibench.reporting.page import write_report
+    from parvibench.reporting.page.report_files import write_report
 
     values = evaluating.in_coordinates(draws, task).values
     x = torch.tensor(values).reshape(-1, values.shape[-1])

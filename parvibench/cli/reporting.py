@@ -1,4 +1,4 @@
-"""Reports of stored runs: ``report``, ``papers``, ``merge``."""
+"""Reports of stored runs: ``report``, ``merge``."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def report(
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the figures' data."""
     from parvibench.harness.store.results import StoredRun
     from parvibench.harness.store.store import Store
-    from parvibench.reporting import page
-    from parvibench.reporting.reports_index import write_index
+    from parvibench.reporting.page import report_files
+    from parvibench.reporting.page.reports_index import write_index
 
     if index is not None:
         answer(str(write_index(index)))
@@ -69,35 +69,17 @@ def report(
     results = StoredRun.load(Store(out), run_id)
     folder = to or out / ("report-part" if task else "report")
     if task:
-        results = page.restrict_to_tasks(results, task)
+        results = report_files.restrict_to_tasks(results, task)
     if format_ == "latex":
-        from parvibench.reporting.latex_table import write_latex
+        from parvibench.reporting.page.text_tables import write_latex
 
         answer(str(write_latex(results, folder)))
         return
     if figure is None:
         write_and_print(results, folder, as_json=as_json, quiet=False)
         return
-    for path in page.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
+    for path in report_files.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
         answer(str(path))
-
-
-@app.command(epilog="Example: `parvibench papers parvibench-runs long-runs --to reports/papers`")
-def papers(
-    stores: Annotated[
-        list[Path] | None, Argument(help="Stores that hold rows of the papers' suites; none: only what is kept.")
-    ] = None,
-    to: Annotated[
-        Path, Option(help="Folder of the page; rows that an earlier page there shows are kept, in its measured.csv.")
-    ] = Path("papers"),
-) -> None:
-    """Set stored runs of the papers' suites beside every published number: HTML page, Markdown and CSV."""
-    from parvibench.reporting.papers_page import write_papers
-
-    for store in stores or ():
-        if not (store / "cells").is_dir():
-            raise InputError(f"{store}: not a store; `parvibench run --suite sifg-table-1 --out {store}` makes one")
-    answer(str(write_papers(stores or (), to)))
 
 
 @app.command(
@@ -131,9 +113,9 @@ def write_and_print(
     results: StoredRun, folder: Path, *, as_json: bool, quiet: bool, mirror: MirrorObserver | None = None
 ) -> None:
     """Write the report, print the leaderboard or the JSON document, and exit 1 if a cell failed."""
-    from parvibench.reporting.leaderboard import table
-    from parvibench.reporting.page import write_report
-    from parvibench.reporting.text_tables import print_leaderboard, to_markdown
+    from parvibench.reporting.page.report_files import write_report
+    from parvibench.reporting.page.text_tables import print_leaderboard, to_markdown
+    from parvibench.reporting.tables.leaderboard import table
 
     board = table(results)
     page = write_report(results, folder, board)

@@ -43,8 +43,8 @@ def sync(out: Out = DEFAULT_STORE) -> None:
 
 
 def _leaderboard(results: StoredRun) -> str:
-    from parvibench.reporting.leaderboard import table
-    from parvibench.reporting.text_tables import to_markdown
+    from parvibench.reporting.page.text_tables import to_markdown
+    from parvibench.reporting.tables.leaderboard import table
 
     return to_markdown(results, table(results))
 

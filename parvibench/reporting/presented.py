@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -13,8 +14,9 @@ import pandas as pd
 from parvibench.core.errors import InputError
 from parvibench.harness.store import results as stored
 
-from . import leaderboard as lb
-from .text_tables import entry, marks_used
+from .tables import leaderboard as lb
+from .tables.matrix import average_ranks
+from .text import marks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +47,7 @@ class Results(stored.StoredRun):
         found = [lb.shown_interval(row) for _, row in board.iterrows()]
         values = pd.DataFrame(found, columns=["value", "value_low", "value_high"], index=board.index, dtype=float)
         quantity = board["metric"].where(board["floor_ratio"].isna(), board["metric"] + " over its floor")
-        texts = [entry(row) for _, row in board.iterrows()]
+        texts = [lb.entry(row) for _, row in board.iterrows()]
         whole = board.assign(shown=pd.Series(texts, index=board.index, dtype="str"), quantity=quantity, **values)
         return whole[[*_FIRST, *(c for c in whole if c not in _FIRST)]]
 
@@ -69,7 +71,7 @@ class Results(stored.StoredRun):
 
     @cached_property
     def _drawn(self) -> tuple[dict[str, Drawing], dict[str, Figure]]:
-        from .page import drawn
+        from .page.report_files import drawn
 
         return drawn(self)
 
@@ -78,14 +80,13 @@ class Results(stored.StoredRun):
 
     @property
     def _counts(self) -> str:
-        statuses = pd.Series([str(c.status) for c in self.cells], dtype="str").value_counts(sort=False)
-        methods, tasks = len({c.label for c in self.cells}), len(lb.task_names(self))
-        return f"{methods} methods x {tasks} tasks; {', '.join(f'{n} {status}' for status, n in statuses.items()) or 'no cells'}"
+        statuses = Counter(str(c.status) for c in self.cells)
+        return marks.run_counts(len({c.label for c in self.cells}), len(lb.task_names(self)), list(statuses.items()))
 
     def _repr_html_(self) -> str:
         """The leaderboard as tables, methods by tasks; all text of others is escaped."""
         board = lb.table(self)
-        ranks = lb.average_ranks(board)
+        ranks = average_ranks(board)
         rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
         parts = [f"<p>{html.escape(self.run.id)}: {html.escape(self._counts)}</p>"]
         for group in lb.groups(board):
@@ -99,10 +100,10 @@ class Results(stored.StoredRun):
             parts.append(
                 f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             )
-        parts += [f"<p>{html.escape(mark)}</p>" for mark in marks_used(board)]
+        parts += [f"<p>{html.escape(mark)}</p>" for mark in lb.marks_used(board)]
         return "".join(parts)
 
 
 def _cell(row: pd.Series | None) -> str:
-    text = "" if row is None else html.escape(entry(row))
-    return f"<td>{f'<b>{text}</b>' if row is not None and lb.is_best(row) else text}</td>"
+    text = "" if row is None else html.escape(lb.entry(row))
+    return f"<td>{f'<b>{text}</b>' if row is not None and row['best'] else text}</td>"

@@ -54,7 +54,7 @@ def test_merging_again_changes_nothing(parts: list[Path], tmp_path: Path) -> Non
 
 
 def test_without_samples_the_page_merging_and_resuming_still_work(parts: list[Path], tmp_path: Path) -> None:
-    from parvibench.reporting.page import write_report
+    from parvibench.reporting.page.report_files import write_report
 
     whole, published = Store(tmp_path / "whole"), Store(tmp_path / "published")
     run_, _ = merge([Store(p) for p in parts], whole)
@@ -100,7 +100,7 @@ def test_seconds_of_different_hardware_are_not_compared(parts: list[Path], tmp_p
     assert not results.timed
     assert all("seconds" not in c.values and c.absent["seconds"] for c in results.cells)
     assert all(c["seconds"] is None for c in results.document()["cells"])
-    from parvibench.reporting.page import write_report
+    from parvibench.reporting.page.report_files import write_report
 
     page = write_report(results, tmp_path / "page").read_text()
     assert "against seconds" not in page

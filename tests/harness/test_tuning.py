@@ -314,7 +314,7 @@ def test_a_forecast_says_that_the_suite_is_not_tuned_yet(
 
 
 def test_run_tunes_first_when_asked_and_its_cost_is_shown(path: Path, tmp_path: Path) -> None:
-    from parvibench.reporting.provenance import step_sizes
+    from parvibench.reporting.page.provenance import step_sizes
 
     results = api.run(
         load_suite(str(path)), profile="short", tune=True, tracking=False, workers=0, out=tmp_path / "store"

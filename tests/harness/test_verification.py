@@ -126,7 +126,7 @@ def test_plug_ins_are_not_run(honest: StoredRun, tmp_path: Path, monkeypatch: py
 def test_the_command_tells_the_chance_of_missing_and_the_page_marks_rows(honest: StoredRun, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from parvibench.reporting.page import write_report
+    from parvibench.reporting.page.report_files import write_report
 
     folder = str(honest.store.root)
     done = CliRunner().invoke(app, ["verify", folder, "--replicates", "60", "--workers", "0"])

@@ -11,7 +11,7 @@ import records
 from parvibench.core.result import to_json_number
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
-from parvibench.reporting import floor_comparison
+from parvibench.reporting.tables import floor_comparison
 
 EVIL = '<script>alert("x")</script>'
 REPLICATES = 7

@@ -10,7 +10,7 @@ import pytest
 from made_stores import EVIL, make_curve, make_record, with_values, write_store
 
 from parvibench.core import registry
-from parvibench.reporting.page import write_report
+from parvibench.reporting.page.report_files import write_report
 
 pytestmark = pytest.mark.browser
 CHROMIUM = next((path for n in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(n))), None)

@@ -7,7 +7,7 @@ import pytest
 import records
 from made_stores import make_record, only_reference, write_store
 
-from parvibench.reporting.dimension_growth import exponent, growth_table, iterations_to
+from parvibench.reporting.tables.curve_tables import exponent, growth_table, iterations_to
 
 CHECKPOINTS = (5, 11, 23, 50, 108, 232, 500)
 

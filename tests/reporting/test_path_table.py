@@ -4,7 +4,7 @@ import math
 
 from records import make_record
 
-from parvibench.reporting.path_table import path_table
+from parvibench.reporting.tables.task_tables import path_table
 
 
 def chain(label, rhat, size, primary, kind="chains"):

@@ -6,7 +6,7 @@ from made_stores import EVIL, make_curve, make_record, only_reference, with_valu
 from typer.testing import CliRunner
 
 from parvibench.cli import app
-from parvibench.reporting.page import write_report
+from parvibench.reporting.page.report_files import write_report
 
 
 def test_the_index_links_reports_with_their_headlines(tmp_path):

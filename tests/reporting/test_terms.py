@@ -7,10 +7,12 @@ from made_stores import make_curve, make_record, only_reference, with_values, wr
 from scipy import stats
 
 from parvibench.harness.run.checkpoints import SEQUENTIAL
-from parvibench.reporting import leaderboard, provenance, terms
-from parvibench.reporting.equal_budgets import equal_budget_tables
-from parvibench.reporting.page import write_report
-from parvibench.reporting.repulsion import repulsion_table
+from parvibench.reporting.page import provenance, validity_checks
+from parvibench.reporting.page.report_files import write_report
+from parvibench.reporting.tables import leaderboard
+from parvibench.reporting.tables.aggregate_tables import repulsion_table
+from parvibench.reporting.tables.curve_tables import equal_budget_tables
+from parvibench.reporting.text import marks
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +31,7 @@ def cell(label, algorithm=None, scale=1.0, seed=0, calls=1.0, **changes):
 
 def test_equal_terms_are_only_said_of_what_is_equal(tmp_path):
     same = write_store(tmp_path / "same", [cell("ula", start="task"), cell("svgd", start="task")])
-    said = terms.equal_terms(same)
+    said = validity_checks.equal_terms(same)
     assert "All methods of a task had the same budget." in said
     assert "All methods started at the task's initial points" in said
     odd = [
@@ -38,7 +40,7 @@ def test_equal_terms_are_only_said_of_what_is_equal(tmp_path):
         cell("srld", particles=1, start="task"),
         cell("ksivi", start="own", budget={"iterations": 90}),
     ]
-    said = terms.equal_terms(write_store(tmp_path / "odd", odd))
+    said = validity_checks.equal_terms(write_store(tmp_path / "odd", odd))
     assert "the same budget, except ksivi." in said
     assert "the same number of particles or chains, except srld." in said
     assert "those of all methods but ksivi, which start at points of their own" in said
@@ -46,7 +48,7 @@ def test_equal_terms_are_only_said_of_what_is_equal(tmp_path):
 
 
 def test_old_records_say_nothing_of_their_start(tmp_path):
-    assert "start" not in terms.equal_terms(write_store(tmp_path, [cell("ula"), cell("svgd")]))
+    assert "start" not in validity_checks.equal_terms(write_store(tmp_path, [cell("ula"), cell("svgd")]))
 
 
 def test_the_page_answers_five_questions(tmp_path):
@@ -125,9 +127,9 @@ def test_a_method_with_a_larger_budget_of_its_own_is_shown_and_not_ranked(tmp_pa
     assert board.loc["ksivi", "median"] < board.loc["ula", "median"]
     assert np.isnan(board.loc["ksivi", "rank"])
     assert board["best"].to_dict() == {label: label == "ula" for label in board.index}
-    assert leaderboard.MORE in board.loc["ksivi", "marks"]
+    assert marks.MORE in board.loc["ksivi", "marks"]
     assert leaderboard.disqualifies(board.loc["ksivi", "marks"])
-    assert not board.drop("ksivi")["marks"].str.contains(leaderboard.MORE).any()
+    assert not board.drop("ksivi")["marks"].str.contains(marks.MORE).any()
 
 
 def test_methods_that_did_not_run_have_no_step_size_that_nobody_tuned(tmp_path):

@@ -10,10 +10,12 @@ from made_stores import make_curve, make_record, only_reference, stored_curves, 
 from scipy import stats
 
 from parvibench.core.reference import Reference
-from parvibench.reporting import advice, floor_comparison, overview, winners
 from parvibench.reporting.figures.figure import label_styles
+from parvibench.reporting.figures.over_tasks import methods_to_use
 from parvibench.reporting.formatting import number
-from parvibench.reporting.winners import Findings
+from parvibench.reporting.page import across_tasks
+from parvibench.reporting.tables import aggregate_tables, floor_comparison, winners
+from parvibench.reporting.tables.winners import Findings
 
 TASKS = ("banana", "correlated-2d", "gmm5-2d")
 METHODS = {"svgd": 1.0, "ula": 1.02, "mala": 2.0, "lapd": 2.1}
@@ -35,7 +37,7 @@ def store(tmp_path_factory):
 def findings(store):
     table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
     with pytest.MonkeyPatch.context() as patch, only_reference(None, None):
-        from parvibench.reporting import floor_comparison
+        from parvibench.reporting.tables import floor_comparison
 
         for load in ("load_reference", "load_floored"):
             patch.setattr(floor_comparison, load, lambda name: Reference(np.zeros((9, 2)), True, {}, table))
@@ -103,7 +105,7 @@ def test_sentences_say_what_the_tests_say(findings):
 
 
 def test_the_winners_table_shows_margin_and_cost(findings):
-    table = overview.winners_table(findings, {})
+    table = aggregate_tables.winners_table(findings, {})
     rows = {row.entries[0].text: [e.text for e in row.entries] for row in table.rows}
     assert list(rows) == ["curved, 2-D (2 tasks)", "banana", "correlated-2d", "gmm5-2d"]
     for winner in findings.tasks:
@@ -120,8 +122,8 @@ def test_the_first_picture_names_what_the_answers_name(findings):
     changed = replace(findings, groups=(unfinished,))
     styles = label_styles(findings.results.cells)
     for shown in (findings, changed):
-        answers = {a.target: a for a in advice.answers(shown, {})}
-        (drawing,) = advice.picture(shown, styles)
+        answers = {a.target: a for a in across_tasks.answers(shown, {})}
+        (drawing,) = methods_to_use(shown, styles)
         data = drawing.data
         assert list(dict.fromkeys(data["target"])) == list(answers) == ["curved, 2-D", "gmm5-2d"]
         named = data[data["named"]].set_index("target")
@@ -206,6 +208,6 @@ def test_a_method_is_recommended_as_far_as_it_is_good(ratio: float, exact: bool,
     winner = winners.Winner(
         "banana", ("banana",), "ula", quantity, value, indistinguishable=exact, unfinished=unfinished
     )
-    found, caution = advice._recommended(winner)
-    assert found == verb
-    assert bool(caution) == (ratio > 1 and not exact)
+    found = across_tasks._advice(winner, {}, {})
+    assert found.verb == verb
+    assert bool(found.caution) == (ratio > 1 and not exact)

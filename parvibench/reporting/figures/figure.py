@@ -32,7 +32,7 @@ from PIL import Image
 from parvibench.core import registry
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.leaderboard import is_anchor
+from parvibench.reporting.tables.leaderboard import is_anchor
 
 from .vector import ENTRY, INK, LINE, svg
 

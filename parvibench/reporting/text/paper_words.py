@@ -1,0 +1,62 @@
+"""Published numbers beside ours: the rule, and the remarks on a number."""
+
+from __future__ import annotations
+
+import math
+
+from parvibench.reporting.formatting import interval
+
+#: What the verdicts mean.
+RULE = (
+    "Fixed beforehand: a row agrees where the 95% interval of our mean lies within the tolerance of the published number "
+    "(the largest of two published standard deviations, one printed unit and 2%), differs where it lies outside, and is "
+    "inconclusive where it does both. A difference has a cause where changing that alone closes at least half of the gap. "
+    "Times are compared as ratios of two rows of one machine. Numbers that contradict others of their paper are not judged."
+)
+NOT_MEASURED, OTHER_HARDWARE = "not measured", "the two were measured on different hardware"
+
+
+def number_name(dataset: str, algorithm: str, metric: str) -> str:
+    """A published number in its paper's words."""
+    return f"{dataset}, {algorithm}, {metric}"
+
+
+def verdict(word: str, cause: str, *, unexplained: bool) -> str:
+    """A verdict with the cause of a difference."""
+    why = cause or ("unexplained" if unexplained else "")
+    return f"{word}: {why}" if why else word
+
+
+def remarks(reason: str, note: str, *, suspicious: bool) -> str:
+    """The reason of a verdict and the note on the number, each once."""
+    return "; ".join(filter(None, ["suspicious" if suspicious else "", reason, note if note not in reason else ""]))
+
+
+def around(low: float, high: float, n: int) -> str:
+    """The interval of a mean, where it is finite, and the number of replicates."""
+    return f"{f'[{interval(low, high)}] ' if math.isfinite(low) else ''}({n})"
+
+
+def contradicts(note: str) -> str:
+    """That a published number is not judged."""
+    return f"the paper contradicts itself: {note}"
+
+
+def lost(n: int, of: int) -> str:
+    """Replicates that diverged; empty where none did."""
+    return f"{n} of {of} replicates diverged" if n else ""
+
+
+def nothing_there(metric: str) -> str:
+    """That a metric was not measured at a checkpoint."""
+    return f"{metric} was not measured there"
+
+
+def ratio_to_missing(pointer: str) -> str:
+    """That the row to whose number another is a ratio has no result."""
+    return f"{pointer}, to which it is a ratio, has not been run"
+
+
+def failure(status: str, reason: str) -> str:
+    """Why a row has no numbers."""
+    return f"{status}: {reason}"
