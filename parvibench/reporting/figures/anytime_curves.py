@@ -43,7 +43,8 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: s
         return []
     data = long_form(lines)
     last = {short(k): v["median"].iloc[-1] for k, v in lines.items() if k not in shown.anchors}
-    end = {label: f"{value:.3g}" for label, value in last.items()}
+    end = [(label, f"{value:.3g}") for label, value in last.items()]
+    note = captions.CURVES if floor is None else captions.CURVES_FLOOR
     found = []
     decided = all(line[CONTEXTS].notna().all() for line in lines.values())
     for axis in [CONTEXTS] * decided + figure.budget_axes(shown.results.timed):
@@ -53,9 +54,7 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: s
         title = captions.as_in(f"{metric} against {AXES.get(axis, axis)}", source)
         alt = captions.listed(f"{title} on {short(shown.task)}, one line per method", end, "; at the end: ")
         columns = data[["label", axis, "median", "low", "high"]]
-        found.append(
-            plot.drawing(title, alt, columns, captions.curves(floor=floor is not None), axis if axis in AXES else "")
-        )
+        found.append(plot.drawing(title, alt, columns, note, axis if axis in AXES else ""))
     return found
 
 

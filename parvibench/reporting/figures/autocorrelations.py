@@ -33,9 +33,8 @@ def autocorrelations(shown: TaskCells) -> list[Drawing]:
             )
     frames = {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in lines.items()}
     title = captions.as_in("autocorrelation of single chains", "SRLD, Figure 2" if "srld" in shown.tags else "")
-    note = "Samples judged, evenly thinned from the second half of the chain; mean over coordinates and replicates."
     alt = captions.of_methods(title, map(short, lines), short(shown.task))
-    return [plot.drawing(title, alt, long_form(frames), note)]
+    return [plot.drawing(title, alt, long_form(frames), captions.AUTOCORRELATION)]
 
 
 def mean_autocorrelation(samples: NDArray[np.float32]) -> NDArray[np.float64] | None:

@@ -48,14 +48,17 @@ def particles(shown: TaskCells) -> list[Drawing]:
         points, single = drawn[cell.label], cell.kind == "chains" and cell.particles == 1
         chains |= single
         inside = ((points >= [x[0], y[0]]) & (points <= [x[-1], y[-1]])).all(1)
-        lost = captions.outside((~inside).sum(), len(points))
-        alt = captions.samples(len(points), short(cell.label), short(shown.task)) + lost
+        lost = "" if inside.all() else captions.OUTSIDE.format(n=(~inside).sum(), of=len(points))
+        alt = captions.SAMPLES.format(n=len(points), label=short(cell.label), task=short(shown.task)) + lost
         places = points.astype(float)
         dots = Dots(places, shown.styles[cell.label].colour, places[None] if single else None)
         panels.add(dots, alt, cell.label + lost)
     data = long_form({k: pd.DataFrame(v, columns=["x1", "x2"]) for k, v in drawn.items()})
     source = next((figure for tag, figure in _PAPER_FIGURES.items() if tag in shown.tags), "")
-    title, note = captions.as_in("samples over the target", source), captions.scatter(chains=chains)
+    title, note = (
+        captions.as_in("samples over the target", source),
+        captions.SCATTER_CHAINS if chains else captions.SCATTER,
+    )
     return [Drawing(slug("samples", shown.task), title, tuple(panels.pictures), data, note, paint=panels.paint)]
 
 
@@ -76,17 +79,25 @@ def trajectories(shown: TaskCells) -> list[Drawing]:
     for cell in (c for c in shown.cells if c.label in drawn):
         iterations, positions = drawn[cell.label]
         paths = positions.astype(float).transpose(1, 0, 2)
-        alt = captions.particle_paths(len(paths), short(cell.label), short(shown.task))
+        alt = captions.PATHS.format(n=len(paths), label=short(cell.label), task=short(shown.task))
         panels.add(Dots(paths[:, -1], shown.styles[cell.label].colour, paths), alt, cell.label)
         index = {
             "particle": np.repeat(np.arange(len(paths)), len(iterations)),
             "iteration": np.tile(iterations, len(paths)),
         }
         frames[cell.label] = pd.DataFrame(index | {"x1": paths[..., 0].ravel(), "x2": paths[..., 1].ravel()})
-    note = "Lines lead from a particle's start through its place at every checkpoint to its end, the dot: those of one replicate."
     pictures = tuple(panels.pictures)
     title = captions.as_in("trajectories of particles", "SIFG, Figure 2" if "sifg" in shown.tags else "")
-    return [Drawing(slug("trajectories", shown.task), title, pictures, long_form(frames), note, paint=panels.paint)]
+    return [
+        Drawing(
+            slug("trajectories", shown.task),
+            title,
+            pictures,
+            long_form(frames),
+            captions.PATHS_NOTE,
+            paint=panels.paint,
+        )
+    ]
 
 
 def _first_finite(samples: NDArray[np.float32] | None) -> NDArray[np.float32] | None:

@@ -81,7 +81,8 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
         image = png(grid.figure)
         plt.close(grid.figure)
     names = ", ".join(columns)
-    title, note = captions.worst_coordinates(short(label), len(chosen)), captions.corner(names, _CLOUD)
+    title = captions.CORNER_TITLE.format(label=short(label), n=len(chosen))
+    note = captions.CORNER.format(names=names, points=_CLOUD)
     return Drawing(slug("corner", shown.task), title, (Picture(image, f"{title}: {names}"),), data, note)
 
 
@@ -103,15 +104,15 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
             found = np.asarray(np.corrcoef(points[:, columns], rowvar=False))[pairs]
         finite = np.isfinite(found)
         error = float(np.sqrt(np.nanmean((found - known) ** 2))) if finite.any() else np.nan
-        alt = captions.correlation_error(len(known), short(label), short(shown.task), error)
+        alt = captions.CORRELATION_ERROR.format(n=len(known), label=short(label), task=short(shown.task), error=error)
         places = np.column_stack([known, found])[finite]
         panels.add(Dots(places, shown.styles[label].colour), alt, f"{label} (error {error:.3f})")
         frames[label] = pd.DataFrame({"reference": known, "samples": found})
     paper = "KSIVI, Figure 4" if "ksivi" in shown.tags and "path" not in shown.tags else ""
-    title, note = (
-        captions.as_in("correlations of pairs of coordinates", paper),
-        captions.correlations(len(columns), dim),
-    )
+    note = captions.CORRELATIONS
+    if len(columns) < dim:
+        note = captions.CORRELATIONS_OF_SOME.format(n=len(columns), dim=dim)
+    title = captions.as_in("correlations of pairs of coordinates", paper)
     pictures = tuple(panels.pictures)
     return Drawing(slug("correlations", shown.task), title, pictures, long_form(frames), note, paint=panels.paint)
 
@@ -132,4 +133,4 @@ def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Dra
             frames[label] = pd.DataFrame({"step": time, "mean": mean, "low": low, "high": high})
     title = captions.as_in("mean path and 95% band", "KSIVI, Figure 5")
     alt = captions.of_methods(title, map(short, clouds), short(shown.task))
-    return plot.drawing(title, alt, long_form(frames), captions.bands(len(clouds)))
+    return plot.drawing(title, alt, long_form(frames), captions.BANDS.format(n=len(clouds)))

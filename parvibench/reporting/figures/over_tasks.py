@@ -63,7 +63,7 @@ def methods_to_use(findings: Findings, styles: Styles) -> list[Drawing]:
     data = pd.DataFrame(rows, columns=["target", "label", "floor_ratio", "named"])
     named = [(f"{w.where}:", f"{w.label or 'none'} {number(w.value.value) if w.label else ''}") for w in shown]
     title = "the methods to use, by target"
-    return [plot.drawing(title, captions.listed(title, named), data, captions.advice(_OTHERS))]
+    return [plot.drawing(title, captions.listed(title, named), data, captions.ADVICE.format(others=_OTHERS))]
 
 
 def forest(
@@ -137,7 +137,13 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
     end = [(short(k), f"{v['share'].iloc[-1]:.0%}") for k, v in profiles.items()]
     title = f"how fast targets are reached, {AXES[axis]}"
     alt = captions.listed(title, end, "; reached at the end: ")
-    return plot.drawing(title, alt, figure.long_form(profiles), captions.profile(TARGETS), axis)
+    return plot.drawing(
+        title,
+        alt,
+        figure.long_form(profiles),
+        captions.PROFILE.format(targets=", ".join(f"{t:g}" for t in TARGETS)),
+        axis,
+    )
 
 
 def quality_and_cost(

@@ -91,7 +91,7 @@ def _calibration(shown: TaskCells, levels: Mapping[str, list[float]]) -> Drawing
             )  # fmt: skip
         plot.axes.set(xlim=(0, 1), ylim=(0, 1))
     middle = [(short(k), f"{v[len(v) // 2]:.2f}") for k, v in levels.items()]
-    title, note = "calibration of predictive intervals", captions.calibration(SPLITS)
+    title, note = "calibration of predictive intervals", captions.CALIBRATION.format(splits=SPLITS)
     data = long_form({k: pd.DataFrame({"probability": _LEVELS, "inside": v}) for k, v in levels.items()})
     alt = captions.listed(f"{title} on {short(shown.task)}", middle, "; inside the 50% interval: ")
     return plot.drawing(title, alt, data, note)
@@ -110,6 +110,6 @@ def _intervals(shown: TaskCells, label: str, y: Tensor, means: Tensor, sds: Tens
         plot.axes.plot(at, y, "o", color=INK, markersize=3, label="observed")
     inside = int(((y >= low) & (y <= high)).sum())
     title = f"predictions of {short(label)}"
-    alt = captions.predictions(title, inside, len(y), short(shown.task))
+    alt = captions.PREDICTIONS.format(title=title, n=inside, of=len(y), task=short(shown.task))
     data = pd.DataFrame({"observed": y, "mean": centre, "low": low, "high": high})
-    return plot.drawing(title, alt, data, captions.inside(inside, len(y)))
+    return plot.drawing(title, alt, data, captions.PREDICTIONS_NOTE.format(n=inside, of=len(y)))

@@ -204,7 +204,10 @@ def _ranks(findings: Findings, styles: Styles | None, group: lb.Group) -> Aggreg
     drawings: list[Drawing] = []
     if styles is not None:
         title, label = f"average rank by {group.metric}", f"average rank over {len(ranks.tasks)} tasks"
-        shown, note = ranks.table.rename(columns={"average_rank": "value"}), captions.average_ranks(ranks.sentence)
+        shown, note = (
+            ranks.table.rename(columns={"average_rank": "value"}),
+            captions.AVERAGE_RANKS.format(friedman=ranks.sentence),
+        )
         drawings += forest(slug("average-rank", group.metric), title, shown, label, note, styles)
     of = {lb.task_group(t) for t in tasks}
     about = of.pop() if len(of) == 1 else ALL_GROUPS

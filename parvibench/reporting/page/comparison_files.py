@@ -27,7 +27,10 @@ def drawings(frame: pd.DataFrame) -> list[Drawing]:
         table.index = pd.Index(cells, name="cell")
         colours = ["#0173b2" if p <= ALPHA else GREY for p in rows["p_value"]]
         styles = {cell: LabelStyle(colour) for cell, colour in zip(cells, colours, strict=True)}
-        figure, title = slug("difference", "percent" if scale == "%" else str(scale)), captions.changes(scale)
+        figure, title = (
+            slug("difference", "percent" if scale == "%" else str(scale)),
+            captions.CHANGES_TITLE.format(scale=scale),
+        )
         found += forest(figure, title, table, title, captions.CHANGES, styles, zero=True)
     return found
 

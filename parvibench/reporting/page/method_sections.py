@@ -88,13 +88,14 @@ def _result(row: pd.Series) -> Entry:
 def _reason(label: str, results: StoredRun) -> str:
     """Why the suite fixes settings of the method, in its words."""
     own = (a for a in results.run.suite.get("algorithms", ()) if label == (a.get("label") or a["name"]))
-    return facts.in_this_suite(next((a.get("reason") for a in own), ""))
+    reason = next((a.get("reason") for a in own), "")
+    return facts.IN_THIS_SUITE.format(reason=reason) if reason else ""
 
 
 def _facts(algorithm: str) -> str:
     row = registry.algorithms().get(algorithm)
     return (
-        facts.plug_in(algorithm)
+        facts.PLUG_IN.format(algorithm=algorithm)
         if row is None
         else facts.method(row.summary, row.kind, row.needs, row.citation)
     )

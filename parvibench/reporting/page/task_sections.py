@@ -79,7 +79,7 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
             paths=path_table(cells),
             budgets=equal_budget_tables(results, cells, str(rows["metric"].iloc[0])),
             drawings=tuple(_drawings(results, rows, task, styles)) if drawn else (),
-            note="" if drawn else facts.not_drawn(MAX_DRAWN),
+            note="" if drawn else facts.NOT_DRAWN.format(most=MAX_DRAWN),
             absent=_absent(cells),
         )
         sections.append(section)

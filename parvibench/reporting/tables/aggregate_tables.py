@@ -10,7 +10,7 @@ import pandas as pd
 from parvibench import statistics
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.formatting import count, interval
+from parvibench.reporting.formatting import count, interval, number
 from parvibench.reporting.text import averages, leaders, marks
 
 from . import leaderboard as lb
@@ -114,7 +114,7 @@ def _mean_entry(part: pd.DataFrame, label: str, *, finished: bool) -> Entry:
     lead = part["value"].iloc[0] == row["value"]
     alone = bool((part["p_value"].iloc[1:] <= 0.05).all())
     look = "" if not lead or not finished else "best strong" if alone else "best"
-    help = "leads" if lead else marks.against_leader(row["p_value"])
+    help = "leads" if lead else marks.AGAINST_LEADER.format(p=number(row["p_value"]))
     return numeric(float(row["value"]), look, help, note=f"[{interval(row['low'], row['high'])}]")
 
 
@@ -143,7 +143,12 @@ def _difference_entry(row: dict[Any, Any]) -> Entry:
     if not row["n"]:
         return Entry("no pair", look="status", help="no replicate in which both are finite")
     p = p_value(row["p_value"])
-    return numeric(row["mean"], p.look, marks.pairs(row["n"], p.text), f"[{interval(row['low'], row['high'])}]")
+    return numeric(
+        row["mean"],
+        p.look,
+        marks.PAIRS_P.format(n=row["n"], p=p.text or "unknown"),
+        f"[{interval(row['low'], row['high'])}]",
+    )
 
 
 def repulsion_table(results: StoredRun, board: pd.DataFrame, scores: Scores) -> Table | None:

@@ -13,6 +13,7 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import floor_tests, judged_size
+from parvibench.reporting.formatting import name
 from parvibench.reporting.text import marks
 
 T = TypeVar("T")
@@ -59,10 +60,10 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
 
 def lost_references(cells: Sequence[CellRecord]) -> str:
     """That references of a user's own tasks, by which cells were judged, cannot be read from here; empty where none is lost."""
-    needing = {name for name, row in registry.metrics().items() if row.need == "reference"}
+    needing = {metric for metric, row in registry.metrics().items() if row.need == "reference"}
     own = dict.fromkeys(c.task for c in cells if c.task not in registry.tasks() and needing & c.values.keys())
-    lost = [task for task in own if floored_of(task) is None]
-    return marks.lost_references(lost, str(OWN_REFERENCES)) if lost else ""
+    lost = [name(task) for task in own if floored_of(task) is None]
+    return marks.LOST_REFERENCES.format(tasks=", ".join(lost), file=OWN_REFERENCES) if lost else ""
 
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:

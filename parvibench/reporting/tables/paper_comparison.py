@@ -194,10 +194,11 @@ def _compared(suite: Suite, row: SuiteRow, asked: Published, gave: Known) -> Com
     if isinstance(ours, str):
         return said(Verdict.INCOMPARABLE, ours)
     if number.suspicious:
-        return said(Verdict.INCOMPARABLE, paper_words.contradicts(number.note), ours)
+        return said(Verdict.INCOMPARABLE, paper_words.CONTRADICTS.format(note=number.note), ours)
     if asked.unjudged:
         return said(Verdict.INCOMPARABLE, asked.unjudged, ours)
-    return said(judge(published, allowed, ours), paper_words.lost(ours.lost, ours.n), ours)
+    lost = paper_words.LOST.format(n=ours.lost, of=ours.n) if ours.lost else ""
+    return said(judge(published, allowed, ours), lost, ours)
 
 
 def _effects(row: SuiteRow, comparisons: Sequence[Comparison], gave: Known) -> list[Effect]:
@@ -234,7 +235,7 @@ def _line(c: Comparison) -> Row:
     remarks = paper_words.remarks(c.reason, n.note, suspicious=n.suspicious)
     return Row(
         (
-            Entry(paper_words.number_name(n.dataset, n.algorithm, n.metric)),
+            Entry(paper_words.NUMBER.format(n)),
             Entry(c.title),
             Entry("" if c.row is None else c.row.follows),
             Entry(printed, sortable(c.published), "status" if n.suspicious else ""),
@@ -262,7 +263,7 @@ def effect_table(found: SuiteComparison) -> Table | None:
     rows = [
         Row((
             Entry(e.base.title), Entry(e.reason, look="reason"),
-            Entry(paper_words.number_name(e.base.number.dataset, e.base.number.algorithm, e.base.number.metric)),
+            Entry(paper_words.NUMBER.format(e.base.number)),
             numeric(e.base.published), our_entry(e.base.ours), our_entry(e.changed),
             Entry("" if math.isnan(e.closes) else f"{100 * e.closes:.0f}%", sortable(e.closes)),
         ))

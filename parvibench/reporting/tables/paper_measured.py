@@ -63,7 +63,7 @@ class Ran:
             rows = curve[(curve["iteration"] == asked.checkpoint) & (curve["metric"] == metric)]
             values = checkpoint_values(metric, rows, record.diverged) if len(rows) else []
         if not values:
-            raise InputError(record.absent.get(metric, paper_words.nothing_there(metric)))
+            raise InputError(record.absent.get(metric, paper_words.NOTHING_THERE.format(metric=metric)))
         return [asked.factor * v for v in measured_once(metric, values)]
 
     def ratios(self, asked: Published, below: Ran, number: Published) -> list[float]:
@@ -115,7 +115,7 @@ def measure(suite: Suite, found: Mapping[str, Ran]) -> dict[str, Measured]:
 def _measured(suite: Suite, row: Row, ran: Mapping[str, Ran]) -> Measured:
     held = ran[row.title]
     if held.record.status not in (Status.OK, Status.DIVERGED):
-        return Measured(row.title, paper_words.failure(held.record.status, held.record.reason), {})
+        return Measured(row.title, paper_words.FAILURE.format(status=held.record.status, reason=held.record.reason), {})
     bases = [r for r in suite.rows if r.title == row.varies]
     asked = [p for r in (row, *bases) for p in r.published]
     return Measured(row.title, "", {question(p): _answer(suite, p, held, ran) for p in asked})
@@ -132,7 +132,7 @@ def _answer(suite: Suite, asked: Published, held: Ran, ran: Mapping[str, Ran]) -
             return Ours.of(held.values(asked))
         row, number = next((r, p) for r in suite.rows for p in r.published if p.pointer == asked.over)
         if row.title not in ran:
-            return paper_words.ratio_to_missing(asked.over)
+            return paper_words.NO_DENOMINATOR.format(pointer=asked.over)
         return Ours.of(held.ratios(asked, ran[row.title], number))
     except InputError as error:
         return str(error)

@@ -112,13 +112,16 @@ def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFra
     """
     shared = _shared(a, b)
     if not shared:
-        raise InputError(comparing.no_shared_cell(a.run.id, b.run.id))
+        raise InputError(comparing.NOTHING_SHARED.format(first=a.run.id, second=b.run.id))
     primary = {task: metric or lb.primary_metric(a, task) for task in lb.task_names(a)}
     rows = [_row(x, y, primary[x.task]) for x, y in shared]
     both = {(x.task, x.label) for x, _ in shared}
     for run, where in ((a, "first"), (b, "second")):
         alone = [c for c in run.cells if (c.task, c.label) not in both]
-        rows += [_empty(c, "", comparing.only_in(where), "" if c.status is Status.OK else str(c.status)) for c in alone]
+        rows += [
+            _empty(c, "", comparing.ONLY_IN.format(which=where), "" if c.status is Status.OK else str(c.status))
+            for c in alone
+        ]
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     known = frame["p_value"].notna()
     frame.loc[known, "p_value"] = holm(frame.loc[known, "p_value"].tolist())
@@ -134,11 +137,12 @@ def _empty(cell: CellRecord, metric: str, verdict: str, note: str) -> tuple[Any,
 def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
     obstacle = _obstacle(x, y, metric)
     if obstacle:
-        return _empty(x, metric, "not comparable", obstacle)
+        return _empty(x, metric, comparing.NOT_COMPARABLE, obstacle)
     known = lb.floor(x.task, metric, x.samples) if x.samples == y.samples else None
     unit, scale = ("floors", known.median) if known else (metric, 1.0)
     u, v = (np.array(metric_values(metric, c.values[metric])) / scale for c in (x, y))
     lost = [int((~np.isfinite(w)).sum()) for w in (u, v)]
+    note = comparing.LOST.format(first=lost[0], second=lost[1]) if any(lost) else ""
     medians = [median_interval(list(w))[0] for w in (u, v)]
     paired = x.spec.seed == y.spec.seed and x.particles == y.particles
     sign = -1 if lb.higher_is_better(metric) else 1
@@ -150,20 +154,7 @@ def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
         change = [math.nan] * 3
     elif positive:
         change = [100 * math.expm1(c) for c in change]
-    return (
-        x.task,
-        x.label,
-        metric,
-        unit,
-        paired,
-        n,
-        *medians,
-        *change,
-        "%" if positive else unit,
-        p,
-        "",
-        comparing.lost(*lost),
-    )
+    return (x.task, x.label, metric, unit, paired, n, *medians, *change, "%" if positive else unit, p, "", note)
 
 
 def _test(
@@ -190,11 +181,11 @@ def _obstacle(x: CellRecord, y: CellRecord, metric: str) -> str:
     """Why two cells are not comparable; empty where they are."""
     for which, c in (("the first", x), ("the second", y)):
         if c.status is not Status.OK:
-            return comparing.failed(which, c.status, c.reason)
+            return comparing.FAILED.format(which=which, status=c.status, reason=c.reason)[:300]
         if metric not in c.values:
-            return comparing.not_measured(which, metric)
+            return comparing.NOT_MEASURED.format(which=which, metric=metric or "metric")
     if x.spec.task_version != y.spec.task_version:
-        return comparing.other_task(x.spec.task_version, y.spec.task_version)
+        return comparing.OTHER_TASK.format(first=x.spec.task_version, second=y.spec.task_version)
     return ""
 
 
@@ -204,4 +195,4 @@ def _verdict(row: pd.Series) -> str:
     if lb.direction(str(row["metric"])) == "neutral":
         return comparing.DIFFERENT
     up = row["change"] > 0 if math.isfinite(row["change"]) else row["b"] > row["a"]
-    return comparing.significantly(better=up == lb.higher_is_better(str(row["metric"])))
+    return comparing.BETTER if up == lb.higher_is_better(str(row["metric"])) else comparing.WORSE

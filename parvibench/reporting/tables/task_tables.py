@@ -99,7 +99,9 @@ def _verdict(row: pd.Series) -> Entry:
         return Entry("", help=row["verdict_basis"])
     mark = "≈ " if row["verdict"] == "indistinguishable" else ""
     p = p_value(float(row["p_value"]))
-    return Entry(f"{mark}{row['verdict']}", help=marks.adjusted(p.text, row["verdict_basis"]))
+    return Entry(
+        f"{mark}{row['verdict']}", help=marks.VERDICT_P.format(p=p.text or "unknown", basis=row["verdict_basis"])
+    )
 
 
 def _equivalent(row: pd.Series) -> Entry:
@@ -128,7 +130,9 @@ def _status(cell: CellRecord) -> Entry:
     if cell.status is not Status.OK:
         return Entry(str(cell.status), look="status", help=cell.reason[:300])
     if cell.n_diverged:
-        return Entry(marks.diverged(cell.n_diverged, cell.n_replicates), look="status", help=cell.reason[:300])
+        return Entry(
+            marks.DIVERGED.format(lost=cell.n_diverged, of=cell.n_replicates), look="status", help=cell.reason[:300]
+        )
     return Entry("ok", note="flagged" if cell.flags else "", help="; ".join(cell.flags)[:300])
 
 

@@ -8,6 +8,11 @@ from typing import Any
 
 from parvibench.reporting.formatting import count, number
 
+PLUG_IN = "Plug-in {algorithm}."
+IN_THIS_SUITE = " In this suite: {reason}."
+PREDICTIONS = "certified posterior predictions at held-out points"
+NOT_DRAWN = "This report draws {most} tasks; parvibench report --task draws this one."
+
 
 def task(summary: str, dim: int | None, tags: Sequence[str]) -> str:
     """Facts of a registered task."""
@@ -26,33 +31,15 @@ def method(summary: str, kind: str, needs: Sequence[str], citation: str) -> str:
     return ". ".join(p for p in parts if p) + "."
 
 
-def plug_in(algorithm: str) -> str:
-    """Facts of a method that is not registered."""
-    return f"Plug-in {algorithm}."
-
-
-def in_this_suite(reason: str) -> str:
-    """Why a suite fixes settings of a method; empty without a reason."""
-    return f" In this suite: {reason}." if reason else ""
-
-
 def reference(rows: int, *, exact: bool, certified: bool) -> str:
     """What reference samples are."""
     kind = "independent exact draws" if exact else "a certified long run"
     return f"{rows:,} rows from {kind if certified else 'draws that were given, not certified'}"
 
 
-PREDICTIONS = "certified posterior predictions at held-out points"
-
-
 def value(found: Any) -> str:
     """An entry of a certificate."""
     return found if isinstance(found, str) else json.dumps(found).replace('"', "")
-
-
-def not_drawn(most: int) -> str:
-    """That a report draws no figures of a task."""
-    return f"This report draws {most} tasks; parvibench report --task draws this one."
 
 
 def results(group: str, average: float, n: int, leads: Sequence[str], near: Sequence[str], exact: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from parvibench.core.result import Status
-from parvibench.reporting.formatting import interval, name, number
+from parvibench.reporting.formatting import interval, number
 
 #: Words of the column ``marks``: a cell that is no better than the start.
 NO_BETTER = "no better than initial"
@@ -29,6 +29,13 @@ MARKS = {
 #: What bold and italics mean, in Markdown and on the terminal.
 BOLD = "Bold: best of the task among those that have converged. Anchors in italics are not ranked."
 BOLD_SHORT = "bold: best of the task among those that have converged; italics: anchors, not ranked"
+VERDICT_P, PAIRS_P = "adjusted p {p}; {basis}", "{n} pairs, adjusted p {p}"
+AGAINST_LEADER = "p = {p} that the leader is no better"
+DIVERGED = "{lost} of {of} diverged"
+LOST_REFERENCES = (
+    "No reference of {tasks} was found where this report was made: ratios to the floor, verdicts and "
+    "equivalent n are missing. Make it in the folder that holds {file}."
+)
 #: Marks for the words of the column ``marks``.
 _OF_WORDS = {
     "transient": "†", "still improving": "↓", NO_BETTER: "‡", ONE_POINT: "•", MORE: "+", "edge": "|", "untuned": "?",
@@ -66,34 +73,6 @@ def beside(metric: str, median: float, ends: tuple[float, float], worst: float, 
 def verdict_basis(reason: str, n: int, metrics: Sequence[str]) -> str:
     """Number of samples and metrics that a verdict rests on, or why there is none."""
     return "; ".join(filter(None, [reason, f"n = {n}, by {', '.join(metrics)}" if metrics else ""]))
-
-
-def adjusted(p: str, basis: str) -> str:
-    """The p-value of a verdict, as shown, and its basis."""
-    return f"adjusted p {p or 'unknown'}; {basis}"
-
-
-def pairs(n: int, p: str) -> str:
-    """How many pairs a difference rests on, and its p-value."""
-    return f"{n} pairs, adjusted p {p or 'unknown'}"
-
-
-def against_leader(p: float) -> str:
-    """The outcome of the test of a method against the leader."""
-    return f"p = {number(p)} that the leader is no better"
-
-
-def diverged(lost: int, of: int) -> str:
-    """How many replicates diverged."""
-    return f"{lost} of {of} diverged"
-
-
-def lost_references(tasks: Sequence[str], file: str) -> str:
-    """That references of a user's own tasks are missing, ``file`` those that were looked for."""
-    return (
-        f"No reference of {', '.join(map(name, tasks))} was found where this report was made: ratios to the floor, verdicts and "
-        f"equivalent n are missing. Make it in the folder that holds {file}."
-    )
 
 
 def counts(cells: int, by_status: Sequence[tuple[str, int]]) -> str:

@@ -13,12 +13,13 @@ RULE = (
     "inconclusive where it does both. A difference has a cause where changing that alone closes at least half of the gap. "
     "Times are compared as ratios of two rows of one machine. Numbers that contradict others of their paper are not judged."
 )
-NOT_MEASURED, OTHER_HARDWARE = "not measured", "the two were measured on different hardware"
-
-
-def number_name(dataset: str, algorithm: str, metric: str) -> str:
-    """A published number in its paper's words."""
-    return f"{dataset}, {algorithm}, {metric}"
+NUMBER = "{0.dataset}, {0.algorithm}, {0.metric}"
+NOT_MEASURED, NOTHING_THERE = "not measured", "{metric} was not measured there"
+OTHER_HARDWARE = "the two were measured on different hardware"
+NO_DENOMINATOR = "{pointer}, to which it is a ratio, has not been run"
+CONTRADICTS = "the paper contradicts itself: {note}"
+LOST = "{n} of {of} replicates diverged"
+FAILURE = "{status}: {reason}"
 
 
 def verdict(word: str, cause: str, *, unexplained: bool) -> str:
@@ -35,28 +36,3 @@ def remarks(reason: str, note: str, *, suspicious: bool) -> str:
 def around(low: float, high: float, n: int) -> str:
     """The interval of a mean, where it is finite, and the number of replicates."""
     return f"{f'[{interval(low, high)}] ' if math.isfinite(low) else ''}({n})"
-
-
-def contradicts(note: str) -> str:
-    """That a published number is not judged."""
-    return f"the paper contradicts itself: {note}"
-
-
-def lost(n: int, of: int) -> str:
-    """Replicates that diverged; empty where none did."""
-    return f"{n} of {of} replicates diverged" if n else ""
-
-
-def nothing_there(metric: str) -> str:
-    """That a metric was not measured at a checkpoint."""
-    return f"{metric} was not measured there"
-
-
-def ratio_to_missing(pointer: str) -> str:
-    """That the row to whose number another is a ratio has no result."""
-    return f"{pointer}, to which it is a ratio, has not been run"
-
-
-def failure(status: str, reason: str) -> str:
-    """Why a row has no numbers."""
-    return f"{status}: {reason}"
