@@ -106,9 +106,9 @@ def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_bes
     assert board.loc["ksivi", "marks"] == "no better than initial"
     (winner,) = Findings.of(found).tasks
     assert winner.label == "mala"
-    assert "ula has a better number but is transient" in winner.sentence
+    assert "ula has a better value but is transient" in winner.sentence
     assert across_tasks.headline(leaderboard.table(found)).startswith("2 of 3 results have converged.")
-    # In print too: the best of those that have converged is bold, the lower number of the transient chain is not.
+    # In print too: the best converged method is bold, the lower number of the transient chain is not.
     text = write_latex(found, tmp_path / "latex").read_text()
     assert text.count(r"\textbf{") == 1
     assert next(line for line in text.splitlines() if r"\textbf{" in line).startswith("mala ")
@@ -134,10 +134,10 @@ def test_the_headline_says_when_nothing_has_converged(tmp_path):
     found = store(tmp_path, {("banana", "ula"): 1.0, ("banana", "initial"): 3.0})
     falling = tuple(c.model_copy(update={"values": c.values | {"rhat": [1.5] * 7}}) for c in found.cells)
     object.__setattr__(found, "cells", falling)
-    assert across_tasks.headline(leaderboard.table(found)).startswith("Nothing has converged")
+    assert across_tasks.headline(leaderboard.table(found)).startswith("No run has converged")
     (winner,) = Findings.of(found).tasks
     assert winner.sentence == (
-        "On banana no method has both converged and come nearer than the start (lowest so far: ula, transient)."
+        "On banana, no method has converged to a better value than the initial distribution (lowest so far: ula, transient)."
     )
 
 
@@ -175,8 +175,8 @@ def test_a_first_place_is_claimed_only_where_resamples_keep_it(tmp_path):
         }
         findings = Findings.of(store(tmp_path / name, scales))
         said = across_tasks.headlines(findings)[""]
-        assert (", kept in 100% of 2,000 resamples" in said) == claimed
-        assert ("no first place is claimed" in said) != claimed
+        assert (", and ranks first in 100% of 2,000 bootstrap resamples" in said) == claimed
+        assert ("no clear winner" in said) != claimed
 
 
 def test_common_tasks_of_nothing_are_none():

@@ -80,7 +80,7 @@ def test_friedman_is_scipys(findings, final):
     found = winners.friedman(findings.board, TASKS)
     assert found.p_value == pytest.approx(stats.friedmanchisquare(*medians.to_numpy().T).pvalue)
     assert found.table["average_rank"].to_dict() == medians.rank(axis=1).mean().to_dict()
-    assert ("finds no difference" if found.p_value > 0.05 else "methods differ") in found.sentence
+    assert ("finds no significant difference" if found.p_value > 0.05 else "tasks are significant") in found.sentence
 
 
 def test_paired_differences_are_adjusted_over_the_table(findings, final):
@@ -99,7 +99,7 @@ def test_sentences_say_what_the_tests_say(findings):
             assert f"best, but not significantly better than {winner.rivals[0]}" in winner.sentence
         else:
             assert "significantly better than all others" in winner.sentence
-        assert f"{winner.where} {winner.label} leads" in winner.sentence
+        assert f"On {winner.where}, {winner.label} leads with" in winner.sentence
     assert [g.where for g in findings.groups] == ["curved, 2-D"]
     assert findings.groups[0].tasks == ("banana", "correlated-2d")
 
@@ -198,8 +198,8 @@ def test_cells_of_another_size_are_judged_by_their_thinned_values():
     [
         (1.4, True, "", "use"),
         (0.6, False, "", "use"),
-        (1.4, False, "", "the best within this budget is"),
-        (1.4, True, "; sgld has a better number but is transient", "the best of those that have converged is"),
+        (1.4, False, "", "the best method within this budget is"),
+        (1.4, True, "; sgld has a better value but is transient", "the best converged method is"),
     ],
 )
 def test_a_method_is_recommended_as_far_as_it_is_good(ratio: float, exact: bool, unfinished: str, verb: str) -> None:

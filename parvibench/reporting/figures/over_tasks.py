@@ -62,7 +62,7 @@ def methods_to_use(findings: Findings, styles: Styles) -> list[Drawing]:
         plot.axes.set_yticks(range(len(shown)), [short(w.where, 24) for w in shown])
     data = pd.DataFrame(rows, columns=["target", "label", "floor_ratio", "named"])
     named = [(f"{w.where}:", f"{w.label or 'none'} {number(w.value.value) if w.label else ''}") for w in shown]
-    title = "the methods to use, by target"
+    title = "recommended methods by target"
     return [plot.drawing(title, captions.listed(title, named), data, captions.ADVICE.format(others=_OTHERS))]
 
 
@@ -135,7 +135,7 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
         plot.axes.set_ylim(0, 1)
         log_axes(plot.axes, y=False)
     end = [(short(k), f"{v['share'].iloc[-1]:.0%}") for k, v in profiles.items()]
-    title = f"how fast targets are reached, {AXES[axis]}"
+    title = f"share of targets reached over {AXES[axis]}"
     alt = captions.listed(title, end, "; reached at the end: ")
     return plot.drawing(
         title,

@@ -17,6 +17,7 @@ from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.floor_comparison import lost_references
 from parvibench.reporting.tables.leaderboard import marks_used
 from parvibench.reporting.tables.paper_comparison import paper_tables
+from parvibench.reporting.text import facts
 from parvibench.reporting.text.paper_words import RULE
 
 from . import provenance, validity_checks
@@ -59,6 +60,7 @@ def render(report: Report) -> str:
         choices=choices,
         tip=lambda text: tips.setdefault(text, len(tips)),
         numbers=lambda: choices | {"tips": list(tips)},
+        among=facts.among,
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in report.matrix.rows) if k != "anchor"],
         published=[] if report.published is None else paper_tables(report.published),

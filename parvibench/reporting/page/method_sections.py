@@ -27,8 +27,8 @@ _COLUMNS = (
     Column("result", "ratio to the floor where there is one, else the primary metric; median [95%]"),
     Column("may be best", "no: the leader is significantly better", numeric=False),
     Column("step size", "eta in x + eta score + sqrt(2 eta) noise"),
-    Column("effective step", "the factor that really multiplies the velocity"),
-    Column("seconds", "steady compute time per replicate"),
+    Column("effective step", "the factor that multiplies the velocity"),
+    Column("seconds", "steady-state compute time per replicate"),
 )
 
 

@@ -34,8 +34,8 @@ _STEP_COLUMNS = (
     Column("task", numeric=False),
     Column("step size", "the setting eta in x + eta score + sqrt(2 eta) noise"),
     Column("chosen by", "default of the method, set by the suite or the user, or tuned", numeric=False),
-    Column("effective step", "the factor that really multiplies the velocity"),
-    Column("tuning cost", "score evaluations spent on choosing it"),
+    Column("effective step", "the factor that multiplies the velocity"),
+    Column("tuning cost", "score evaluations spent on tuning it"),
 )
 
 
@@ -52,7 +52,7 @@ def step_sizes(results: StoredRun) -> StepSizes | None:
         chosen = Entry(origin)
         if c.tuned and f"{c.task}/{c.label}" in tuned.get("at_edge", ()):
             at_edge.append(f"{c.label} on {c.task}")
-            chosen = Entry(f"{origin}, on the edge of the grid", look="status")
+            chosen = Entry(f"{origin}, at the edge of the grid", look="status")
         spent = Entry("") if cost is None else Entry(f"{cost:,.0f}", sortable(cost))
         steps = setting(c.settings["step_size"]), chosen, setting(c.effective_step)
         body.append(Row((method(c.label), Entry(c.task), *steps, spent)))

@@ -36,7 +36,7 @@ class Report:
     tasks: tuple[TaskSection, ...]  #: one section per task
     methods: tuple[MethodSection, ...]  #: one section per method
     steps: StepSizes | None  #: the step sizes and where they come from
-    checks: dict[str, str]  #: questions about the validity of the leaderboard, with their answers
+    checks: dict[str, str]  #: validity checks of the leaderboard: title and result
     published: SuiteComparison | None  #: our numbers beside a paper's, in a run of its rows
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A page that links several reports, with two sentences on what each of them found."""
+"""A page that links several reports, with their main results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about the validity of a leaderboard, answered from its cells: what was equal, tuned, finished, significant, the cost."""
+"""Validity checks of a leaderboard, from its cells: equal conditions, tuning, convergence, significance, cost."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from parvibench.reporting.text import marks, validity
 
 from .provenance import StepSizes
 
-CONVERGED, LEADS, COST = "What has converged?", "Who leads, and is that significant?", "What did it cost?"
+CONVERGED, LEADS, COST = "Convergence", "Leader and significance", "Cost"
 
 
 def validity_checks(results: StoredRun, board: pd.DataFrame, headline: str, steps: StepSizes | None) -> dict[str, str]:
-    """Questions with their answers; those without one are left out."""
+    """Titles of the checks with their results; those without one are left out."""
     found = {
-        "What was equal?": equal_terms(results),
-        "What was tuned, and how?": validity.tuning(steps.summary, len(steps.at_edge))
-        if steps
-        else validity.tuning("", 0),
+        "Equal conditions": equal_terms(results),
+        "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
         CONVERGED: _converged(board),
         LEADS: headline,
         COST: _cost(results),

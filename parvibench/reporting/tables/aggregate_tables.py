@@ -23,19 +23,19 @@ _WINNER_COLUMNS = (
     Column("result", "ratio to the floor (1: as good as exact draws) or the metric named; 95% interval"),
     Column("margin", "against the second best", numeric=False),
     Column(
-        "how sure",
+        "significance",
         "two-sided paired tests against every other method at 5%, Bonferroni; the leader and the methods named form a set that "
-        "holds the truly best method in 95 of 100 cases",
+        "contains the truly best method with 95% confidence",
         numeric=False,
     ),
-    Column("score evaluations", "charged per replicate"),
-    Column("seconds", "steady compute time per replicate"),
+    Column("score evaluations", "counted per replicate"),
+    Column("seconds", "steady-state compute time per replicate"),
 )
 _REPULSION_COLUMNS = (
     Column("task", numeric=False),
     Column("method", numeric=False),
-    Column("difference", "mean of SRLD less LD over the replicates both have [95%]; below 0: repulsion helps"),
-    Column("p", "paired t test, splits corrected for their overlap; not adjusted for the number of rows"),
+    Column("difference", "mean of SRLD less LD over their common replicates [95%]; below 0: repulsion helps"),
+    Column("p", "paired t test, corrected for overlapping splits; not adjusted for the number of rows"),
     Column("quantity", numeric=False),
     Column("step", "eta of SRLD"),
     Column("step of LD", "eta of LD"),

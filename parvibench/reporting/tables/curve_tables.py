@@ -99,8 +99,8 @@ def _table(points: Sequence[_Point], axis: str, level: float, metric: str, unit:
         Column("method", numeric=False),
         Column("rank", "among the methods at this budget; 1 is best"),
         Column("× floor" if unit != 1.0 else metric, "median over replicates [95% interval]"),
-        Column(spent, "of a replicate, at the checkpoint nearest to the level"),
-        Column("iterations", "of a replicate, there"),
+        Column(spent, "per replicate, at the checkpoint nearest to the level"),
+        Column("iterations", "per replicate, at that checkpoint"),
     )
     body = []
     for i in np.argsort(ranks, kind="stable"):
@@ -111,7 +111,7 @@ def _table(points: Sequence[_Point], axis: str, level: float, metric: str, unit:
         cost = Entry(whole(p.spent).text, sortable(p.spent), note=note)
         entries = (method(p.label), numeric(float(ranks[i])), value, cost, whole(p.iterations))
         body.append(Row(entries, kind=p.kind))
-    return Table(f"At {title}: {number(level)} {spent} of a replicate", columns, tuple(body))
+    return Table(f"At {title}: {number(level)} per replicate", columns, tuple(body))
 
 
 def growth_table(results: StoredRun) -> Table | None:

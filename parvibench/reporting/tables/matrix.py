@@ -73,13 +73,13 @@ def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
     tasks = lb.task_names(results)
     first = {t: next(r for (task, _), r in rows.items() if task == t) for t in tasks}
-    ranked = "over the tasks that all methods ran on that ran on half of those shown; 1 is best, ties share; failures share the last rank"
+    ranked = "over the tasks common to all methods that ran on at least half of those shown; 1 is best, ties share a rank, failures share the last"
     columns = [
         Column("method", numeric=False),
         Column("kind", numeric=False),
         Column("average rank", ranked),
-        Column("tasks", "that rank the method; its average rank is over the tasks that all methods ran on"),
-        Column("cost", "of a replicate, mean over the tasks shown"),
+        Column("tasks", "tasks on which the method is ranked; average ranks are over the common tasks"),
+        Column("cost", "per replicate, mean over the tasks shown"),
     ]
     for task, row in first.items():
         help = f"{row['metric']}: click to sort"

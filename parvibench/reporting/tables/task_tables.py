@@ -24,12 +24,14 @@ from .winners import Winner
 PATH_METRICS = ("path_equivalent_n", "path_primary", "ess_per_evaluation")
 _RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
 _VERDICT_HELP = "test against exact draws at 5%, all metrics with a floor combined by weighted Holm"
-_EQUIVALENT_HELP = "a global measure: how many exact draws do as well [95% interval, of independent samples], pooled"
+_EQUIVALENT_HELP = (
+    "number of exact draws with the same error [95% interval, for independent samples], replicates pooled"
+)
 _CONVERGENCE_HELP = (
     "transient: chains with R-hat above 1.05 or a bulk ESS below a quarter of the samples; still improving: the primary metric "
-    "fell by more than 5% over the last doubling of the budget, and not to that of exact draws; neither is the best of a task"
+    "fell by more than 5% over the last doubling of the budget, and samples are distinguishable from exact draws; neither can be the best of a task"
 )
-_VERIFIED_HELP = "whether `parvibench verify` ran replicates of it again and found the record: never of seconds"
+_VERIFIED_HELP = "whether `parvibench verify` reran replicates and reproduced the record (seconds excluded)"
 _START = {"task": "task's", "own": "own"}
 _RIVAL_HELP = "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
 
@@ -54,16 +56,16 @@ def ranking_table(
         Column("status", numeric=False),
         Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"),
         *([Column("×\u00a0floor", _RATIO_HELP)] if with_ratio else []),
-        Column("worst", f"{metric or 'metric'} of the worst replicate that is finite, blown-up ones among them"),
+        Column("worst", f"{metric or 'metric'} of the worst finite replicate, including those that blew up"),
         Column("convergence", _CONVERGENCE_HELP, numeric=False),
         Column("may be best", _RIVAL_HELP, numeric=False),
         *([Column("against exact draws", _VERDICT_HELP, numeric=False)] if with_verdict else []),
         *([Column("equivalent n", _EQUIVALENT_HELP)] if with_equivalent else []),
         *([Column("verified", _VERIFIED_HELP, numeric=False)] if verified else []),
-        Column("start", "where it began: at the task's initial points, or at points of its own", numeric=False),
-        Column("iterations", "of a replicate"),
-        Column("score evaluations", "charged per replicate"),
-        Column("seconds", "steady compute time per replicate, s"),
+        Column("start", "initial points: the task's, or the method's own", numeric=False),
+        Column("iterations", "per replicate"),
+        Column("score evaluations", "counted per replicate"),
+        Column("seconds", "steady-state compute time per replicate, s"),
         *[Column(m, f"{_help(m)}; median over replicates, its 95% interval on hovering") for m in others],
     ]
     body = []
@@ -178,11 +180,11 @@ def path_table(cells: Sequence[CellRecord]) -> Table | None:
     columns = (
         Column("method", numeric=False),
         Column("R-hat", f"rank-normalised split R-hat of the worst coordinate; converged at {MAX_RHAT} or less"),
-        Column("equivalent n", "how many exact draws do as well as at most 1,000 states spread evenly over the path"),
+        Column("equivalent n", "number of exact draws with the same error as up to 1,000 states spread evenly over the path"),
         Column(primary, "the task's primary metric on these states; median [95% interval]"),
         Column("min ESS per 1,000 scores", "bulk effective sample size of the worst coordinate over 1,000 score evaluations"),
-        Column("burn-in", "dropped part of the run: a share below 1, else iterations"),
-        Column("score evaluations", "charged per replicate"),
+        Column("burn-in", "discarded part of the run: a share if below 1, else iterations"),
+        Column("score evaluations", "counted per replicate"),
     )  # fmt: skip
     return Table("Markov chains by their whole path after burn-in", columns, tuple(_path_row(c) for c in ordered))
 

@@ -51,7 +51,7 @@ class Winner:
     @property
     def unit(self) -> str:
         """Unit of ``value``."""
-        return "× floor" if "floor" in self.quantity else self.quantity
+        return leaders.FLOORS if "floor" in self.quantity else self.quantity
 
     @property
     def confidence(self) -> str:

@@ -11,7 +11,7 @@ from parvibench.reporting.formatting import count, number
 PLUG_IN = "Plug-in {algorithm}."
 IN_THIS_SUITE = " In this suite: {reason}."
 PREDICTIONS = "certified posterior predictions at held-out points"
-NOT_DRAWN = "This report draws {most} tasks; parvibench report --task draws this one."
+NOT_DRAWN = "This report has figures of {most} tasks; `parvibench report --task` draws those of this one."
 
 
 def task(summary: str, dim: int | None, tags: Sequence[str]) -> str:
@@ -22,7 +22,7 @@ def task(summary: str, dim: int | None, tags: Sequence[str]) -> str:
 
 def own_task(coordinates: Sequence[str]) -> str:
     """Facts of a task that is not registered."""
-    return "A task of one's own." + (f" Coordinates: {', '.join(coordinates)}." if coordinates else "")
+    return "A user-defined task." + (f" Coordinates: {', '.join(coordinates)}." if coordinates else "")
 
 
 def method(summary: str, kind: str, needs: Sequence[str], citation: str) -> str:
@@ -34,7 +34,7 @@ def method(summary: str, kind: str, needs: Sequence[str], citation: str) -> str:
 def reference(rows: int, *, exact: bool, certified: bool) -> str:
     """What reference samples are."""
     kind = "independent exact draws" if exact else "a certified long run"
-    return f"{rows:,} rows from {kind if certified else 'draws that were given, not certified'}"
+    return f"{rows:,} rows from {kind if certified else 'user-supplied draws, not certified'}"
 
 
 def value(found: Any) -> str:
@@ -46,7 +46,7 @@ def results(group: str, average: float, n: int, leads: Sequence[str], near: Sequ
     """A method's results on a group of ``n`` tasks; on which it leads, may be best, and passes for exact draws."""
     parts = [f"average rank {number(average)} over {count(n, 'task')}"]
     parts += [f"leads on {', '.join(leads)}"] if leads else []
-    parts += [f"not ruled out as best on {', '.join(near)}"] if near else []
+    parts += [f"may be best on {', '.join(near)}"] if near else []
     parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if exact else []
     return f"{group}: {'; '.join(parts)}."
 
@@ -55,3 +55,8 @@ def setting(values: Sequence[str]) -> str:
     """A setting, of which tasks may have different values; at most 12 of them."""
     first, *others = values
     return f"by task: {', '.join([first, *others[:11]])}" if others else first.strip('"')
+
+
+def among(kind: str) -> str:
+    """The methods that a sentence is about, before it; empty for all methods."""
+    return f"Among {'generators' if kind == 'generator' else kind}: " if kind else ""

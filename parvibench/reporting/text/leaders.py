@@ -8,6 +8,8 @@ from parvibench.reporting.formatting import interval, name, named, number
 
 #: Most rivals that a sentence names.
 _NAMED = 3
+#: Unit of ratios to the floor.
+FLOORS = "× floor"
 NO_RESULT = "no method has a finite result"
 NONE_ON_ALL = "no method has converged on all of these targets"
 
@@ -41,29 +43,29 @@ def leads(
     result = f"{number(value[0])} [{interval(*value[1:])}]"
     behind = f", {behind}" if behind else ""
     verdict = "; its samples are indistinguishable from exact draws" if exact else ""
-    return f"On {name(where)} {name(label)} leads with {quantity} {result}{behind}: {sure}{verdict}."
+    return f"On {name(where)}, {name(label)} leads with {quantity} {result}{behind}: {sure}{verdict}."
 
 
 def nobody_leads(where: str, why: str) -> str:
     """That a target has no best method."""
-    return f"On {name(where)} {why}."
+    return f"On {name(where)}, {why}."
 
 
 def none_converged(lowest: str, marks: str) -> str:
     """Why a target has no best method although there are results."""
     so_far = f"lowest so far: {name(lowest)}, {marks or 'not ranked'}"
-    return f"no method has both converged and come nearer than the start ({so_far})"
+    return f"no method has converged to a better value than the initial distribution ({so_far})"
 
 
 def better_but_unfinished(ahead: Sequence[tuple[str, str]]) -> str:
     """Methods with better numbers that do not lead, each with its marks."""
-    return "".join(f"; {name(label)} has a better number but is {marks}" for label, marks in ahead[:_NAMED])
+    return "".join(f"; {name(label)} has a better value but is {marks}" for label, marks in ahead[:_NAMED])
 
 
 def margin(best: float, second: float, *, relative: bool) -> str:
     """Difference of the first value from the second, before the name of the second."""
     if best == second:
-        return "level with"
+        return "tied with"
     if relative:
         return f"{100 * (1 - best / second):.0f}% below" if best / second > 0.01 else "far below"
     return f"{number(abs(second - best))} {'below' if best < second else 'above'}"
@@ -76,7 +78,8 @@ def distance(margin: str, second: str) -> str:
 
 def result(value: tuple[float, float, float], unit: str) -> str:
     """A value with its unit and interval."""
-    return f"{number(value[0])} {unit} [{interval(*value[1:])}]"
+    shown, ends = number(value[0]), interval(*value[1:])
+    return f"{shown} {unit} [{ends}]" if unit == FLOORS else f"{unit} {shown} [{ends}]"
 
 
 def cost(score_evaluations: float, seconds: float) -> str:
@@ -91,7 +94,11 @@ def recommendation(*, near: bool, unfinished: bool) -> tuple[str, str]:
         near: whether its samples are as good as exact draws, as far as can be seen.
         unfinished: whether methods with better numbers have not converged.
     """
-    caution = "" if near else "Exact draws are told from its samples: with more budget another may be better."
+    caution = (
+        ""
+        if near
+        else "Its samples are distinguishable from exact draws; with a larger budget another method may be better."
+    )
     if unfinished:
-        return "the best of those that have converged is", caution
-    return "use" if near else "the best within this budget is", caution
+        return "the best converged method is", caution
+    return "use" if near else "the best method within this budget is", caution

@@ -16,25 +16,25 @@ ONE_POINT = "one point"
 MORE = "beyond the budget"
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
-    "≈": "indistinguishable from exact draws at this sample size (5%, all metrics with a floor combined by Holm)",
-    "*": "some replicates diverged or blew up and count as worst",
-    "†": "transient: R-hat above 1.05, or the path's bulk ESS below a quarter of the samples",
-    "↓": "still improving: the last doubling of the budget brought more than 5%",
+    "≈": "indistinguishable from exact draws at this sample size (5% level over all metrics with a floor, Holm)",
+    "*": "some replicates diverged or blew up; they count as the worst values",
+    "†": "transient: R-hat above 1.05, or a bulk ESS of the path below a quarter of the samples",
+    "↓": "still improving: the metric fell by more than 5% over the last doubling of the budget",
     "‡": "no better than the initial distribution",
-    "•": "one point, many times: a discrepancy without reference samples cannot rank it among samples",
-    "+": "more score evaluations than the others have: not ranked",
+    "•": "a single point: not ranked, since a discrepancy without reference samples cannot compare it with samples",
+    "+": "more score evaluations than the other methods: not ranked",
     "|": "step size at the edge of the tuning grid",
     "?": "step size not tuned",
 }
 #: What bold and italics mean, in Markdown and on the terminal.
-BOLD = "Bold: best of the task among those that have converged. Anchors in italics are not ranked."
-BOLD_SHORT = "bold: best of the task among those that have converged; italics: anchors, not ranked"
+BOLD = "Bold: best converged method of the task. Anchors, in italics, are not ranked."
+BOLD_SHORT = "bold: best converged method of the task; italics: anchors, not ranked"
 VERDICT_P, PAIRS_P = "adjusted p {p}; {basis}", "{n} pairs, adjusted p {p}"
-AGAINST_LEADER = "p = {p} that the leader is no better"
+AGAINST_LEADER = "p = {p} for the hypothesis that the leader is no better"
 DIVERGED = "{lost} of {of} diverged"
 LOST_REFERENCES = (
-    "No reference of {tasks} was found where this report was made: ratios to the floor, verdicts and "
-    "equivalent n are missing. Make it in the folder that holds {file}."
+    "The reference samples of {tasks} were not available when this report was written: ratios to the floor, verdicts and "
+    "equivalent n are missing. Write the report in the folder that contains {file}."
 )
 #: Marks for the words of the column ``marks``.
 _OF_WORDS = {

@@ -10,13 +10,13 @@ from parvibench.reporting.formatting import join, named
 _NAMED = 6
 _BUDGETS = {
     "iterations": "iterations",
-    "score_evaluations": "score evaluations of a replicate",
-    "scores_per_particle": "score evaluations a particle",
+    "score_evaluations": "score evaluations per replicate",
+    "scores_per_particle": "score evaluations per particle",
     "seconds": "seconds",
 }
 _TUNED_BY = {
-    "regression": "tuned on a validation fifth of the training rows",
-    "sequential": "tuned on decisions of their own",
+    "regression": "tuned on a held-out fifth of the training rows",
+    "sequential": "tuned on separate decisions",
     "": "tuned against the reference",
 }
 
@@ -31,8 +31,8 @@ def same(what: str, except_for: Collection[str]) -> str:
 def starts(own: Collection[str]) -> str:
     """Where the methods started; ``own`` those that start at points of their own."""
     if own:
-        return f"The task's initial points were those of all methods but {named(own, _NAMED)}, which start at points of their own."
-    return "All methods started at the task's initial points (those of another number of chains are others)."
+        return f"The methods of a task started at its initial points, except {named(own, _NAMED)} (own initial points)."
+    return "All methods started at the task's initial points (which differ between numbers of chains)."
 
 
 def protocol(budget: Mapping[str, float], particles: int | None, samples: int | None, replicates: int | None) -> str:
@@ -40,7 +40,7 @@ def protocol(budget: Mapping[str, float], particles: int | None, samples: int | 
     parts = [f"{value:,g} {_BUDGETS.get(key, key)}" for key, value in budget.items()]
     counts = {"particles or chains": particles, "samples judged": samples, "replicates": replicates}
     parts += [f"{n:,} {what}" for what, n in counts.items() if n]
-    return f"Each method has {join(parts)}." if budget else ""
+    return f"Budget of each method: {join(parts)}." if budget else ""
 
 
 def converged(judged: int, counts: Mapping[str, int], no_better: int, unfinished: Sequence[str]) -> str:
@@ -54,7 +54,7 @@ def converged(judged: int, counts: Mapping[str, int], no_better: int, unfinished
         else ""
     )
     rule = (
-        f" None of those {' or '.join(unfinished)} is called the best of a task."
+        f" Results that are {' or '.join(unfinished)} cannot be the best of a task."
         if set(counts) & set(unfinished)
         else ""
     )
@@ -65,9 +65,11 @@ def cost(score_evaluations: float, hours: tuple[float, float] | None, tuning: fl
     """Score evaluations, hours of steady compute and of the rest (None where they cannot be added up), and tuning."""
     parts = [f"{score_evaluations:,.0f} score evaluations"]
     if hours is not None:
-        parts.append(f"{hours[0]:.2g} hours of steady compute on one process, {hours[1]:.2g} of metrics and warming up")
+        parts.append(
+            f"{hours[0]:.2g} hours of steady-state compute on one process; {hours[1]:.2g} hours of metrics and warm-up"
+        )
     if tuning:
-        parts.append(f"and {tuning:,.0f} score evaluations of tuning before")
+        parts.append(f"{tuning:,.0f} score evaluations of tuning")
     return "; ".join(parts) + "."
 
 
@@ -79,7 +81,7 @@ def tuned_by(tags: Collection[str]) -> str:
 def step_sizes(origins: Mapping[str, int], tuned: Sequence[str], cost: float) -> str:
     """Where step sizes come from; ``tuned`` of ``tuned_by``, ``cost`` of tuning in score evaluations."""
     parts = [", ".join(f"{n} {origin}" for origin, n in origins.items()), *tuned]
-    return "; ".join([*parts, *([f"tuning cost {cost:,.0f} score evaluations in all"] if cost else [])])
+    return "; ".join([*parts, *([f"tuning cost: {cost:,.0f} score evaluations in total"] if cost else [])])
 
 
 def untuned(n: int, of: int) -> str:
@@ -87,7 +89,7 @@ def untuned(n: int, of: int) -> str:
     if not n:
         return ""
     which = "No step size was tuned" if n == of else f"{n} of {of} step sizes were not tuned"
-    return f"{which}: a method may rank low here because its step is wrong for the target."
+    return f"{which}: a method may rank low here because its step size does not suit the target."
 
 
 def tuning(summary: str, at_edge: int) -> str:
@@ -95,5 +97,5 @@ def tuning(summary: str, at_edge: int) -> str:
     if not summary:
         return "No method has a step size."
     return f"Step sizes: {summary}." + (
-        f" {at_edge} best values lie at the edge of what was tried (marked |)." if at_edge else ""
+        f" Best values at the edge of the grid (marked |): {at_edge}." if at_edge else ""
     )
