@@ -15,7 +15,7 @@ from parvibench.core.errors import InputError
 from parvibench.harness.store import results as stored
 
 from .tables import leaderboard as lb
-from .tables.matrix import average_ranks
+from .tables.matrix import by_method
 from .text import marks
 
 if TYPE_CHECKING:
@@ -86,15 +86,14 @@ class Results(stored.StoredRun):
     def _repr_html_(self) -> str:
         """The leaderboard as tables, methods by tasks; all text of others is escaped."""
         board = lb.table(self)
-        ranks = average_ranks(board)
-        rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+        methods = list(by_method(board))
         parts = [f"<p>{html.escape(self.run.id)}: {html.escape(self._counts)}</p>"]
         for group in lb.groups(board):
             head = "".join(f"<th>{html.escape(t)}</th>" for t in ("method", *group.tasks))
             body = ""
-            for label, rank in ranks.iterrows():
-                cells = "".join(_cell(rows.get((task, label))) for task in group.tasks)
-                name = html.escape(str(label))
+            for label, rank, rows in methods:
+                cells = "".join(_cell(rows.get(task)) for task in group.tasks)
+                name = html.escape(label)
                 body += f"<tr><td>{f'<i>{name}</i>' if rank['anchor'] else name}</td>{cells}</tr>"
             caption = html.escape(group.title)
             parts.append(

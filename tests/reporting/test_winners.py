@@ -122,16 +122,16 @@ def test_the_first_picture_names_what_the_answers_name(findings):
     changed = replace(findings, groups=(unfinished,))
     styles = label_styles(findings.results.cells)
     for shown in (findings, changed):
-        answers = {a.target: a for a in across_tasks.answers(shown, {})}
+        answers = {a.winner.where: a for a in across_tasks.answers(shown, {})}
         (drawing,) = methods_to_use(shown, styles)
         data = drawing.data
         assert list(dict.fromkeys(data["target"])) == list(answers) == ["curved, 2-D", "gmm5-2d"]
         named = data[data["named"]].set_index("target")
-        assert named["label"].to_dict() == {t: a.method for t, a in answers.items() if a.method}
+        assert named["label"].to_dict() == {t: a.winner.label for t, a in answers.items() if a.winner.label}
         for target, row in named.iterrows():
             assert answers[target].result.startswith(f"{number(row['floor_ratio'])} × floor")
         assert set(data.loc[data["target"] == "curved, 2-D", "label"]) == set(METHODS)
-        nobody = not answers["curved, 2-D"].method
+        nobody = not answers["curved, 2-D"].winner.label
         assert ("none has converged" in drawing.pictures[0].content.decode()) == nobody
         assert ("curved, 2-D: none" in drawing.pictures[0].alt) == nobody
 

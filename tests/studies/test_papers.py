@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from papers.audit_tables import departures, measured_table, summary_table
 from papers.command import main
-from papers.measured import combined, measured_rows, read_changes, read_kept, records_of, write_kept
+from papers.measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
@@ -66,7 +66,7 @@ def test_a_study_shows_a_cause_that_no_row_can(tmp_path) -> None:
     (tmp_path / "causes.csv").write_text(
         f"{columns}{SVGD_RMSE},3.0,2.9,3.1,5,another language\n{SVGD_NLL},3.5,3,4,5,x\n"
     )
-    findings = compare(suite, measured_rows(suite, records_of([store])), read_changes(tmp_path))
+    findings = with_changes(compare(suite, measured_rows(suite, records_of([store]))), read_changes(tmp_path))
     assert [c.cause for c in findings.comparisons] == ["another language", ""]
     first, second = (e.closes for e in findings.effects)
     assert first == pytest.approx(0.9, abs=0.01)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,19 +33,15 @@ from parvibench.reporting.tables.winners import (
 from parvibench.reporting.text import averages, captions, leaders
 
 
-@dataclass(frozen=True)
-class Advice:
-    """What to use for one kind of target."""
+class Advice(NamedTuple):
+    """The method to use for one kind of target."""
 
-    target: str  #: a group of tasks
-    tasks: str  #: those it rests on
-    method: str  #: label, or empty where none can be recommended
+    winner: Winner  #: of a group of tasks, or of one
     full_name: str  #: of the method
     link: str  #: fragment of the method's section
     result: str  #: with interval and unit
     verb: str  #: how far it is recommended
     caution: str  #: what speaks against it, or empty
-    sure: str  #: the outcome of the tests
     cost: str  #: per replicate
 
 
@@ -99,18 +96,9 @@ def _advice(winner: Winner, names: Mapping[str, str], links: Mapping[str, str]) 
     label, evaluations = winner.label, winner.score_evaluations
     near = winner.indistinguishable or "floor" not in winner.quantity or winner.value.value <= 1
     verb, caution = leaders.recommendation(near=near, unfinished=bool(winner.unfinished))
-    return Advice(
-        winner.where,
-        ", ".join(winner.tasks),
-        label,
-        names.get(label, ""),
-        links.get(label, ""),
-        leaders.result(winner.value, winner.unit) if label else "",
-        verb,
-        caution,
-        winner.confidence,
-        leaders.cost(evaluations, winner.seconds) if math.isfinite(evaluations) and label else "",
-    )
+    result = leaders.result(winner.value, winner.unit) if label else ""
+    cost = leaders.cost(evaluations, winner.seconds) if math.isfinite(evaluations) and label else ""
+    return Advice(winner, names.get(label, ""), links.get(label, ""), result, verb, caution, cost)
 
 
 def headlines(findings: Findings) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import number
 from parvibench.reporting.tables.floor_comparison import lost_references
 from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, table
-from parvibench.reporting.tables.matrix import average_ranks
+from parvibench.reporting.tables.matrix import Method, by_method
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text import marks
 
@@ -42,8 +42,7 @@ _SIGNS = {
 
 def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
     """The leaderboards as Markdown tables."""
-    ranks = average_ranks(board)
-    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+    methods = list(by_method(board))
     lines = [f"# ParVIBench leaderboard: {_plain(results.run.suite.get('name', ''))}", ""]
     lines += [f"Run {_plain(results.run.id)}. {marks.BOLD}", ""]
     lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
@@ -51,8 +50,8 @@ def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
         lines += [f"## {_plain(group.title)}", ""]
         lines.append(_line(["method", "average rank", "tasks", *map(_plain, group.tasks)]))
         lines.append(_line(["---", *["---:"] * (2 + len(group.tasks))]))
-        for label, rank in ranks.iterrows():
-            cells = [_markdown_cell(rows.get((task, label))) for task in group.tasks]
+        for label, rank, rows in methods:
+            cells = [_markdown_cell(rows.get(task)) for task in group.tasks]
             name = f"*{_plain(label)}*" if rank["anchor"] else _plain(label)
             lines.append(_line([name, number(rank["average_rank"]), str(rank["n_tasks"]), *cells]))
         lines.append("")
@@ -105,8 +104,7 @@ def write_latex(results: StoredRun, out: Path, board: pd.DataFrame | None = None
 def to_latex(results: StoredRun, board: pd.DataFrame | None = None) -> str:
     """One booktabs table per quantity, methods by tasks: value, 95% interval, bold where best; anchors in italics."""
     board = table(results) if board is None else board
-    ranks = average_ranks(board)
-    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+    methods = list(by_method(board))
     lines = [rf"% ParVIBench, run {escape(results.run.id)}. \usepackage{{booktabs}}"]
     for group in groups(board):
         heads = " & ".join([r"method", "avg. rank", *map(escape, group.tasks)])
@@ -115,8 +113,8 @@ def to_latex(results: StoredRun, board: pd.DataFrame | None = None) -> str:
             rf"\begin{{tabular}}{{lr{'r' * len(group.tasks)}}}", r"\toprule", heads + r" \\", r"\midrule",
         ]  # fmt: skip
         anchored = False
-        for label, rank in ranks.iterrows():
-            found = [rows.get((task, label)) for task in group.tasks]
+        for label, rank, rows in methods:
+            found = [rows.get(task) for task in group.tasks]
             if all(row is None for row in found):
                 continue
             if rank["anchor"] and not anchored:
@@ -156,12 +154,12 @@ def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame 
     from rich.text import Text
 
     board = table(results) if board is None else board
-    ranks = average_ranks(board)
-    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+    methods = list(by_method(board))
+    counted = len({rank["n_tasks"] for _, rank, _ in methods if not rank["anchor"]}) > 1
     for group in groups(board):
         console.print(Text(group.title, style="bold"))
-        for part in _fitting(group.tasks, console.width - (7 if _differ_in_tasks(ranks) else 0), results):
-            console.print(_rich_table(part, ranks, rows))
+        for part in _fitting(group.tasks, console.width - (7 if counted else 0), results):
+            console.print(_rich_table(part, methods, counted=counted))
     notes = [marks.BOLD_SHORT, *marks_used(board)]
     console.print(Text("; ".join(notes), style="dim"))
     if lost := lost_references(results.cells):
@@ -172,7 +170,8 @@ def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame 
         console.print(line, soft_wrap=False)
 
 
-def _rich_table(tasks: list[str], ranks: pd.DataFrame, rows: dict[tuple[str, str], pd.Series]) -> object:
+def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -> object:
+    """Methods x tasks; ``counted``: with the number of tasks that rank each, where these differ."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -180,22 +179,16 @@ def _rich_table(tasks: list[str], ranks: pd.DataFrame, rows: dict[tuple[str, str
     drawn = Table(box=box.SIMPLE_HEAD)
     drawn.add_column("method", max_width=20, overflow="ellipsis", no_wrap=True)
     drawn.add_column("avg rank", justify="right", no_wrap=True)
-    counted = _differ_in_tasks(ranks)
     if counted:
         drawn.add_column("tasks", justify="right", no_wrap=True)
     for task in tasks:
         drawn.add_column(Text(_broken(task)), justify="right", no_wrap=False)
-    for label, rank in ranks.iterrows():
-        name = Text(str(label), style="italic" if rank["anchor"] else "")
+    for label, rank, rows in methods:
+        name = Text(label, style="italic" if rank["anchor"] else "")
         average = "" if rank["anchor"] else number(rank["average_rank"])
         count = [str(rank["n_tasks"] or "")] if counted else []
-        drawn.add_row(name, average, *count, *[_rich_cell(rows.get((task, str(label)))) for task in tasks])
+        drawn.add_row(name, average, *count, *[_rich_cell(rows.get(task)) for task in tasks])
     return drawn
-
-
-def _differ_in_tasks(ranks: pd.DataFrame) -> bool:
-    """Whether methods are ranked on different numbers of tasks, which a table then shows."""
-    return ranks.loc[~ranks["anchor"].astype(bool), "n_tasks"].nunique() > 1
 
 
 def _rich_cell(row: pd.Series | None) -> Text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
 #: How a cell of the leaderboard is ranked; the same numbers stand in page.js. Unfinished ones are ranked and never the
 #: best, untrained ones ran and have no rank.
 _RANKED, _FAILED, _UNRANKED, _UNFINISHED, _UNTRAINED = 0, 1, 2, 3, 4
+#: As given by ``by_method``.
+Method = tuple[str, pd.Series, dict[str, pd.Series]]
 
 
 def common_tasks(board: pd.DataFrame, tasks: Sequence[str] = ()) -> list[str]:
@@ -68,11 +70,17 @@ def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
     return frame.drop(columns="n_common").sort_values(["anchor", "average_rank", "share"], kind="stable")
 
 
+def by_method(board: pd.DataFrame) -> Iterator[Method]:
+    """Label, row of ``average_ranks`` and, by task, rows of the board of every method: best first, anchors last."""
+    rows = {str(label): {str(row["task"]): row for _, row in mine.iterrows()} for label, mine in board.groupby("label")}
+    for label, rank in average_ranks(board).iterrows():
+        yield str(label), rank, rows[str(label)]
+
+
 def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     """Methods x tasks by each task's primary metric."""
-    rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
     tasks = lb.task_names(results)
-    first = {t: next(r for (task, _), r in rows.items() if task == t) for t in tasks}
+    first = {str(row["task"]): row for _, row in board.drop_duplicates("task").iterrows()}
     ranked = "over the tasks common to all methods that ran on at least half of those shown; 1 is best, ties share a rank, failures share the last"
     columns = [
         Column("method", numeric=False),
@@ -86,15 +94,15 @@ def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
         columns.append(Column(task, help, group=lb.task_group(task), sub=_sub(row)))
     kinds = lb.method_kinds(results)
     body = []
-    for label, rank in average_ranks(board).iterrows():
-        mine = [rows.get((task, str(label))) for task in tasks]
+    for label, rank, of_tasks in by_method(board):
+        mine = [of_tasks.get(task) for task in tasks]
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
         rests = averages.common_rank(rank["n_tasks"], len(tasks), rank["n_failed"])
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
         count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = numeric(float(np.mean(costs)) if costs else None)
-        head = (method(str(label), anchor=bool(rank["anchor"])), Entry(kinds[str(label)]), average, count, cost)
-        body.append(Row((*head, *map(_matrix_entry, mine)), kind=kinds[str(label)]))
+        head = (method(label, anchor=bool(rank["anchor"])), Entry(kinds[label]), average, count, cost)
+        body.append(Row((*head, *map(_matrix_entry, mine)), kind=kinds[label]))
     return Table("leaderboard", tuple(columns), tuple(body))
 
 

@@ -8,8 +8,7 @@ states judged, and when. Ours is the mean over replicates, in the paper's unit, 
 the verdict is ``agrees`` where that interval lies within the tolerance of the number, ``differs`` where it lies outside,
 and ``inconclusive`` where it does both: such a row does not count. Times are compared as ratios of two rows of one run.
 
-A difference has a demonstrated cause where another row, the same but for one change, closes at least half of the gap, or
-where a study shows it of a change that no row can make.
+A difference has a demonstrated cause where another row, the same but for one change, closes at least half of the gap.
 Numbers that contradict others of their paper are shown and not judged. Tables of all this are at the end.
 """
 
@@ -107,15 +106,6 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Change:
-    """What our number becomes by a change that no row of a suite can make."""
-
-    pointer: str  #: of the published number
-    changed: Ours
-    reason: str  #: what is changed
-
-
-@dataclass(frozen=True)
 class SuiteComparison:
     """All numbers that a suite names."""
 
@@ -153,31 +143,28 @@ def of_run(results: StoredRun) -> SuiteComparison | None:
     return compare(suite, measure(suite, {protocol(c.spec): Ran(results.store, c) for c in results.cells}))
 
 
-def compare(suite: Suite, known: Known, changes: Sequence[Change] = ()) -> SuiteComparison:
-    """Every number of a suite beside what its rows gave, and what changes by studies make of ours."""
+def compare(suite: Suite, known: Known) -> SuiteComparison:
+    """Every number of a suite beside what its rows gave."""
     gave = {title: known[key] for title, key in protocols(suite).items() if key in known}
     comparisons = [_compared(suite, row, p, gave) for row in suite.rows for p in row.published]
     effects = [e for row in suite.rows if row.varies for e in _effects(row, comparisons, gave)]
-    effects += [
-        Effect(change.reason, base, change.changed)
-        for change in changes
-        for base in comparisons
-        if base.number.pointer == change.pointer and base.ours is not None
-    ]
-    causes = {(e.base.title, e.base.number.pointer): e.reason for e in effects if e.closes >= CLOSED}
-    explained = [
-        replace(c, cause=causes[key])
-        if c.verdict is Verdict.DIFFERS and (key := (c.title, c.number.pointer)) in causes
-        else c
-        for c in comparisons
-    ]
     absent = [
         Comparison(suite.name, number, number.value, math.nan, None, "", None, Verdict.INCOMPARABLE, reason)
         for pattern, reason in suite.incomparable.items()
         for number in numbers().values()
         if fnmatchcase(number.pointer, pattern)
     ]
-    return SuiteComparison(suite, (*explained, *absent), tuple(effects))
+    return explained(SuiteComparison(suite, (*comparisons, *absent), tuple(effects)))
+
+
+def explained(found: SuiteComparison) -> SuiteComparison:
+    """With the causes that the effects of single changes demonstrate."""
+    causes = {(e.base.title, e.base.number.pointer): e.reason for e in found.effects if e.closes >= CLOSED}
+    keys = [(c.title, c.number.pointer) if c.verdict is Verdict.DIFFERS else None for c in found.comparisons]
+    comparisons = (
+        replace(c, cause=causes[k]) if k in causes else c for c, k in zip(found.comparisons, keys, strict=True)
+    )
+    return replace(found, comparisons=tuple(comparisons))
 
 
 def _compared(suite: Suite, row: SuiteRow, asked: Published, gave: Known) -> Comparison:

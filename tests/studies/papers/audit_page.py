@@ -22,7 +22,7 @@ from parvibench.reporting.text.paper_words import RULE
 from parvibench.suites import of_papers
 
 from .audit_tables import departures, measured_table, summary_table
-from .measured import combined, measured_rows, read_changes, read_kept, records_of, write_kept
+from .measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def write_papers(stores: Sequence[Path], out: Path) -> Path:
     suites = [load_suite(name) for name in names]
     known = reduce(combined, (measured_rows(suite, ran) for suite in suites), read_kept(out))
     changes = read_changes(out)
-    found = [compare(suite, known, changes) for suite in suites]
+    found = [with_changes(compare(suite, known), changes) for suite in suites]
     sections = [_section(f, measured_table(f.suite, known)) for f in found]
     summary = summary_table(f for f in found if f.comparisons)
     out.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from parvibench.core.errors import InputError
@@ -19,7 +19,7 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import Suite
 from parvibench.reporting.published import numbers
-from parvibench.reporting.tables.paper_comparison import Change
+from parvibench.reporting.tables.paper_comparison import Effect, SuiteComparison, explained
 from parvibench.reporting.tables.paper_measured import (
     Known,
     Measured,
@@ -35,6 +35,15 @@ from parvibench.reporting.tables.paper_measured import (
 KEPT = "measured.csv"
 #: File of a study's changes that it reads: pointer, mean, low, high, n, reason.
 CAUSES = "causes.csv"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What our number becomes by a change that no row of a suite can make."""
+
+    pointer: str  #: of the published number
+    changed: Ours
+    reason: str  #: what is changed
 
 
 def records_of(stores: Iterable[Store]) -> dict[str, Ran]:
@@ -136,6 +145,17 @@ def read_changes(folder: Path) -> list[Change]:
     if unknown:
         raise InputError(f"{file}: {unknown[0]} is no published number")
     return found
+
+
+def with_changes(found: SuiteComparison, changes: Sequence[Change]) -> SuiteComparison:
+    """With what changes by studies make of our numbers, and the causes that they demonstrate."""
+    effects = [
+        Effect(change.reason, base, change.changed)
+        for change in changes
+        for base in found.comparisons
+        if base.number.pointer == change.pointer and base.ours is not None
+    ]
+    return explained(replace(found, effects=(*found.effects, *effects)))
 
 
 def write_kept(folder: Path, measured: Known) -> None:
