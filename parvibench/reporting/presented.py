@@ -1,4 +1,4 @@
-"""A run's results as Python sees them: the leaderboard as a table, figures, and what a notebook shows."""
+"""A run's results in Python: the leaderboard as a table, figures, and the notebook view."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIRST = ("task", "rank", "label", "status", "shown", "quantity", "value", "valu
 
 @dataclass(frozen=True, repr=False)
 class Results(stored.StoredRun):
-    """The cells of one run, in the order asked for."""
+    """The cells of one run, in the requested order."""
 
     @classmethod
     def of(cls, results: stored.StoredRun) -> Self:
@@ -36,7 +36,7 @@ class Results(stored.StoredRun):
         return cls(results.store, results.run, results.cells)
 
     def leaderboard(self) -> pd.DataFrame:
-        """What the terminal shows, one row per cell: of each task the best first, anchors last.
+        """The leaderboard with one row per cell: the best first on each task, anchors last.
 
         ``shown`` is the text of the terminal; ``value`` its number, in ``quantity`` (floors where there is a ratio to the
         noise floor, else the primary metric), with the 95% interval ``value_low``, ``value_high``; ``rank``, ``verdict``.

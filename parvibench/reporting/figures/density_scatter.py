@@ -63,7 +63,7 @@ def particles(shown: TaskCells) -> list[Drawing]:
 
 
 def trajectories(shown: TaskCells) -> list[Drawing]:
-    """Trajectories of a replicate's particles from the start to the end, over the same contours; none where none are kept."""
+    """Trajectories of a replicate's particles from the start to the end, over the same contours; none where none are recorded."""
     found = {c.label: shown.results.trajectories(c) for c in shown.in_run_order}
     kept = {k: t for k, t in found.items() if t is not None and t.positions.shape[2] == 2}
     drawn = {k: t for k, t in kept.items() if np.isfinite(t.positions).all()}

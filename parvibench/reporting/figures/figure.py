@@ -46,7 +46,7 @@ GREY = "#888888"
 #: Where a picture's SVG has its ``ground``.
 GROUND = "<!--ground-->"
 _MARKERS = "osD^vP*X<>"
-#: Shades of every kind of method, told apart also by colour-blind readers, on light and on dark pages; markers differ besides.
+#: Shades of every kind of method, distinguishable by colour-blind readers, on light and on dark pages; markers differ besides.
 _SHADES = {
     "particles": ("#0072b2", "#56b4e9", "#3f51d5", "#1a9ca8", "#8fa8ff"),
     "chains": ("#d55e00", "#e69f00", "#a6611a", "#ff8a5c", "#c9a227"),
@@ -182,7 +182,7 @@ def short(label: str, most: int = 16) -> str:
 
 
 def axis_name(metric: str) -> str:
-    """A metric in words, with its unit."""
+    """Name of a metric, with its unit."""
     row = registry.metrics().get(metric)
     if row is None:
         return metric.replace("_", " ")
@@ -370,7 +370,7 @@ class Panels:
         self._ground(axes)
 
     def add(self, dots: Dots, alt: str, caption: str) -> None:
-        """A picture of these points, in tenths of a point of print; what lies outside the axes is cut off."""
+        """A picture of these points, in tenths of a point of print; parts outside the axes are cut off."""
         (left, *_, right), (low, *_, high) = self._limits
         x0, y0, width, height = self._box
         scale = np.array([right - left, high - low])

@@ -1,1 +1,1 @@
-"""What a report writes: the HTML page, Markdown, LaTeX, the terminal, files for machines."""
+"""Outputs of a report: the HTML page, Markdown, LaTeX, the terminal, files for machines."""

@@ -1,4 +1,4 @@
-"""What a page shows over tasks: the methods to use, headlines, aggregates with their figures, for all methods or of one kind."""
+"""Parts of the page over tasks: recommended methods, headlines, aggregates with their figures, for all methods or of one kind."""
 
 from __future__ import annotations
 

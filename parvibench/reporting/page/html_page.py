@@ -40,7 +40,7 @@ def render(report: Report) -> str:
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     pictures = Pictures()
-    tips: dict[str, int] = {}  # what headings explain, each once: the script puts it there
+    tips: dict[str, int] = {}  # tooltips of headings, each once: the script inserts them
     axes = {axis: AXES[axis] for axis in budget_axes(results.timed)}
     choices = matrix.numbers(results, board, report.matrix, axes) | {"names": full_names(findings)}
     page = template.render(

@@ -26,14 +26,14 @@ class StepSizes:
     summary: str
     at_edge: tuple[str, ...]
     table: Table
-    warning: str  #: which step sizes nobody tuned; empty where all are tuned
+    warning: str  #: which step sizes were not tuned; empty where all were
 
 
 _STEP_COLUMNS = (
     Column("method", numeric=False),
     Column("task", numeric=False),
     Column("step size", "the setting eta in x + eta score + sqrt(2 eta) noise"),
-    Column("chosen by", "default of the method, set by the suite or the user, or tuned", numeric=False),
+    Column("origin", "default of the method, set by the suite or the user, or tuned", numeric=False),
     Column("effective step", "the factor that multiplies the velocity"),
     Column("tuning cost", "score evaluations spent on tuning it"),
 )

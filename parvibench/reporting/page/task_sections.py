@@ -28,7 +28,7 @@ from parvibench.reporting.text import facts
 
 #: Most tasks with figures in one report; ``parvibench report --task NAME`` draws the others.
 MAX_DRAWN = 12
-#: Tag of a paper's tasks -> metric of its own figure, and that figure.
+#: Tag of a paper's tasks -> metric of the figure in that paper, and the figure.
 _PAPER_CURVES = {
     "sifg": ("kl_knn", "SIFG, Figure 3"),
     "ksivi": ("kl_knn", "KSIVI, Figure 2"),

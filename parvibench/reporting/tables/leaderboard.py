@@ -72,8 +72,8 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
     ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate. ``worst`` is the
-    worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` words for what a reader should know,
-    with commas; ``best`` is true where a row has the best median of all that have converged and beat ``initial``.
+    worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags,
+    separated by commas; ``best`` is true where a row has the best median of all that have converged and beat ``initial``.
     """
     metric = primary_metric(results, task)
     cells = [c for c in results.cells if c.task == task]
@@ -84,7 +84,7 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     start = score[frame["anchor"] & (frame["algorithm"] == "initial")]
     no_better = ran & np.isfinite(score) & bool(len(start)) & ~(score < start.min())
     more = ran & _beyond(cells)
-    one_point = frame["marks"].map(lambda told: ONE_POINT in told).astype(bool)
+    one_point = frame["marks"].map(lambda words: ONE_POINT in words).astype(bool)
     untrained = (frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better)
     ranked = ran & score.notna() & ~untrained & ~one_point & ~more
     ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
@@ -92,13 +92,13 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     frame["rank"] = score.where(ranked).rank(method="min")
     frame["best"] = crowned.notna() & (crowned == crowned.min())
     late = zip(frame["marks"], no_better, more, strict=True)
-    frame["marks"] = [", ".join([*told, *[NO_BETTER] * bool(n), *[MORE] * bool(m)]) for told, n, m in late]
+    frame["marks"] = [", ".join([*own, *[NO_BETTER] * bool(n), *[MORE] * bool(m)]) for own, n, m in late]
     order = frame.assign(score=score).sort_values(["anchor", "rank", "score"], kind="stable").index
     return frame.loc[order, list(COLUMNS)].reset_index(drop=True)
 
 
 def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, object]:
-    """What a cell's own record and its floor say: columns of ``ranking``; ``marks`` is a list of words."""
+    """Columns of ``ranking`` from a cell's record and its floor; ``marks`` is a list."""
     median, low, high = median_interval(metric_values(metric, cell.values.get(metric, [])))
     known = floor(cell.task, metric, cell.samples)
     compared = compare_with_floor(cell, metric)
@@ -150,7 +150,7 @@ def fixed_step(suite: Mapping[str, Any], cell: CellRecord) -> bool:
 
 
 def _beyond(cells: Sequence[CellRecord]) -> pd.Series:
-    """Whether each cell has a budget of its own that bought more scores than any bought with the one that most cells have."""
+    """Whether each cell has an individual budget and spent more scores than any cell with the common budget."""
     budgets = pd.Series([repr(c.spec.budget) for c in cells])
     usual = budgets == budgets.mode().iloc[0]
     if 2 * usual.sum() <= len(cells):  # rows of a paper, say

@@ -144,7 +144,7 @@ def of_run(results: StoredRun) -> SuiteComparison | None:
 
 
 def compare(suite: Suite, known: Known) -> SuiteComparison:
-    """Every number of a suite beside what its rows gave."""
+    """Every number of a suite beside the results of its rows."""
     gave = {title: known[key] for title, key in protocols(suite).items() if key in known}
     comparisons = [_compared(suite, row, p, gave) for row in suite.rows for p in row.published]
     effects = [e for row in suite.rows if row.varies for e in _effects(row, comparisons, gave)]

@@ -1,4 +1,4 @@
-"""What the rows of a paper's suite gave: means and intervals in the paper's unit, by protocol."""
+"""Results of the rows of a paper's suite: means and intervals in the paper's unit, by protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from parvibench.harness.suite.suite import Suite
 from parvibench.reporting.text import paper_words
 
 LEVEL = 0.95
-#: What of a specification the comparison leaves open: how often and where a row is run, and what else is kept of it.
+#: What of a specification the comparison leaves open: replicates, hardware and what else is recorded.
 _OPEN = {"replicates", "seed", "chunk", "device", "compiled", "source", "key", "trajectories"}
 
 
@@ -48,7 +48,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Ran:
-    """A result and where it lies."""
+    """A result and its store."""
 
     store: Store
     record: CellRecord
@@ -76,7 +76,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row gave."""
+    """The results of a row."""
 
     row: str  #: its title
     failure: str  #: why it has no numbers; empty where it has
@@ -88,7 +88,7 @@ Known = Mapping[str, Measured]
 
 
 def question(asked: Published) -> str:
-    """What a number asks of a row, in words that differ where the answers do."""
+    """Key of the quantity that a published number is compared with."""
     at = f" at {asked.checkpoint}" if asked.checkpoint else ""
     times = f" times {asked.factor:g}" if asked.factor != 1 else ""
     return f"{asked.metric}{at}{times}{f' over {asked.over}' if asked.over else ''}"
@@ -106,7 +106,7 @@ def protocols(suite: Suite) -> dict[str, str]:
 
 
 def measure(suite: Suite, found: Mapping[str, Ran]) -> dict[str, Measured]:
-    """What the rows of a suite gave, by protocol, from results by protocol."""
+    """Results of the rows of a suite by protocol, from stored results by protocol."""
     by_title = protocols(suite)
     ran = {title: found[key] for title, key in by_title.items() if key in found}
     return {by_title[row.title]: _measured(suite, row, ran) for row in suite.rows if row.title in ran}

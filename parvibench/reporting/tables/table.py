@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from parvibench.reporting.formatting import number
 
-#: Group of what summarises tasks of several groups: hidden when one group is chosen.
+#: Group of what summarises tasks of several groups: hidden when one group is selected.
 ALL_GROUPS = "*"
 #: As the page's script reads it.
 _FIRST_NUMBER = re.compile(r"-?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?")

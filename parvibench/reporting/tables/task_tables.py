@@ -139,7 +139,7 @@ def _status(cell: CellRecord) -> Entry:
 
 
 def _in_another_column(metric: str) -> bool:
-    """Costs have columns of their own, whole paths a table."""
+    """Costs have separate columns, whole paths a separate table."""
     row = registry.metrics().get(metric)
     return metric in (*PATH_METRICS, SEQUENTIAL) or (row is not None and row.need == "cost")
 

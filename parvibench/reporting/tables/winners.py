@@ -34,7 +34,7 @@ class Winner:
     quantity: str  #: name of ``value``
     value: Aggregate  #: its median or aggregate, with a 95% interval
     next: str = ""  #: the second best, or empty
-    margin: str = ""  #: difference from the second best, in words
+    margin: str = ""  #: difference from the second best, as text
     #: methods that it is not significantly better than, best first; this set with the leader holds the truly best
     #: method in at least 95 of 100 cases
     rivals: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Winner:
     n_diverged: int = 0  #: its diverged replicates, over all tasks
     n_replicates: int = 0  #: all of its replicates there
     nobody: str = leaders.NO_RESULT  #: why there is no best method, where there is none
-    unfinished: str = ""  #: methods with a better number that are not the best since they have not converged, in words
+    unfinished: str = ""  #: methods with a better value that are not the best since they have not converged, as text
     field: tuple[tuple[str, float], ...] = ()  #: all methods with a finite value, converged or not, lowest first
 
     @property
@@ -55,7 +55,7 @@ class Winner:
 
     @property
     def confidence(self) -> str:
-        """The outcome of the tests, in words, and whether replicates diverged."""
+        """The outcome of the tests and the number of diverged replicates, as text."""
         if not self.label:
             return self.nobody
         return leaders.confidence(

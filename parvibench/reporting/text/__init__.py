@@ -1,1 +1,1 @@
-"""Every sentence that a report puts together: functions from numbers and names to text."""
+"""Every sentence that a report assembles: functions and templates from numbers and names to text."""

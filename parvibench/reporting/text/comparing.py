@@ -1,4 +1,4 @@
-"""Two runs compared: templates of the verdicts, and of why two cells are not compared."""
+"""Two runs compared: templates of the verdicts and of the reasons for having none."""
 
 SAME, DIFFERENT = "not significantly different", "significantly different"
 BETTER, WORSE = "significantly better", "significantly worse"

@@ -1,4 +1,4 @@
-"""Numbers of a leaderboard with their marks, and what stands beside them when one hovers."""
+"""Numbers of a leaderboard with their marks, and their tooltips."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parvibench.reporting.formatting import interval, number
 NO_BETTER = "no better than initial"
 #: A point mass judged by a discrepancy that needs no reference samples: at a mode that can be small.
 ONE_POINT = "one point"
-#: A method with a budget of its own that buys more than the others have.
+#: A method with an individual budget that exceeds that of the others.
 MORE = "beyond the budget"
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
@@ -61,7 +61,7 @@ def legend(used: Iterable[str]) -> list[str]:
 
 
 def beside(metric: str, median: float, ends: tuple[float, float], worst: float, words: str, lost: int, of: int) -> str:
-    """What a number of the leaderboard rests on; ``lost`` of its replicates diverged."""
+    """Tooltip of a number of the leaderboard; ``lost`` of its replicates diverged."""
     text = f"{metric}: median {number(median)}, 95% interval {interval(*ends)}"
     if not math.isnan(worst):
         text += f", worst replicate {number(worst)}"

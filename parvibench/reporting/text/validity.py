@@ -1,4 +1,4 @@
-"""Validity of a comparison: what was equal, tuned and converged, and what it cost."""
+"""Validity of a comparison: equal conditions, tuning, convergence, cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def same(what: str, except_for: Collection[str]) -> str:
 
 
 def starts(own: Collection[str]) -> str:
-    """Where the methods started; ``own`` those that start at points of their own."""
+    """Where the methods started; ``own``: methods with their own initial points."""
     if own:
         return f"The methods of a task started at its initial points, except {named(own, _NAMED)} (own initial points)."
     return "All methods started at the task's initial points (which differ between numbers of chains)."
@@ -93,7 +93,7 @@ def untuned(n: int, of: int) -> str:
 
 
 def tuning(summary: str, at_edge: int) -> str:
-    """What was tuned, and how many values lie on the edge of the grid; ``summary`` of ``step_sizes`` or empty."""
+    """The tuning, and the number of values at the edge of the grid; ``summary`` of ``step_sizes`` or empty."""
     if not summary:
         return "No method has a step size."
     return f"Step sizes: {summary}." + (
