@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 
@@ -32,6 +33,7 @@ _CONVERGENCE_HELP = (
     "fell by more than 5% over the last doubling of the budget, and samples are distinguishable from exact draws; neither can be the best of a task"
 )
 _VERIFIED_HELP = "whether `parvibench verify` reran replicates and reproduced the record (seconds excluded)"
+_WORST_HELP = "{metric} of the worst finite replicate, including those that blew up"
 _START = {"task": "task's", "own": "own"}
 _RIVAL_HELP = "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
 
@@ -44,56 +46,45 @@ def ranking_table(
     verified: Mapping[tuple[str, str], str],
 ) -> Table:
     """The ranking; ``own``: label -> its row among methods of its kind, and their leader; ``verified`` of ``marks``."""
-    metric = str(rows["metric"].iloc[0])
-    by_label = {c.label: c for c in cells}
-    measured = dict.fromkeys(m for c in cells for m in c.values)
-    others = [m for m in measured if m != metric and not _in_another_column(m)]
-    with_ratio, with_equivalent = (bool(rows[c].notna().any()) for c in ("floor_ratio", "equivalent"))
-    with_verdict = bool((rows["verdict"] != "").any())
-    columns = [
-        Column("method", numeric=False),
-        Column("rank"),
-        Column("status", numeric=False),
-        Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"),
-        *([Column("×\u00a0floor", _RATIO_HELP)] if with_ratio else []),
-        Column("worst", f"{metric or 'metric'} of the worst finite replicate, including those that blew up"),
-        Column("convergence", _CONVERGENCE_HELP, numeric=False),
-        Column("may be best", _RIVAL_HELP, numeric=False),
-        *([Column("against exact draws", _VERDICT_HELP, numeric=False)] if with_verdict else []),
-        *([Column("equivalent n", _EQUIVALENT_HELP)] if with_equivalent else []),
-        *([Column("verified", _VERIFIED_HELP, numeric=False)] if verified else []),
-        Column("start", "initial points: the task's, or the method's own", numeric=False),
-        Column("iterations", "per replicate"),
-        Column("score evaluations", "counted per replicate"),
-        Column("seconds", "steady-state compute time per replicate, s"),
-        *[Column(m, f"{_help(m)}; median over replicates, its 95% interval on hovering") for m in others],
-    ]
+    metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
+    kind = {label: own.get(label, (None, None)) for label in by_label}
+    others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
+    shown: list[tuple[bool, Column, Callable[[pd.Series, CellRecord], Entry]]] = [
+        (True, Column("method", numeric=False), lambda r, c: method(c.label, anchor=bool(r["anchor"]))),
+        (True, Column("rank"), lambda r, c: rank_entry(r, kind[c.label][0])),
+        (True, Column("status", numeric=False), lambda r, c: _status(c)),
+        (True, Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"), lambda r, c: _median(r)),
+        (bool(rows["floor_ratio"].notna().any()), Column("×\u00a0floor", _RATIO_HELP), lambda r, c: numeric(r["floor_ratio"])),
+        (True, Column("worst", _WORST_HELP.format(metric=metric or "metric")), lambda r, c: numeric(r["worst"])),
+        (True, Column("convergence", _CONVERGENCE_HELP, numeric=False), lambda r, c: Entry(str(r["convergence"]))),
+        (True, Column("may be best", _RIVAL_HELP, numeric=False), lambda r, c: may_be_best(r, winner, *kind[c.label])),
+        (bool((rows["verdict"] != "").any()), Column("against exact draws", _VERDICT_HELP, numeric=False), lambda r, c: _verdict(r)),
+        (bool(rows["equivalent"].notna().any()), Column("equivalent n", _EQUIVALENT_HELP), lambda r, c: _equivalent(r)),
+        (bool(verified), Column("verified", _VERIFIED_HELP, numeric=False), lambda r, c: Entry(verified.get((c.task, c.label), ""))),
+        (True, Column("start", "initial points: the task's, or the method's own", numeric=False), lambda r, c: Entry(_START.get(c.start, ""))),
+        (True, Column("iterations", "per replicate"), lambda r, c: whole(c.iterations)),
+        (True, Column("score evaluations", "counted per replicate"), lambda r, c: _cost(c)),
+        (True, Column("seconds", "steady-state compute time per replicate, s"), lambda r, c: numeric(r["seconds"])),
+        *[(True, Column(m, f"{_help(m)}; median over replicates, its 95% interval on hovering"), partial(_metric_entry, m)) for m in others],
+    ]  # fmt: skip
+    columns, makers = zip(*[(column, entry) for wanted, column, entry in shown if wanted], strict=True)
     body = []
     for _, row in rows.iterrows():
         cell = by_label[row["label"]]
-        median = numeric(row["median"], look="best" if row["best"] else "")
-        if not math.isnan(row["median"]):
-            median = Entry(f"{median.text} [{interval(row['low'], row['high'])}]", median.sort, median.look)
-        entries = (
-            method(cell.label, anchor=bool(row["anchor"])),
-            rank_entry(row, own[cell.label][0] if cell.label in own else None),
-            _status(cell),
-            median,
-            *([numeric(row["floor_ratio"])] if with_ratio else []),
-            numeric(row["worst"]),
-            Entry(str(row["convergence"])),
-            replace(may_be_best(row, winner), own=may_be_best(*own[cell.label]) if cell.label in own else None),
-            *([_verdict(row)] if with_verdict else []),
-            *([_equivalent(row)] if with_equivalent else []),
-            *([Entry(verified.get((cell.task, cell.label), ""))] if verified else []),
-            Entry(_START.get(cell.start, "")),
-            whole(cell.iterations),
-            replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else ""),
-            numeric(row["seconds"]),
-            *[_metric_entry(cell, m) for m in others],
-        )
+        entries = tuple(entry(row, cell) for entry in makers)
         body.append(Row(entries, kind="anchor" if row["anchor"] else cell.kind))
-    return Table(f"ranked by {metric}" if metric else "no metric", tuple(columns), tuple(body))
+    return Table(f"ranked by {metric}" if metric else "no metric", columns, tuple(body))
+
+
+def _median(row: pd.Series) -> Entry:
+    shown = numeric(row["median"], look="best" if row["best"] else "")
+    if not shown.text:
+        return shown
+    return replace(shown, text=f"{shown.text} [{interval(row['low'], row['high'])}]")
+
+
+def _cost(cell: CellRecord) -> Entry:
+    return replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else "")
 
 
 def _verdict(row: pd.Series) -> Entry:
@@ -117,7 +108,7 @@ def _equivalent(row: pd.Series) -> Entry:
     return Entry(text, sortable(row["equivalent"]))
 
 
-def _metric_entry(cell: CellRecord, metric: str) -> Entry:
+def _metric_entry(metric: str, _: pd.Series, cell: CellRecord) -> Entry:
     if metric not in cell.values:
         return Entry("", help=cell.absent.get(metric, ""))
     median, low, high = median_interval(metric_values(metric, cell.values[metric]))
@@ -152,22 +143,19 @@ def _help(metric: str) -> str:
 def rank_entry(row: pd.Series, own: pd.Series | None = None) -> Entry:
     """Entry with the rank of a row of the leaderboard, and of its row ``own`` in that of its kind; empty where not ranked."""
     among = None if own is None else rank_entry(own)
-    return (
-        Entry("", own=among)
-        if math.isnan(row["rank"])
-        else Entry(f"{row['rank']:.0f}", sortable(row["rank"]), own=among)
-    )
+    shown = "" if math.isnan(row["rank"]) else f"{row['rank']:.0f}"
+    return Entry(shown, sortable(row["rank"]), own=among)
 
 
-def may_be_best(row: pd.Series, winner: Winner) -> Entry:
-    """Entry that says whether a row of the leaderboard may be the best of its task."""
+def may_be_best(row: pd.Series, winner: Winner, own: pd.Series | None = None, leader: Winner | None = None) -> Entry:
+    """Entry that says whether a row of the leaderboard may be the best of its task, ``own`` and ``leader`` among its kind."""
+    among = None if own is None or leader is None else may_be_best(own, leader)
+    flags = [w for w in str(row["marks"]).split(", ") if w not in ("", "edge", "untuned")]
     if row["label"] == winner.label:
-        return Entry("leads", look="best")
-    if math.isnan(row["rank"]) or row["marks"]:
-        words = [w for w in str(row["marks"]).split(", ") if w not in ("edge", "untuned")]
-        if math.isnan(row["rank"]) or words:
-            return Entry(", ".join(words), look="quiet")
-    return Entry("not ruled out") if row["label"] in winner.rivals else Entry("no")
+        return Entry("leads", look="best", own=among)
+    if math.isnan(row["rank"]) or flags:
+        return Entry(", ".join(flags), look="quiet", own=among)
+    return Entry("not ruled out" if row["label"] in winner.rivals else "no", own=among)
 
 
 def path_table(cells: Sequence[CellRecord]) -> Table | None:
