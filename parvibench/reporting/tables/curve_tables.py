@@ -1,7 +1,7 @@
 """Tables from the curves of a run: methods at equal budgets, and how iterations grow with the dimension.
 
-At equal score evaluations (work), and at equal sequential steps. A sequential step is a call of the density or its score, whatever the number of rows: what a machine waits for that scores
-any number of rows at once. A chain of N = 1 spends few rows on many steps; N particles spend N times as many on each.
+At equal score evaluations (work), and at equal sequential steps. A sequential step is one call of the density or its score for
+any number of rows; these calls determine the run time on hardware that evaluates all rows in parallel. A chain of N = 1 spends few rows on many steps; N particles spend N times as many on each.
 
 Each axis has one level for a task, the median of what its methods spent in all. A method is shown at the checkpoint
 nearest to the level (by ratio), or at its end where it ended before; what it had spent there stands beside it.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.checkpoints import SEQUENTIAL
 from parvibench.harness.store.results import StoredRun, checkpoint_values
 from parvibench.reporting.formatting import interval, number
+from parvibench.reporting.text import captions
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
@@ -32,34 +33,19 @@ GROWTH_METRIC = "kl_projected"
 LEVELS = (0.1, 0.01)
 #: Fewest dimensions for a fit.
 _FEWEST = 3
-_TITLES = {
-    "score_evaluations": ("equal score evaluations", "score evaluations"),
-    SEQUENTIAL: ("equal sequential steps", "sequential steps"),
-}
-
-
-@dataclass(frozen=True)
-class _Point:
-    """A method at one checkpoint."""
-
-    label: str
-    kind: str
-    values: tuple[float, float, float]  #: median over replicates and its 95% interval
-    spent: float
-    iterations: float
-    ended: bool  #: whether its run ended there
+#: Budget axis -> its name.
+_AXES = {"score_evaluations": "score evaluations", SEQUENTIAL: "sequential steps"}
 
 
 def equal_budget_tables(results: StoredRun, cells: Sequence[CellRecord], metric: str) -> tuple[Table, ...]:
     """Both tables of a task's methods; none where fewer than two have a curve."""
+    known = lb.floor(cells[0].task, metric, cells[0].samples)
     tables = []
-    for axis in _TITLES:
+    for axis, spent in _AXES.items():
         curves = {c.label: (c, points) for c in cells if len(points := _points(results, c, metric, axis))}
         if len(curves) < 2:
             return ()
-        level = float(np.median([points["spent"].iloc[-1] for _, points in curves.values()]))
-        chosen = [_nearest(cell, points, level, metric) for cell, points in curves.values()]
-        tables.append(_table(chosen, axis, level, metric, _unit(cells[0], metric)))
+        tables.append(_budget_table(list(curves.values()), spent, metric, known.median if known else 1.0))
     return tuple(tables)
 
 
@@ -77,24 +63,12 @@ def _points(results: StoredRun, cell: CellRecord, metric: str, axis: str) -> pd.
     return rows.assign(spent=spent.astype(float)).query("spent > 0").sort_values("checkpoint", kind="stable")
 
 
-def _nearest(cell: CellRecord, points: pd.DataFrame, level: float, metric: str) -> _Point:
-    each = points.groupby("checkpoint")["spent"].max()
-    at = (np.log(each) - math.log(level)).abs().idxmin()
-    rows = points[points["checkpoint"] == at]
-    values = median_interval(checkpoint_values(metric, rows, cell.diverged))
-    return _Point(cell.label, cell.kind, values, float(each[at]), float(rows["iteration"].max()), at == each.index[-1])
-
-
-def _unit(cell: CellRecord, metric: str) -> float:
-    """What values are divided by: the floor's median where there is one."""
-    found = lb.floor(cell.task, metric, cell.samples)
-    return found.median if found else 1.0
-
-
-def _table(points: Sequence[_Point], axis: str, level: float, metric: str, unit: float) -> Table:
-    title, spent = _TITLES[axis]
+def _budget_table(curves: Sequence[tuple[CellRecord, pd.DataFrame]], spent: str, metric: str, unit: float) -> Table:
+    """Methods at the checkpoints nearest to the median of what they spent; values are divided by ``unit``."""
+    level = float(np.median([points["spent"].iloc[-1] for _, points in curves]))
+    found = [_nearest(cell, points, level, metric) for cell, points in curves]
     sign = -1 if lb.higher_is_better(metric) else 1
-    ranks = stats.rankdata([sign * p.values[0] for p in points], method="min")
+    ranks = stats.rankdata([sign * values[0] for values, _, _ in found], method="min")
     columns = (
         Column("method", numeric=False),
         Column("rank", "among the methods at this budget; 1 is best"),
@@ -104,14 +78,23 @@ def _table(points: Sequence[_Point], axis: str, level: float, metric: str, unit:
     )
     body = []
     for i in np.argsort(ranks, kind="stable"):
-        p = points[i]
-        median, low, high = (v / unit for v in p.values)
+        cell, (values, cost, iterations) = curves[i][0], found[i]
+        median, low, high = (v / unit for v in values)
         value = Entry(f"{number(median)} [{interval(low, high)}]", sortable(median))
-        note = "end of its run" if p.ended and p.spent < 0.7 * level else ""
-        cost = Entry(whole(p.spent).text, sortable(p.spent), note=note)
-        entries = (method(p.label), numeric(float(ranks[i])), value, cost, whole(p.iterations))
-        body.append(Row(entries, kind=p.kind))
-    return Table(f"At {title}: {number(level)} per replicate", columns, tuple(body))
+        body.append(Row((method(cell.label), numeric(float(ranks[i])), value, cost, iterations), kind=cell.kind))
+    return Table(captions.EQUAL_BUDGETS.format(spent=spent, level=number(level)), columns, tuple(body))
+
+
+def _nearest(
+    cell: CellRecord, points: pd.DataFrame, level: float, metric: str
+) -> tuple[tuple[float, float, float], Entry, Entry]:
+    """A method's median with its interval at the checkpoint nearest to a level, what it had spent there, its iterations."""
+    each = points.groupby("checkpoint")["spent"].max()
+    at = (np.log(each) - math.log(level)).abs().idxmin()
+    rows, spent = points[points["checkpoint"] == at], float(each[at])
+    note = "end of its run" if at == each.index[-1] and spent < 0.7 * level else ""
+    values = median_interval(checkpoint_values(metric, rows, cell.diverged))
+    return values, replace(whole(spent), note=note), whole(float(rows["iteration"].max()))
 
 
 def growth_table(results: StoredRun) -> Table | None:

@@ -14,6 +14,7 @@ PARETO = (
 )
 CHANGES = "Changes of the mean over replicates (per cent: of the geometric mean), 95% intervals; blue: significant after Holm."
 CHANGES_TITLE = "second run against the first, change in {scale}"
+EQUAL_BUDGETS = "At equal {spent}: {level} per replicate"
 ADVICE = (
     "Large and named: the recommended method, with its 95% interval; small: the {others} other methods with the lowest "
     "ratios, converged or not. Grey line: exact draws."
