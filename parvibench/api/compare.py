@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def compare(first: Run, second: Run, metric: str | None = None) -> pd.DataFrame:
-    """Compare the second run with the first, cell by cell; for the columns see ``report.run_differences.compare``.
+    """Compare the second run with the first, cell by cell; for the columns see ``reporting.tables.run_differences.compare``.
 
     Args:
         first: results, or the folder of a store (its latest run).
         second: likewise.
         metric: by default the primary metric of each task.
     """
-    from parvibench.reporting import run_differences
+    from parvibench.reporting.tables import run_differences
 
     return run_differences.compare(loaded(first), loaded(second), metric)
 
@@ -42,15 +42,16 @@ class Comparison(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The tables as a JSON document."""
-        from parvibench.reporting import run_differences
+        from parvibench.reporting.page import comparison_files
 
-        return run_differences.document(self.first, self.second, self.cells, self.files)
+        return comparison_files.document(self.first, self.second, self.cells, self.files)
 
 
 def write_comparison(first: Run, second: Run, to: str | Path, metric: str | None = None) -> Comparison:
     """Compare two runs and write the table and the figures into the folder ``to``."""
-    from parvibench.reporting import run_differences
+    from parvibench.reporting.page import comparison_files
+    from parvibench.reporting.tables import run_differences
 
     a, b = loaded(first), loaded(second)
     cells = run_differences.compare(a, b, metric)
-    return Comparison(a, b, run_differences.conditions(a, b), cells, run_differences.write(cells, Path(to)))
+    return Comparison(a, b, run_differences.conditions(a, b), cells, comparison_files.write(cells, Path(to)))

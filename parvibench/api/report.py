@@ -38,7 +38,7 @@ def load(
         InputError: the run has no such task.
     """
     from parvibench.harness.store.store import Store
-    from parvibench.reporting.page import restrict_to_tasks
+    from parvibench.reporting.page.report_files import restrict_to_tasks
     from parvibench.reporting.presented import Results
 
     where = Store(Path(store))
@@ -73,7 +73,7 @@ def report(
     Raises:
         InputError: another format.
     """
-    from parvibench.reporting.latex_table import write_latex
+    from parvibench.reporting.page.text_tables import write_latex
 
     writers: dict[str, Any] = {"html": partial(write, compact=compact), "latex": write_latex}
     if format not in writers:
@@ -85,8 +85,8 @@ def report(
 
 def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
     """Write the page of a run with its files, and mirror them to MLflow; the path of the page."""
-    from parvibench.reporting.page import write_report
-    from parvibench.reporting.text_tables import to_markdown
+    from parvibench.reporting.page.report_files import write_report
+    from parvibench.reporting.page.text_tables import to_markdown
 
     page = write_report(results, folder, results.board, compact=compact)
     if mirror is not None:
@@ -101,20 +101,20 @@ def write_figure(run: Run, figure: str, to: str | Path, *, pdf: bool = False) ->
     Raises:
         InputError: the report has no such figure.
     """
-    from parvibench.reporting import page
+    from parvibench.reporting.page import report_files
 
-    return page.write_figure(loaded(run), figure, Path(to), pdf=pdf)
+    return report_files.write_figure(loaded(run), figure, Path(to), pdf=pdf)
 
 
 def write_index(folder: str | Path) -> Path:
     """Write ``index.html`` over the reports in the folders of ``folder``; its path."""
-    from parvibench.reporting import reports_index
+    from parvibench.reporting.page import reports_index
 
     return reports_index.write_index(Path(folder))
 
 
 def print_leaderboard(results: Results, console: Any) -> None:
     """Print the leaderboard to a Rich console, as the command line does."""
-    from parvibench.reporting import text_tables
+    from parvibench.reporting.page import text_tables
 
     text_tables.print_leaderboard(results, console, results.board)

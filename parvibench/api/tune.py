@@ -107,7 +107,7 @@ def tune_suite(
     named = {**suite.resolved(), "name": f"{suite.name}-tuning"[:64]}
     rounds = []
 
-    def measured(cells: Sequence[Cell]) -> stored.Results:
+    def measured(cells: Sequence[Cell]) -> stored.StoredRun:
         found = run_cells(
             cells, Store(execution.out), executor, suite=named, profile=execution.profile, command=command, observers=observers
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reports of stored runs: ``report``, ``papers``, ``merge``."""
+"""Reports of stored runs: ``report``, ``merge``."""
 
 from __future__ import annotations
 
@@ -61,20 +61,6 @@ def report(
         answer(str(page))
     else:
         print_results(results, folder, as_json=as_json)
-
-
-@app.command(epilog="Example: `parvibench papers parvibench-runs long-runs --to reports/papers`")
-def papers(
-    stores: Annotated[list[Path] | None, Argument(help="Stores with rows of the papers' suites. Default: the stored rows only.")] = None,
-    to: Annotated[Path, Option(help="Folder of the page; rows in its measured.csv are shown as well.")] = Path("papers"),
-) -> None:  # fmt: skip
-    """Set stored runs of the papers' suites beside every published number: HTML page, Markdown and CSV."""
-    from parvibench.reporting.papers_page import write_papers
-
-    for store in stores or ():
-        if not (store / "cells").is_dir():
-            raise InputError(f"{store}: not a store; `parvibench run --suite sifg-table-1 --out {store}` makes one")
-    answer(str(write_papers(stores or (), to)))
 
 
 @app.command(

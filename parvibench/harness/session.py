@@ -17,7 +17,7 @@ from parvibench.harness.execution import Execution
 from parvibench.harness.run.chunks import ChunkResult, pack_result, unpack_result
 from parvibench.harness.run.measuring import can_remeasure, metrics_key, remeasure
 from parvibench.harness.store.environment import provenance
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunCell, RunRecord, Store, is_final, new_run_id
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import InProcess, News, OnProgress, Outcome, Progress
@@ -66,7 +66,7 @@ def run_cells(
     observers: Sequence[Observer] = (),
     fresh: bool = False,
     retry_failed: bool = False,
-) -> Results:
+) -> StoredRun:
     """Run cells into a store; what it already holds is not run again.
 
     After Ctrl-C the finished cells are in the store, the others are reported as interrupted, and the same call
@@ -106,7 +106,7 @@ def run_cells(
             store.write_run(run)
             for observer in observers:
                 observer.ended(run)
-    return Results.load(store, run.id)
+    return StoredRun.load(store, run.id)
 
 
 def _held(cells: Sequence[Cell], store: Store, retry_failed: bool) -> dict[str, CellRecord]:

@@ -45,7 +45,7 @@ from parvibench.harness.run.measuring import context_maker
 from parvibench.harness.session import make_executor, run_cells
 from parvibench.harness.store.environment import hardware, provenance
 from parvibench.harness.store.files import write_atomically
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute_guarded
@@ -295,7 +295,7 @@ def _compare_laws(
     return found
 
 
-def marks(results: Results) -> dict[tuple[str, str], str]:
+def marks(results: StoredRun) -> dict[tuple[str, str], str]:
     """(task, label) -> ``verified``, ``differs``, ``unverified`` or ``external``; empty where nobody verified the run here.
 
     ``external`` are cells of a method that this installation does not know and that is no plug-in: samples from outside.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 _MAX_NAME = 80
 
@@ -31,3 +32,19 @@ def name(text: str) -> str:
     """A name for a sentence: printable, at most 80 characters."""
     plain = "".join(c for c in text if c.isprintable()) or "(no name)"
     return plain if len(plain) <= _MAX_NAME else f"{plain[: _MAX_NAME - 1]}…"
+
+
+def count(n: int, what: str) -> str:
+    """A number of things, ``3 tasks``."""
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
+def join(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 2 else words)
+
+
+def named(labels: Iterable[str], most: int) -> str:
+    """The first names for a sentence, and how many more there are: ``a, b and 3 more``."""
+    found = [name(label) for label in labels]
+    return join([*found[:most], f"{len(found) - most} more"] if len(found) > most else found)

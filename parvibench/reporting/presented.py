@@ -1,8 +1,9 @@
-"""A run's results as Python sees them: the leaderboard as a table, figures, and what a notebook shows."""
+"""A run's results in Python: the leaderboard as a table, figures, and the notebook view."""
 
 from __future__ import annotations
 
 import html
+from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -13,8 +14,9 @@ import pandas as pd
 from parvibench.core.errors import InputError
 from parvibench.harness.store import results as stored
 
-from . import leaderboard as lb
-from .text_tables import entry, marks_used
+from .tables import leaderboard as lb
+from .tables.matrix import by_method
+from .text import marks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,21 +27,21 @@ _FIRST = ("task", "rank", "label", "status", "shown", "quantity", "value", "valu
 
 
 @dataclass(frozen=True, repr=False)
-class Results(stored.Results):
-    """The cells of one run, in the order asked for."""
+class Results(stored.StoredRun):
+    """The cells of one run, in the requested order."""
 
     @classmethod
-    def of(cls, results: stored.Results) -> Self:
+    def of(cls, results: stored.StoredRun) -> Self:
         """The same results."""
         return cls(results.store, results.run, results.cells)
 
     @cached_property
     def board(self) -> pd.DataFrame:
-        """The rankings behind ``leaderboard``, as of ``reporting.leaderboard.table``."""
+        """The rankings behind ``leaderboard``, as of ``tables.leaderboard.table``."""
         return lb.table(self)
 
     def leaderboard(self) -> pd.DataFrame:
-        """What the terminal shows, one row per cell: of each task the best first, anchors last.
+        """The leaderboard with one row per cell: the best first on each task, anchors last.
 
         ``shown`` is the text of the terminal; ``value`` its number, in ``quantity`` (floors where there is a ratio to the
         noise floor, else the primary metric), with the 95% interval ``value_low``, ``value_high``; ``rank``, ``verdict``.
@@ -50,7 +52,7 @@ class Results(stored.Results):
         found = [lb.shown_interval(row) for _, row in board.iterrows()]
         values = pd.DataFrame(found, columns=["value", "value_low", "value_high"], index=board.index, dtype=float)
         quantity = board["metric"].where(board["floor_ratio"].isna(), board["metric"] + " over its floor")
-        texts = [entry(row) for _, row in board.iterrows()]
+        texts = [lb.entry(row) for _, row in board.iterrows()]
         whole = board.assign(shown=pd.Series(texts, index=board.index, dtype="str"), quantity=quantity, **values)
         return whole[[*_FIRST, *(c for c in whole if c not in _FIRST)]]
 
@@ -74,7 +76,7 @@ class Results(stored.Results):
 
     @cached_property
     def _drawn(self) -> tuple[dict[str, Drawing], dict[str, Figure]]:
-        from .page import drawn
+        from .page.report_files import drawn
 
         return drawn(self)
 
@@ -83,31 +85,29 @@ class Results(stored.Results):
 
     @property
     def _counts(self) -> str:
-        statuses = pd.Series([str(c.status) for c in self.cells], dtype="str").value_counts(sort=False)
-        methods, tasks = len({c.label for c in self.cells}), len(lb.task_names(self))
-        return f"{methods} methods x {tasks} tasks; {', '.join(f'{n} {status}' for status, n in statuses.items()) or 'no cells'}"
+        statuses = Counter(str(c.status) for c in self.cells)
+        return marks.run_counts(len({c.label for c in self.cells}), len(lb.task_names(self)), list(statuses.items()))
 
     def _repr_html_(self) -> str:
         """The leaderboard as tables, methods by tasks; all text of others is escaped."""
         board = self.board
-        ranks = lb.average_ranks(board)
-        rows = {(r["task"], r["label"]): r for _, r in board.iterrows()}
+        methods = list(by_method(board))
         parts = [f"<p>{html.escape(self.run.id)}: {html.escape(self._counts)}</p>"]
         for group in lb.groups(board):
             head = "".join(f"<th>{html.escape(t)}</th>" for t in ("method", *group.tasks))
             body = ""
-            for label, rank in ranks.iterrows():
-                cells = "".join(_cell(rows.get((task, label))) for task in group.tasks)
-                name = html.escape(str(label))
+            for label, rank, rows in methods:
+                cells = "".join(_cell(rows.get(task)) for task in group.tasks)
+                name = html.escape(label)
                 body += f"<tr><td>{f'<i>{name}</i>' if rank['anchor'] else name}</td>{cells}</tr>"
             caption = html.escape(group.title)
             parts.append(
                 f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
             )
-        parts += [f"<p>{html.escape(mark)}</p>" for mark in marks_used(board)]
+        parts += [f"<p>{html.escape(mark)}</p>" for mark in lb.marks_used(board)]
         return "".join(parts)
 
 
 def _cell(row: pd.Series | None) -> str:
-    text = "" if row is None else html.escape(entry(row))
-    return f"<td>{f'<b>{text}</b>' if row is not None and lb.is_best(row) else text}</td>"
+    text = "" if row is None else html.escape(lb.entry(row))
+    return f"<td>{f'<b>{text}</b>' if row is not None and row['best'] else text}</td>"

@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.reading import read_table
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.secrets import of_address, shown_address
 from parvibench.harness.store.store import CURVE_COLUMNS, Store
 
@@ -334,7 +334,7 @@ class _Writer:
 
 
 def replay(
-    store: Store, to: Mirror | _Writer, *, finished: bool = False, note: Callable[[Results], str] | None = None
+    store: Store, to: Mirror | _Writer, *, finished: bool = False, note: Callable[[StoredRun], str] | None = None
 ) -> None:
     """Mirror the runs of a store, oldest first; a run whose record is damaged is left out.
 
@@ -346,7 +346,7 @@ def replay(
     """
     for run_id in store.runs():
         try:
-            results = Results.load(store, run_id)
+            results = StoredRun.load(store, run_id)
         except DamagedError:
             continue
         if finished and not results.run.finished:

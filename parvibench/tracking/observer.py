@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.secrets import shown_address
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
@@ -66,7 +66,7 @@ def sync(
     store: Store,
     timeout: float = 600.0,
     tell: Callable[[str], None] = warnings.warn,
-    note: Callable[[Results], str] | None = None,
+    note: Callable[[StoredRun], str] | None = None,
 ) -> str:
     """Mirror all runs of a store that MLflow does not hold yet.
 

@@ -8,8 +8,8 @@ import pytest
 from import_graph import imports, module_files
 
 ROOT = Path(__file__).parents[2]
-#: One family a file, one picture a file.
-WIDE = ("parvibench/metrics", "parvibench/reporting")
+#: One family a file.
+WIDE = ("parvibench/metrics",)
 MOST_FILES = 14
 
 pytestmark = pytest.mark.skipif(not (ROOT / "baselines").is_dir(), reason="needs a checkout")

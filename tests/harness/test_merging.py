@@ -9,14 +9,14 @@ import pytest
 import parvibench as pb
 from parvibench.core.errors import StoreError
 from parvibench.harness.store.merging import merge
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.sealing import sealed
 from parvibench.harness.store.store import Store
 
 WANTED = {"tasks": ["banana", "multimodal"], "algorithms": ["sgld", "exact", "initial"]}
 
 
-def run(out: Path, **extra: object) -> Results:
+def run(out: Path, **extra: object) -> StoredRun:
     budget = {"scores_per_particle": 5}
     return pb.run(**WANTED, replicates=2, budget=budget, workers=0, out=out, tracking=False, **extra)
 
@@ -34,7 +34,7 @@ def test_parts_make_the_whole(parts: list[Path], tmp_path: Path) -> None:
     assert counts == [3, 3]
     merged, notes = merge([Store(p) for p in reversed(parts)], Store(tmp_path / "merged"))
     assert not notes
-    whole, found = run(tmp_path / "whole"), Results.load(Store(tmp_path / "merged"), merged.id)
+    whole, found = run(tmp_path / "whole"), StoredRun.load(Store(tmp_path / "merged"), merged.id)
     assert [(c.task, c.label) for c in found.cells] == [(c.task, c.label) for c in whole.cells]
     for a, b in zip(found.cells, whole.cells, strict=True):
         assert a.key == b.key
@@ -55,14 +55,14 @@ def test_merging_again_changes_nothing(parts: list[Path], tmp_path: Path) -> Non
 
 
 def test_without_samples_the_page_merging_and_resuming_still_work(parts: list[Path], tmp_path: Path) -> None:
-    from parvibench.reporting.page import write_report
+    from parvibench.reporting.page.report_files import write_report
 
     whole, published = Store(tmp_path / "whole"), Store(tmp_path / "published")
     run_, _ = merge([Store(p) for p in parts], whole)
     slim, _ = merge([whole], published, samples=False)
     assert {p.name for p in published.root.glob("cells/*/*")} == {"cell.json", "curve.parquet"}
     for store, record, name in ((whole, run_, "a"), (published, slim, "b")):
-        write_report(Results.load(store, record.id), tmp_path / name)
+        write_report(StoredRun.load(store, record.id), tmp_path / name)
     assert (tmp_path / "a/leaderboard.csv").read_text() == (tmp_path / "b/leaderboard.csv").read_text()
     before = {p: p.stat().st_mtime_ns for p in published.root.glob("cells/*/*")}
     run(published.root)
@@ -97,11 +97,11 @@ def test_seconds_of_different_hardware_are_not_compared(parts: list[Path], tmp_p
     other.write_run(stores[1].run())
     run_, notes = merge([stores[0], other], into)
     assert "another machine" in notes[0]
-    results = Results.load(into, run_.id)
+    results = StoredRun.load(into, run_.id)
     assert not results.timed
     assert all("seconds" not in c.values and c.absent["seconds"] for c in results.cells)
     assert all(c["seconds"] is None for c in results.document()["cells"])
-    from parvibench.reporting.page import write_report
+    from parvibench.reporting.page.report_files import write_report
 
     page = write_report(results, tmp_path / "page").read_text()
     assert "against seconds" not in page

@@ -7,7 +7,7 @@ import pytest
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.session import run_cells
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
@@ -124,7 +124,7 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Results]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], StoredRun]:
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "samplers.py").write_text(SAMPLERS)
     suite = Suite.model_validate({
@@ -132,9 +132,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Results]:
         "algorithms": [{"name": f"{folder / 'samplers.py'}:{name}", "label": name} for name in EXPECTED],
         "metrics": ["ksd", "sliced_w2", "score_evaluations"],
     })  # fmt: skip
-    made: dict[str, Results] = {}
+    made: dict[str, StoredRun] = {}
 
-    def run(where: str) -> Results:
+    def run(where: str) -> StoredRun:
         executor = {"workers": Workers(2, 120), "here": InProcess()}[where]
         if where not in made:
             honest = ("Good", "Differentiates")  # what the others change in this process would stay
@@ -145,19 +145,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Results]:
     return run
 
 
-def cell(results: Results, label: str) -> CellRecord:
+def cell(results: StoredRun, label: str) -> CellRecord:
     return next(c for c in results.cells if c.label == label)
 
 
 @pytest.mark.parametrize("label", EXPECTED)
-def test_what_a_sampler_gives_is_demanded(label: str, run: Callable[[str], Results]) -> None:
+def test_what_a_sampler_gives_is_demanded(label: str, run: Callable[[str], StoredRun]) -> None:
     status, told = EXPECTED[label]
     found = cell(run("workers"), label)
     assert found.status is status, found.reason
     assert told in found.reason
 
 
-def test_replicates_without_finite_samples_have_diverged(run: Callable[[str], Results]) -> None:
+def test_replicates_without_finite_samples_have_diverged(run: Callable[[str], StoredRun]) -> None:
     found, good = cell(run("workers"), "TurnsNaN"), cell(run("workers"), "Good")
     assert (found.n_diverged, list(found.diverged)) == (1, [1])
     for name in ("ksd", "sliced_w2"):
@@ -165,14 +165,14 @@ def test_replicates_without_finite_samples_have_diverged(run: Callable[[str], Re
         assert found.values[name][::2] == good.values[name][::2]
 
 
-def test_metrics_are_computed_outside_the_sampler_s_process(run: Callable[[str], Results]) -> None:
+def test_metrics_are_computed_outside_the_sampler_s_process(run: Callable[[str], StoredRun]) -> None:
     """What it makes of the metrics in its own process changes nothing."""
     false, good = cell(run("workers"), "Embellishes"), cell(run("workers"), "Good")
     assert false.values == good.values
     assert min(good.values["ksd"]) > 0
 
 
-def test_metrics_computed_elsewhere_are_those_computed_here(run: Callable[[str], Results]) -> None:
+def test_metrics_computed_elsewhere_are_those_computed_here(run: Callable[[str], StoredRun]) -> None:
     """Values and curves to the last bit."""
     elsewhere, here = run("workers"), run("here")
     for label in ("Good", "Differentiates"):
@@ -183,6 +183,6 @@ def test_metrics_computed_elsewhere_are_those_computed_here(run: Callable[[str],
         assert curves[0].equals(curves[1])
 
 
-def test_metered_scores_are_all_that_is_charged(run: Callable[[str], Results]) -> None:
+def test_metered_scores_are_all_that_is_charged(run: Callable[[str], StoredRun]) -> None:
     for label in ("Good", "Differentiates"):
         assert cell(run("workers"), label).score_evaluations == 2000

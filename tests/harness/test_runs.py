@@ -16,7 +16,7 @@ from parvibench.core.metric import Context
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite
@@ -67,7 +67,7 @@ class NeedsMoon(Ascent):
     needs = frozenset({"score", "moon"})
 
 
-def run_here(tmp_path: Path, *algorithms: Algorithm | type[Algorithm] | str, **options: object) -> Results:
+def run_here(tmp_path: Path, *algorithms: Algorithm | type[Algorithm] | str, **options: object) -> StoredRun:
     return pb.run(tasks=["multimodal"], algorithms=list(algorithms), out=tmp_path, **{**QUICK, **options})
 
 
@@ -126,7 +126,7 @@ def test_a_damaged_cell_is_told_and_it_alone_is_run_again(tmp_path: Path) -> Non
     good, bad = first.cells
     path = first.store.folder(bad.key) / "samples.npz"
     path.write_bytes(path.read_bytes()[:-40])
-    found = Results.load(first.store).cells
+    found = StoredRun.load(first.store).cells
     assert [c.status for c in found] == [Status.OK, Status.DAMAGED]
     assert "samples.npz: damaged" in found[1].reason
     assert "runs this cell again" in found[1].reason

@@ -10,7 +10,7 @@ import parvibench as pb
 from parvibench.core.errors import InputError
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.store.merging import merge
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import Suite
 from parvibench.reporting.figures.density_scatter import trajectories
@@ -20,7 +20,7 @@ ENTRIES = [{"name": "svgd", "trajectories": 5}, {"name": "sgld", "trajectories":
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     suite = Suite.model_validate({
         "name": "followed", "tasks": ["banana"], "algorithms": ENTRIES, "replicates": 2, "particles": 20,
         "budget": {"iterations": 40},
@@ -28,7 +28,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return pb.run(suite, workers=0, tracking=False, out=tmp_path_factory.mktemp("store"))
 
 
-def test_they_lead_from_the_start_to_the_samples(results: Results) -> None:
+def test_they_lead_from_the_start_to_the_samples(results: StoredRun) -> None:
     svgd, sgld, ula = results.cells
     for cell, k in ((svgd, 5), (sgld, 20)):
         found = results.trajectories(cell)
@@ -44,7 +44,7 @@ def test_they_lead_from_the_start_to_the_samples(results: Results) -> None:
     assert np.array_equal(starts[0], starts[1][np.linspace(0, 19, 5).round().astype(int)])
 
 
-def test_keeping_them_changes_no_sample(results: Results) -> None:
+def test_keeping_them_changes_no_sample(results: StoredRun) -> None:
     plain = make_cell(tasks=["banana"], algorithms=["sgld"], budget={"iterations": 40}, metrics=["sliced_w2"])
     kept = make_cell(tasks=["banana"], algorithms=[ENTRIES[1]], budget={"iterations": 40}, metrics=["sliced_w2"])
     assert plain.key != kept.key
@@ -63,14 +63,14 @@ def test_an_interruption_loses_none(name: str, tmp_path: Path, monkeypatch: pyte
     assert np.array_equal(resumed.trajectories.positions, whole.trajectories.positions)
 
 
-def test_merging_takes_them_along(results: Results, tmp_path: Path) -> None:
+def test_merging_takes_them_along(results: StoredRun, tmp_path: Path) -> None:
     merged, _ = merge([results.store], Store(tmp_path))
-    found = Results.load(Store(tmp_path), merged.id)
+    found = StoredRun.load(Store(tmp_path), merged.id)
     for cell in results.cells[:2]:
         assert np.array_equal(found.trajectories(cell).positions, results.trajectories(cell).positions)
 
 
-def test_the_page_draws_them(results: Results) -> None:
+def test_the_page_draws_them(results: StoredRun) -> None:
     styles = label_styles(results.cells)
     (drawing,) = trajectories(TaskCells(results, "banana", styles, ["sgld", "svgd", "ula"]))
     assert [p.caption for p in drawing.pictures] == ["sgld", "svgd"]

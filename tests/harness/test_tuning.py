@@ -312,7 +312,7 @@ def test_a_forecast_refuses_what_the_run_refuses(path: Path, call: Run, monkeypa
 
 
 def test_run_tunes_first_when_asked_and_its_cost_is_shown(path: Path, tmp_path: Path) -> None:
-    from parvibench.reporting.provenance import step_sizes
+    from parvibench.reporting.page.provenance import step_sizes
 
     results = pb.run(
         load_suite(str(path)), profile="short", tune=True, tracking=False, workers=0, out=tmp_path / "store"

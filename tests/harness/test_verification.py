@@ -13,7 +13,7 @@ from parvibench.cli import app
 from parvibench.harness import verification
 from parvibench.harness.agreement import contradictions, fresh_runs, law_p_value
 from parvibench.harness.execution import Execution
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunCell, Store
 
 HERE = Execution(workers=0)
@@ -160,14 +160,14 @@ def test_plug_ins_are_not_run(honest: Store, tmp_path: Path) -> None:
 def test_the_command_tells_the_chance_of_missing_and_the_page_marks_rows(honest: Store, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from parvibench.reporting.page import write_report
+    from parvibench.reporting.page.report_files import write_report
 
     folder = str(honest.root)
     done = CliRunner().invoke(app, ["verify", folder, "--replicates", "60", "--workers", "0"])
     assert done.exit_code == 0, done.output
     assert "24 comparisons" in done.output
     assert f"probability {100 * 0.95**24:.2g}%" in done.output
-    page = write_report(Results.load(honest), tmp_path / "page").read_text()
+    page = write_report(StoredRun.load(honest), tmp_path / "page").read_text()
     assert "verified" in page
     forge(honest, "svgd", scaled(0.5), other="ula")
     done = CliRunner().invoke(app, ["verify", folder, "--workers", "0", "--json"])
@@ -177,10 +177,10 @@ def test_the_command_tells_the_chance_of_missing_and_the_page_marks_rows(honest:
 
 def test_a_mark_ends_with_a_change_of_its_cell(honest: Store) -> None:
     verification.keep(verified(honest), honest.root)
-    before = verification.marks(Results.load(honest))
+    before = verification.marks(StoredRun.load(honest))
     assert set(before.values()) == {"verified"}
     forge(honest, "svgd", scaled(0.5), other="ula")
-    after = verification.marks(Results.load(honest))
+    after = verification.marks(StoredRun.load(honest))
     assert after == before | {("banana", "svgd"): "unverified"}
 
 
@@ -196,11 +196,11 @@ def test_a_mark_that_came_with_the_store_is_not_believed(
         kept | {"signature": None},
     ):
         path.write_text(json.dumps(forged))
-        assert verification.marks(Results.load(honest)) == {}
+        assert verification.marks(StoredRun.load(honest)) == {}
     path.write_text(json.dumps(kept))
-    assert verification.marks(Results.load(honest))
+    assert verification.marks(StoredRun.load(honest))
     monkeypatch.setattr(verification.platformdirs, "user_data_path", lambda name: tmp_path / "another user" / name)
-    assert verification.marks(Results.load(honest)) == {}
+    assert verification.marks(StoredRun.load(honest)) == {}
 
 
 def test_a_diverged_cell_is_run_again(honest: Store) -> None:
@@ -210,6 +210,6 @@ def test_a_diverged_cell_is_run_again(honest: Store) -> None:
         tracking=False, workers=0, budget={"iterations": 30}, out=honest.root,
     )  # fmt: skip
     found = verified(Store(honest.root))
-    assert [c.status for c in Results.load(honest).cells] == ["diverged"]
+    assert [c.status for c in StoredRun.load(honest).cells] == ["diverged"]
     assert {c.verdict for c in found.checks} == {"same bits"}
     seal(honest)

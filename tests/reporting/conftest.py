@@ -6,7 +6,7 @@ import torch
 from made_stores import made_cells, only_reference, write_store
 
 from parvibench.core.reference import Reference
-from parvibench.reporting.page import write_report
+from parvibench.reporting.page.report_files import write_report
 
 
 @pytest.fixture(scope="module", autouse=True)

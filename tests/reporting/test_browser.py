@@ -10,7 +10,7 @@ import pytest
 from made_stores import EVIL, make_curve, make_record, with_values, write_store
 
 from parvibench.core import registry
-from parvibench.reporting.page import write_report
+from parvibench.reporting.page.report_files import write_report
 
 pytestmark = pytest.mark.browser
 CHROMIUM = next((path for n in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(n))), None)
@@ -137,7 +137,7 @@ def test_the_legend_switches_curves(opened, out):
 def test_the_first_screen_answers(opened, results):
     """For every target a method or why there is none, before any table; names are linked to the methods' sections."""
     answers = texts(opened, ".answers li")
-    assert [a for a in answers if a.startswith("If your target is") and "ula" in a and "score evaluations" in a]
+    assert [a for a in answers if a.startswith("For ") and "ula" in a and "score evaluations" in a]
     assert opened.locator(".answers").bounding_box()["y"] < opened.locator("table").first.bounding_box()["y"]
     for link in opened.locator(".answers a").all():
         assert opened.locator(link.get_attribute("href")).count() == 1

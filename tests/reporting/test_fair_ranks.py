@@ -8,9 +8,10 @@ from made_stores import make_curve, make_record, only_reference, with_values, wr
 
 from parvibench import statistics
 from parvibench.core.reference import Reference
-from parvibench.reporting import leaderboard, overview
-from parvibench.reporting.latex_table import write_latex
-from parvibench.reporting.winners import Findings
+from parvibench.reporting.page import across_tasks
+from parvibench.reporting.page.text_tables import write_latex
+from parvibench.reporting.tables import leaderboard, matrix
+from parvibench.reporting.tables.winners import Findings
 
 SMALL = ("banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d")
 LARGE = ("student-t", "monomial-gamma", "gmm2-2d", "gmm5-10d", "funnel-10d")
@@ -40,19 +41,19 @@ def test_a_method_that_loses_on_all_common_tasks_is_not_listed_above(tmp_path):
     }
     scales |= {(task, label): s for task in LARGE for label, s in (("svgd", 1.0), ("sgld", 2.0))}
     board = leaderboard.table(store(tmp_path, scales))
-    assert leaderboard.common_tasks(board) == list(SMALL)
-    ranks = leaderboard.average_ranks(board)
+    assert matrix.common_tasks(board) == list(SMALL)
+    ranks = matrix.average_ranks(board)
     assert ranks.index.tolist() == ["sgld", "ula", "mala", "svgd"]
     assert ranks["average_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
     assert ranks["n_tasks"].to_dict() == {"sgld": 10, "ula": 5, "mala": 5, "svgd": 10}
     # Of ten tasks, SVGD is beaten by all three others on five, by none on five.
     assert ranks.loc["svgd", "share"] == 0.5
-    assert "over 5 tasks" in overview.headline(board)
+    assert "over 5 tasks" in across_tasks.headline(board)
 
 
 def test_a_method_of_few_tasks_narrows_nobodys_comparison(tmp_path):
     scales = {(task, label): s for task in SMALL for label, s in (("svgd", 3.0), ("sgld", 1.0))}
-    ranks = leaderboard.average_ranks(leaderboard.table(store(tmp_path, scales | {("banana", "mala"): 0.5})))
+    ranks = matrix.average_ranks(leaderboard.table(store(tmp_path, scales | {("banana", "mala"): 0.5})))
     assert ranks["average_rank"].to_dict() == pytest.approx({"sgld": 1.2, "svgd": 2.2, "mala": np.nan}, nan_ok=True)
     assert ranks.index[-1] == "mala"
 
@@ -80,7 +81,7 @@ def test_where_no_method_has_a_result_none_is_first(tmp_path):
     crashed = make_record("c", "banana", "mala", label="mala", status="crashed", reason="no memory")
     board = leaderboard.table(write_store(tmp_path, [(crashed, None, None)]))
     assert board["rank"].isna().all()
-    ranks = leaderboard.average_ranks(board)
+    ranks = matrix.average_ranks(board)
     assert ranks.loc["mala", ["average_rank", "n_tasks"]].isna().tolist() == [True, False]
     assert ranks.loc["mala", "n_tasks"] == 0
 
@@ -105,9 +106,9 @@ def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_bes
     assert board.loc["ksivi", "marks"] == "no better than initial"
     (winner,) = Findings.of(found).tasks
     assert winner.label == "mala"
-    assert "ula has a better number but is transient" in winner.sentence
-    assert overview.headline(leaderboard.table(found)).startswith("2 of 3 results have converged.")
-    # In print too: the best of those that have converged is bold, the lower number of the transient chain is not.
+    assert "ula has a better value but is transient" in winner.sentence
+    assert across_tasks.headline(leaderboard.table(found)).startswith("2 of 3 results have converged.")
+    # In print too: the best converged method is bold, the lower number of the transient chain is not.
     text = write_latex(found, tmp_path / "latex").read_text()
     assert text.count(r"\textbf{") == 1
     assert next(line for line in text.splitlines() if r"\textbf{" in line).startswith("mala ")
@@ -133,10 +134,10 @@ def test_the_headline_says_when_nothing_has_converged(tmp_path):
     found = store(tmp_path, {("banana", "ula"): 1.0, ("banana", "initial"): 3.0})
     falling = tuple(c.model_copy(update={"values": c.values | {"rhat": [1.5] * 7}}) for c in found.cells)
     object.__setattr__(found, "cells", falling)
-    assert overview.headline(leaderboard.table(found)).startswith("Nothing has converged")
+    assert across_tasks.headline(leaderboard.table(found)).startswith("No run has converged")
     (winner,) = Findings.of(found).tasks
     assert winner.sentence == (
-        "On banana no method has both converged and come nearer than the start (lowest so far: ula, transient)."
+        "On banana, no method has converged to a better value than the initial distribution (lowest so far: ula, transient)."
     )
 
 
@@ -173,11 +174,11 @@ def test_a_first_place_is_claimed_only_where_resamples_keep_it(tmp_path):
             (task, label): s for task in SMALL[:3] for label, s in (("svgd", 1.0), ("sgld", factor), ("ula", 4.0))
         }
         findings = Findings.of(store(tmp_path / name, scales))
-        said = overview.headlines(findings)[""]
-        assert (", kept in 100% of 2,000 resamples" in said) == claimed
-        assert ("no first place is claimed" in said) != claimed
+        said = across_tasks.headlines(findings)[""]
+        assert (", and ranks first in 100% of 2,000 bootstrap resamples" in said) == claimed
+        assert ("no clear winner" in said) != claimed
 
 
 def test_common_tasks_of_nothing_are_none():
     empty = pd.DataFrame(columns=list(leaderboard.COLUMNS))
-    assert leaderboard.common_tasks(empty) == []
+    assert matrix.common_tasks(empty) == []

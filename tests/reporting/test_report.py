@@ -24,14 +24,18 @@ from parvibench.cli import app
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunRecord, Store
-from parvibench.reporting import formatting, leaderboard, page
+from parvibench.reporting import formatting
 from parvibench.reporting.figures import anytime_curves, density_scatter, figure
 from parvibench.reporting.figures.figure import TaskCells
-from parvibench.reporting.page import Report, write_report
-from parvibench.reporting.provenance import step_sizes
-from parvibench.reporting.text_tables import print_leaderboard
+from parvibench.reporting.page import html_page as rendering
+from parvibench.reporting.page import report_files
+from parvibench.reporting.page.provenance import step_sizes
+from parvibench.reporting.page.report import Report
+from parvibench.reporting.page.report_files import write_report
+from parvibench.reporting.page.text_tables import print_leaderboard
+from parvibench.reporting.tables import leaderboard, matrix
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +94,7 @@ def test_ranks_put_failures_last_and_leave_anchors_out(results):
 
 
 def test_average_ranks_share_ties(results):
-    ranks = leaderboard.average_ranks(leaderboard.table(results))
+    ranks = matrix.average_ranks(leaderboard.table(results))
     assert ranks.loc["ula", "average_rank"] == 1
     assert ranks.loc["mala", "average_rank"] == 3.5
     assert ranks.loc["mala", "n_failed"] == 2
@@ -211,32 +215,32 @@ def test_a_page_of_thirty_methods_and_ten_tasks_is_not_heavy(tmp_path):
             samples = generator.normal(size=(REPLICATES, 100, registry.tasks()[task].dim)).astype(np.float32)
             record = make_record(f"{task}-{label}", task, label, kind=kind)
             cells.append((with_values(record, curve), curve, samples))
-    whole = page.write_report(write_store(tmp_path, cells), tmp_path / "report").read_text()
+    whole = report_files.write_report(write_store(tmp_path, cells), tmp_path / "report").read_text()
     assert len(whole.encode()) < 4_000_000
     once = re.sub(r'<figure id="[^"]*" data-axis="(?!score_evaluations)[^"]*".*?</figure>', "", whole, flags=re.S)
     assert len(once.encode()) < 2_000_000
 
 
 def test_one_figure_is_drawn_again(results, tmp_path):
-    image, data = page.write_figure(results, "curve-banana-sliced_w2-seconds", tmp_path)
+    image, data = report_files.write_figure(results, "curve-banana-sliced_w2-seconds", tmp_path)
     assert image.read_text().startswith("<svg")
     assert "currentColor" not in image.read_text()
     assert set(pd.read_csv(data)["label"]) == {EVIL, "ula", "half", "exact", "initial"}
     with pytest.raises(InputError, match="no such figure; there are"):
-        page.write_figure(results, "nothing", tmp_path)
+        report_files.write_figure(results, "nothing", tmp_path)
 
 
 def test_a_report_of_one_task(results):
-    assert {c.task for c in page.restrict_to_tasks(results, ["banana"]).cells} == {"banana"}
+    assert {c.task for c in report_files.restrict_to_tasks(results, ["banana"]).cells} == {"banana"}
     with pytest.raises(InputError, match=r"--task apple: not in run .* which has banana"):
-        page.restrict_to_tasks(results, ["apple"])
+        report_files.restrict_to_tasks(results, ["apple"])
 
 
 def test_what_a_reader_of_the_numbers_should_know_is_on_the_page(tmp_path):
     flag = "the machine's speed changed by 35% meanwhile: the seconds are doubtful"
     curve = make_curve(np.random.default_rng(0), ["sliced_w2"], 1.0)
     results = write_store(tmp_path, [(make_record("k", "banana", "ula", flags=[flag]), curve, None)])
-    shown = page.write_report(results, tmp_path / "report").read_text()
+    shown = report_files.write_report(results, tmp_path / "report").read_text()
     assert f'title="{flag}"><bdi>ok</bdi> <small>flagged</small>' in html.unescape(shown)
 
 
@@ -277,7 +281,7 @@ def test_contours_hold_the_probability_they_claim():
 def test_step_sizes_say_where_they_come_from(results):
     steps = step_sizes(results)
     assert "1 tuned" in steps.summary
-    assert "tuning cost 1,000,000 score evaluations" in steps.summary
+    assert "tuning cost: 1,000,000 score evaluations" in steps.summary
     assert steps.at_edge == ("ula on banana",)
 
 
@@ -311,7 +315,7 @@ def test_the_terminal_table_fits(results, width):
 def test_many_tasks_are_split_over_tables(tmp_path):
     names = [f"a-rather-long-task-name-{i}" for i in range(12)]
     cells = [(make_record(name, name, "ula", values={"m": [1.0]}), None, None) for name in names]
-    assert printed(write_store(tmp_path, cells), 80).count("method") == 3
+    assert printed(write_store(tmp_path, cells), 80).count("avg rank") == 3
 
 
 def one(task="t", curve=None, samples=None, **changes):
@@ -350,7 +354,7 @@ def test_a_run_that_has_not_begun_renders(tmp_path):
     store = Store(tmp_path)
     missing = [records.asked(make_record("missing", "banana", "svgd"))]
     store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=missing, started="2026-01-01T00:00:00"))
-    assert "interrupted" in page.render(Report.of(Results.load(store)))
+    assert "interrupted" in rendering.render(Report.of(StoredRun.load(store)))
 
 
 NUMBERS = {

@@ -6,7 +6,7 @@ from made_stores import EVIL, make_curve, make_record, only_reference, with_valu
 from typer.testing import CliRunner
 
 from parvibench.cli import app
-from parvibench.reporting.page import write_report
+from parvibench.reporting.page.report_files import write_report
 
 
 def test_the_index_links_reports_with_their_headlines(tmp_path):
@@ -22,9 +22,9 @@ def test_the_index_links_reports_with_their_headlines(tmp_path):
     page = (tmp_path / "index.html").read_text()
     for name in ("toy", "uci"):
         assert f'href="{name}/index.html"' in page
-    assert "ula is the only method with a rank" in page
+    assert "ula is the only ranked method" in page
     assert "<script" not in page
-    assert "steady compute" in page
+    assert "steady-state compute" in page
 
 
 @pytest.mark.parametrize("content", [None, "[]", "{}"])

@@ -10,10 +10,12 @@ from made_stores import make_curve, make_record, only_reference, stored_curves, 
 from scipy import stats
 
 from parvibench.core.reference import Reference
-from parvibench.reporting import advice, floor_comparison, overview, winners
 from parvibench.reporting.figures.figure import label_styles
+from parvibench.reporting.figures.over_tasks import methods_to_use
 from parvibench.reporting.formatting import number
-from parvibench.reporting.winners import Findings
+from parvibench.reporting.page import across_tasks
+from parvibench.reporting.tables import aggregate_tables, floor_comparison, winners
+from parvibench.reporting.tables.winners import Findings
 
 TASKS = ("banana", "correlated-2d", "gmm5-2d")
 METHODS = {"svgd": 1.0, "ula": 1.02, "mala": 2.0, "lapd": 2.1}
@@ -35,7 +37,7 @@ def store(tmp_path_factory):
 def findings(store):
     table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
     with pytest.MonkeyPatch.context() as patch, only_reference(None, None):
-        from parvibench.reporting import floor_comparison
+        from parvibench.reporting.tables import floor_comparison
 
         for load in ("load_reference", "load_floored"):
             patch.setattr(floor_comparison, load, lambda name: Reference(np.zeros((9, 2)), True, {}, table))
@@ -78,7 +80,7 @@ def test_friedman_is_scipys(findings, final):
     found = winners.friedman(findings.board, TASKS)
     assert found.p_value == pytest.approx(stats.friedmanchisquare(*medians.to_numpy().T).pvalue)
     assert found.table["average_rank"].to_dict() == medians.rank(axis=1).mean().to_dict()
-    assert ("finds no difference" if found.p_value > 0.05 else "methods differ") in found.sentence
+    assert ("finds no significant difference" if found.p_value > 0.05 else "tasks are significant") in found.sentence
 
 
 def test_paired_differences_are_adjusted_over_the_table(findings, final):
@@ -97,13 +99,13 @@ def test_sentences_say_what_the_tests_say(findings):
             assert f"best, but not significantly better than {winner.rivals[0]}" in winner.sentence
         else:
             assert "significantly better than all others" in winner.sentence
-        assert f"{winner.where} {winner.label} leads" in winner.sentence
+        assert f"On {winner.where}, {winner.label} leads with" in winner.sentence
     assert [g.where for g in findings.groups] == ["curved, 2-D"]
     assert findings.groups[0].tasks == ("banana", "correlated-2d")
 
 
 def test_the_winners_table_shows_margin_and_cost(findings):
-    table = overview.winners_table(findings, {})
+    table = aggregate_tables.winners_table(findings, {})
     rows = {row.entries[0].text: [e.text for e in row.entries] for row in table.rows}
     assert list(rows) == ["curved, 2-D (2 tasks)", "banana", "correlated-2d", "gmm5-2d"]
     for winner in findings.tasks:
@@ -120,16 +122,16 @@ def test_the_first_picture_names_what_the_answers_name(findings):
     changed = replace(findings, groups=(unfinished,))
     styles = label_styles(findings.results.cells)
     for shown in (findings, changed):
-        answers = {a.target: a for a in advice.answers(shown, {})}
-        (drawing,) = advice.picture(shown, styles)
+        answers = {a.winner.where: a for a in across_tasks.answers(shown, {})}
+        (drawing,) = methods_to_use(shown, styles)
         data = drawing.data
         assert list(dict.fromkeys(data["target"])) == list(answers) == ["curved, 2-D", "gmm5-2d"]
         named = data[data["named"]].set_index("target")
-        assert named["label"].to_dict() == {t: a.method for t, a in answers.items() if a.method}
+        assert named["label"].to_dict() == {t: a.winner.label for t, a in answers.items() if a.winner.label}
         for target, row in named.iterrows():
             assert answers[target].result.startswith(f"{number(row['floor_ratio'])} × floor")
         assert set(data.loc[data["target"] == "curved, 2-D", "label"]) == set(METHODS)
-        nobody = not answers["curved, 2-D"].method
+        nobody = not answers["curved, 2-D"].winner.label
         assert ("none has converged" in drawing.pictures[0].content.decode()) == nobody
         assert ("curved, 2-D: none" in drawing.pictures[0].alt) == nobody
 
@@ -196,8 +198,8 @@ def test_cells_of_another_size_are_judged_by_their_thinned_values():
     [
         (1.4, True, "", "use"),
         (0.6, False, "", "use"),
-        (1.4, False, "", "the best within this budget is"),
-        (1.4, True, "; sgld has a better number but is transient", "the best of those that have converged is"),
+        (1.4, False, "", "the best method within this budget is"),
+        (1.4, True, "; sgld has a better value but is transient", "the best converged method is"),
     ],
 )
 def test_a_method_is_recommended_as_far_as_it_is_good(ratio: float, exact: bool, unfinished: str, verb: str) -> None:
@@ -206,6 +208,6 @@ def test_a_method_is_recommended_as_far_as_it_is_good(ratio: float, exact: bool,
     winner = winners.Winner(
         "banana", ("banana",), "ula", quantity, value, indistinguishable=exact, unfinished=unfinished
     )
-    found, caution = advice._recommended(winner)
-    assert found == verb
-    assert bool(caution) == (ratio > 1 and not exact)
+    found = across_tasks._advice(winner, {}, {})
+    assert found.verb == verb
+    assert bool(found.caution) == (ratio > 1 and not exact)

@@ -16,9 +16,9 @@ from small_runs import run, suite_of
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.result import Status
 from parvibench.harness.store.merging import merge
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
-from parvibench.reporting.leaderboard import table
+from parvibench.reporting.tables.leaderboard import table
 
 #: Two cells: seven files with the record of the run.
 SUITE = suite_of(
@@ -40,16 +40,16 @@ def harm(path: Path, how: str, chance: Random) -> None:
         path.write_bytes(content)
 
 
-def same(a: Results, b: Results, i: int) -> bool:
+def same(a: StoredRun, b: StoredRun, i: int) -> bool:
     """Whether cell number ``i`` is the same in both: record, curve and samples."""
     x, y = a.cells[i], b.cells[i]
     return x == y and a.curve(x).equals(b.curve(y)) and np.array_equal(a.samples(x), b.samples(y), equal_nan=True)
 
 
-def read(root: Path, right: Results, harmed: Path) -> tuple[str, list[str]]:
+def read(root: Path, right: StoredRun, harmed: Path) -> tuple[str, list[str]]:
     """What a reader is told of a harmed store, and what is wrong with that."""
     try:
-        found = Results.load(Store(root))
+        found = StoredRun.load(Store(root))
         table(found)
         found.curves.size  # noqa: B018
     except ParVIBenchError as error:
@@ -65,7 +65,7 @@ def read(root: Path, right: Results, harmed: Path) -> tuple[str, list[str]]:
     return "the cell is damaged", wrong + ([] if told == expected else [f"told {told}, harmed {expected}"])
 
 
-def mend(root: Path, right: Results) -> list[str]:
+def mend(root: Path, right: StoredRun) -> list[str]:
     """Run again: the harmed cell alone, to the same numbers."""
     before = {c.key: c.sha256 for c in right.cells}
     after = run(SUITE, root)

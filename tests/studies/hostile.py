@@ -18,7 +18,7 @@ import psutil
 import small_runs
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.processes import Workers
 
@@ -53,7 +53,7 @@ def make_suite(algorithms: Sequence[object]) -> Suite:
     return small_runs.suite_of(["multimodal"], algorithms, **values)
 
 
-def run(folder: Path, names: Sequence[str], timeout: float = 15.0, memory: float = 4000.0) -> Results:
+def run(folder: Path, names: Sequence[str], timeout: float = 15.0, memory: float = 4000.0) -> StoredRun:
     """Run the named samplers in this order with a good one before, between and after."""
     good = f"{PLUGINS}:Good"
     given: list[object] = [{"name": good, "label": "good-first"}]
@@ -63,7 +63,7 @@ def run(folder: Path, names: Sequence[str], timeout: float = 15.0, memory: float
     return small_runs.run(make_suite(given), folder / "store", Workers(2, timeout, memory))
 
 
-def problems(results: Results, folder: Path) -> list[str]:
+def problems(results: StoredRun, folder: Path) -> list[str]:
     """Every wrong status, changed sample and process left, a line each."""
     found = []
     good = run_alone(folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parvibench.harness.session import run_cells
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
@@ -21,7 +21,7 @@ def suite_of(tasks: Sequence[str], algorithms: Sequence[Any], **values: Any) -> 
     return Suite.model_validate({"name": "study", "tasks": tasks, "algorithms": algorithms, **values})
 
 
-def run(suite: Suite, root: Path, executor: Any = None, observers: Sequence[Any] = ()) -> Results:
+def run(suite: Suite, root: Path, executor: Any = None, observers: Sequence[Any] = ()) -> StoredRun:
     """Run the suite into the store at ``root``; by default in this process."""
     return run_cells(expand(suite), Store(root), executor or InProcess(), suite=suite.resolved(), observers=observers)
 

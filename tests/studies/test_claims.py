@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from claims import CLAIMS, main
-from paper_claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Laboratory, judge
-from paper_claims.sifg_network_claims import fisher_divergence
+from papers.claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Laboratory, judge
+from papers.claims.sifg_network_claims import fisher_divergence
+from papers.claims_page import CLAIMS, measure_claims, write_claims
 
 BOUNDS = {"a": 0.0, "b": 1.0}
 
@@ -126,11 +126,11 @@ def test_a_claim_is_measured_written_and_not_measured_again(
 ) -> None:
     for claim in set(CLAIMS) - {"C34"}:
         monkeypatch.delitem(CLAIMS, claim)
-    monkeypatch.setattr("sys.argv", ["claims.py", "--out", str(tmp_path), "--store", str(tmp_path / "store")])
-    main()
+    measure_claims([], None, tmp_path / "store", tmp_path)
     assert "C34 paper: supported" in capsys.readouterr().out
+    write_claims(tmp_path)
     assert "| C34 |" in (tmp_path / "claims.md").read_text()
-    main()
+    measure_claims([], None, tmp_path / "store", tmp_path)
     assert "C34" not in capsys.readouterr().out
 
 

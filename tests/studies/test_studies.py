@@ -13,17 +13,17 @@ import kills
 import malformed_suites
 import memory
 import overhead
-import plain_times
 import pytest
 import sample_files
 import throughput
 import torch
 import tracking_outage
 import tuned_and_presets
+from papers import plain_times
+from papers.measured import read_changes
 from plain_kernels import kernel_matrix
 
 from parvibench.harness.suite.cells import expand
-from parvibench.reporting.paper_measured import read_changes
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from paper_claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Measured, judge, log_ratio
+from papers.claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Measured, judge, log_ratio
 
 import parvibench as pb
 from parvibench.core.registry import load_task

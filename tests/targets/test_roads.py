@@ -134,7 +134,7 @@ def test_a_reference_is_built_and_used_like_a_shipped_one(
     monkeypatch.chdir(tmp_path / "elsewhere")
     told = call("report", "--out", str(tmp_path / "parvibench-runs"), "--to", "page")
     for text in (" ".join(told.out.split()), Path("page/index.html").read_text()):
-        assert "No reference of wide was found where this report was made" in text
+        assert "The reference samples of wide were not available when this report was written" in text
 
 
 def test_draws_that_one_has_become_a_reference_without_certificate(call: Run, tmp_path: Path, small: None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 
 from .improving import still_improving
 from .transient import transient
@@ -12,7 +12,7 @@ from .transient import transient
 UNFINISHED = ("transient", "still improving")
 
 
-def convergence(results: Results, cell: CellRecord, metric: str) -> str:
+def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
     """``transient``, ``still improving``, ``converged`` (chains), ``flat`` (particles and generators) or ``unknown``.
 
     Empty for anchors and for cells without a result; ``metric`` ranks the task. Chains that are not transient must be

@@ -25,7 +25,7 @@ TIMED_METRICS = ("seconds", "ess_per_second")
 
 
 @dataclass(frozen=True)
-class Results:
+class StoredRun:
     """The cells of one run, in the order asked for.
 
     Attributes:

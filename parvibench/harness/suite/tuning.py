@@ -40,7 +40,7 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import TUNING_REPLICATES, Task
 from parvibench.data.splits import VALIDATION_SHARE
 from parvibench.harness.store.files import write_atomically
-from parvibench.harness.store.results import Results, metric_values
+from parvibench.harness.store.results import StoredRun, metric_values
 
 from .cells import Cell, expand
 from .entries import Tuned, TuneSpec
@@ -55,7 +55,7 @@ _MEASURED = (Status.OK, Status.DIVERGED)
 #: What a method reports of its steps: root mean square of what the step size multiplies.
 _DRIFT = "drift_rms"
 
-Run = Callable[[Sequence[Cell]], Results]
+Run = Callable[[Sequence[Cell]], StoredRun]
 
 
 @dataclass

@@ -11,7 +11,8 @@ import pandas as pd
 
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import Results, checkpoint_values
+from parvibench.harness.store.results import StoredRun, checkpoint_values
+from parvibench.reporting.text import captions
 
 from . import figure
 from .figure import AXES, GREY, Drawing, LabelStyle, Plot, TaskCells, axis_label, long_form, short, slug
@@ -42,26 +43,19 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: s
         return []
     data = long_form(lines)
     last = {short(k): v["median"].iloc[-1] for k, v in lines.items() if k not in shown.anchors}
-    end = "; ".join(f"{label} {value:.3g}" for label, value in last.items())
+    end = [(label, f"{value:.3g}") for label, value in last.items()]
+    note = captions.CURVES if floor is None else captions.CURVES_FLOOR
     found = []
     decided = all(line[CONTEXTS].notna().all() for line in lines.values())
     for axis in [CONTEXTS] * decided + figure.budget_axes(shown.results.timed):
         plot = Plot(slug("curve", shown.task, metric, axis), axis_label(axis), figure.axis_name(metric))
         with plot:
             _draw(plot, axis, lines, shown, limits, floor)
-        title = f"{metric} against {AXES.get(axis, axis)}" + (f" ({source})" if source else "")
-        alt = f"{title} on {short(shown.task)}, one line per method; at the end: {end}"
+        title = captions.as_in(f"{metric} against {AXES.get(axis, axis)}", source)
+        alt = captions.listed(f"{title} on {short(shown.task)}, one line per method", end, "; at the end: ")
         columns = data[["label", axis, "median", "low", "high"]]
-        found.append(plot.drawing(title, alt, columns, _note(floor), axis if axis in AXES else ""))
+        found.append(plot.drawing(title, alt, columns, note, axis if axis in AXES else ""))
     return found
-
-
-def _note(floor: Floor | None) -> str:
-    known = " Grey: the floor, the values of as many independent exact draws (5 to 95%, and median)."
-    return (
-        "Lines: medians over replicates at up to seven checkpoints; bands: lower to upper quartile. Lines end where the "
-        f"median is no longer finite. Dashed and dotted: anchors.{known if floor else ''}"
-    )
 
 
 def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits, floor: Floor | None) -> None:
@@ -79,7 +73,7 @@ def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits,
     figure.log_axes(axes, y=limits[2])
 
 
-def _line(results: Results, cell: CellRecord, metric: str) -> pd.DataFrame:
+def _line(results: StoredRun, cell: CellRecord, metric: str) -> pd.DataFrame:
     """Median and quartiles at every checkpoint; replicates that stopped earlier by diverging count as worst.
 
     Columns of ``AXES`` and ``contexts`` (medians; NaN where nothing is decided), median, low, high, by checkpoint.

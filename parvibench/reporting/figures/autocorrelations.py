@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.metrics.chains import array_stats
+from parvibench.reporting.text import captions
 
 from .figure import GREY, WIDE, Drawing, Plot, TaskCells, long_form, short, slug
 
@@ -31,10 +32,9 @@ def autocorrelations(shown: TaskCells) -> list[Drawing]:
                 line, color=style.colour, marker=style.marker, markersize=3, linewidth=1.4, label=short(label)
             )
     frames = {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in lines.items()}
-    title = f"autocorrelation of single chains{' (as in SRLD, Figure 2)' if 'srld' in shown.tags else ''}"
-    note = "Samples judged, evenly thinned from the second half of the chain; mean over coordinates and replicates."
-    alt = f"{title} of {', '.join(map(short, lines))} on {short(shown.task)}"
-    return [plot.drawing(title, alt, long_form(frames), note)]
+    title = captions.as_in("autocorrelation of single chains", "SRLD, Figure 2" if "srld" in shown.tags else "")
+    alt = captions.of_methods(title, map(short, lines), short(shown.task))
+    return [plot.drawing(title, alt, long_form(frames), captions.AUTOCORRELATION)]
 
 
 def mean_autocorrelation(samples: NDArray[np.float32]) -> NDArray[np.float64] | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from parvibench.core import registry
 from parvibench.core.task import Task
+from parvibench.reporting.text import captions
 
 from .figure import GREY, Dots, Drawing, Panels, TaskCells, long_form, short, slug
 
@@ -47,22 +48,22 @@ def particles(shown: TaskCells) -> list[Drawing]:
         points, single = drawn[cell.label], cell.kind == "chains" and cell.particles == 1
         chains |= single
         inside = ((points >= [x[0], y[0]]) & (points <= [x[-1], y[-1]])).all(1)
-        lost = f" ({(~inside).sum()} of {len(points)} outside)" if not inside.all() else ""
-        alt = f"{len(points)} samples of {short(cell.label)} over the density of {short(shown.task)}{lost}"
+        lost = "" if inside.all() else captions.OUTSIDE.format(n=(~inside).sum(), of=len(points))
+        alt = captions.SAMPLES.format(n=len(points), label=short(cell.label), task=short(shown.task)) + lost
         places = points.astype(float)
         dots = Dots(places, shown.styles[cell.label].colour, places[None] if single else None)
         panels.add(dots, alt, cell.label + lost)
     data = long_form({k: pd.DataFrame(v, columns=["x1", "x2"]) for k, v in drawn.items()})
-    note = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
-    if chains:
-        note += " Lines join the samples of single chains in their order."
-    source = next((f" (as in {figure})" for tag, figure in _PAPER_FIGURES.items() if tag in shown.tags), "")
-    title = f"samples over the target{source}"
+    source = next((figure for tag, figure in _PAPER_FIGURES.items() if tag in shown.tags), "")
+    title, note = (
+        captions.as_in("samples over the target", source),
+        captions.SCATTER_CHAINS if chains else captions.SCATTER,
+    )
     return [Drawing(slug("samples", shown.task), title, tuple(panels.pictures), data, note, paint=panels.paint)]
 
 
 def trajectories(shown: TaskCells) -> list[Drawing]:
-    """Trajectories of a replicate's particles from the start to the end, over the same contours; none where none are kept."""
+    """Trajectories of a replicate's particles from the start to the end, over the same contours; none where none are recorded."""
     found = {c.label: shown.results.trajectories(c) for c in shown.in_run_order}
     kept = {k: t for k, t in found.items() if t is not None and t.positions.shape[2] == 2}
     drawn = {k: t for k, t in kept.items() if np.isfinite(t.positions).all()}
@@ -78,18 +79,25 @@ def trajectories(shown: TaskCells) -> list[Drawing]:
     for cell in (c for c in shown.cells if c.label in drawn):
         iterations, positions = drawn[cell.label]
         paths = positions.astype(float).transpose(1, 0, 2)
-        alt = f"trajectories of {len(paths)} particles of {short(cell.label)} over the density of {short(shown.task)}"
+        alt = captions.PATHS.format(n=len(paths), label=short(cell.label), task=short(shown.task))
         panels.add(Dots(paths[:, -1], shown.styles[cell.label].colour, paths), alt, cell.label)
         index = {
             "particle": np.repeat(np.arange(len(paths)), len(iterations)),
             "iteration": np.tile(iterations, len(paths)),
         }
         frames[cell.label] = pd.DataFrame(index | {"x1": paths[..., 0].ravel(), "x2": paths[..., 1].ravel()})
-    source = " (as in SIFG, Figure 2)" if "sifg" in shown.tags else ""
-    note = "Lines lead from a particle's start through its place at every checkpoint to its end, the dot: those of one replicate."
     pictures = tuple(panels.pictures)
-    name, title = slug("trajectories", shown.task), f"trajectories of particles{source}"
-    return [Drawing(name, title, pictures, long_form(frames), note, paint=panels.paint)]
+    title = captions.as_in("trajectories of particles", "SIFG, Figure 2" if "sifg" in shown.tags else "")
+    return [
+        Drawing(
+            slug("trajectories", shown.task),
+            title,
+            pictures,
+            long_form(frames),
+            captions.PATHS_NOTE,
+            paint=panels.paint,
+        )
+    ]
 
 
 def _first_finite(samples: NDArray[np.float32] | None) -> NDArray[np.float32] | None:

@@ -31,8 +31,8 @@ from PIL import Image
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import Results
-from parvibench.reporting.leaderboard import is_anchor
+from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.tables.leaderboard import is_anchor
 
 from .vector import ENTRY, INK, LINE, svg
 
@@ -46,7 +46,7 @@ GREY = "#888888"
 #: Where a picture's SVG has its ``ground``.
 GROUND = "<!--ground-->"
 _MARKERS = "osD^vP*X<>"
-#: Shades of every kind of method, told apart also by colour-blind readers, on light and on dark pages; markers differ besides.
+#: Shades of every kind of method, distinguishable by colour-blind readers, on light and on dark pages; markers differ besides.
 _SHADES = {
     "particles": ("#0072b2", "#56b4e9", "#3f51d5", "#1a9ca8", "#8fa8ff"),
     "chains": ("#d55e00", "#e69f00", "#a6611a", "#ff8a5c", "#c9a227"),
@@ -148,7 +148,7 @@ def label_styles(cells: Sequence[CellRecord]) -> dict[str, LabelStyle]:
 class TaskCells:
     """The cells of one task that its figures draw."""
 
-    results: Results  #: of a run
+    results: StoredRun  #: of a run
     task: str  #: name of the task
     styles: Styles  #: of ``label_styles``
     labels: Sequence[str]  #: methods drawn, best first
@@ -182,7 +182,7 @@ def short(label: str, most: int = 16) -> str:
 
 
 def axis_name(metric: str) -> str:
-    """A metric in words, with its unit."""
+    """Name of a metric, with its unit."""
     row = registry.metrics().get(metric)
     if row is None:
         return metric.replace("_", " ")
@@ -370,7 +370,7 @@ class Panels:
         self._ground(axes)
 
     def add(self, dots: Dots, alt: str, caption: str) -> None:
-        """A picture of these points, in tenths of a point of print; what lies outside the axes is cut off."""
+        """A picture of these points, in tenths of a point of print; parts outside the axes are cut off."""
         (left, *_, right), (low, *_, high) = self._limits
         x0, y0, width, height = self._box
         scale = np.array([right - left, high - low])

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parvibench.reporting.floor_comparison import reference_of
+from parvibench.reporting.tables.floor_comparison import reference_of
+from parvibench.reporting.text import captions
 
 from . import figure as figures
 from .figure import GREY, WIDE, Dots, Drawing, Panels, Picture, Plot, TaskCells, long_form, png, short, slug
@@ -80,11 +81,8 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
         image = png(grid.figure)
         plt.close(grid.figure)
     names = ", ".join(columns)
-    title = f"{short(label)} against the reference on its {len(chosen)} worst coordinates"
-    note = (
-        f"Worst by mean or spread: {names}. Grey: the reference; colour: samples of the leader, replicates pooled; at most "
-        f"{_CLOUD} points of either. The diagonal shows densities."
-    )
+    title = captions.CORNER_TITLE.format(label=short(label), n=len(chosen))
+    note = captions.CORNER.format(names=names, points=_CLOUD)
     return Drawing(slug("corner", shown.task), title, (Picture(image, f"{title}: {names}"),), data, note)
 
 
@@ -106,15 +104,15 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
             found = np.asarray(np.corrcoef(points[:, columns], rowvar=False))[pairs]
         finite = np.isfinite(found)
         error = float(np.sqrt(np.nanmean((found - known) ** 2))) if finite.any() else np.nan
-        alt = f"{len(known)} correlations of {short(label)} against the reference's on {short(shown.task)}, root mean square error {error:.3f}"
+        alt = captions.CORRELATION_ERROR.format(n=len(known), label=short(label), task=short(shown.task), error=error)
         places = np.column_stack([known, found])[finite]
         panels.add(Dots(places, shown.styles[label].colour), alt, f"{label} (error {error:.3f})")
         frames[label] = pd.DataFrame({"reference": known, "samples": found})
-    note = "Horizontal: the reference's; vertical: the samples', replicates pooled. On the line they agree."
+    paper = "KSIVI, Figure 4" if "ksivi" in shown.tags and "path" not in shown.tags else ""
+    note = captions.CORRELATIONS
     if len(columns) < dim:
-        note += f" {len(columns)} of {dim} coordinates, evenly spaced."
-    paper = " (as in KSIVI, Figure 4)" if "ksivi" in shown.tags and "path" not in shown.tags else ""
-    title = f"correlations of pairs of coordinates{paper}"
+        note = captions.CORRELATIONS_OF_SOME.format(n=len(columns), dim=dim)
+    title = captions.as_in("correlations of pairs of coordinates", paper)
     pictures = tuple(panels.pictures)
     return Drawing(slug("correlations", shown.task), title, pictures, long_form(frames), note, paint=panels.paint)
 
@@ -133,7 +131,6 @@ def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Dra
             else:
                 plot.axes.fill_between(time, low, high, color=GREY, alpha=0.3, linewidth=0)
             frames[label] = pd.DataFrame({"step": time, "mean": mean, "low": low, "high": high})
-    title = "mean path and 95% band (as in KSIVI, Figure 5)"
-    note = f"Grey band and black line: the reference; dashed: limits of the {len(clouds)} best methods' bands, replicates pooled."
-    alt = f"{title} of {', '.join(map(short, clouds))} on {short(shown.task)}"
-    return plot.drawing(title, alt, long_form(frames), note)
+    title = captions.as_in("mean path and 95% band", "KSIVI, Figure 5")
+    alt = captions.of_methods(title, map(short, clouds), short(shown.task))
+    return plot.drawing(title, alt, long_form(frames), captions.BANDS.format(n=len(clouds)))

@@ -1,17 +1,20 @@
-"""Figures over all tasks: aggregates, runtime-to-target profiles, quality against cost, ranks."""
+"""Figures over all tasks: the methods to use, aggregates, runtime-to-target profiles, quality against cost, ranks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import number
-from parvibench.reporting.leaderboard import floor
+from parvibench.reporting.tables.leaderboard import floor
+from parvibench.reporting.tables.winners import Findings
+from parvibench.reporting.text import captions
 from parvibench.statistics import hitting_times, runtime_profile
 
 from . import figure
@@ -22,6 +25,45 @@ from .vector import INK
 #: Targets of the profile, in floors: as good as exact draws, and multiples.
 TARGETS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 _BUDGETS = 41
+#: Methods of a target beside the one to use.
+_OTHERS = 4
+#: How a name stands over its mark.
+_ABOVE: dict[str, Any] = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+
+
+def methods_to_use(findings: Findings, styles: Styles) -> list[Drawing]:
+    """Of every target with ratios to the floor the method to use with its interval, and the lowest others."""
+    shown = [w for w in findings.answered if "floor" in w.quantity and w.field]
+    if not shown:
+        return []
+    label = "sliced 2-Wasserstein distance over its floor"
+    rows: list[tuple[str, str, float, bool]] = []
+    with Plot("advice", label, size=(SIZE[0], 0.75 + 0.3 * len(shown))) as plot:
+        plot.axes.axvline(1, color=GREY, linewidth=1)
+        for i, winner in enumerate(shown):
+            others = [(name, value) for name, value in winner.field if name != winner.label][:_OTHERS]
+            rows += [(winner.where, name, value, False) for name, value in others]
+            for name, median in reversed(others):
+                colour, marker, _ = styles[name]
+                plot.mark(name, *plot.axes.plot(median, i, marker, color=colour, markersize=4, alpha=0.6))
+            if not winner.label:
+                lowest = min(value for _, value in others)
+                plot.axes.annotate("none has converged", (lowest, i), **_ABOVE, color=GREY)
+                continue
+            value = winner.value
+            rows.append((winner.where, winner.label, value.value, True))
+            colour, marker, _ = styles[winner.label]
+            line = plot.axes.plot([value.low, value.high], [i, i], color=colour, linewidth=1.5)
+            plot.mark(winner.label, *line, *plot.axes.plot(value.value, i, marker, color=colour, markersize=8))
+            plot.axes.annotate(short(winner.label), (value.value, i), **_ABOVE)
+        plot.axes.set_ylim(len(shown) - 0.5, -0.8)
+        plot.axes.margins(x=0.12)
+        log_axes(plot.axes, y=False)
+        plot.axes.set_yticks(range(len(shown)), [short(w.where, 24) for w in shown])
+    data = pd.DataFrame(rows, columns=["target", "label", "floor_ratio", "named"])
+    named = [(f"{w.where}:", f"{w.label or 'none'} {number(w.value.value) if w.label else ''}") for w in shown]
+    title = "recommended methods by target"
+    return [plot.drawing(title, captions.listed(title, named), data, captions.ADVICE.format(others=_OTHERS))]
 
 
 def forest(
@@ -46,11 +88,11 @@ def forest(
             plot.axes.axvline(0, color=GREY, linewidth=1)
         plot.axes.set_yticks(range(len(shown)), [short(str(m), 40) for m in shown.index])
         plot.axes.invert_yaxis()
-    values = "; ".join(f"{short(str(m))} {number(v)}" for m, v in shown["value"].items())
-    return [plot.drawing(title, f"{title}: {values}", table.reset_index(), note)]
+    values = [(short(str(m)), number(v)) for m, v in shown["value"].items()]
+    return [plot.drawing(title, captions.listed(title, values), table.reset_index(), note)]
 
 
-def runtime_profiles(results: Results, tasks: Sequence[str], labels: Sequence[str], styles: Styles) -> list[Drawing]:
+def runtime_profiles(results: StoredRun, tasks: Sequence[str], labels: Sequence[str], styles: Styles) -> list[Drawing]:
     """Share of (task, replicate, target) reached within a budget, with bands, for every budget axis.
 
     Of ``tasks``, those with floors; of ``labels``, best first, the first ``MAX_LINES``.
@@ -92,14 +134,16 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
             plot.mark(label, drawn, band, shown=short(label))
         plot.axes.set_ylim(0, 1)
         log_axes(plot.axes, y=False)
-    end = "; ".join(f"{short(k)} {v['share'].iloc[-1]:.0%}" for k, v in profiles.items())
-    title = f"how fast targets are reached, {AXES[axis]}"
-    note = (
-        f"Targets: sliced W2 of {', '.join(f'{t:g}' for t in TARGETS)} floors, on every task in every replicate; times are as "
-        "coarse as checkpoints. Higher and further left is better. Bands: 95%, over replicates."
+    end = [(short(k), f"{v['share'].iloc[-1]:.0%}") for k, v in profiles.items()]
+    title = f"share of targets reached over {AXES[axis]}"
+    alt = captions.listed(title, end, "; reached at the end: ")
+    return plot.drawing(
+        title,
+        alt,
+        figure.long_form(profiles),
+        captions.PROFILE.format(targets=", ".join(f"{t:g}" for t in TARGETS)),
+        axis,
     )
-    alt = f"{title}; reached at the end: {end}"
-    return plot.drawing(title, alt, figure.long_form(profiles), note, axis)
 
 
 def quality_and_cost(
@@ -139,9 +183,5 @@ def _pareto(axis: str, data: pd.DataFrame, styles: Styles) -> Drawing:
         log_axes(plot.axes)
     title = f"quality against cost, {AXES[axis]}"
     best = ", ".join(short(str(k)) for k in front.index)
-    note = (
-        "Interquartile mean over the floor [95%] at the end of the run against the geometric mean of the cost over tasks; lower "
-        "and further left is better. Grey: as good as exact draws. Dashed: no method is better at this cost."
-    )
     frame = data.rename_axis("label").reset_index()[["label", "cost", "value", "low", "high", "front"]]
-    return plot.drawing(title, f"{title}; best at their cost: {best}", frame, note, axis)
+    return plot.drawing(title, f"{title}; best at their cost: {best}", frame, captions.PARETO, axis)

@@ -12,6 +12,7 @@ from torch import Tensor
 from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.task import PredictiveData
+from parvibench.reporting.text import captions
 
 from .figure import GREY, Drawing, Plot, TaskCells, long_form, short, slug
 from .vector import INK
@@ -89,11 +90,10 @@ def _calibration(shown: TaskCells, levels: Mapping[str, list[float]]) -> Drawing
                 label=short(label),
             )  # fmt: skip
         plot.axes.set(xlim=(0, 1), ylim=(0, 1))
-    middle = "; ".join(f"{short(k)} {v[len(v) // 2]:.2f}" for k, v in levels.items())
-    title = "calibration of predictive intervals"
-    note = f"Below the line: intervals too narrow; above: too wide. Test rows of the first {SPLITS} splits."
+    middle = [(short(k), f"{v[len(v) // 2]:.2f}") for k, v in levels.items()]
+    title, note = "calibration of predictive intervals", captions.CALIBRATION.format(splits=SPLITS)
     data = long_form({k: pd.DataFrame({"probability": _LEVELS, "inside": v}) for k, v in levels.items()})
-    alt = f"{title} on {short(shown.task)}; inside the 50% interval: {middle}"
+    alt = captions.listed(f"{title} on {short(shown.task)}", middle, "; inside the 50% interval: ")
     return plot.drawing(title, alt, data, note)
 
 
@@ -110,7 +110,6 @@ def _intervals(shown: TaskCells, label: str, y: Tensor, means: Tensor, sds: Tens
         plot.axes.plot(at, y, "o", color=INK, markersize=3, label="observed")
     inside = int(((y >= low) & (y <= high)).sum())
     title = f"predictions of {short(label)}"
-    alt = f"{title} on {len(y)} test rows of {short(shown.task)}; {inside} lie in their 95% interval"
+    alt = captions.PREDICTIONS.format(title=title, n=inside, of=len(y), task=short(shown.task))
     data = pd.DataFrame({"observed": y, "mean": centre, "low": low, "high": high})
-    note = f"{inside} of {len(y)} rows of the first split lie in their interval."
-    return plot.drawing(title, alt, data, note)
+    return plot.drawing(title, alt, data, captions.PREDICTIONS_NOTE.format(n=inside, of=len(y)))

@@ -1,4 +1,4 @@
-"""Matplotlib's SVG made small: what is invisible, empty or said twice is left out, and paths go by differences.
+"""Matplotlib's SVG made small: invisible, empty or repeated parts are dropped, and paths go by differences.
 
 A page holds a hundred figures, and Matplotlib writes three times what they need.
 """

@@ -19,22 +19,22 @@ from parvibench.core.registry import load_task
 from parvibench.core.result import CellRecord, CellSpec, Status
 from parvibench.harness.marks import blown_up, convergence, improving, transient
 from parvibench.harness.run.judging import SEQUENTIAL
-from parvibench.harness.store.results import Results
+from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
-from parvibench.reporting import (
-    dimension_growth,
-    equal_budgets,
+from parvibench.reporting import published
+from parvibench.reporting.tables import (
+    aggregate_tables,
+    curve_tables,
     floor_comparison,
     leaderboard,
+    matrix,
     paper_comparison,
     paper_measured,
-    path_table,
-    published,
-    repulsion,
     run_differences,
+    task_tables,
     winners,
 )  # fmt: skip
-from parvibench.reporting.page_tables import Table
+from parvibench.reporting.tables.table import Table
 
 from .metric_traces import everything
 from .noise import normal_numbers
@@ -121,7 +121,7 @@ def _cell(task: str, label: str, key: int, shift: float) -> tuple[CellRecord, pd
 
 
 @cache
-def _results(shift: float = 0.1, tasks: tuple[str, ...] = tuple(_TASKS), **changes: Any) -> Results:
+def _results(shift: float = 0.1, tasks: tuple[str, ...] = tuple(_TASKS), **changes: Any) -> StoredRun:
     """A run; ``shift`` moves the sizes and spreads of its values, ``changes`` are of all cells' specifications."""
     found, curves = [], {}
     for i, task in enumerate(tasks):
@@ -135,7 +135,7 @@ def _results(shift: float = 0.1, tasks: tuple[str, ...] = tuple(_TASKS), **chang
     suite = {"name": "traced", "tuned": {"at_edge": ["banana/svgd"]}, "algorithms": [{"name": "svgd", "label": "wide"}]}
     cells = [RunCell(spec=c.spec, label=c.label) for c in found]
     run = RunRecord(id=f"run {shift}", suite=suite, cells=cells, provenance={"threads": shift}, started="2026-01-01")
-    return Results(cast("Store", _Curves(curves)), run, blown_up.counted(found, _TASKS.__getitem__))
+    return StoredRun(cast("Store", _Curves(curves)), run, blown_up.counted(found, _TASKS.__getitem__))
 
 
 def _frame(table: pd.DataFrame) -> Values:
@@ -171,7 +171,7 @@ def _board() -> Values:
 
 def _ranks() -> Values:
     board, scores = _ranked()
-    found = _frame(leaderboard.average_ranks(board)) | {"common": plain(leaderboard.common_tasks(board))}
+    found = _frame(matrix.average_ranks(board)) | {"common": plain(matrix.common_tasks(board))}
     found["scores"] = [weighted(np.nan_to_num(v, posinf=77.7)) for v in scores.values()]
     ranks = winners.friedman(board, list(_TASKS))
     return (
@@ -197,17 +197,14 @@ def _tables() -> Values:
     results = _results()
     of_banana = [c for c in results.cells if c.task == "banana"]
     found: Values = {
-        f"equal {i}": _table(t)
-        for i, t in enumerate(equal_budgets.equal_budget_tables(results, of_banana, "sliced_w2"))
+        f"equal {i}": _table(t) for i, t in enumerate(curve_tables.equal_budget_tables(results, of_banana, "sliced_w2"))
     }
-    found["growth"] = _table(dimension_growth.growth_table(results))
-    reached = [
-        dimension_growth.iterations_to(results.curve(c), level) for c in results.cells[-9:] for level in (3.0, 1.5)
-    ]
+    found["growth"] = _table(curve_tables.growth_table(results))
+    reached = [curve_tables.iterations_to(results.curve(c), level) for c in results.cells[-9:] for level in (3.0, 1.5)]
     found["iterations"] = [weighted(np.nan_to_num(v, nan=-7.7, posinf=77.7)) for v in reached]
-    found["exponent"] = plain(dimension_growth.exponent([2, 8, 32, 128], [10.0, 30.0, math.inf, 100.0]))
-    found["paths"] = _table(path_table.path_table(of_banana))
-    found["repulsion"] = _table(repulsion.repulsion_table(results, *_ranked()))
+    found["exponent"] = plain(curve_tables.exponent([2, 8, 32, 128], [10.0, 30.0, math.inf, 100.0]))
+    found["paths"] = _table(task_tables.path_table(of_banana))
+    found["repulsion"] = _table(aggregate_tables.repulsion_table(results, *_ranked()))
     return found
 
 

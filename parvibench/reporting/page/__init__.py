@@ -1,0 +1,1 @@
+"""Outputs of a report: the HTML page, Markdown, LaTeX, the terminal, files for machines."""

@@ -1,0 +1,83 @@
+"""A report as one self-contained HTML page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from importlib.resources import files
+
+from parvibench.harness.store.results import StoredRun
+from parvibench.metrics.power import detected_alterations
+from parvibench.reporting.figures.figure import AXES, Drawing, budget_axes
+from parvibench.reporting.figures.together import MARKS, STYLES, Pictures
+from parvibench.reporting.tables import matrix
+from parvibench.reporting.tables.aggregate_tables import repulsion_table
+from parvibench.reporting.tables.curve_tables import growth_table
+from parvibench.reporting.tables.floor_comparison import lost_references
+from parvibench.reporting.tables.leaderboard import marks_used
+from parvibench.reporting.tables.paper_comparison import paper_tables
+from parvibench.reporting.text import facts
+from parvibench.reporting.text.paper_words import RULE
+
+from . import provenance, validity_checks
+from .across_tasks import full_names
+from .report import Report
+
+_MAX_NAME = 200
+
+
+def render(report: Report, *, compact: bool = False) -> str:
+    """The page as HTML; ``compact``: without links to the data of figures."""
+    import jinja2
+    from markupsafe import Markup
+
+    findings = report.findings
+    results, board = findings.results, findings.board
+    folder = files("parvibench.reporting.page") / "templates"
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
+    template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
+    pictures = Pictures()
+    tips: dict[str, int] = {}  # tooltips of headings, each once: the script inserts them
+    axes = {axis: AXES[axis] for axis in budget_axes(results.timed)}
+    choices = matrix.numbers(results, board, report.matrix, axes) | {"names": full_names(findings)}
+    page = template.render(
+        report=report,
+        compact=compact,
+        run=results.run,
+        suite=results.run.suite,
+        style=Markup((folder / "page.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        profile=f", profile {results.run.profile}" if results.run.profile else "",
+        links={m.name: m.anchor for m in report.methods},
+        equal=validity_checks.equal_terms(results),
+        protocol=validity_checks.protocol(results.run.suite),
+        repulsion=repulsion_table(results, board, findings.scores),
+        growth=growth_table(results),
+        lost=lost_references(results.cells),
+        choices=choices,
+        tip=lambda text: tips.setdefault(text, len(tips)),
+        numbers=lambda: choices | {"tips": list(tips)},
+        among=facts.among,
+        groups=list(dict.fromkeys(t.group for t in report.tasks)),
+        kinds=[k for k in dict.fromkeys(r.kind for r in report.matrix.rows) if k != "anchor"],
+        published=[] if report.published is None else paper_tables(report.published),
+        rule=RULE,
+        failures=provenance.failures(results),
+        glossary=[(row, detected_alterations(row.name)) for row in provenance.glossary(results)],
+        marks=marks_used(board),
+        provenance=provenance.provenance(results),
+        command=lambda drawing, task: _command(results, drawing, task),
+        svg=lambda picture: Markup(pictures.element(picture)),
+    )
+    return page.replace(STYLES, pictures.styles(), 1).replace(MARKS, pictures.marks(), 1)
+
+
+def _command(results: StoredRun, drawing: Drawing, task: str) -> str:
+    """The command that draws a figure; it names the store without its folder, since pages are copied elsewhere."""
+    words = ["parvibench", "report", "--out", results.store.root.name, "--run", results.run.id]
+    words += ["--task", task] if task else []
+    return shlex.join([*words, "--figure", drawing.name])

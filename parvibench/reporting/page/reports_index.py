@@ -1,0 +1,75 @@
+"""A page that links several reports, with their main results."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from parvibench.core.errors import InputError
+
+_FILE = "summary.json"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>ParVIBench: reports</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem}small{opacity:.7}</style>
+</head>
+<body>
+<h1>ParVIBench: reports</h1>
+{% for folder, found in reports %}
+<h2><a href="{{ folder | urlencode }}/index.html"><bdi>{{ found.suite }}</bdi>{% if found.profile %}, profile {{ found.profile }}{% endif %}</a></h2>
+{% if found.description %}<p>{{ found.description }}</p>{% endif %}
+<p><b>{{ found.headline or "Nothing is ranked." }}</b> {{ found.converged }}</p>
+{% if found.run %}<p><small>Run <bdi>{{ found.run }}</bdi>. {{ found.cost }}</small></p>{% endif %}
+{% endfor %}
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the page of all reports says of one of them."""
+
+    suite: str
+    profile: str
+    description: str
+    run: str  #: its id; empty of the papers' audit, which adds up many
+    headline: str  #: who leads, and whether that is significant
+    converged: str  #: how many results have converged
+    cost: str  #: what the run took
+
+    def write(self, folder: Path) -> None:
+        """Write it beside the report's page."""
+        (folder / _FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+
+
+def write_index(folder: Path) -> Path:
+    """Write ``index.html`` over the reports in the folders below; its path.
+
+    Raises:
+        InputError: no folder below has a report with a summary.
+    """
+    import jinja2
+
+    reports = []
+    for file in sorted(folder.glob(f"*/{_FILE}")):
+        try:
+            reports.append((file.parent.name, Summary(**json.loads(file.read_text(encoding="utf-8")))))
+        except (ValueError, TypeError):
+            raise InputError(f"{file}: not a report's summary; write the report again") from None
+    if not reports:
+        raise InputError(
+            f"{folder}: no reports below; write one with: parvibench report --out STORE --to {folder}/NAME"
+        )
+    page = folder / "index.html"
+    page.write_text(
+        jinja2.Environment(autoescape=True, trim_blocks=True).from_string(_PAGE).render(reports=reports),
+        encoding="utf-8",
+    )
+    return page

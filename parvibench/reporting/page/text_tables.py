@@ -1,0 +1,228 @@
+"""Leaderboards as text: Markdown, LaTeX for papers (packages booktabs and amsmath), tables for the terminal."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from parvibench.core.result import Status
+from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.formatting import number
+from parvibench.reporting.tables.floor_comparison import lost_references
+from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, table
+from parvibench.reporting.tables.matrix import Method, by_method
+from parvibench.reporting.tables.table import Table
+from parvibench.reporting.text import marks
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+_SIGNS = {
+    "∞": r"$\infty$",
+    "−": "$-$",
+    "–": "--",
+    "≈": r"$\approx$",
+    "…": r"\ldots{}",
+    "|": "$|$",
+    "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
+    "↓": r"$\downarrow$",
+}
+
+
+def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
+    """The leaderboards as Markdown tables."""
+    methods = list(by_method(board))
+    lines = [f"# ParVIBench leaderboard: {_plain(results.run.suite.get('name', ''))}", ""]
+    lines += [f"Run {_plain(results.run.id)}. {marks.BOLD}", ""]
+    lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
+    for group in groups(board):
+        lines += [f"## {_plain(group.title)}", ""]
+        lines.append(_line(["method", "average rank", "tasks", *map(_plain, group.tasks)]))
+        lines.append(_line(["---", *["---:"] * (2 + len(group.tasks))]))
+        for label, rank, rows in methods:
+            cells = [_markdown_cell(rows.get(task)) for task in group.tasks]
+            name = f"*{_plain(label)}*" if rank["anchor"] else _plain(label)
+            lines.append(_line([name, number(rank["average_rank"]), str(rank["n_tasks"]), *cells]))
+        lines.append("")
+    failed = board[~board["status"].isin([Status.OK])]
+    if len(failed):
+        lines += ["## Without a result", "", _line(["task", "method", "status", "reason"]), _line(["---"] * 4)]
+        texts = failed[["task", "label", "status", "reason"]].to_numpy()
+        lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def markdown_table(table: Table) -> list[str]:
+    """The lines of a table in Markdown."""
+    lines = [_line([_plain(c.title) for c in table.columns])]
+    lines.append(_line(["---:" if c.numeric else "---" for c in table.columns]))
+    for row in table.rows:
+        lines.append(_line([_plain(f"{e.text} {e.note}".strip()).replace("*", "\\*") for e in row.entries]))
+    return lines
+
+
+def _markdown_cell(row: pd.Series | None) -> str:
+    if row is None:
+        return ""
+    text = _plain(entry(row)).replace("*", "\\*")
+    return f"**{text}**" if row["best"] else text
+
+
+def _plain(text: object) -> str:
+    """Text escaped for Markdown, on one line."""
+    return html.escape(" ".join(str(text).split()), quote=False).replace("|", "\\|")
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def escape(text: object) -> str:
+    """Text as LaTeX prints it; what is not printable is left out."""
+    return "".join((_SPECIAL | _SIGNS).get(c, c) for c in str(text) if c.isprintable())
+
+
+def write_latex(results: StoredRun, out: Path, board: pd.DataFrame | None = None) -> Path:
+    """Write ``leaderboard.tex`` into a folder; its path. ``board`` is that of ``leaderboard.table``, if already made."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "leaderboard.tex"
+    path.write_text(to_latex(results, board), encoding="utf-8")
+    return path
+
+
+def to_latex(results: StoredRun, board: pd.DataFrame | None = None) -> str:
+    """One booktabs table per quantity, methods by tasks: value, 95% interval, bold where best; anchors in italics."""
+    board = table(results) if board is None else board
+    methods = list(by_method(board))
+    lines = [rf"% ParVIBench, run {escape(results.run.id)}. \usepackage{{booktabs}}"]
+    for group in groups(board):
+        heads = " & ".join([r"method", "avg. rank", *map(escape, group.tasks)])
+        lines += [
+            r"\begin{table}", r"\centering", rf"\caption{{{_caption(group, board)}}}",
+            rf"\begin{{tabular}}{{lr{'r' * len(group.tasks)}}}", r"\toprule", heads + r" \\", r"\midrule",
+        ]  # fmt: skip
+        anchored = False
+        for label, rank, rows in methods:
+            found = [rows.get(task) for task in group.tasks]
+            if all(row is None for row in found):
+                continue
+            if rank["anchor"] and not anchored:
+                lines.append(r"\midrule")
+                anchored = True
+            name = rf"\textit{{{escape(label)}}}" if rank["anchor"] else escape(label)
+            average = "" if rank["anchor"] else escape(number(rank["average_rank"]))
+            lines.append(" & ".join([name, average, *map(_latex_cell, found)]) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+    return "\n".join(lines)
+
+
+def _caption(group: Group, board: pd.DataFrame) -> str:
+    shown = board[board["task"].isin(group.tasks)]
+    replicates = sorted({int(n) for n in shown["replicates"]})
+    over = "--".join(str(n) for n in dict.fromkeys((replicates[0], replicates[-1])))
+    used = "".join(f" {escape(mark)}." for mark in marks_used(shown))
+    return f"{escape(marks.caption(group.title, over))}{used}"
+
+
+def _latex_cell(row: pd.Series | None) -> str:
+    if row is None:
+        return ""
+    text = escape(entry(row))
+    if row["status"] != Status.OK:
+        return text
+    _, low, high = shown_interval(row)
+    around = "" if math.isnan(low) else rf" {{\scriptsize [{escape(number(low))}, {escape(number(high))}]}}"
+    return (rf"\textbf{{{text}}}" if row["best"] else text) + around
+
+
+def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame | None = None) -> None:
+    """Print methods x tasks, one table per primary metric (several where the console is narrow).
+
+    ``board`` is that of ``leaderboard.table``, if already made.
+    """
+    from rich.text import Text
+
+    board = table(results) if board is None else board
+    methods = list(by_method(board))
+    counted = len({rank["n_tasks"] for _, rank, _ in methods if not rank["anchor"]}) > 1
+    for group in groups(board):
+        console.print(Text(group.title, style="bold"))
+        for part in _fitting(group.tasks, console.width - (7 if counted else 0), results):
+            console.print(_rich_table(part, methods, counted=counted))
+    notes = [marks.BOLD_SHORT, *marks_used(board)]
+    console.print(Text("; ".join(notes), style="dim"))
+    if lost := lost_references(results.cells):
+        console.print(Text(lost, style="yellow"))
+    for _, row in board[board["status"] != Status.OK].iterrows():
+        reason = " ".join(row["reason"].split())
+        line = Text.assemble((row["status"], "yellow"), f"  {row['task']} / {row['label']}: {reason:.200}")
+        console.print(line, soft_wrap=False)
+
+
+def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -> object:
+    """Methods x tasks; ``counted``: with the number of tasks that rank each, where these differ."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD)
+    drawn.add_column("method", max_width=20, overflow="ellipsis", no_wrap=True)
+    drawn.add_column("avg rank", justify="right", no_wrap=True)
+    if counted:
+        drawn.add_column("tasks", justify="right", no_wrap=True)
+    for task in tasks:
+        drawn.add_column(Text(_broken(task)), justify="right", no_wrap=False)
+    for label, rank, rows in methods:
+        name = Text(label, style="italic" if rank["anchor"] else "")
+        average = "" if rank["anchor"] else number(rank["average_rank"])
+        count = [str(rank["n_tasks"] or "")] if counted else []
+        drawn.add_row(name, average, *count, *[_rich_cell(rows.get(task)) for task in tasks])
+    return drawn
+
+
+def _rich_cell(row: pd.Series | None) -> Text:
+    from rich.text import Text
+
+    if row is None:
+        return Text("")
+    style = "bold" if row["best"] else "" if row["status"] == Status.OK else "yellow"
+    return Text(entry(row), style=style)
+
+
+def _broken(name: str) -> str:
+    """A long name over several lines, at its hyphens."""
+    lines = [""]
+    for part in name.replace("-", "-\n").split("\n"):
+        if lines[-1] and len(lines[-1]) + len(part) > 12:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _fitting(tasks: tuple[str, ...], width: int, results: StoredRun) -> Iterator[list[str]]:
+    """Tasks in groups whose columns fit the width beside the method's name."""
+    labels = max((len(c.label) for c in results.cells), default=6)
+    free = width - min(20, max(6, labels)) - 16
+    part: list[str] = []
+    used = 0
+    for task in tasks:
+        statuses = [len(c.status) for c in results.cells if c.task == task and c.status != Status.OK]
+        need = 2 + max(6, *map(len, _broken(task).split("\n")), *statuses)
+        if part and used + need > free:
+            yield part
+            part, used = [], 0
+        part.append(task)
+        used += need
+    if part:
+        yield part

@@ -1,0 +1,82 @@
+"""Validity checks of a leaderboard, from its cells: equal conditions, tuning, convergence, significance, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.marks.convergence import UNFINISHED
+from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.tables import leaderboard as lb
+from parvibench.reporting.text import marks, validity
+
+from .provenance import StepSizes
+
+CONVERGED, LEADS, COST = "Convergence", "Leader and significance", "Cost"
+
+
+def validity_checks(results: StoredRun, board: pd.DataFrame, headline: str, steps: StepSizes | None) -> dict[str, str]:
+    """Titles of the checks with their results; those without one are left out."""
+    found = {
+        "Equal conditions": equal_terms(results),
+        "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
+        CONVERGED: _converged(board),
+        LEADS: headline,
+        COST: _cost(results),
+    }
+    return {question: answer for question, answer in found.items() if answer}
+
+
+def equal_terms(results: StoredRun) -> str:
+    """What the methods of a task had in common, and which of them had what else."""
+    cells = [c for c in results.cells if not lb.is_anchor(c)]
+    if not cells:
+        return ""
+    shared: dict[str, Callable[[CellRecord], object]] = {
+        "budget": lambda c: c.spec.budget,
+        "number of samples judged": lambda c: c.samples,
+        "seeds and data splits": lambda c: (c.spec.seed, c.spec.replicates),
+        "number of particles or chains": lambda c: c.particles,
+    }
+    parts = [validity.same(what, _odd(cells, of)) for what, of in shared.items()]
+    started = [c for c in cells if c.start]
+    own = list(dict.fromkeys(c.label for c in started if c.start == "own"))
+    if own or (started and len(started) == len([c for c in cells if c.status is Status.OK])):
+        parts.append(validity.starts(own))
+    return " ".join(parts)
+
+
+def _odd(cells: list[CellRecord], of: Callable[[CellRecord], object]) -> list[str]:
+    """Methods with another value than most on some task."""
+    odd: list[str] = []
+    for task in dict.fromkeys(c.task for c in cells):
+        mine = [c for c in cells if c.task == task]
+        values = pd.Series([repr(of(c)) for c in mine])
+        usual = values.mode().iloc[0]
+        odd += [c.label for c, v in zip(mine, values, strict=True) if v != usual]
+    return list(dict.fromkeys(odd))
+
+
+def protocol(suite: Mapping[str, Any]) -> str:
+    """Budget, points and replicates that the suite gives all methods; entries may have their own."""
+    budget = {key: value for key, value in (suite.get("budget") or {}).items() if value is not None}
+    return validity.protocol(budget, suite.get("particles"), suite.get("samples"), suite.get("replicates"))
+
+
+def _converged(board: pd.DataFrame) -> str:
+    judged = lb.judged(board)
+    counts = judged["convergence"].value_counts(sort=False)
+    no_better = int(judged["marks"].str.contains(marks.NO_BETTER, regex=False).sum()) if len(judged) else 0
+    return validity.converged(len(judged), {str(k): int(n) for k, n in counts.items()}, no_better, UNFINISHED)
+
+
+def _cost(results: StoredRun) -> str:
+    ran = [c for c in results.cells if c.status is Status.OK]
+    evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
+    tuned = (results.run.suite.get("tuned") or {}).get("score_evaluations", {})
+    hours = sum(c.seconds for c in ran) / 3600, sum(sum(c.overheads.values()) for c in ran) / 3600
+    tuning = sum(v for d in tuned.values() for v in d.values())
+    return validity.cost(evaluations, hours if results.timed else None, tuning)

@@ -1,0 +1,103 @@
+"""A cell's samples against exact draws: distinguishable or not, and their equivalent n."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple, TypeVar
+
+from parvibench.core import OWN_REFERENCES, registry
+from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference, stamp_of
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.results import metric_values
+from parvibench.metrics.equivalent import equivalent_sample_size
+from parvibench.metrics.floors import floor_tests, judged_size
+from parvibench.reporting.formatting import name
+from parvibench.reporting.text import marks
+
+T = TypeVar("T")
+
+
+class FloorComparison(NamedTuple):
+    """A cell's samples compared with exact draws of the same size."""
+
+    #: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm, or ``too few
+    #: replicates``; empty without a verdict
+    verdict: str = ""
+    p_value: float = math.nan  #: the smallest adjusted p-value; NaN without such a metric
+    basis: str = ""  #: number of samples and metrics that the verdict rests on, or why there is none
+    equivalent: float = math.nan  #: equivalent n by the primary metric, replicates pooled; NaN where it is not defined
+    low: float = math.nan  #: lower end of its 95% interval; NaN also where the samples are states of one chain
+    high: float = math.nan  #: upper end
+
+
+def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
+    """Compare one cell with its floors; every field is empty without a reference or without values.
+
+    A failed replicate ranks worst in every test, and the cell then has no equivalent n.
+    """
+    reference = floored_of(cell.task)
+    if reference is None or cell.status is not Status.OK or not cell.values:
+        return FloorComparison()
+    n = judged_size(cell.samples, reference) or cell.samples
+    stored = cell.values if n == cell.samples else cell.judged
+    values = {m: metric_values(m, v) for m, v in stored.items() if m in reference.floors}
+    tests = floor_tests(values, n, reference, _task_metrics(cell.task) or (*cell.values, *cell.absent))
+    size, interval = None, None
+    if judged := metric_values(primary, cell.values.get(primary, [])):
+        size, interval, _ = equivalent_sample_size(primary, judged, cell.samples, reference)
+    if cell.kind == "chains" and cell.particles < cell.samples:
+        interval = None  # that of independent draws would hold the number too rarely
+    return FloorComparison(
+        "" if tests.verdict == "not applicable" else tests.verdict,
+        min(tests.adjusted.values(), default=math.nan),
+        marks.verdict_basis(tests.reason, n, list(tests.floors)),
+        math.nan if size is None else size,
+        *((math.nan, math.nan) if interval is None else interval),
+    )
+
+
+def lost_references(cells: Sequence[CellRecord]) -> str:
+    """That references of a user's own tasks, by which cells were judged, cannot be read from here; empty where none is lost."""
+    needing = {metric for metric, row in registry.metrics().items() if row.need == "reference"}
+    own = dict.fromkeys(c.task for c in cells if c.task not in registry.tasks() and needing & c.values.keys())
+    lost = [name(task) for task in own if floored_of(task) is None]
+    return marks.LOST_REFERENCES.format(tasks=", ".join(lost), file=OWN_REFERENCES) if lost else ""
+
+
+def floor_of(task: str, metric: str, n: int) -> Floor | None:
+    """The floor of a metric at sample size n; None without one."""
+    reference = floored_of(task)
+    return None if reference is None else reference.floor(metric, n)
+
+
+@cache
+def _task_metrics(task: str) -> tuple[str, ...]:
+    try:
+        return registry.load_task(task).metrics
+    except Exception:  # a plug-in's module may fail in any way
+        return ()
+
+
+def reference_of(task: str) -> Reference | None:
+    """The reference of a task; None without one, or where it cannot be read."""
+    return _read(load_reference, task)
+
+
+def floored_of(task: str) -> Floored | None:
+    """The reference or the certified predictions of a task; None as for ``reference_of``."""
+    return _read(load_floored, task)
+
+
+def _read(load: Callable[[str], T | None], task: str) -> T | None:
+    try:
+        return _once(load, task, stamp_of(task))
+    except (ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
+        return None
+
+
+@lru_cache(maxsize=64)
+def _once(load: Callable[[str], T | None], task: str, stamp: object) -> T | None:
+    """Read once, until the reference is another."""
+    return load(task)

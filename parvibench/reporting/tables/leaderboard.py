@@ -1,0 +1,291 @@
+"""The board of a run: one row per task and method, ranked by the task's primary metric.
+
+Every requested cell has a row. The anchors ``exact`` and ``initial`` stand beside the methods and are not
+ranked. Cells that diverged, timed out, ran out of memory or crashed share the last rank; cells that were
+not run (unsupported, skipped, interrupted) have none, nor have generators that are still improving or no better than
+``initial``, nor methods whose own budget is beyond that of the others. The best of a task has converged and is better than
+``initial``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parvibench.core import registry
+from parvibench.core.reference import Floor
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished
+from parvibench.harness.store import results as stored_results
+from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.reporting.text import marks as words
+from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT
+from parvibench.statistics import median_interval
+
+from .floor_comparison import compare_with_floor, floor_of
+
+#: How far a method's own budget may be beyond that of the others; where a budget ends within an iteration the last one counts.
+_BEYOND = 1.1
+NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
+#: A row of ``table``.
+Row = pd.Series | dict[Any, Any]
+#: A task's group is the first of these tags that it has, split by dimension except for ``_ANY_DIMENSION``.
+GROUPS = (
+    "regression", "classification", "unmixing", "path", "bandit", "multimodal", "curved", "heavy-tailed", "correlated",
+    "log-concave",
+)  # fmt: skip
+_ANY_DIMENSION = GROUPS[:5]
+#: Columns of ``table`` before the medians of all metrics.
+COLUMNS = (
+    "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
+    "high", "floor_ratio", "verdict", "p_value", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "iteration", "seconds", "worst", "start", "convergence",
+    "marks", "best",
+)  # fmt: skip
+#: Kind of methods that are not ranked while they train.
+_TRAINED = "generator"
+
+
+def table(results: StoredRun) -> pd.DataFrame:
+    """The rankings of all tasks, with a column for the median of every other metric."""
+    rankings = [ranking(results, task) for task in task_names(results)]
+    if not rankings:
+        return pd.DataFrame(columns=list(COLUMNS))
+    frame = pd.concat(rankings, ignore_index=True)
+    medians = {
+        (c.task, c.label): {m: median_interval(metric_values(m, v))[0] for m, v in c.values.items()}
+        for c in results.cells
+    }
+    wide = pd.DataFrame([medians[key] for key in zip(frame["task"], frame["label"], strict=True)])
+    return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
+
+
+def ranking(results: StoredRun, task: str) -> pd.DataFrame:
+    """One row per cell of a task, best first, then unranked ones, then anchors; columns ``COLUMNS``.
+
+    ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
+    ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
+    ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate. ``worst`` is the
+    worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags,
+    separated by commas; ``best`` is true where a row has the best median of all that have converged and beat ``initial``.
+    """
+    metric = primary_metric(results, task)
+    cells = [c for c in results.cells if c.task == task]
+    frame = pd.DataFrame([_measured(results, c, metric) for c in cells])
+    ran = ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
+    score = (-1 if higher_is_better(metric) else 1) * frame["median"].astype(float)
+    score[ran & (frame["status"] != Status.OK)] = math.inf
+    start = score[frame["anchor"] & (frame["algorithm"] == "initial")]
+    no_better = ran & np.isfinite(score) & bool(len(start)) & ~(score < start.min())
+    more = ran & _beyond(cells)
+    one_point = frame["marks"].map(lambda words: ONE_POINT in words).astype(bool)
+    untrained = (frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better)
+    ranked = ran & score.notna() & ~untrained & ~one_point & ~more
+    ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
+    crowned = score.where(ranked & np.isfinite(score) & ~frame["convergence"].isin(UNFINISHED) & ~no_better)
+    frame["rank"] = score.where(ranked).rank(method="min")
+    frame["best"] = crowned.notna() & (crowned == crowned.min())
+    late = zip(frame["marks"], no_better, more, strict=True)
+    frame["marks"] = [", ".join([*own, *[NO_BETTER] * bool(n), *[MORE] * bool(m)]) for own, n, m in late]
+    order = frame.assign(score=score).sort_values(["anchor", "rank", "score"], kind="stable").index
+    return frame.loc[order, list(COLUMNS)].reset_index(drop=True)
+
+
+def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, object]:
+    """Columns of ``ranking`` from a cell's record and its floor; ``marks`` is a list."""
+    median, low, high = median_interval(metric_values(metric, cell.values.get(metric, [])))
+    known = floor(cell.task, metric, cell.samples)
+    compared = compare_with_floor(cell, metric)
+    state = convergence(results, cell, metric)
+    if state == UNFINISHED[1] and compared.verdict == "indistinguishable":
+        state = finished(cell)  # from exact draws: a fall of its metric is their noise
+    one = cell.kind == "particles" and cell.particles == 1 and metric.startswith("ksd")
+    marks = [*[state] * (state in UNFINISHED), *[ONE_POINT] * one, *_step_marks(results.run.suite, cell)]
+    same = ("task", "label", "algorithm", "kind", "reason", "n_diverged", "samples", "score_evaluations", "start")
+    return {name: getattr(cell, name) for name in same} | {
+        "group": task_group(cell.task),
+        "anchor": is_anchor(cell),
+        "status": str(cell.status),
+        "metric": metric,
+        "median": median,
+        "low": low,
+        "high": high,
+        "floor_ratio": median / known.median if known else math.nan,
+        "verdict": compared.verdict,
+        "p_value": compared.p_value,
+        "verdict_basis": compared.basis,
+        "equivalent": compared.equivalent,
+        "equivalent_low": compared.low,
+        "equivalent_high": compared.high,
+        "replicates": cell.n_replicates,
+        "iteration": cell.iterations,
+        "seconds": math.nan if "seconds" in cell.absent else cell.seconds / max(1, cell.n_replicates),
+        "worst": math.nan if cell.worst is None else cell.worst,
+        "convergence": state,
+        "marks": marks,
+    }
+
+
+def _step_marks(suite: Mapping[str, Any], cell: CellRecord) -> list[str]:
+    """``edge`` and ``untuned``, in a suite that holds tuned values."""
+    tuned = suite.get("tuned") or {}
+    if not tuned or cell.settings.get("step_size") is None:
+        return []
+    if cell.tuned:
+        return ["edge"] if f"{cell.task}/{cell.label}" in tuned.get("at_edge", ()) else []
+    return [] if fixed_step(suite, cell) else ["untuned"]
+
+
+def fixed_step(suite: Mapping[str, Any], cell: CellRecord) -> bool:
+    """Whether the suite gives the step size of a cell's method: by its settings, a preset or that of another method."""
+    entries = suite.get("algorithms", ())
+    own: dict[str, Any] = next((a for a in entries if cell.label == (a.get("label") or a["name"])), {})
+    return bool(own.get("preset") or own.get("step_from") or "step_size" in own.get("settings", {}))
+
+
+def _beyond(cells: Sequence[CellRecord]) -> pd.Series:
+    """Whether each cell has an individual budget and spent more scores than any cell with the common budget."""
+    budgets = pd.Series([repr(c.spec.budget) for c in cells])
+    usual = budgets == budgets.mode().iloc[0]
+    if 2 * usual.sum() <= len(cells):  # rows of a paper, say
+        return pd.Series(False, index=budgets.index)
+    spent = pd.Series([c.score_evaluations for c in cells], dtype=float)
+    return ~usual & (spent > _BEYOND * spent[usual].max())
+
+
+def primary_metric(results: StoredRun, task: str) -> str:
+    """The metric that ranks a task: its declared one, else the first recorded; empty without any."""
+    return stored_results.primary_metric(results.cells, task)
+
+
+def floor(task: str, metric: str, n: int) -> Floor | None:
+    """The floor of a metric at sample size n where a ratio to it makes sense, else None."""
+    row = registry.metrics().get(metric)
+    return floor_of(task, metric, n) if row is not None and row.floor_ratio else None
+
+
+def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """Scores of every ranked cell's replicates, (task, label) -> (R,): lower is better, failures are +inf.
+
+    Ratios to the floor where the board shows them, else the primary metric (its negative where higher is better).
+    """
+    cells = {(c.task, c.label): c for c in results.cells}
+    found = {}
+    for row in board[board["rank"].notna()].to_dict("records"):
+        cell, metric = cells[row["task"], row["label"]], row["metric"]
+        stored = cell.values.get(metric) or [None] * max(1, cell.n_replicates)
+        values = np.array(metric_values(metric, stored)) * (-1 if higher_is_better(metric) else 1)
+        known = floor(cell.task, metric, cell.samples)
+        found[cell.task, cell.label] = values / (known.median if known else 1.0)
+    return found
+
+
+def disqualifies(marks: object) -> bool:
+    """Whether a row with these words in its column ``marks`` cannot be the best of its task."""
+    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER, ONE_POINT, MORE))
+
+
+def judged(board: pd.DataFrame) -> pd.DataFrame:
+    """The rows of methods with a result of which it is known whether they have converged."""
+    return board[~board["anchor"].astype(bool) & (board["status"] == Status.OK) & (board["convergence"] != "")]
+
+
+def shown(row: Row) -> float:
+    """The number a leaderboard shows: the ratio to the floor where there is one, else the median."""
+    return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
+
+
+def unit(row: Row) -> str:
+    """The unit of ``shown``."""
+    return str(row["metric"]) if math.isnan(row["floor_ratio"]) else "× floor"
+
+
+def shown_interval(row: Row) -> tuple[float, float, float]:
+    """``shown`` with the 95% interval of the median in the same unit."""
+    unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]
+    return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
+
+
+def entry(row: Row) -> str:
+    """A leaderboard's text for a row: its number with its marks, or its status where it has none."""
+    exact, diverged = row["verdict"] == "indistinguishable", bool(row["n_diverged"])
+    return words.entry(str(row["status"]), shown(row), exact=exact, diverged=diverged, words=str(row["marks"]))
+
+
+def marks_used(board: pd.DataFrame) -> list[str]:
+    """The marks used in a board, with their meanings."""
+    return words.legend("".join(entry(row) for row in board.to_dict("records") if row["status"] == Status.OK))
+
+
+def groups(board: pd.DataFrame) -> list[Group]:
+    """Tasks of ``table`` grouped by the quantity their leaderboards show."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for task, rows in board.groupby("task", sort=False):
+        key = (str(rows["metric"].iloc[0]), bool(rows["floor_ratio"].notna().any()))
+        found.setdefault(key, []).append(str(task))
+    return [Group(metric, ratio, tuple(tasks)) for (metric, ratio), tasks in found.items()]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tasks whose leaderboards show the same quantity."""
+
+    metric: str  #: the primary metric
+    ratio: bool  #: whether it is divided by the floor's median
+    tasks: tuple[str, ...]  #: names, in the order of the run
+
+    @property
+    def title(self) -> str:
+        """Name of the numbers, with the better direction."""
+        row = registry.metrics().get(self.metric)
+        return words.quantity(self.metric, "" if row is None else row.goal, ratio=self.ratio)
+
+
+def task_names(results: StoredRun) -> list[str]:
+    """The tasks of a run, in its order."""
+    return list(dict.fromkeys(c.task for c in results.cells))
+
+
+@cache
+def task_group(task: str) -> str:
+    """The group of a task by its kind of target, such as ``multimodal, 2-D``; every task has one."""
+    row = registry.tasks().get(task)
+    found = [] if row is None else [g for g in GROUPS if g in row.tags]
+    if row is None or not found:
+        return "other"
+    if found[0] in _ANY_DIMENSION:
+        return found[0]
+    return f"{found[0]}, {'2-D' if row.dim == 2 else 'higher dimension'}"
+
+
+def is_anchor(cell: CellRecord) -> bool:
+    """Whether a cell is an anchor: shown for comparison, not ranked."""
+    row = registry.algorithms().get(cell.algorithm)
+    return cell.kind == "anchor" or (row is not None and row.kind == "anchor")
+
+
+def method_kinds(results: StoredRun) -> dict[str, str]:
+    """Label -> kind of the method: as it ran, else as registered."""
+    found = {}
+    for cell in sorted(results.cells, key=lambda c: c.kind != ""):
+        row = registry.algorithms().get(cell.algorithm)
+        registered = "" if row is None else row.kind
+        found[cell.label] = "anchor" if is_anchor(cell) else cell.kind or registered or "not run"
+    return found
+
+
+def direction(metric: str) -> str:
+    """Which values of a metric are better: ``lower`` (also of unknown ones), ``higher`` or ``neutral``."""
+    row = registry.metrics().get(metric)
+    return "lower" if row is None else row.direction
+
+
+def higher_is_better(metric: str) -> bool:
+    """Whether higher values of a metric are better."""
+    return direction(metric) == "higher"

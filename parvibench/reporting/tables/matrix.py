@@ -1,0 +1,184 @@
+"""The leaderboard of methods x tasks with average ranks, and the numbers the page's script needs to filter it and to switch metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.reporting.formatting import name, number
+from parvibench.reporting.text import averages, marks
+from parvibench.statistics import median_interval
+
+from . import leaderboard as lb
+from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
+
+#: How a cell of the leaderboard is ranked; the same numbers stand in page.js. Unfinished ones are ranked and never the
+#: best, untrained ones ran and have no rank.
+_RANKED, _FAILED, _UNRANKED, _UNFINISHED, _UNTRAINED = 0, 1, 2, 3, 4
+#: As given by ``by_method``.
+Method = tuple[str, pd.Series, dict[str, pd.Series]]
+
+
+def common_tasks(board: pd.DataFrame, tasks: Sequence[str] = ()) -> list[str]:
+    """Tasks on which methods are compared by their ranks: those that all methods ran on that ran on half of them.
+
+    Args:
+        board: of ``leaderboard.table``.
+        tasks: to choose from; default all of the board.
+
+    Returns:
+        The tasks, in the board's order. Averages over them are of the same tasks for all methods: a method that loses to
+        another on all of them cannot be listed above it.
+    """
+    rows = board[~board["anchor"].astype(bool) & ~board["status"].isin([str(s) for s in lb.NOT_RUN])]
+    if len(tasks):
+        rows = rows[rows["task"].isin(tasks)]
+    ran = {str(label): set(mine["task"]) for label, mine in rows.groupby("label", sort=False)}
+    names = [str(t) for t in dict.fromkeys(rows["task"])]
+    counted = [mine for mine in ran.values() if 2 * len(mine) >= len(names)]
+    return [t for t in names if all(t in mine for mine in counted)]
+
+
+def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
+    """Rank of every method averaged over the common tasks of ``leaderboard.table``; best first, anchors last.
+
+    Index label; columns ``anchor``, ``average_rank`` (over ``common_tasks``, where ties share the mean of their ranks;
+    NaN for a method without a rank on one of them), ``n_tasks`` (that rank the method), ``n_failed`` (of these, without
+    a result) and ``share``: of the other methods of a task, how many are better, mean over the tasks that rank it. The
+    methods without an average rank follow in the order of their shares.
+    """
+    rows = board[["task", "label", "anchor", "status", "rank"]].copy()
+    # ``rank`` gives ties the best of their places; an average needs the middle.
+    places = rows.groupby("task")["rank"]
+    rows["rank"] = places.rank(method="average")
+    rows["share"] = (rows["rank"] - 1) / (places.transform("count") - 1).clip(lower=1)
+    common = common_tasks(board)
+    rows["common"] = rows["rank"].where(rows["task"].isin(common))
+    failed = rows["rank"].notna() & (rows["status"] != Status.OK)
+    by_label = rows.assign(failed=failed).groupby("label", sort=False)
+    frame = by_label.agg(
+        anchor=("anchor", "first"), average_rank=("common", "mean"), n_common=("common", "count"), n_tasks=("rank", "count"), n_failed=("failed", "sum"), share=("share", "mean"),
+    )  # fmt: skip
+    frame.loc[frame["n_common"] < len(common), "average_rank"] = math.nan
+    return frame.drop(columns="n_common").sort_values(["anchor", "average_rank", "share"], kind="stable")
+
+
+def by_method(board: pd.DataFrame) -> Iterator[Method]:
+    """Label, row of ``average_ranks`` and, by task, rows of the board of every method: best first, anchors last."""
+    rows = {str(label): {str(row["task"]): row for _, row in mine.iterrows()} for label, mine in board.groupby("label")}
+    for label, rank in average_ranks(board).iterrows():
+        yield str(label), rank, rows[str(label)]
+
+
+def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
+    """Methods x tasks by each task's primary metric."""
+    tasks = lb.task_names(results)
+    first = {str(row["task"]): row for _, row in board.drop_duplicates("task").iterrows()}
+    ranked = "over the tasks common to all methods that ran on at least half of those shown; 1 is best, ties share a rank, failures share the last"
+    columns = [
+        Column("method", numeric=False),
+        Column("kind", numeric=False),
+        Column("average rank", ranked),
+        Column("tasks", "tasks on which the method is ranked; average ranks are over the common tasks"),
+        Column("cost", "per replicate, mean over the tasks shown"),
+    ]
+    for task, row in first.items():
+        help = f"{row['metric']}: click to sort"
+        columns.append(Column(task, help, group=lb.task_group(task), sub=_sub(row)))
+    kinds = lb.method_kinds(results)
+    body = []
+    for label, rank, of_tasks in by_method(board):
+        mine = [of_tasks.get(task) for task in tasks]
+        costs = [float(r["score_evaluations"]) for r in mine if r is not None]
+        rests = averages.common_rank(rank["n_tasks"], len(tasks), rank["n_failed"])
+        average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
+        count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
+        cost = numeric(float(np.mean(costs)) if costs else None)
+        head = (method(label, anchor=bool(rank["anchor"])), Entry(kinds[label]), average, count, cost)
+        body.append(Row((*head, *map(_matrix_entry, mine)), kind=kinds[label]))
+    return Table("leaderboard", tuple(columns), tuple(body))
+
+
+def _sub(row: pd.Series) -> str:
+    """The quantity in a task's column."""
+    samples = max(1, int(row["samples"]))
+    ratio = not math.isnan(row["floor_ratio"]) or lb.floor(row["task"], row["metric"], samples)
+    return "× floor" if ratio else str(row["metric"])
+
+
+def _matrix_entry(row: pd.Series | None) -> Entry:
+    if row is None:
+        return Entry("")
+    if row["status"] != Status.OK:
+        return Entry(str(row["status"]), look="status", help=str(row["reason"])[:300])
+    lost = int(row["n_diverged"]), int(row["replicates"])
+    help = marks.beside(row["metric"], row["median"], (row["low"], row["high"]), row["worst"], row["marks"], *lost)
+    return Entry(lb.entry(row), sortable(lb.shown(row)), "best" if row["best"] else "", help)
+
+
+def numbers(results: StoredRun, board: pd.DataFrame, table: Table, axes: Mapping[str, str]) -> dict[str, Any]:
+    """The contents of the leaderboard for every metric and every budget axis (column -> title), as JSON for the script.
+
+    ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and
+    task: [text, number or null, how it is ranked] or null. ``costs``: budget axis -> by row and task, number or null.
+    """
+    tasks = lb.task_names(results)
+    labels = [row.entries[0].text for row in table.rows]
+    cells = {(c.task, c.label): c for c in results.cells}
+    rows = {(r["task"], r["label"]): r for r in board.to_dict("records")}
+    primary = [[_primary_cell(rows.get((t, label))) for t in tasks] for label in labels]
+    own = [_sign(str(next(r["metric"] for (task, _), r in rows.items() if task == t))) for t in tasks]
+    metrics = [{"name": "", "title": "each task's own metric", "signs": own, "cells": primary}]
+    for metric in dict.fromkeys(m for c in results.cells for m in c.values):
+        row = registry.metrics().get(metric)
+        title = name(metric) + (f" ({row.goal})" if row else "")
+        shown = [[_metric_cell(cells.get((t, label)), metric) for t in tasks] for label in labels]
+        signs = [_sign(metric)] * len(tasks)
+        metrics.append({"name": metric, "title": title, "signs": signs, "cells": shown})
+    costs = {axis: [[_cost(rows.get((t, label)), axis) for t in tasks] for label in labels] for axis in axes}
+    return {"metrics": metrics, "costs": costs, "axes": dict(axes)}
+
+
+def _sign(metric: str) -> int:
+    return {"higher": -1, "neutral": 0}.get(lb.direction(metric), 1)
+
+
+def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
+    if row is None:
+        return None
+    how = _UNRANKED if math.isnan(row["rank"]) else _RANKED if row["status"] == Status.OK else _FAILED
+    value = lb.shown(row) if row["status"] == Status.OK else math.nan
+    finite = math.isfinite(value)
+    if how == _UNRANKED and not row["anchor"] and row["status"] == Status.OK:
+        how = _UNTRAINED
+    elif how == _RANKED and finite and lb.disqualifies(row["marks"]):
+        how = _UNFINISHED
+    return [lb.entry(row), _six_digits(value) if finite else None, how if finite or how else _FAILED]
+
+
+def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
+    if cell is None:
+        return None
+    if cell.status is not Status.OK:
+        unranked = cell.status in lb.NOT_RUN or lb.is_anchor(cell)
+        return [str(cell.status), None, _UNRANKED if unranked else _FAILED]
+    if metric not in cell.values:
+        return None
+    median = median_interval(metric_values(metric, cell.values[metric]))[0]
+    how = _UNRANKED if lb.is_anchor(cell) else _RANKED if math.isfinite(median) else _FAILED
+    return [number(median), _six_digits(median) if math.isfinite(median) else None, how]
+
+
+def _cost(row: dict[Any, Any] | None, axis: str) -> float | None:
+    return None if row is None or not math.isfinite(row[axis]) else _six_digits(row[axis])
+
+
+def _six_digits(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -1,0 +1,217 @@
+"""Tables of a task: the ranking of its methods, and Markov chains judged by their whole path after burn-in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.marks.transient import MAX_RHAT
+from parvibench.harness.run.judging import SEQUENTIAL
+from parvibench.harness.store.results import metric_values
+from parvibench.reporting.formatting import interval, number
+from parvibench.reporting.text import marks
+from parvibench.statistics import median_interval
+
+from .table import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
+from .winners import Winner
+
+#: Columns of the table, in order.
+PATH_METRICS = ("path_equivalent_n", "path_primary", "ess_per_evaluation")
+_RATIO_HELP = "median over the median of independent exact draws: 1 is as good as exact sampling"
+_VERDICT_HELP = "test against exact draws at 5%, all metrics with a floor combined by weighted Holm"
+_EQUIVALENT_HELP = (
+    "number of exact draws with the same error [95% interval, for independent samples], replicates pooled"
+)
+_CONVERGENCE_HELP = (
+    "transient: chains with R-hat above 1.05 or a bulk ESS below a quarter of the samples; still improving: the primary metric "
+    "fell by more than 5% over the last doubling of the budget, and samples are distinguishable from exact draws; neither can be the best of a task"
+)
+_VERIFIED_HELP = "whether `parvibench verify` reran replicates and reproduced the record (seconds excluded)"
+_WORST_HELP = "{metric} of the worst finite replicate, including those that blew up"
+_START = {"task": "task's", "own": "own"}
+_RIVAL_HELP = "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
+
+
+def ranking_table(
+    cells: list[CellRecord],
+    rows: pd.DataFrame,
+    winner: Winner,
+    own: Mapping[str, tuple[pd.Series, Winner]],
+    verified: Mapping[tuple[str, str], str],
+) -> Table:
+    """The ranking; ``own``: label -> its row among methods of its kind, and their leader; ``verified`` of ``marks``."""
+    metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
+    kind = {label: own.get(label, (None, None)) for label in by_label}
+    others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
+    shown: list[tuple[bool, Column, Callable[[pd.Series, CellRecord], Entry]]] = [
+        (True, Column("method", numeric=False), lambda r, c: method(c.label, anchor=bool(r["anchor"]))),
+        (True, Column("rank"), lambda r, c: rank_entry(r, kind[c.label][0])),
+        (True, Column("status", numeric=False), lambda r, c: _status(c)),
+        (True, Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"), lambda r, c: _median(r)),
+        (bool(rows["floor_ratio"].notna().any()), Column("×\u00a0floor", _RATIO_HELP), lambda r, c: numeric(r["floor_ratio"])),
+        (True, Column("worst", _WORST_HELP.format(metric=metric or "metric")), lambda r, c: numeric(r["worst"])),
+        (True, Column("convergence", _CONVERGENCE_HELP, numeric=False), lambda r, c: Entry(str(r["convergence"]))),
+        (True, Column("may be best", _RIVAL_HELP, numeric=False), lambda r, c: may_be_best(r, winner, *kind[c.label])),
+        (bool((rows["verdict"] != "").any()), Column("against exact draws", _VERDICT_HELP, numeric=False), lambda r, c: _verdict(r)),
+        (bool(rows["equivalent"].notna().any()), Column("equivalent n", _EQUIVALENT_HELP), lambda r, c: _equivalent(r)),
+        (bool(verified), Column("verified", _VERIFIED_HELP, numeric=False), lambda r, c: Entry(verified.get((c.task, c.label), ""))),
+        (True, Column("start", "initial points: the task's, or the method's own", numeric=False), lambda r, c: Entry(_START.get(c.start, ""))),
+        (True, Column("iterations", "per replicate"), lambda r, c: whole(c.iterations)),
+        (True, Column("score evaluations", "counted per replicate"), lambda r, c: _cost(c)),
+        (True, Column("seconds", "steady-state compute time per replicate, s"), lambda r, c: numeric(r["seconds"])),
+        *[(True, Column(m, f"{_help(m)}; median over replicates, its 95% interval on hovering"), partial(_metric_entry, m)) for m in others],
+    ]  # fmt: skip
+    columns, makers = zip(*[(column, entry) for wanted, column, entry in shown if wanted], strict=True)
+    body = []
+    for _, row in rows.iterrows():
+        cell = by_label[row["label"]]
+        entries = tuple(entry(row, cell) for entry in makers)
+        body.append(Row(entries, kind="anchor" if row["anchor"] else cell.kind))
+    return Table(f"ranked by {metric}" if metric else "no metric", columns, tuple(body))
+
+
+def _median(row: pd.Series) -> Entry:
+    shown = numeric(row["median"], look="best" if row["best"] else "")
+    if not shown.text:
+        return shown
+    return replace(shown, text=f"{shown.text} [{interval(row['low'], row['high'])}]")
+
+
+def _cost(cell: CellRecord) -> Entry:
+    return replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else "")
+
+
+def _verdict(row: pd.Series) -> Entry:
+    if not row["verdict"]:
+        return Entry("", help=row["verdict_basis"])
+    mark = "≈ " if row["verdict"] == "indistinguishable" else ""
+    p = p_value(float(row["p_value"]))
+    return Entry(
+        f"{mark}{row['verdict']}", help=marks.VERDICT_P.format(p=p.text or "unknown", basis=row["verdict_basis"])
+    )
+
+
+def _equivalent(row: pd.Series) -> Entry:
+    """Equivalent n with its interval."""
+    if math.isnan(row["equivalent"]):
+        return Entry("")
+    cap = 4 * row["samples"]
+    text = f"≥ {cap:,.0f}" if row["equivalent"] >= cap else number(row["equivalent"])
+    if not math.isnan(row["equivalent_low"]):
+        text += f" [{interval(row['equivalent_low'], row['equivalent_high'])}]"
+    return Entry(text, sortable(row["equivalent"]))
+
+
+def _metric_entry(metric: str, _: pd.Series, cell: CellRecord) -> Entry:
+    if metric not in cell.values:
+        return Entry("", help=cell.absent.get(metric, ""))
+    median, low, high = median_interval(metric_values(metric, cell.values[metric]))
+    help = f"[{interval(low, high)}]"
+    row = registry.metrics().get(metric)
+    if row is not None and row.unit == "count" and math.isfinite(median):
+        return Entry(f"{median:g}", sortable(median), help=help)
+    return numeric(median, help=help)
+
+
+def _status(cell: CellRecord) -> Entry:
+    if cell.status is not Status.OK:
+        return Entry(str(cell.status), look="status", help=cell.reason[:300])
+    if cell.n_diverged:
+        return Entry(
+            marks.DIVERGED.format(lost=cell.n_diverged, of=cell.n_replicates), look="status", help=cell.reason[:300]
+        )
+    return Entry("ok", note="flagged" if cell.flags else "", help="; ".join(cell.flags)[:300])
+
+
+def _in_another_column(metric: str) -> bool:
+    """Costs have separate columns, whole paths a separate table."""
+    row = registry.metrics().get(metric)
+    return metric in (*PATH_METRICS, SEQUENTIAL) or (row is not None and row.need == "cost")
+
+
+def _help(metric: str) -> str:
+    row = registry.metrics().get(metric)
+    return metric if row is None else f"{row.summary}; {row.goal}"
+
+
+def rank_entry(row: pd.Series, own: pd.Series | None = None) -> Entry:
+    """Entry with the rank of a row of the leaderboard, and of its row ``own`` in that of its kind; empty where not ranked."""
+    among = None if own is None else rank_entry(own)
+    shown = "" if math.isnan(row["rank"]) else f"{row['rank']:.0f}"
+    return Entry(shown, sortable(row["rank"]), own=among)
+
+
+def may_be_best(row: pd.Series, winner: Winner, own: pd.Series | None = None, leader: Winner | None = None) -> Entry:
+    """Entry that says whether a row of the leaderboard may be the best of its task, ``own`` and ``leader`` among its kind."""
+    among = None if own is None or leader is None else may_be_best(own, leader)
+    flags = [w for w in str(row["marks"]).split(", ") if w not in ("", "edge", "untuned")]
+    if row["label"] == winner.label:
+        return Entry("leads", look="best", own=among)
+    if math.isnan(row["rank"]) or flags:
+        return Entry(", ".join(flags), look="quiet", own=among)
+    return Entry("not ruled out" if row["label"] in winner.rivals else "no", own=among)
+
+
+def path_table(cells: Sequence[CellRecord]) -> Table | None:
+    """Chains of one task whose path has converged, best equivalent n first, then the others; None without any path."""
+    judged = [c for c in cells if c.kind == "chains" and c.status is Status.OK and "path_primary" in c.values]
+    if not judged:
+        return None
+    ordered = sorted(judged, key=lambda c: (not _converged(c), *_path_order(c)))
+    primary = "primary metric of the path"
+    columns = (
+        Column("method", numeric=False),
+        Column("R-hat", f"rank-normalised split R-hat of the worst coordinate; converged at {MAX_RHAT} or less"),
+        Column("equivalent n", "number of exact draws with the same error as up to 1,000 states spread evenly over the path"),
+        Column(primary, "the task's primary metric on these states; median [95% interval]"),
+        Column("min ESS per 1,000 scores", "bulk effective sample size of the worst coordinate over 1,000 score evaluations"),
+        Column("burn-in", "discarded part of the run: a share if below 1, else iterations"),
+        Column("score evaluations", "counted per replicate"),
+    )  # fmt: skip
+    return Table("Markov chains by their whole path after burn-in", columns, tuple(_path_row(c) for c in ordered))
+
+
+def _path_row(cell: CellRecord) -> Row:
+    converged = _converged(cell)
+    rhat = Entry("", note="unknown") if _median_of(cell, "rhat") is None else numeric(_median_of(cell, "rhat"))
+    if not converged:
+        rhat = Entry(rhat.text, rhat.sort, note="not converged")
+    values = [_summary(cell, m) if converged else Entry("") for m in PATH_METRICS]
+    burn_in = cell.spec.burn_in
+    return Row(
+        (method(cell.label), rhat, *values, Entry(f"{burn_in:g}", sortable(burn_in)), whole(cell.score_evaluations)),
+        kind=cell.kind,
+        look="" if converged else "quiet",
+    )
+
+
+def _converged(cell: CellRecord) -> bool:
+    rhat = _median_of(cell, "rhat")
+    return rhat is not None and rhat <= MAX_RHAT
+
+
+def _path_order(cell: CellRecord) -> tuple[float, float]:
+    """Sort key: largest equivalent n first; without one, by the primary metric."""
+    size, primary = _median_of(cell, "path_equivalent_n"), _median_of(cell, "path_primary")
+    return (-(size or 0.0), float("inf") if primary is None else primary)
+
+
+def _median_of(cell: CellRecord, metric: str) -> float | None:
+    if metric not in cell.values:
+        return None
+    return median_interval(metric_values(metric, cell.values[metric]))[0]
+
+
+def _summary(cell: CellRecord, metric: str) -> Entry:
+    if metric not in cell.values:
+        return Entry("", help=cell.absent.get(metric, ""))
+    scale = 1000 if metric == "ess_per_evaluation" else 1
+    median, low, high = (scale * v for v in median_interval(metric_values(metric, cell.values[metric])))
+    entry = numeric(median)
+    return Entry(f"{entry.text} [{interval(low, high)}]", entry.sort)

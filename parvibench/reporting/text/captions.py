@@ -1,0 +1,71 @@
+"""Titles, notes and alternative texts of figures, most of them templates; labels come shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MEANS = (
+    "Mean of the middle half of all replicates of all tasks; bars: 95%, replicates resampled within tasks. 1: as good as "
+    "exact draws."
+)
+PARETO = (
+    "Interquartile mean over the floor [95%] at the end of the run against the geometric mean of the cost over tasks; lower "
+    "and further left is better. Grey: as good as exact draws. Dashed: no method is better at this cost."
+)
+CHANGES = "Changes of the mean over replicates (per cent: of the geometric mean), 95% intervals; blue: significant after Holm."
+CHANGES_TITLE = "second run against the first, change in {scale}"
+EQUAL_BUDGETS = "At equal {spent}: {level} per replicate"
+ADVICE = (
+    "Large and named: the recommended method, with its 95% interval; small: the {others} other methods with the lowest "
+    "ratios, converged or not. Grey line: exact draws."
+)
+AVERAGE_RANKS = "Methods that are ranked on every task. {friedman}"
+PROFILE = (
+    "Targets: sliced W2 of {targets} times the floor, on every task and replicate; budgets are resolved to "
+    "checkpoints. Higher and further left is better. Bands: 95%, over replicates."
+)
+CURVES = (
+    "Lines: medians over replicates at up to seven checkpoints; bands: lower to upper quartile. Lines end where the "
+    "median is no longer finite. Dashed and dotted: anchors."
+)
+CURVES_FLOOR = (
+    f"{CURVES} Grey: the floor, the values of the same number of independent exact draws (5 to 95%, and median)."
+)
+AUTOCORRELATION = (
+    "Samples judged, evenly thinned from the second half of the chain; mean over coordinates and replicates."
+)
+SAMPLES = "{n} samples of {label} over the density of {task}"
+OUTSIDE = " ({n} of {of} outside)"
+SCATTER = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
+SCATTER_CHAINS = f"{SCATTER} Lines connect the samples of single chains in order."
+PATHS = "trajectories of {n} particles of {label} over the density of {task}"
+PATHS_NOTE = (
+    "Lines connect a particle's positions at the checkpoints; the dot is its last position. Particles of one replicate."
+)
+CORNER_TITLE = "{label} against the reference on its {n} worst coordinates"
+CORNER = (
+    "Worst by mean or spread: {names}. Grey: the reference; colour: samples of the leader, replicates pooled; at most "
+    "{points} points of either. The diagonal shows densities."
+)
+CORRELATION_ERROR = "{n} correlations of {label} against the reference's on {task}, root mean square error {error:.3f}"
+CORRELATIONS = "Horizontal: the reference's; vertical: the samples', replicates pooled. On the diagonal they agree."
+CORRELATIONS_OF_SOME = f"{CORRELATIONS} {{n}} of {{dim}} coordinates, evenly spaced."
+BANDS = "Grey band and black line: the reference; dashed: limits of the {n} best methods' bands, replicates pooled."
+CALIBRATION = "Below the line: intervals too narrow; above: too wide. Test rows of the first {splits} splits."
+PREDICTIONS = "{title} on {of} test rows of {task}; {n} lie in their 95% interval"
+PREDICTIONS_NOTE = "{n} of {of} rows of the first split lie in their interval."
+
+
+def as_in(title: str, figure: str) -> str:
+    """A title with the published figure that it repeats."""
+    return f"{title} (as in {figure})" if figure else title
+
+
+def listed(title: str, values: Iterable[tuple[str, str]], lead: str = ": ") -> str:
+    """A title and the values of its lines."""
+    return f"{title}{lead}{'; '.join(f'{label} {value}'.rstrip() for label, value in values)}"
+
+
+def of_methods(title: str, labels: Iterable[str], task: str) -> str:
+    """Alternative text of a figure of a task with a line per method."""
+    return f"{title} of {', '.join(labels)} on {task}"

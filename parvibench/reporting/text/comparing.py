@@ -1,0 +1,10 @@
+"""Two runs compared: templates of the verdicts and of the reasons for having none."""
+
+SAME, DIFFERENT = "not significantly different", "significantly different"
+BETTER, WORSE = "significantly better", "significantly worse"
+NOT_COMPARABLE, ONLY_IN = "not comparable", "only in the {which}"
+FAILED = "{which} is {status}: {reason}"
+NOT_MEASURED = "{which} has no {metric}"
+OTHER_TASK = "the task changed: version {first} and {second}"
+LOST = "replicates without a value: {first} and {second}"
+NOTHING_SHARED = "runs {first} and {second} share no task and method: nothing to compare"

@@ -1,0 +1,62 @@
+"""Tasks, methods and references described: facts, certificates, a method's results by kind of target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from parvibench.reporting.formatting import count, number
+
+PLUG_IN = "Plug-in {algorithm}."
+IN_THIS_SUITE = " In this suite: {reason}."
+PREDICTIONS = "certified posterior predictions at held-out points"
+NOT_DRAWN = "This report has figures of {most} tasks; `parvibench report --task` draws those of this one."
+
+
+def task(summary: str, dim: int | None, tags: Sequence[str]) -> str:
+    """Facts of a registered task."""
+    parts = [summary[:1].upper() + summary[1:], f"{dim} dimensions" if dim else "", ", ".join(tags)]
+    return ". ".join(p for p in parts if p) + "."
+
+
+def own_task(coordinates: Sequence[str]) -> str:
+    """Facts of a task that is not registered."""
+    return "A user-defined task." + (f" Coordinates: {', '.join(coordinates)}." if coordinates else "")
+
+
+def method(summary: str, kind: str, needs: Sequence[str], citation: str) -> str:
+    """Facts of a registered method."""
+    parts = [summary[:1].upper() + summary[1:], kind, f"needs {', '.join(needs)}" if needs else "", citation]
+    return ". ".join(p for p in parts if p) + "."
+
+
+def reference(rows: int, *, exact: bool, certified: bool) -> str:
+    """What reference samples are."""
+    kind = "independent exact draws" if exact else "a certified long run"
+    return f"{rows:,} rows from {kind if certified else 'user-supplied draws, not certified'}"
+
+
+def value(found: Any) -> str:
+    """An entry of a certificate."""
+    return found if isinstance(found, str) else json.dumps(found).replace('"', "")
+
+
+def results(group: str, average: float, n: int, leads: Sequence[str], near: Sequence[str], exact: Sequence[str]) -> str:
+    """A method's results on a group of ``n`` tasks; on which it leads, may be best, and passes for exact draws."""
+    parts = [f"average rank {number(average)} over {count(n, 'task')}"]
+    parts += [f"leads on {', '.join(leads)}"] if leads else []
+    parts += [f"may be best on {', '.join(near)}"] if near else []
+    parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if exact else []
+    return f"{group}: {'; '.join(parts)}."
+
+
+def setting(values: Sequence[str]) -> str:
+    """A setting, of which tasks may have different values; at most 12 of them."""
+    first, *others = values
+    return f"by task: {', '.join([first, *others[:11]])}" if others else first.strip('"')
+
+
+def among(kind: str) -> str:
+    """The methods that a sentence is about, before it; empty for all methods."""
+    return f"Among {'generators' if kind == 'generator' else kind}: " if kind else ""

@@ -1,0 +1,101 @@
+"""Validity of a comparison: equal conditions, tuning, convergence, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from parvibench.reporting.formatting import join, named
+
+#: Most methods that a sentence names.
+_NAMED = 6
+_BUDGETS = {
+    "iterations": "iterations",
+    "score_evaluations": "score evaluations per replicate",
+    "scores_per_particle": "score evaluations per particle",
+    "seconds": "seconds",
+}
+_TUNED_BY = {
+    "regression": "tuned on a held-out fifth of the training rows",
+    "sequential": "tuned on separate decisions",
+    "": "tuned against the reference",
+}
+
+
+def same(what: str, except_for: Collection[str]) -> str:
+    """Whether the methods of every task share a value; ``except_for`` those that do not."""
+    if not except_for:
+        return f"All methods of a task had the same {what}."
+    return f"The methods of a task had the same {what}, except {named(except_for, _NAMED)}."
+
+
+def starts(own: Collection[str]) -> str:
+    """Where the methods started; ``own``: methods with their own initial points."""
+    if own:
+        return f"The methods of a task started at its initial points, except {named(own, _NAMED)} (own initial points)."
+    return "All methods started at the task's initial points (which differ between numbers of chains)."
+
+
+def protocol(budget: Mapping[str, float], particles: int | None, samples: int | None, replicates: int | None) -> str:
+    """Budget, points and replicates that a suite gives all methods; empty without a budget."""
+    parts = [f"{value:,g} {_BUDGETS.get(key, key)}" for key, value in budget.items()]
+    counts = {"particles or chains": particles, "samples judged": samples, "replicates": replicates}
+    parts += [f"{n:,} {what}" for what, n in counts.items() if n]
+    return f"Budget of each method: {join(parts)}." if budget else ""
+
+
+def converged(judged: int, counts: Mapping[str, int], no_better: int, unfinished: Sequence[str]) -> str:
+    """How many results have converged; ``unfinished`` the words of ``counts`` that stand for those that have not."""
+    if not judged:
+        return ""
+    words = ", ".join(f"{n} {word}" for word, n in counts.items())
+    worse = (
+        f" {no_better} {'is' if no_better == 1 else 'are'} no better than the initial distribution."
+        if no_better
+        else ""
+    )
+    rule = (
+        f" Results that are {' or '.join(unfinished)} cannot be the best of a task."
+        if set(counts) & set(unfinished)
+        else ""
+    )
+    return f"Of {judged} results: {words}.{worse}{rule}"
+
+
+def cost(score_evaluations: float, hours: tuple[float, float] | None, tuning: float) -> str:
+    """Score evaluations, hours of steady compute and of the rest (None where they cannot be added up), and tuning."""
+    parts = [f"{score_evaluations:,.0f} score evaluations"]
+    if hours is not None:
+        parts.append(
+            f"{hours[0]:.2g} hours of steady-state compute on one process; {hours[1]:.2g} hours of metrics and warm-up"
+        )
+    if tuning:
+        parts.append(f"{tuning:,.0f} score evaluations of tuning")
+    return "; ".join(parts) + "."
+
+
+def tuned_by(tags: Collection[str]) -> str:
+    """What step sizes were tuned by, on a task with these tags."""
+    return _TUNED_BY[next((tag for tag in ("regression", "sequential") if tag in tags), "")]
+
+
+def step_sizes(origins: Mapping[str, int], tuned: Sequence[str], cost: float) -> str:
+    """Where step sizes come from; ``tuned`` of ``tuned_by``, ``cost`` of tuning in score evaluations."""
+    parts = [", ".join(f"{n} {origin}" for origin, n in origins.items()), *tuned]
+    return "; ".join([*parts, *([f"tuning cost: {cost:,.0f} score evaluations in total"] if cost else [])])
+
+
+def untuned(n: int, of: int) -> str:
+    """That step sizes were not tuned; empty where all were."""
+    if not n:
+        return ""
+    which = "No step size was tuned" if n == of else f"{n} of {of} step sizes were not tuned"
+    return f"{which}: a method may rank low here because its step size does not suit the target."
+
+
+def tuning(summary: str, at_edge: int) -> str:
+    """The tuning, and the number of values at the edge of the grid; ``summary`` of ``step_sizes`` or empty."""
+    if not summary:
+        return "No method has a step size."
+    return f"Step sizes: {summary}." + (
+        f" Best values at the edge of the grid (marked |): {at_edge}." if at_edge else ""
+    )

@@ -1,0 +1,147 @@
+"""What a page says of equal budgets and starts follows from its cells, whatever they are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_stores import make_curve, make_record, only_reference, with_values, write_store
+from scipy import stats
+
+from parvibench.harness.run.judging import SEQUENTIAL
+from parvibench.reporting.page import provenance, validity_checks
+from parvibench.reporting.page.report_files import write_report
+from parvibench.reporting.tables import leaderboard
+from parvibench.reporting.tables.aggregate_tables import repulsion_table
+from parvibench.reporting.tables.curve_tables import equal_budget_tables
+from parvibench.reporting.text import marks
+
+
+@pytest.fixture(autouse=True)
+def no_floors():
+    with only_reference(None, None):
+        yield
+
+
+def cell(label, algorithm=None, scale=1.0, seed=0, calls=1.0, **changes):
+    """A record with its curve: ``calls`` sequential steps an iteration."""
+    curve = make_curve(np.random.default_rng(seed), ["sliced_w2"], scale)
+    steps = curve.assign(metric=SEQUENTIAL, value=calls * curve["iteration"])
+    curve = pd.concat([curve, steps], ignore_index=True)
+    return with_values(make_record(label, "banana", algorithm or label, label=label, **changes), curve), curve, None
+
+
+def test_equal_terms_are_only_said_of_what_is_equal(tmp_path):
+    same = write_store(tmp_path / "same", [cell("ula", start="task"), cell("svgd", start="task")])
+    said = validity_checks.equal_terms(same)
+    assert "All methods of a task had the same budget." in said
+    assert "All methods started at the task's initial points" in said
+    odd = [
+        cell("ula", start="task"),
+        cell("mala", start="task"),
+        cell("srld", particles=1, start="task"),
+        cell("ksivi", start="own", budget={"iterations": 90}),
+    ]
+    said = validity_checks.equal_terms(write_store(tmp_path / "odd", odd))
+    assert "the same budget, except ksivi." in said
+    assert "the same number of particles or chains, except srld." in said
+    assert "started at its initial points, except ksivi (own initial points)" in said
+    assert "All methods started" not in said
+
+
+def test_old_records_say_nothing_of_their_start(tmp_path):
+    assert "start" not in validity_checks.equal_terms(write_store(tmp_path, [cell("ula"), cell("svgd")]))
+
+
+def test_the_page_has_five_validity_checks(tmp_path):
+    results = write_store(tmp_path, [cell("ula", start="task"), cell("ksivi", kind="generator", start="own")])
+    page = write_report(results, tmp_path / "page").read_text()
+    for check in ("Equal conditions", "Tuning", "Convergence", "Leader and significance", "Cost"):
+        assert f"<dt>{check}</dt>" in page
+    assert "All methods had the same budget, initial points and data" not in page
+    assert "At equal sequential steps" in page
+
+
+def entries(table):
+    return {row.entries[0].text: row.entries for row in table.rows}
+
+
+def test_both_budgets_come_from_the_checkpoints_of_one_run(tmp_path):
+    """One chain takes a hundred steps where the others take one: at equal steps it is judged at a hundredth of its run."""
+    cells = [cell("ula", seed=1), cell("svgd", seed=2), cell("srld", seed=3, calls=100.0)]
+    results = write_store(tmp_path, cells)
+    work, steps = equal_budget_tables(results, list(results.cells), "sliced_w2")
+    assert work.caption == "At equal score evaluations: 4.00e6 per replicate"
+    assert steps.caption == "At equal sequential steps: 40000 per replicate"
+    curve = cells[2][1]
+    for table, checkpoint in ((work, 4), (steps, 2)):
+        shown = entries(table)
+        at = curve[(curve["checkpoint"] == checkpoint) & (curve["metric"] == "sliced_w2")]
+        assert float(shown["srld"][2].sort) == pytest.approx(at["value"].median(), rel=1e-5)  # the page has six digits
+        assert shown["srld"][4].text == f"{4 * 10**checkpoint:,}"
+        others = [float(shown[m][2].sort) for m in ("ula", "svgd", "srld")]
+        assert [float(shown[m][1].text) for m in ("ula", "svgd", "srld")] == stats.rankdata(others).tolist()
+    assert entries(steps)["srld"][3].text == "40,000"
+
+
+def test_repulsion_is_told_as_paired_differences(tmp_path):
+    plain = cell("ld", "srld", 1.0, 1, settings={"step_size": 0.05, "alpha": 0.0})
+    cells = [
+        plain,
+        cell("srld", "srld", 1.1, 2, settings={"step_size": 0.02, "alpha": 10.0}),
+        cell("at", "srld", 1.0, 3, settings={"step_size": 0.05, "alpha": 10.0}),
+        cell("ula"),
+    ]
+    results = write_store(tmp_path, cells)
+    board = leaderboard.table(results)
+    table = repulsion_table(results, board, leaderboard.scores(results, board))
+    values = {c.label: np.array(c.values["sliced_w2"]) for c in results.cells}
+    assert [row.entries[1].text for row in table.rows] == ["srld", "at"]
+    assert [row.entries[1].note for row in table.rows] == ["each at its own step", "at equal step"]
+    for row in table.rows:
+        difference = values[row.entries[1].text] - values["ld"]
+        assert float(row.entries[2].sort) == pytest.approx(difference.mean())
+        assert float(row.entries[3].sort) == pytest.approx(stats.ttest_1samp(difference, 0).pvalue)
+    without = write_store(tmp_path / "without", [cell("srld", settings={"step_size": 0.1, "alpha": 1.0})])
+    board = leaderboard.table(without)
+    assert repulsion_table(without, board, leaderboard.scores(without, board)) is None
+
+
+def test_a_method_with_a_larger_budget_of_its_own_is_shown_and_not_ranked(tmp_path):
+    """90 iterations of a hundredth of the cost are no larger budget; more scores than any other has are."""
+    small, large = {"iterations": 90}, {"iterations": 90000}
+    cells = [
+        cell("ula", scale=2.0, start="task"),
+        cell("mala", scale=3.0, start="task"),
+        cell("svgd", scale=3.0, start="task"),
+        cell("pathfinder", scale=2.5, start="own", budget=small),
+        cell("ksivi", scale=0.1, start="own", budget=large),
+    ]
+    spent = {"ksivi": 1e6, "pathfinder": 10.0}
+    cells = [(r.model_copy(update={"score_evaluations": spent.get(r.label, 1000.0)}), c, s) for r, c, s in cells]
+    board = leaderboard.table(write_store(tmp_path, cells)).set_index("label")
+    assert board.loc["ksivi", "median"] < board.loc["ula", "median"]
+    assert np.isnan(board.loc["ksivi", "rank"])
+    assert board["best"].to_dict() == {label: label == "ula" for label in board.index}
+    assert marks.MORE in board.loc["ksivi", "marks"]
+    assert leaderboard.disqualifies(board.loc["ksivi", "marks"])
+    assert not board.drop("ksivi")["marks"].str.contains(marks.MORE).any()
+
+
+def test_methods_that_did_not_run_have_no_step_size_that_nobody_tuned(tmp_path):
+    ran = cell("ula", tuned=True)
+    record = make_record("mala", "banana", "mala", label="mala", status="unsupported", reason="offers no full-batch")
+    steps = provenance.step_sizes(write_store(tmp_path, [ran, (record, None, None)]))
+    assert steps.summary.startswith("1 tuned")
+    assert "default" not in steps.summary
+    assert "set" not in steps.summary
+    assert steps.warning == ""
+
+
+def test_a_step_size_that_the_suite_gives_is_set_even_where_it_is_the_default(tmp_path):
+    """Of two entries of a method each is found by its own label."""
+    settings = {"step_size": 0.05}
+    suite = {"algorithms": [{"name": "ula"}, {"name": "ula", "label": "ula-long", "settings": settings}]}
+    cells = [cell("ula", tuned=True), cell("ula-long", algorithm="ula"), cell("mala")]
+    steps = provenance.step_sizes(write_store(tmp_path, cells, suite))
+    chosen = {row.entries[0].text: row.entries[3].text for row in steps.table.rows}
+    assert chosen["ula-long"] == "set"
+    assert chosen["ula"] == "tuned"

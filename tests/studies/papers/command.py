@@ -1,0 +1,53 @@
+"""The audit of the papers: ``python tests/studies/papers [STORE ...] [--claims [C12 ...]] [--times]``.
+
+Sets the runs of the papers' suites that lie in the stores beside every published number and writes the page into
+``reports/papers``, as HTML, Markdown and CSV. What rows gave is kept there in ``measured.csv``: later stores add to it, and
+without a store the page is made from what is kept.
+
+``--claims`` first measures the papers' claims (``claims/``): under the paper's settings, with steps matched so that methods
+move alike, and with steps tuned by one rule, where these differ; those that ``claims.csv`` lacks, or those that are named.
+``--times`` first measures what the way of writing KSIVI costs (``plain_times``), on an idle machine, into ``causes.csv``.
+"""
+
+import argparse
+from pathlib import Path
+
+from parvibench.core.errors import InputError
+
+from . import plain_times
+from .audit_page import write_papers
+from .claims.claim import CONDITIONS
+from .claims_page import CLAIMS, measure_claims, write_claims
+from .measured import CAUSES
+
+REPORT = Path(__file__).resolve().parents[3] / "reports" / "papers"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure what is asked for, then write the pages."""
+    parser = argparse.ArgumentParser("papers", description="Published numbers and claims of the papers, beside ours.")
+    parser.add_argument("stores", nargs="*", type=Path, help="that hold rows of the papers' suites")
+    parser.add_argument("--to", type=Path, default=REPORT, help="folder of the pages")
+    parser.add_argument("--times", action="store_true", help="measure the times of plain programs")
+    parser.add_argument(
+        "--claims", nargs="*", choices=[*CLAIMS, []], help="measure these; without names what is missing"
+    )
+    parser.add_argument("--condition", choices=CONDITIONS, action="append", help="of the claims; default: all of each")
+    parser.add_argument(
+        "--claims-store", type=Path, default=Path("parvibench-runs/claims"), help="finished runs of claims"
+    )
+    parser.add_argument("--workers", type=int, help="processes of the claims' runs")
+    options = parser.parse_args(arguments)
+    for store in options.stores:
+        if not (store / "cells").is_dir():
+            parser.error(f"{store}: not a store; `parvibench run --suite sifg-table-1 --out {store}` makes one")
+    options.to.mkdir(parents=True, exist_ok=True)
+    if options.times:
+        plain_times.measure(options.to / CAUSES)
+    if options.claims is not None:
+        measure_claims(options.claims, options.condition, options.claims_store, options.to, options.workers)
+    try:
+        print(write_papers(options.stores, options.to))
+    except InputError as error:
+        parser.error(str(error))
+    write_claims(options.to)

@@ -1,0 +1,185 @@
+"""The audit of the papers: pages, what is kept from one to the next, causes that studies show, departures."""
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from papers.audit_tables import departures, measured_table, summary_table
+from papers.command import main
+from papers.measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
+
+from parvibench.core.errors import InputError
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.entries import Tuned
+from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.reporting.page.reports_index import write_index
+from parvibench.reporting.published import numbers
+from parvibench.reporting.tables.paper_comparison import SuiteComparison, compare, paper_tables
+from parvibench.reporting.tables.paper_measured import Ours
+
+BOSTON = "bnn-boston-sifg"
+SVGD_RMSE, SVGD_NLL = (f"sifg/table-1/Boston/SVGD/{m}" for m in ("RMSE", "NLL"))
+
+
+def ran(cell: Cell, values: dict[str, list[float]], **changes: object) -> CellRecord:
+    """A result of a cell made by hand; ``changes`` are of its specification."""
+    n = len(next(iter(values.values())))
+    spec = cell.spec.model_copy(update={"replicates": tuple(range(n)), "chunk": 1, "seed": 7, **changes})
+    return CellRecord(spec=spec, label=cell.label, kind="particles", status=Status.OK, iterations=100, values=values)
+
+
+def found(root: object, suite: Suite, *records: CellRecord, curve: pd.DataFrame | None = None) -> SuiteComparison:
+    store = Store(root)  # type: ignore[arg-type]
+    for record in records:
+        store.write_cell(record, curve, None)
+    return compare(suite, measured_rows(suite, records_of([store])))
+
+
+def of_table_1(*patterns: str) -> tuple[Suite, list[Cell]]:
+    suite = load_suite("sifg-table-1").with_rows(patterns)
+    return suite, expand(suite)
+
+
+def test_verdicts_are_counted_by_suite(tmp_path) -> None:
+    suite, cells = of_table_1(f"{BOSTON}/svgd", f"{BOSTON}/svgd-1e-4")
+    values = (
+        {"rmse": [3.5, 3.51, 3.49], "nll": [2.9, 2.91, 2.89]},
+        {"rmse": [3.0, 3.01, 2.99], "nll": [2.88, 2.89, 2.87]},
+    )
+    findings = found(tmp_path, suite, *(ran(cell, v) for cell, v in zip(cells, values, strict=True)))
+    summary = summary_table([findings])
+    assert dict(zip([c.title for c in summary.columns], [e.text for e in summary.rows[0].entries], strict=True)) == {
+        "suite": "sifg-table-1", "numbers": "2", "agree": "0", "differ, cause shown": "1", "differ, unexplained": "1",
+        "inconclusive": "0", "cannot be compared": "0", "not run": "0", "explained of those judged": "1 of 2",
+    }  # fmt: skip
+
+
+def test_a_study_shows_a_cause_that_no_row_can(tmp_path) -> None:
+    suite, (svgd,) = of_table_1(f"{BOSTON}/svgd")
+    base = ran(svgd, {"rmse": [3.5, 3.51, 3.49], "nll": [2.9, 2.91, 2.89]})
+    store = Store(tmp_path / "store")
+    store.write_cell(base, None, None)
+    columns = "pointer,mean,low,high,n,reason\n"
+    (tmp_path / "causes.csv").write_text(
+        f"{columns}{SVGD_RMSE},3.0,2.9,3.1,5,another language\n{SVGD_NLL},3.5,3,4,5,x\n"
+    )
+    findings = with_changes(compare(suite, measured_rows(suite, records_of([store]))), read_changes(tmp_path))
+    assert [c.cause for c in findings.comparisons] == ["another language", ""]
+    first, second = (e.closes for e in findings.effects)
+    assert first == pytest.approx(0.9, abs=0.01)
+    assert second < 0
+    for text in (f"{columns}{SVGD_RMSE},much,2,3,5,x\n", "pointer\n" + SVGD_RMSE, f"{columns}sifg/no/such,1,1,1,5,x\n"):
+        (tmp_path / "causes.csv").write_text(text)
+        with pytest.raises(InputError, match=r"causes\.csv: "):
+            read_changes(tmp_path)
+
+
+def test_the_audit_is_a_page_markdown_and_a_table(tmp_path, capsys) -> None:
+    suite, (cell,) = of_table_1(f"{BOSTON}/svgd")
+    found(tmp_path / "store", suite, ran(cell, {"rmse": [2.94, 2.95, 2.943], "nll": [9.0, 9.1, 9.2]}))
+    main([str(tmp_path / "store"), "--to", str(tmp_path / "page")])
+    table = pd.read_csv(tmp_path / "page" / "papers.csv")
+    assert set(numbers()) == set(table["pointer"])
+    judged = table[table["pointer"] == SVGD_RMSE].iloc[0]
+    assert (judged["verdict"], judged["ours_n"]) == ("agrees", 3)
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "<script" not in page
+    assert "2.944 ± 0.03" in page
+    assert "suspicious" in page
+    assert (
+        "| Boston, SVGD, RMSE | bnn-boston-sifg/svgd | program | 2.944 ± 0.03 |"
+        in (tmp_path / "page" / "papers.md").read_text()
+    )
+    index = write_index(tmp_path).read_text()
+    assert "2 were judged: 1 agree, 1 differ, 0 of these for a cause that was shown." in index
+    assert 'href="page/index.html"' in index
+    assert "Run <bdi>" not in index
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path / "nothing"), "--to", str(tmp_path / "page")])
+    assert "not a store" in capsys.readouterr().err
+
+
+def test_an_audit_keeps_what_earlier_stores_gave(tmp_path, capsys) -> None:
+    """Stores add up, on several machines or one after another; more replicates go before fewer."""
+    suite, (cell,) = of_table_1(f"{BOSTON}/svgd")
+    page = str(tmp_path / "page")
+    for name, values in {
+        "first": {"rmse": [2.94, 2.95, 2.943], "nll": [9.0, 9.1, 9.2]},
+        "fewer": {"rmse": [9.0, 9.0], "nll": [9.0, 9.1]},
+    }.items():
+        found(tmp_path / name, suite, ran(cell, values))
+        main([str(tmp_path / name), "--to", page])
+    first = (tmp_path / "page" / "papers.csv").read_bytes()
+    main(["--to", page])  # from what is kept alone
+    assert (tmp_path / "page" / "papers.csv").read_bytes() == first
+    table = pd.read_csv(tmp_path / "page" / "papers.csv").set_index("pointer")
+    assert (table.loc[SVGD_RMSE, "verdict"], table.loc[SVGD_RMSE, "ours_n"]) == ("agrees", 3)
+    (tmp_path / "page" / "measured.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(SystemExit, match="2"):
+        main(["--to", page])
+    assert "not a table that the audit wrote" in capsys.readouterr().err
+
+
+def test_what_an_audit_keeps_is_read_as_it_was_written(tmp_path) -> None:
+    """Infinite means, reasons and failures among it; a failed later run hides no number."""
+    suite, (sgld, svgd) = of_table_1(f"{BOSTON}/sgld", f"{BOSTON}/svgd")
+    store = Store(tmp_path / "store")
+    store.write_cell(ran(svgd, {"rmse": [3.0, 3.1, None]}), None, None)  # type: ignore[list-item]
+    failed = ran(sgld, {"rmse": [1.0]}).model_copy(
+        update={"status": Status.CRASHED, "reason": 'of memory, and "more"', "values": {}}
+    )
+    store.write_cell(failed, None, None)
+    known = measured_rows(suite, records_of([store]))
+    write_kept(tmp_path, known)
+    assert read_kept(tmp_path) == known
+    one, other = (next(m for m in known.values() if m.row == f"{BOSTON}/{name}") for name in ("svgd", "sgld"))
+    assert one.numbers["rmse"] == Ours(math.inf, -math.inf, math.inf, 3, 1)
+    assert "not measured" in str(one.numbers["nll"])
+    assert other.failure.endswith('of memory, and "more"')
+    later = {key: replace(m, failure="crashed", numbers={}) for key, m in known.items()}
+    assert combined(known, later) == {k: m if m.row.endswith("svgd") else later[k] for k, m in known.items()}
+
+
+def test_figures_have_no_table_of_numbers_but_one_of_what_was_measured(tmp_path) -> None:
+    """A replicate without a finite value is not averaged, and not hidden."""
+    suite = load_suite("srld-figure-2")
+    assert paper_tables(SuiteComparison(suite, (), ())) == []
+    store = Store(tmp_path)
+    record = ran(expand(suite)[0], {"w1_marginal": [0.1, 0.2, 0.3], "sliced_w2": [0.1, 0.3, 1.0]})
+    lost = record.model_copy(update={"values": {**record.values, "sliced_w2": [0.1, 0.3, None]}})
+    store.write_cell(lost, None, None)
+    table = measured_table(suite, measured_rows(suite, records_of([store])))
+    assert table is not None
+    ((first, *entries),) = [row.entries for row in table.rows]
+    assert first.text == "correlated-2d/srld"
+    texts = {c.title: (e.text, e.note) for c, e in zip(table.columns[1:], entries, strict=True)}
+    assert texts["w1_marginal"][0] == texts["sliced_w2"][0] == "0.200"
+    assert texts["w1_marginal"][1].endswith("(3)")
+    assert texts["sliced_w2"][1].endswith("(2 of 3 finite)")
+
+
+def test_a_step_chosen_from_a_papers_list_is_said_with_its_cost() -> None:
+    suite = load_suite("ksivi-table-1")
+    tuned = Tuned(
+        step_size={"bnn-boston-ksivi": {"sgld": 2e-5}}, score_evaluations={"bnn-boston-ksivi": {"sgld": 1234567.0}}
+    )
+    found = [t for t in departures(suite.model_copy(update={"tuned": tuned})) if "bnn-boston-ksivi/sgld" in t]
+    assert found == [
+        "bnn-boston-ksivi/sgld: step size 2e-05, of 1e-05, 2e-05, 2.5e-05, 5e-05 the best on a validation fifth of the "
+        "training rows, for 1,234,567 score evaluations"
+    ]
+    guessed = [t for t in departures(suite.model_copy(update={"tuned": None})) if "unpublished and chosen" in t]
+    assert "bnn-boston-ksivi/sgld" in guessed[0]
+    assert "step_size" in guessed[0]
+
+
+def test_departures_are_said_once_with_their_rows() -> None:
+    found = departures(load_suite("lapd-rates"))
+    assert len(found) == 2
+    assert "lapd-mixture-2/ula-0.1, " in found[0]
+    guessed = [t for t in departures(load_suite("srld-table-1")) if "unpublished and chosen by us: step_size" in t]
+    assert len(guessed) == 1
+    assert "bnn-energy-srld/srld" not in guessed[0]  # the one that is published
