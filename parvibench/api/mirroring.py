@@ -27,8 +27,8 @@ def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings
         StoreError: the store has no runs.
     """
     from parvibench.harness.store.store import Store
-    from parvibench.reporting.tables.leaderboard import table
     from parvibench.reporting.page.text_tables import to_markdown
+    from parvibench.reporting.tables.leaderboard import table
     from parvibench.tracking import observer
 
     store = Store(Path(out))
