@@ -76,6 +76,15 @@ def test_coordinates_have_stans_names(name: str) -> None:
     assert len(set(task.coordinates)) == len(task.coordinates) == task.dim
 
 
+@pytest.mark.parametrize("name", [pytest.param("glmm-poisson", marks=needs_data("glmm-poisson"))])
+def test_beta2_has_no_density_above_ten(name: str) -> None:
+    """Declared on (-10, 20), with a uniform prior on (-10, 10): 10 is at log 2."""
+    x = torch.zeros(1, 2, 45, dtype=torch.float64)
+    x[0, :, 2] = math.log(2) + torch.tensor([-1e-6, 1e-6])
+    density = load_task(name).target((0,), "cpu", torch.float64).log_density(x)[0]
+    assert density.isfinite().tolist() == [True, False]
+
+
 def test_names_of_coordinates() -> None:
     assert load_task("eight-schools-centered").coordinates[-3:] == ("theta[8]", "mu", "tau")
     assert load_task("hmm-example").coordinates == ("theta1[1]", "theta2[1]", "mu[1]", "mu[2]")

@@ -12,6 +12,7 @@ parameters {
   real<lower=0, upper=5> sigma;
 }
 model {
+  beta2 ~ uniform(-10, 10);
   eps ~ normal(0, sigma);
   C ~ poisson_log(alpha + year .* (beta1 + year .* (beta2 + year * beta3)) + eps);
 }
