@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MAX_NAME = 80
+#: First characters of a text that a spreadsheet takes for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def number(value: float | None) -> str:
@@ -48,3 +55,12 @@ def named(labels: Iterable[str], most: int) -> str:
     """The first names for a sentence, and how many more there are: ``a, b and 3 more``."""
     found = [name(label) for label in labels]
     return join([*found[:most], f"{len(found) - most} more"] if len(found) > most else found)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as CSV; text that a spreadsheet would run as a formula begins with an apostrophe, as it takes text."""
+    table.map(_plain_cell).rename(columns=_plain_cell).to_csv(path, index=False)
+
+
+def _plain_cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

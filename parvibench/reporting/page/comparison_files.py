@@ -12,7 +12,7 @@ from parvibench.core.result import to_json_number
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.figures.figure import GREY, Drawing, LabelStyle, slug
 from parvibench.reporting.figures.over_tasks import forest
-from parvibench.reporting.formatting import name
+from parvibench.reporting.formatting import name, write_csv
 from parvibench.reporting.tables.run_differences import ALPHA, conditions
 from parvibench.reporting.text import captions
 
@@ -39,7 +39,7 @@ def write(frame: pd.DataFrame, out: Path) -> list[Path]:
     """Write the table and the figures: ``differences.csv``, ``difference-SCALE.svg``."""
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / "differences.csv"]
-    frame.to_csv(paths[0], index=False)
+    write_csv(frame, paths[0])
     for drawing in drawings(frame):
         paths.append(out / f"{drawing.name}.svg")
         paths[-1].write_bytes(drawing.pictures[0].content)

@@ -14,6 +14,7 @@ from parvibench.core.errors import InputError
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.figures.figure import Drawing, keeping
 from parvibench.reporting.figures.image_files import as_figure, write_pdf
+from parvibench.reporting.formatting import write_csv
 from parvibench.reporting.tables.leaderboard import task_names
 from parvibench.reporting.tables.paper_comparison import plain_rows
 
@@ -52,7 +53,7 @@ def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = Non
     for name, text in texts.items():
         (out / name).write_text(text, encoding="utf-8")
     for name, table in tables.items():
-        table.to_csv(out / f"{name}.csv", index=False)
+        write_csv(table, out / f"{name}.csv")
     values(results).to_parquet(out / "results.parquet", index=False)
     _summary(report).write(out)
     return out / "index.html"
@@ -118,7 +119,7 @@ def write_figure(results: StoredRun, figure: str, out: Path, *, pdf: bool = Fals
         path.write_bytes(picture.content)
         paths.append(path)
     paths.append(out / f"{figure}.csv")
-    drawing.data.to_csv(paths[-1], index=False)
+    write_csv(drawing.data, paths[-1])
     return paths
 
 
