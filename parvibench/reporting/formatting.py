@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _MAX_NAME = 80
 #: First characters of a text that a spreadsheet takes for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@")
 
 
 def number(value: float | None) -> str:
@@ -63,4 +63,7 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 def _plain_cell(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    text = "".join(c if c.isprintable() else " " for c in value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
