@@ -1,8 +1,8 @@
 """Posteriors that users of probabilistic programs know: what they share.
 
 States are Stan's unconstrained coordinates, and densities Stan's ``log_prob`` with the Jacobian, up to a constant.
-Start: Stan's, every coordinate uniform on (-2, 2), drawn again where the density or the score is not finite in single
-precision.
+Start: Stan's, every coordinate uniform on (-2, 2), drawn again where the density or the score is beyond 1e18: Stan draws
+again where they are not finite in double precision; here their squares must be finite in single precision.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ Place = Callable[[object], Tensor]  #: a float64 array or tensor as one of the t
 
 #: Stan's: how often a start is drawn before giving up.
 _TRIES = 100
+#: Largest density and score at a start.
+_MOST = 1e18
 
 
 @dataclass(frozen=True)
@@ -117,16 +119,16 @@ class PosteriorTask(Task):
 
 
 def _start(judge: Target, n: int, generator: Generator) -> Tensor:
-    """Points uniform on (-2, 2)^D where density and score are finite, (n, D)."""
+    """Points uniform on (-2, 2)^D where density and score are moderate, (n, D)."""
     x = torch.empty(n, judge.dim, dtype=torch.float64)
     bad = torch.ones(n, dtype=torch.bool)
     for _ in range(_TRIES):
         x[bad] = Uniform().sample(int(bad.sum()), judge.dim, generator)
         density, score = judge.log_density_and_score(x[None].float())
-        bad = ~(density[0].isfinite() & score[0].isfinite().all(-1))
+        bad = ~((density[0].abs() <= _MOST) & (score[0].abs() <= _MOST).all(-1))
         if not bad.any():
             return x
-    raise InputError(f"no start with a finite density in {_TRIES} tries")
+    raise InputError(f"no start with a moderate density in {_TRIES} tries")
 
 
 def half_student(log_scale: Tensor, df: float, width: float) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 - ``arma11`` (posteriordb arma-arma11): y_t = mu + phi y_{t-1} + theta e_{t-1} + e_t, e ~ N(0, sigma), 200 steps;
   mu ~ N(0, 10), phi, theta ~ N(0, 2), sigma ~ half Cauchy(2.5). Errors grow as theta^t where |theta| > 1: density
-  and score overflow far from the posterior, and Stan's start is drawn again where they do. Close to Gaussian,
+  and score overflow far from the posterior, and starts are drawn again there. Close to Gaussian,
   condition number 29.
 - ``garch11`` (garch-garch11): y_t ~ N(mu, s_t), s_t^2 = alpha0 + alpha1 (y_{t-1} - mu)^2 + beta1 s_{t-1}^2, flat priors
   on alpha0 > 0, alpha1 in (0, 1), beta1 in (0, 1 - alpha1). Skewed, with mass against the bounds.
