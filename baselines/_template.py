@@ -33,7 +33,7 @@ class State(NamedTuple):
 class Template(Algorithm[Settings, State]):
     """METHOD, in one sentence."""
 
-    name, kind, settings_type = "template", "chains", Settings
+    name, kind = "template", "chains"
     summary, citation = "the method in a few words", "Author, Author & Author (year), arXiv:0000.00000"
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -71,8 +71,8 @@ def test_settings_are_given_the_same_way_everywhere(call: Run, tmp_path: Path) -
             assert (answer.code, "mine.step_size: Input should be greater than 0" in answer.err) == (2, True), (
                 answer.err
             )
-    answer = call("check", "-a", "mala", "--set", "step_size=1")
-    assert (answer.code, "'mala' is checked as it is" in answer.err) == (2, True)
+    answer = call("check", "-a", "mala", "--set", "step_size=-1")
+    assert (answer.code, "mala.step_size: Input should be greater than 0" in answer.err) == (2, True), answer.err
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,16 @@
 """The sequential driver and the verdicts, on questions whose answers are known."""
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 import numpy as np
-import pytest
-from rich.console import Console
 
 from parvibench.checks import output
 from parvibench.checks.outcomes import decide
 from parvibench.checks.question import Better, Bound, Expected, Fixed, Law, Question
 from parvibench.checks.rounds import Findings, Plan, check
-from parvibench.cli import checking as command
 
 LAW = np.random.default_rng(0).normal(size=120)
 
@@ -139,13 +135,3 @@ def test_documents_for_machines() -> None:
 def test_a_changed_cell_is_no_pass_and_a_new_one_is() -> None:
     assert Findings([], 1e-6, 1, incomparable=["x"]).verdict == "changed"
     assert Findings([], 1e-6, 1, new=["x"]).verdict == "pass"
-
-
-def test_a_check_that_nobody_watches_tells_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = io.StringIO()
-    monkeypatch.setattr(command, "console", Console(file=seen, force_terminal=False))
-    monkeypatch.setattr(command, "_PLAIN_EVERY_S", 0.0)
-    with command.progress() as show:
-        show("banana/ula", 3, 40)
-        show("caught", 4, 0)
-    assert seen.getvalue() == "  3/40  banana/ula\n  4  caught\n"

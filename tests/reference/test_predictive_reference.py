@@ -146,7 +146,7 @@ def test_poor_evidence_is_refused(flaw: str) -> None:
 
 def test_build_certifies_predictions_of_a_regression(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = "parvibench.reference.build.build_predictions"
-    monkeypatch.setattr(made, lambda task, folder: folder / task.name)
+    monkeypatch.setattr(made, lambda task, folder, notify: folder / task.name)
     assert build(TASK, tmp_path) == tmp_path / TASK.name
 
 

@@ -148,7 +148,8 @@ def make_reference(dim: int, folder: Path) -> Path:
     found = calibrated(task, Reference(rows, True, certificate), sets)
     context = Context(task, found)
     at_large = [compute(LARGE_METRICS, x[None], context)[0] for x in sets(LARGE, LARGE_SETS)]
-    tables = {metric: dict(table) for metric, table in found.floors.items()}
+    names = [*found.floors, *(m for m in LARGE_METRICS if m not in found.floors)]
+    tables = {m: dict(t) for m, t in floors.simulate_floors(task, found, sets, names).items()}
     for metric in LARGE_METRICS:
         tables[metric][LARGE] = np.sort([float(values[metric][0]) for values in at_large])
     stored = {
