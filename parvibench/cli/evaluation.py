@@ -54,6 +54,9 @@ def evaluate(
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to take, as a,b,c, in the order of the task.")] = None,
     variables: Annotated[str | None, typer.Option(help="Variables to take, as mu,theta.")] = None,
+    axes: Annotated[
+        str | None, typer.Option(help="Dimensions of an array without names of them, as draw,chain,dim.")
+    ] = None,
     cost: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,10 +83,10 @@ def evaluate(
     spent = costs_of(stated) if stated else None
     if spent is not None and found is None:
         raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
-    choice = Choice(listed(columns), listed(variables))
+    choice = Choice(listed(columns), listed(variables), axes or "")
     draws = read_draws(samples, choice)
     named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference or ())
-    trusted = read_draws(reference, choice if named else Choice()) if reference else None
+    trusted = read_draws(reference, choice if named else Choice(axes=axes or "")) if reference else None
     document = evaluating.evaluate(draws, found, metrics=metric, reference=trusted, cost=spent)
     stored = None
     if spent is not None and found is not None:
@@ -145,6 +148,11 @@ def _print(document: dict[str, Any], task: Any) -> None:
     known = None if task is None else task.reference()
     if known is not None and not known.certified:
         answer("the reference is not certified: draws that were given, and did not pass every gate")
+    if document["read"]:
+        answer(f"read: {document['read']}")
+    left = [row for row in document["metrics"] if row["reason"].startswith("not computed")]
+    for reason in dict.fromkeys(row["reason"] for row in left):
+        answer(f"{', '.join(row['metric'] for row in left if row['reason'] == reason)}: {reason}")
     out_console.print(f"{document['n']} samples of {document['task']}: {_verdict(document)}")
 
 

@@ -12,6 +12,7 @@ import contextlib
 import csv
 import io
 import json
+import mmap
 import os
 import re
 import sys
@@ -23,7 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import REAL, Choice, choose, join, read_array
+from .arrays import REAL, Choice, choose, read_array
+from .axes import Variable, arrange
+from .naming import listed
+from .stan_csv import uncommented
+from .tables import arranged, wanted
 
 #: Numbers in one file; as float64 they take 256 MiB.
 MAX_NUMBERS = 2**25
@@ -34,11 +39,9 @@ _MAX_MEMORY_TORCH = 8 * 2**30
 #: Exit code for a file that cannot be read.
 REFUSED = 3
 _MAX_LINE = 2**24
-_NAME = re.compile(r"[^\W\d][\w .,:\[\](){}*^/-]*|\.(chain|iteration|draw)|#.*")
-#: Columns that number draws; the first of a set numbers chains.
-_NUMBERING = ((".chain", ".iteration", ".draw"), ("chain__", "iter__", "draw__"), ("chain", "draw"))
-#: Lines of a CSV file among which Stan's row of names stands.
-_STAN_HEAD = 1000
+_NAME = re.compile(r"[^\W\d][\w .,:\[\](){}*^/'-]*|\.(chain|iteration|draw)|\(['\"].*\)|#.*")
+#: Labels of one dimension.
+_MAX_LABELS = 2**16
 
 
 class Found(NamedTuple):
@@ -46,6 +49,8 @@ class Found(NamedTuple):
 
     values: NDArray[Any]  #: (n, d), or (chains, draws, d)
     names: Sequence[str] = ()  #: of the d columns, or none
+    said: Sequence[str] = ()  #: how it was read, where that is not obvious
+    places: Sequence[str] = ()  #: the names with numbers in place of labels, where they differ
 
 
 Reader = Callable[[Path, Choice], Found]
@@ -57,9 +62,14 @@ def _npy(path: Path, choice: Choice) -> Found:
 
 
 def _columns_of(array: NDArray[Any], choice: Choice) -> Found:
-    """The chosen ones, by their numbers from 1 on, of an array without names."""
-    kept = choose([str(i + 1) for i in range(array.shape[-1])], choice) if choice.any and array.ndim > 1 else None
-    return Found(array if kept is None else array[..., kept])
+    """A plain array; of its columns the chosen ones, by their numbers from 1 on."""
+    if array.dtype.kind not in REAL:
+        raise ValueError(f"holds {array.dtype}, not real numbers")
+    found = arrange({"": Variable(array)}, choice.axes)
+    values = found.values
+    if choice.any:
+        values = values[..., choose([str(i + 1) for i in range(values.shape[-1])], choice)]
+    return Found(values, said=[found.said] if found.said else [])
 
 
 def _npz(path: Path, choice: Choice) -> Found:
@@ -79,17 +89,18 @@ def _npz(path: Path, choice: Choice) -> Found:
 
         if not choice.variables:
             return _columns_of(read("samples"), choice)
-        return _joined({name: read(name) for name in choice.variables}, choice)
+        return _joined({name: Variable(read(name)) for name in choice.variables}, choice)
 
 
-def _joined(variables: Mapping[str, NDArray[Any]], choice: Choice, *, in_chains: bool = False) -> Found:
-    for name, array in variables.items():
-        if array.dtype.kind not in REAL:
-            raise ValueError(f"{name!r} holds {array.dtype}, not real numbers")
-    _refuse_many(sum(array.size for array in variables.values()))
-    values, names = join(variables, in_chains=in_chains)
-    kept = choose(names, choice)
-    return Found(values[..., kept], [names[i] for i in kept])
+def _joined(variables: Mapping[str, Variable], choice: Choice) -> Found:
+    for name, variable in variables.items():
+        if variable.values.dtype.kind not in REAL:
+            raise ValueError(f"{name[:40]!r} holds {variable.values.dtype}, not real numbers")
+    _refuse_many(sum(variable.values.size for variable in variables.values()))
+    found = arrange(variables, choice.axes)
+    kept = choose(found.names, choice)
+    said = [found.said] if found.said else []
+    return Found(found.values[..., kept], [found.names[i] for i in kept], said, [found.places[i] for i in kept])
 
 
 def _torch(path: Path, choice: Choice) -> Found:
@@ -98,47 +109,68 @@ def _torch(path: Path, choice: Choice) -> Found:
 
     found = torch.load(path, map_location="cpu", weights_only=True)
     if isinstance(found, torch.Tensor):
-        return _columns_of(found.detach().numpy(), choice)
+        return _columns_of(_plain(found), choice)
     if not isinstance(found, dict) or not all(isinstance(v, torch.Tensor) for v in found.values()):
         raise ValueError(f"holds a {type(found).__name__}, not a tensor or a dictionary of tensors")
-    return _joined({str(k): v.detach().numpy() for k, v in found.items()}, choice)
+    return _joined({str(k): Variable(_plain(v)) for k, v in found.items()}, choice)
+
+
+def _plain(tensor: Any) -> NDArray[Any]:
+    """NumPy has no brain floats."""
+    return np.asarray((tensor.double() if tensor.is_floating_point() else tensor).detach().numpy())
 
 
 def _netcdf(path: Path, choice: Choice) -> Found:
-    """The group ``posterior`` of an ArviZ file: variables of dimensions (chain, draw, ...)."""
+    """The group ``posterior`` of an ArviZ file, or the variables of a file without groups."""
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter from outside is loaded
     h5py = _needed("h5py")
+    with path.open("rb") as opened:
+        if opened.read(3) == b"CDF":
+            raise ValueError("a netCDF 3 file: write it anew with engine='h5netcdf'")
     with h5py.File(path, "r") as file:
-        if "posterior" not in file:
-            raise ValueError(f"no group 'posterior' inside; it holds {', '.join(list(file)[:8]) or 'nothing'}")
-        group, found = file["posterior"], {}
+        group = file.get("posterior", file)
+        items: dict[str, Any] = {}
         for name in group:
             link, item = group.get(name, getlink=True), group[name]
             if not isinstance(link, h5py.HardLink) or not isinstance(item, h5py.Dataset):
+                if group is file:
+                    raise ValueError(f"no group 'posterior' inside; it holds {listed(list(file)) or 'nothing'}")
                 raise ValueError(f"{name[:40]!r} is a link or a group, not a variable")
-            if item.attrs.get("CLASS") == b"DIMENSION_SCALE":
-                continue
             if item.is_virtual or item.external:
                 raise ValueError(f"the numbers of {name[:40]!r} lie in other files")
-            if _is_wanted(name, choice):
-                _refuse_many(item.size)
-                found[name] = _numbers(name, item)
-    return _joined(_in_chains(found), choice, in_chains=True)
+            items[name] = item
+        scales = {name for name, item in items.items() if item.attrs.get("CLASS") == b"DIMENSION_SCALE"}
+        dims = {name: [next(iter(d.keys()), "") for d in item.dims] for name, item in items.items()}
+        return _variables({n: (items[n], dims[n]) for n in items if n not in scales}, items, choice)
+
+
+def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[str, Any], choice: Choice) -> Found:
+    """Arrays with names of their dimensions, whose labels are among ``items``; without names as (chain, draw, ...)."""
+    variables = {}
+    for name, (item, dims) in found.items():
+        if _is_wanted(name, choice):
+            _refuse_many(item.size)
+            if not all(dims) and item.ndim < 2:
+                raise ValueError(f"{name[:40]!r} has no dimensions (chain, draw, ...)")
+            dims = dims if all(dims) else ["chain", "draw", *(f"dim_{i}" for i in range(item.ndim - 2))]
+            labels = {d: items[d][...] for d in dims if d in items and items[d].ndim == 1 and items[d].size <= _MAX_LABELS}
+            variables[name] = Variable(_numbers(name, item), dims, labels)
+    return _joined(variables, choice)
 
 
 def _zarr(path: Path, choice: Choice) -> Found:
-    """Likewise of an ArviZ zarr folder."""
+    """Likewise of a zarr folder."""
     zarr = _needed("zarr")
     root = zarr.open_group(str(path), mode="r")
-    if "posterior" not in root:
+    items = dict((root["posterior"] if "posterior" in root else root).arrays())
+    if not items:
         raise ValueError("no group 'posterior' inside")
-    found = {}
-    for name, item in root["posterior"].arrays():
-        dimensions = item.attrs.get("_ARRAY_DIMENSIONS") or item.metadata.to_dict().get("dimension_names") or ()
-        if tuple(dimensions) != (name,) and _is_wanted(name, choice):
-            _refuse_many(item.size)
-            found[name] = _numbers(name, item)
-    return _joined(_in_chains(found), choice, in_chains=True)
+    dims = {
+        name: list(item.attrs.get("_ARRAY_DIMENSIONS") or item.metadata.to_dict().get("dimension_names") or ())
+        for name, item in items.items()
+    }
+    found = {n: (items[n], dims[n] or [""] * items[n].ndim) for n in items if dims[n] != [n] and n not in ("chain", "draw")}
+    return _variables(found, items, choice)
 
 
 def _needed(package: str) -> Any:
@@ -158,27 +190,19 @@ def _numbers(name: str, item: Any) -> NDArray[Any]:
     return np.asarray(item[...])
 
 
-def _in_chains(variables: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
-    wrong = [name for name, array in variables.items() if array.ndim < 2]
-    if wrong:
-        raise ValueError(f"{wrong[0][:40]!r} has no dimensions (chain, draw, ...)")
-    return variables
-
-
 def _csv(path: Path, choice: Choice) -> Found:
     """Numbers between commas, under one row of names or none; a byte order mark and quotes are allowed.
 
-    Of Stan's files comments, warm-up draws and columns of the sampler (``lp__``) are left out, of R's the names of rows.
+    Comments are left out, of Stan's files also rows that are no draws and columns of the sampler, of R's names of rows.
     """
-    with path.open("rb") as file:
-        lines = [line for _ in range(_STAN_HEAD) if (line := file.readline(_MAX_LINE))]
-    plain = [line for line in lines if not line.startswith(b"#")][:2]
     source: Any = path
-    if len(plain) > 0 and b"lp__" in plain[0].split(b","):
-        source, skipped = _stan(path)
-        lines = plain
+    skipped, said = 0, list[str]()
+    if _has_comments(path):
+        lines, skipped, said = uncommented(path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(), _is_number)
+        source = io.BytesIO(b"\n".join(lines) + b"\n")
     else:
-        skipped = 0
+        with path.open("rb") as file:
+            lines = [file.readline(_MAX_LINE) for _ in range(2)]
     texts = [line.decode("utf-8-sig") for line in lines[:2]]
     first, second = (next(csv.reader([t], strict=True), []) for t in [*texts, "", ""][:2])
     if len(second) == len(first) + 1 and not any(map(_is_number, first)):  # R names rows, and not their column
@@ -186,31 +210,22 @@ def _csv(path: Path, choice: Choice) -> Found:
     named = len(first) > 1 and first[0] == "" and all(map(_NAME.fullmatch, first[1:]))
     header = _is_header(first[1:] if named else first)
     names = _bracketed(first) if header else [f"column {i + 1}" for i in range(len(first))]
-    values, names = _table(
-        lambda kept: _csv_batches(source, names, kept, skip=int(header)), names, choice, numbered=not header
+    found = _table(
+        lambda kept: _csv_batches(source, names, kept, skip=int(header)), names, choice, skipped, numbered=not header
     )
-    return Found(values[skipped:], names)
+    return found._replace(said=[*said, *found.said])
 
 
-def _stan(path: Path) -> tuple[io.BytesIO, int]:
-    """A file of Stan's without its comments, and how many draws of warm-up it begins with."""
-    with path.open("rb") as file:
-        lines = file.readlines()
-    notes = b"".join(line for line in lines if line.startswith(b"#")).decode(errors="replace")
-
-    def stated(key: str) -> str:
-        found = re.search(rf"^#\s*{key}\s*=\s*(\w+)", notes, re.MULTILINE)
-        return found[1] if found else "0"
-
-    warmup = stated("save_warmup") in ("1", "true")
-    skipped = -(-int(stated("num_warmup")) // max(1, int(stated("thin")))) if warmup else 0
-    return io.BytesIO(b"".join(line for line in lines if not line.startswith(b"#"))), skipped
+def _has_comments(path: Path) -> bool:
+    """Whether a line begins with ``#``."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content[:4].lstrip(b"\xef\xbb\xbf").startswith(b"#") or content.find(b"\n#") >= 0
 
 
 def _bracketed(names: Sequence[str]) -> list[str]:
-    """Stan's ``theta.1.2`` as ``theta[1,2]``."""
+    """Stan's ``theta.1.2`` as ``theta[1,2]``, also of tuples (``pair:2.1``)."""
     return [
-        re.sub(r"^([^\W\d]\w*)\.(\d+(?:\.\d+)*)$", lambda m: f"{m[1]}[{m[2].replace('.', ',')}]", n.strip())
+        re.sub(r"^([^\W\d][\w:]*)\.(\d+(?:\.\d+)*)$", lambda m: f"{m[1]}[{m[2].replace('.', ',')}]", n.strip())
         for n in names
     ]
 
@@ -231,27 +246,23 @@ def _csv_batches(source: Any, names: Sequence[str], kept: Sequence[str], skip: i
 
 
 def _table(
-    read: Callable[[Sequence[str]], Iterable[Any]], names: Sequence[str], choice: Choice, *, numbered: bool = False
-) -> tuple[NDArray[Any], list[str]]:
-    """The chosen columns of a table of draws, cut into chains where a column numbers them."""
-    ids = next((s for s in _NUMBERING if s[0] in names and set(s) & set(names) - {s[0]}), ())
-    if not ids:
-        ids = next((s for s in _NUMBERING[:2] if set(s) & set(names)), ())
-    offered = [n for n in names if n and n not in ids and not n.endswith("__")]
-    if numbered and choice.any:
-        offered = [str(i + 1) for i in range(len(names))]
-    chosen = [offered[i] for i in choose(offered, choice)]
-    kept = [names[int(c) - 1] for c in chosen] if numbered and choice.any else chosen
-    chain = ids[0] if ids and ids[0] in names else ""
-    array = _stacked(read([*kept, *([chain] if chain else [])]), len(kept) + bool(chain))
-    shown = [] if numbered else list(kept)
-    if not chain:
-        return array, shown
-    numbers, array = array[:, -1], array[:, :-1]
-    parts = [array[numbers == c] for c in dict.fromkeys(numbers.tolist())]
-    if len({len(part) for part in parts}) > 1:
-        raise ValueError(f"column {chain!r} tells chains of {', '.join(str(len(p)) for p in parts[:8])} draws")
-    return np.stack(parts), shown
+    read: Callable[[Sequence[str]], Iterable[Any]],
+    names: Sequence[str],
+    choice: Choice,
+    skipped: int = 0,
+    *,
+    numbered: bool = False,
+) -> Found:
+    """The chosen columns of a table of draws, without its first rows, cut into chains where a column numbers them."""
+    if numbered:
+        chosen = choose([str(i + 1) for i in range(len(names))], choice)
+        return Found(_stacked(read([names[i] for i in chosen]), len(chosen))[skipped:])
+    kept, counts = wanted(names, choice)
+    columns = list(dict.fromkeys([*kept, *counts]))
+    if not columns:
+        raise ValueError(f"no column of draws; it has {listed(names)}")
+    array = _stacked(read(columns), len(columns))[skipped:]
+    return Found(*arranged(dict(zip(columns, array.T, strict=True)), kept, counts, choice))
 
 
 def _is_header(fields: Sequence[str]) -> bool:
@@ -283,13 +294,14 @@ def _is_number(text: str) -> bool:
 
 
 def _parquet(path: Path, choice: Choice) -> Found:
-    """All columns but the index that pandas may have stored."""
+    """All columns but the index that pandas may have stored, unless it numbers chains or draws."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, thrift_string_size_limit=2**26, page_checksum_verification=True) as file:
         schema = file.schema_arrow
         index = (schema.pandas_metadata or {}).get("index_columns", [])
+        index = [name for name in index if not isinstance(name, str) or name.lower() not in ("chain", "draw")]
         fields = {f.name: f.type for f in schema if f.name not in index}
         _refuse_repeats([f.name for f in schema if f.name not in index])
 
@@ -300,7 +312,7 @@ def _parquet(path: Path, choice: Choice) -> Found:
             _refuse_many(file.metadata.num_rows * len(kept))
             return file.iter_batches(columns=list(kept), use_threads=False)
 
-        return Found(*_table(read, list(fields), choice))
+        return _table(read, list(fields), choice)
 
 
 def _stacked(batches: Iterable[Any], columns: int) -> NDArray[np.float64]:
@@ -334,7 +346,7 @@ def main(path: Path, choice: str = "{}") -> int:
     """Read a file and write what it holds to standard output; the exit code."""
     _limit(_MAX_MEMORY_TORCH if path.suffix.lower() in (".pt", ".pth") else MAX_MEMORY)
     try:
-        array, names = FORMATS[path.suffix.lower()](path, Choice(**json.loads(choice)))
+        array, names, said, places = FORMATS[path.suffix.lower()](path, Choice(**json.loads(choice)))
         _refuse_many(array.size)
         if array.dtype.kind not in REAL:
             raise ValueError(f"holds {array.dtype}, not real numbers")
@@ -344,7 +356,8 @@ def main(path: Path, choice: str = "{}") -> int:
         reason = "more memory than a file may take" if isinstance(error, MemoryError) else reason
         sys.stderr.buffer.write(reason[:300].encode(errors="replace"))
         return REFUSED
-    sys.stdout.buffer.write(json.dumps({"shape": numbers.shape, "names": list(names)}).encode() + b"\n")
+    told = {"shape": numbers.shape, "names": list(names), "read": list(said), "places": list(places)}
+    sys.stdout.buffer.write(json.dumps(told).encode() + b"\n")
     sys.stdout.buffer.write(numbers.data)
     return 0
 

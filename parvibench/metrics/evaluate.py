@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,8 @@ def evaluate_samples(
     for size in set(sizes.values()) - {len(x)}:
         smaller = [name for name, own in sizes.items() if own == size]
         judged |= {k: float(v[0]) for k, v in compute(smaller, thin(every, size)[None], context)[0].items()}
+    broken = _not_computed(judged, sizes, floored, x)
+    judged = {name: value for name, value in judged.items() if name not in broken}
     tests = floor_tests(judged, n or worth, floored, task.metrics, sizes)
     if floored is None and context.target is not None and "ksd" in listed:
         tests, judged, n = _bootstrap_test(thin(every, min(worth, _BOOTSTRAP_SAMPLES)), context.target)
@@ -103,6 +105,7 @@ def evaluate_samples(
         else _row(name, values[name], judged.get(name), len(x), floored, tests, why)
         for name in listed
     ]
+    rows = [row | {"reason": broken[row["metric"]]} if row["metric"] in broken else row for row in rows]
     reason = tests.reason
     if found_chains is not None and worth < min(SIZES):
         reason = f"the chains are worth {worth} independent draws, fewer than {min(SIZES)}: {reason}"
@@ -118,6 +121,22 @@ def evaluate_samples(
     }
 
 
+def _not_computed(
+    values: Mapping[str, float], sizes: Mapping[str, int], floored: Floored | None, x: Tensor
+) -> dict[str, str]:
+    """Metrics that have a floor and say nothing, metric -> why: they are left out of the verdict."""
+    tables = {} if floored is None else floored.floors
+    broken = {
+        name: "not computed for every set of exact draws: a coordinate of the reference has one value, or rows repeat"
+        for name, size in sizes.items()
+        if name in values and not np.isfinite(tables[name][size]).all()
+    }
+    still = (x == x[0]).all(0)
+    if bool(still.any()) and "correlation_error" in values:
+        broken.setdefault("correlation_error", f"not computed: {int(still.sum())} coordinates of the samples never vary")
+    return broken
+
+
 def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:
     """Samples as chains (C, T, D), or None for a plain set, and as rows (n, D)."""
     shape = np.shape(samples)
@@ -130,7 +149,7 @@ def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:
 def chain_diagnostics(chains: Tensor, names: Sequence[str] = ()) -> dict[str, Any] | None:
     """Per coordinate of chains (C, T, D): rank-normalised R-hat, bulk and tail ESS; None where they are too short.
 
-    ``worth`` is the smallest bulk ESS. A coordinate that never moves has ESS 0 and no R-hat.
+    ``worth`` is the smallest bulk ESS of those that move. A coordinate that never moves has ESS 0 and no R-hat.
     """
     if chains.shape[1] < 2 * FEWEST_DRAWS:
         return None
@@ -150,7 +169,7 @@ def chain_diagnostics(chains: Tensor, names: Sequence[str] = ()) -> dict[str, An
         "rhat": [to_json_number(float(f"{v:.5g}")) for v in rhat],
         "ess_bulk": [round(float(v), 1) for v in bulk],
         "ess_tail": [round(float(v), 1) for v in tail],
-        "worth": int(bulk.min()),
+        "worth": int(bulk[moves].min()) if moves.any() else 0,
     }
 
 
@@ -222,7 +241,10 @@ def _why_no_floor(name: str, reference: Floored) -> str:
 
 def serially_correlated(x: Tensor) -> bool:
     """Whether neighbouring rows of (n, D) samples are correlated, as a chain's are: at 0.1%, over all coordinates."""
+    x = x[:, (x != x[0]).any(0)]
     n, dim = x.shape
+    if not dim:
+        return False
     ranks = x.argsort(0).argsort(0).double()
     centred = ranks - ranks.mean(0)
     lag = (centred[1:] * centred[:-1]).sum(0) / centred.square().sum(0)

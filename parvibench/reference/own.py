@@ -43,6 +43,8 @@ _SEED = 20241105
 _FEWEST = 200
 #: Largest share of chains that have not moved between two times.
 _REPEATED = 1e-4
+#: How far single precision may move a draw, in standard deviations: a fifth of what counts as a copy.
+_MOVED = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +194,7 @@ def _written(
     head = {**identity(task), **named, "exact": False, **record, "gates": conditions, **origin(_SEED)}
     reference = _calibrated(task, rows, pool, head, notify)
     target = density_of(task)
-    arrays = {"draws": reference.draws.to(torch.float32).numpy()}
+    arrays = {"draws": reference.draws.to(_precision(rows)).numpy()}
     if target is not None:
         arrays["scores"] = target.score(reference.draws[None, : fingerprint_rows(task.dim)])[0].detach().numpy()
     place = (folder or OWN_REFERENCES).resolve()
@@ -203,7 +205,7 @@ def _calibrated(
     task: Task, rows: Tensor, pool: Tensor, head: dict[str, Any], notify: Notify, sizes: Sequence[int] | None = None
 ) -> Reference:
     """A reference with moments of all draws, bandwidth, floors and the constants of ``mmd2``."""
-    stored = rows.to(torch.float32).double()
+    stored = rows.to(_precision(rows)).double()
     every = torch.cat([rows, pool])
     bandwidth = median_distance(stored)
     certificate = head | {
@@ -228,6 +230,12 @@ def _calibrated(
     )
     certificate["floors"] = floor_summaries(floors)
     return replace(reference, certificate=certificate, floors=floors)
+
+
+def _precision(rows: Tensor) -> torch.dtype:
+    """Single precision, unless rounding would move a coordinate visibly: far from the origin, or beyond its range."""
+    moved = (rows.to(torch.float32).double() - rows).abs().amax(0)
+    return torch.float32 if bool((moved <= _MOVED * rows.std(0)).all()) else torch.float64
 
 
 def _floors(

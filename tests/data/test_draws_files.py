@@ -21,8 +21,8 @@ ALL = Choice()
 
 def here(path: Path, choice: Choice = ALL) -> Found:
     """What the reader gives, in this process: starting another takes most of the time."""
-    values, names = FORMATS[path.suffix](path, choice)
-    return Found(values, tuple(names))
+    found = FORMATS[path.suffix](path, choice)
+    return found._replace(names=tuple(found.names))
 
 
 def stan_csv(chain: np.ndarray, warmup: int = 0) -> str:
