@@ -65,7 +65,9 @@ def arrange(variables: Mapping[str, Variable], axes: str = "") -> Arranged:
         leads[name] = array.shape[:lead]
         parts.append(array.reshape(*array.shape[:lead], -1))
         rest = [variable.dims[i] for i in order[lead:]]
-        labels = [_labels(variable.labels.get(dim, ()), size) for dim, size in zip(rest, array.shape[lead:], strict=True)]
+        labels = [
+            _labels(variable.labels.get(dim, ()), size) for dim, size in zip(rest, array.shape[lead:], strict=True)
+        ]
         for index in np.ndindex(array.shape[lead:]):
             places.append(_component(name, index))
             names.append(_component(name, [label[i] for label, i in zip(labels, index, strict=True)]))
@@ -99,7 +101,9 @@ def _order(name: str, dims: Sequence[str]) -> tuple[list[int], int]:
     plain = [dim.strip("._ ").lower() for dim in dims]
     draw = next((plain.index(d) for d in DRAW if d in plain), None)
     if draw is None:
-        raise ValueError(f"{name[:40]!r} has the dimensions ({', '.join(dims)}), none of them draw; leave it out by --variables")
+        raise ValueError(
+            f"{name[:40]!r} has the dimensions ({', '.join(dims)}), none of them draw; leave it out by --variables"
+        )
     chain = next((plain.index(c) for c in CHAIN if c in plain), None)
     lead = [draw] if chain is None else [chain, draw]
     return lead + [i for i in range(len(dims)) if i not in lead], len(lead)
@@ -117,7 +121,12 @@ def _stated(axes: str, name: str, shape: Sequence[int]) -> list[str]:
     fitting = said[: len(shape)] if name else said
     counts = {kind: fitting.count(kind) for kind in ("chain", "draw", "dim")}
     right = counts["draw"] == 1 and counts["chain"] <= 1 and sum(counts.values()) == len(fitting)
-    if not right or len(fitting) > len(shape) or set(said[len(fitting) :]) - {"dim"} or (not name and len(said) < len(shape)):
+    if (
+        not right
+        or len(fitting) > len(shape)
+        or set(said[len(fitting) :]) - {"dim"}
+        or (not name and len(said) < len(shape))
+    ):
         raise ValueError(
             f"axes {axes!r} do not name the dimensions of shape {tuple(shape)}: one of them is draw, at most one chain, the "
             "others dim, as in --axes draw,chain,dim"
@@ -152,7 +161,9 @@ def _of_array(shape: Sequence[int]) -> tuple[int, str]:
     if len(shape) < 3:
         return 1, ""
     if len(shape) > 3:
-        raise ValueError(f"an array of shape {tuple(shape)}: (draws, dimension) or (chains, draws, dimension) is wanted")
+        raise ValueError(
+            f"an array of shape {tuple(shape)}: (draws, dimension) or (chains, draws, dimension) is wanted"
+        )
     chains, draws, _ = shape
     if chains < draws:
         return 2, f"{chains} chains of {draws} draws by place"

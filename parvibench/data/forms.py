@@ -64,12 +64,16 @@ def _of_variables(data: Any, choice: Choice) -> tuple[NDArray[np.float64], Seque
     values, names, said, places = _chosen(arrange(variables, choice.axes), choice)
     stacked = getattr(data, "coords", {}).get("chain")
     if values.ndim == 2 and stacked is not None and tuple(getattr(stacked, "dims", ()))[:1] in [(d,) for d in DRAW]:
-        values = in_chains(values, np.asarray(stacked.values), "chain")  # of chains and draws stacked into one dimension
+        values = in_chains(
+            values, np.asarray(stacked.values), "chain"
+        )  # of chains and draws stacked into one dimension
     return values, names, said, places
 
 
 def _variable(name: str, array: Any) -> Variable:
-    labels = {d: np.asarray(getattr(c, "values", c)) for d in array.dims if (c := dict(array.coords).get(d)) is not None}
+    labels = {
+        d: np.asarray(getattr(c, "values", c)) for d in array.dims if (c := dict(array.coords).get(d)) is not None
+    }
     return Variable(_real(array.values, name), [str(d) for d in array.dims], {str(d): v for d, v in labels.items()})
 
 
@@ -103,14 +107,19 @@ def _columns(data: Any, names: Sequence[Any]) -> dict[str, Any]:
     if repeated := sorted({n for n in shown if shown.count(n) > 1}):
         raise ValueError(f"two columns named {repeated[0][:40]!r}")
     by_place = hasattr(data, "iloc")
-    read = {n: data.iloc[:, i] if by_place else data[name] for i, (n, name) in enumerate(zip(shown, names, strict=True))}
+    read = {
+        n: data.iloc[:, i] if by_place else data[name] for i, (n, name) in enumerate(zip(shown, names, strict=True))
+    }
     return _index_of(data) | read
 
 
 def _index_of(data: Any) -> dict[str, Any]:
     """Levels of a frame's index that number chains and draws."""
     index = getattr(data, "index", None)
-    names = [n for n in getattr(index, "names", ()) if isinstance(n, str) and n.lower() in ("chain", "draw")]
+    levels = [n for n in getattr(index, "names", ()) if isinstance(n, str)]
+    names = [n for n in levels if n.lower() in ("chain", "draw")]
+    if names and len(levels) > len(names):
+        raise ValueError(f"an index of {', '.join(levels)}: draws in long form; give a row to each draw")
     return {name: index.get_level_values(name) for name in names}  # type: ignore[union-attr]
 
 

@@ -105,7 +105,11 @@ def _styles(found: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[list[
         yield keys, targets, 0
         for step, lowest in ((1, 1), (-1, 0)):
             if set(_lowest(targets).values()) == {lowest}:
-                yield [(b, tuple(i + step if isinstance(i, int) else i for i in index)) for b, index in keys], targets, step
+                yield (
+                    [(b, tuple(i + step if isinstance(i, int) else i for i in index)) for b, index in keys],
+                    targets,
+                    step,
+                )
         yield _scalars(keys), _scalars(targets), 0
 
 
@@ -130,7 +134,9 @@ def _said(found: Sequence[str], wanted: Sequence[str], order: Sequence[int], of:
     rest = [found[i] for i in range(len(found)) if i not in set(order)]
     more = {parse(name)[0] for name in rest} & {parse(name)[0] for name in wanted}
     if more:
-        raise ValueError(f"{of} hold more components of {listed(sorted(more))} than {to}: {_lists(found, wanted, of, to)}")
+        raise ValueError(
+            f"{of} hold more components of {listed(sorted(more))} than {to}: {_lists(found, wanted, of, to)}"
+        )
     said = ["columns matched by name"]
     if list(order) != sorted(order):
         said.append(f"put into the order of {to}")

@@ -153,7 +153,9 @@ def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[st
             if not all(dims) and item.ndim < 2:
                 raise ValueError(f"{name[:40]!r} has no dimensions (chain, draw, ...)")
             dims = dims if all(dims) else ["chain", "draw", *(f"dim_{i}" for i in range(item.ndim - 2))]
-            labels = {d: items[d][...] for d in dims if d in items and items[d].ndim == 1 and items[d].size <= _MAX_LABELS}
+            labels = {
+                d: items[d][...] for d in dims if d in items and items[d].ndim == 1 and items[d].size <= _MAX_LABELS
+            }
             variables[name] = Variable(_numbers(name, item), dims, labels)
     return _joined(variables, choice)
 
@@ -169,7 +171,9 @@ def _zarr(path: Path, choice: Choice) -> Found:
         name: list(item.attrs.get("_ARRAY_DIMENSIONS") or item.metadata.to_dict().get("dimension_names") or ())
         for name, item in items.items()
     }
-    found = {n: (items[n], dims[n] or [""] * items[n].ndim) for n in items if dims[n] != [n] and n not in ("chain", "draw")}
+    found = {
+        n: (items[n], dims[n] or [""] * items[n].ndim) for n in items if dims[n] != [n] and n not in ("chain", "draw")
+    }
     return _variables(found, items, choice)
 
 

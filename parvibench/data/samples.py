@@ -64,7 +64,9 @@ def _like(draws: Draws, first: Draws, path: Path, its: Path) -> Draws:
     except ValueError as error:
         raise InputError(str(error)) from None
     if not draws.names or not first.names or len(order) < len(draws.names):
-        raise InputError(f"{path} and {its}: their columns differ: {listed(draws.names) or 'no names'}; {listed(first.names) or 'no names'}")
+        raise InputError(
+            f"{path} and {its}: their columns differ: {listed(draws.names) or 'no names'}; {listed(first.names) or 'no names'}"
+        )
     return replace(draws, values=draws.values[..., list(order)], names=first.names)
 
 

@@ -48,6 +48,14 @@ def arranged(
     chain = next((n for c in _CHAIN for n in open_to if n.lower() == c and _numbers_chains(columns[n], c)), "")
     order = [n for n in open_to if n.lower() in _DRAW and _numbers_draws(columns[n], columns.get(chain), n.lower())]
     used = [*([chain] if chain else []), *order]
+    long = [
+        n for n in open_to if n not in used and n.lower() in _DRAW[:-2] and _repeats(columns[n], columns.get(chain))
+    ]
+    if long:
+        raise ValueError(
+            f"column {long[0]!r} has every number in several rows: draws in long form; give a row to each draw, and a column to "
+            "each coordinate"
+        )
     names = [n for n in kept if n not in used and n.lower() not in _ALWAYS]
     if not names:
         raise ValueError(f"no column of draws; it has {listed(list(columns))}")
@@ -96,6 +104,15 @@ def _numbers_draws(values: NDArray[Any], chains: NDArray[Any] | None, name: str)
     parts = [values] if chains is None else [values[chains == c] for c in np.unique(chains)]
     steps = {tuple(np.unique(np.diff(np.sort(part)))) for part in parts if len(part) > 1}
     return all(len(step) == 1 and step[0] >= 1 for step in steps)
+
+
+def _repeats(values: NDArray[Any], chains: NDArray[Any] | None) -> bool:
+    """Whether every number stands in as many rows, and in more than one, of each chain."""
+    if not _whole(values):
+        return False
+    pairs = np.column_stack([values, np.zeros(len(values)) if chains is None else chains])
+    counts = np.unique(pairs, axis=0, return_counts=True)[1]
+    return bool(counts.min() > 1 and counts.min() == counts.max())
 
 
 def _whole(values: NDArray[Any]) -> bool:

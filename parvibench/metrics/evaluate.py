@@ -93,7 +93,7 @@ def evaluate_samples(
     for size in set(sizes.values()) - {len(x)}:
         smaller = [name for name, own in sizes.items() if own == size]
         judged |= {k: float(v[0]) for k, v in compute(smaller, thin(every, size)[None], context)[0].items()}
-    broken = _not_computed(judged, sizes, floored, x)
+    broken = _not_computed(values, floored, x)
     judged = {name: value for name, value in judged.items() if name not in broken}
     tests = floor_tests(judged, n or worth, floored, task.metrics, sizes)
     if floored is None and context.target is not None and "ksd" in listed:
@@ -121,20 +121,15 @@ def evaluate_samples(
     }
 
 
-def _not_computed(
-    values: Mapping[str, float], sizes: Mapping[str, int], floored: Floored | None, x: Tensor
-) -> dict[str, str]:
-    """Metrics that have a floor and say nothing, metric -> why: they are left out of the verdict."""
-    tables = {} if floored is None else floored.floors
-    broken = {
-        name: "not computed for every set of exact draws: a coordinate of the reference has one value, or rows repeat"
-        for name, size in sizes.items()
-        if name in values and not np.isfinite(tables[name][size]).all()
-    }
+def _not_computed(values: Mapping[str, float], floored: Floored | None, x: Tensor) -> dict[str, str]:
+    """Metrics that say nothing here, metric -> why: they are left out of the verdict."""
+    broken = {}
+    for name in () if floored is None else floored.certificate.get("without_floor", ()):
+        broken[name] = "not computed: of the reference a coordinate has one value, or rows repeat"
     still = (x == x[0]).all(0)
     if bool(still.any()) and "correlation_error" in values:
-        broken.setdefault("correlation_error", f"not computed: {int(still.sum())} coordinates of the samples never vary")
-    return broken
+        broken["correlation_error"] = f"not computed: {int(still.sum())} coordinates of the samples never vary"
+    return {name: reason for name, reason in broken.items() if name in values}
 
 
 def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:

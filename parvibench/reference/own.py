@@ -229,6 +229,7 @@ def _calibrated(
         task, reference, drawn, [n for n in (SIZES if sizes is None else sizes) if n * _TIMES <= len(pool)], notify
     )
     certificate["floors"] = floor_summaries(floors)
+    certificate["without_floor"] = [name for name in verdict_metrics(task) if name not in floors]
     return replace(reference, certificate=certificate, floors=floors)
 
 
@@ -257,7 +258,8 @@ def _floors(
             if i % 20 == 0:
                 notify(f"floors at n = {n}, size {number + 1} of {len(plans)}", i, sets)
         for name, values in found.items():
-            floors.setdefault(name, {})[n] = np.sort(values)
+            if np.isfinite(values).all():  # else a coordinate has one value, or rows repeat
+                floors.setdefault(name, {})[n] = np.sort(values)
     return floors
 
 

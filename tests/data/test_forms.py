@@ -12,8 +12,8 @@ import parvibench as pb
 from parvibench.core.errors import InputError
 from parvibench.data.arrays import Choice
 from parvibench.data.forms import against, draws_of, in_coordinates
-from parvibench.data.samples import Draws, read_draws
 from parvibench.data.sample_formats import FORMATS
+from parvibench.data.samples import Draws, read_draws
 
 X = np.random.default_rng(9).normal(size=(60, 2)).astype(np.float16).astype(np.float64)
 NAMES = ["mu", "tau"]
@@ -110,6 +110,22 @@ def test_columns_that_number_draws_are_no_coordinates(kind: str, form: str, tmp_
     assert said in "; ".join(found.read)
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [{"chain": np.repeat([1, 2, 3], 20), "draw": np.repeat(np.arange(30), 2)}, {"draw": np.repeat(np.arange(20), 3)}],
+)
+def test_draws_in_long_form_are_refused(ids: dict[str, Any], tmp_path: Path) -> None:
+    """Several rows a draw, as ``posterior.to_dataframe()`` has them where a variable is a vector."""
+    table = numbered(**ids, dim_0=np.arange(60) % 3)
+    with pytest.raises(InputError, match="long form"):
+        draws_of(table)
+    with pytest.raises(InputError, match="long form"):
+        draws_of(table.assign(chain=1).set_index(["chain", "draw", "dim_0"]))
+    table.to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(ValueError, match="long form"):
+        FORMATS[".csv"](tmp_path / "x.csv", Choice())
+
+
 def test_an_index_of_chains_and_draws_is_used(tmp_path: Path) -> None:
     """As ``idata.posterior.to_dataframe()`` has it."""
     frame = FRAME.set_index(pd.MultiIndex.from_arrays([CHAINS, TIMES], names=["chain", "draw"]))
@@ -120,7 +136,9 @@ def test_an_index_of_chains_and_draws_is_used(tmp_path: Path) -> None:
 
 def test_brain_floats_of_a_pytorch_file(tmp_path: Path) -> None:
     torch.save(torch.tensor(X).bfloat16(), tmp_path / "x.pt")
-    assert np.array_equal(FORMATS[".pt"](tmp_path / "x.pt", Choice()).values, torch.tensor(X).bfloat16().double().numpy())
+    assert np.array_equal(
+        FORMATS[".pt"](tmp_path / "x.pt", Choice()).values, torch.tensor(X).bfloat16().double().numpy()
+    )
 
 
 OWN = pb.task(lambda x: -x.square().sum(), dim=2, name="own-names", coordinates=NAMES)
