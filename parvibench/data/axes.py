@@ -26,7 +26,7 @@ class Variable:
 
     values: NDArray[Any]
     dims: Sequence[str] = ()  #: names, or none
-    labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)  #: of dimensions, where they have any
+    labels: Mapping[str, Any] = field(default_factory=dict)  #: of dimensions, where they have any
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _component(name: str, index: Sequence[Any]) -> str:
     return f"{name}[{','.join(map(str, index))}]" if len(index) else name
 
 
-def _labels(given: Sequence[Any], size: int) -> Sequence[Any]:
+def _labels(given: Any, size: int) -> Sequence[Any]:
     """Labels of a dimension: text, or whole numbers in an order of their own; else numbers from 0 on."""
     array = np.asarray(given)
     if array.shape != (size,) or array.dtype.kind not in "iuUSO" or len(set(array.tolist())) < size:

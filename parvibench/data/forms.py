@@ -130,10 +130,14 @@ def _real(values: Any, name: str = "") -> NDArray[np.float64]:
         values = (values.double() if values.is_floating_point() else values).numpy()
     if isinstance(values, np.ma.MaskedArray):
         if np.ma.is_masked(values):
-            raise ShapeError(f"{whose} masked entries, {int(np.ma.count_masked(values))} of them: fill or drop them")
+            raise ShapeError(
+                f"{whose} masked entries, {int(np.ma.getmaskarray(values).sum())} of them: fill or drop them"
+            )
         values = values.data
     own = getattr(values, "dtype", None)
-    if hasattr(values, "to_numpy") and not isinstance(own, np.dtype) and own.kind in REAL:  # pandas' nullable numbers
+    if (
+        hasattr(values, "to_numpy") and not isinstance(own, np.dtype) and getattr(own, "kind", "b") in REAL
+    ):  # pandas' nullable numbers
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     array = np.asarray(values)
     if array.dtype.kind not in REAL and not array.dtype.name.startswith(_SHORT):
@@ -172,9 +176,8 @@ def in_coordinates(draws: Draws, task: Task, of: str = "the samples") -> Draws:
 
 def _matched(draws: Draws, names: Sequence[str], to: str, dim: int, of: str = "the samples") -> Draws:
     count = draws.values.shape[-1]
-    if not names or not draws.names:
-        if count != dim:
-            return draws  # refused by its shape, where it is judged
+    if (not names or not draws.names) and count != dim:
+        return draws  # refused by its shape, where it is judged
     try:
         try:
             found = match(draws.names, names, of, to, count)

@@ -110,7 +110,7 @@ def _styles(found: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[list[
                     targets,
                     step,
                 )
-        yield _scalars(keys), _scalars(targets), 0
+        yield _scalars(keys, targets), _scalars(targets, keys), 0
 
 
 def _lowest(keys: Sequence[Key]) -> dict[tuple[str, int], int]:
@@ -123,15 +123,17 @@ def _lowest(keys: Sequence[Key]) -> dict[tuple[str, int], int]:
     return lowest
 
 
-def _scalars(keys: Sequence[Key]) -> list[Key]:
-    """A variable of one component, the first, by its plain name."""
-    bases = [base for base, _ in keys]
-    return [(b, ()) if bases.count(b) == 1 and set(index) <= {0, 1} else (b, index) for b, index in keys]
+def _scalars(keys: Sequence[Key], others: Sequence[Key]) -> list[Key]:
+    """A variable's only component, the first, by the plain name that the others have."""
+    bases, plain = [base for base, _ in keys], {base for base, index in others if not index}
+    return [(b, ()) if b in plain and bases.count(b) == 1 and set(i) <= {0, 1} else (b, i) for b, i in keys]
 
 
 def _said(found: Sequence[str], wanted: Sequence[str], order: Sequence[int], of: str, to: str, moved: int) -> str:
     """What the match did; ``ValueError`` where it would leave out components of a variable that is wanted."""
     rest = [found[i] for i in range(len(found)) if i not in set(order)]
+    if twice := sorted({parse(name) for name in rest} & {parse(found[i]) for i in order}):
+        raise ValueError(f"{of}: two columns of one name: {listed([n for n in found if parse(n) in twice])}")
     more = {parse(name)[0] for name in rest} & {parse(name)[0] for name in wanted}
     if more:
         raise ValueError(

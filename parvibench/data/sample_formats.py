@@ -128,19 +128,22 @@ def _netcdf(path: Path, choice: Choice) -> Found:
         if opened.read(3) == b"CDF":
             raise ValueError("a netCDF 3 file: write it anew with engine='h5netcdf'")
     with h5py.File(path, "r") as file:
-        group = file.get("posterior", file)
+        grouped = isinstance(file.get("posterior", getlink=True), h5py.HardLink)
+        group = file["posterior"] if grouped else file
         items: dict[str, Any] = {}
         for name in group:
             link, item = group.get(name, getlink=True), group[name]
             if not isinstance(link, h5py.HardLink) or not isinstance(item, h5py.Dataset):
-                if group is file:
+                if not grouped:
                     raise ValueError(f"no group 'posterior' inside; it holds {listed(list(file)) or 'nothing'}")
                 raise ValueError(f"{name[:40]!r} is a link or a group, not a variable")
             if item.is_virtual or item.external:
                 raise ValueError(f"the numbers of {name[:40]!r} lie in other files")
             items[name] = item
         scales = {name for name, item in items.items() if item.attrs.get("CLASS") == b"DIMENSION_SCALE"}
-        dims = {name: [next(iter(d.keys()), "") for d in item.dims] for name, item in items.items()}
+        dims = {
+            name: [d[0].name.rpartition("/")[2] if len(d) else "" for d in item.dims] for name, item in items.items()
+        }
         return _variables({n: (items[n], dims[n]) for n in items if n not in scales}, items, choice)
 
 
@@ -164,7 +167,7 @@ def _zarr(path: Path, choice: Choice) -> Found:
     """Likewise of a zarr folder."""
     zarr = _needed("zarr")
     root = zarr.open_group(str(path), mode="r")
-    items = dict((root["posterior"] if "posterior" in root else root).arrays())
+    items = dict(root.get("posterior", root).arrays())
     if not items:
         raise ValueError("no group 'posterior' inside")
     dims = {

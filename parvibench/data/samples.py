@@ -108,7 +108,7 @@ def _read(path: Path, choice: Choice) -> Draws:
     end = done.stdout.index(b"\n")
     told = json.loads(done.stdout[:end])
     values = np.frombuffer(done.stdout, offset=end + 1).reshape(told["shape"])
-    return Draws(values, *(tuple(told[key]) for key in ("names", "read", "places")), chosen=bool(choice.columns))
+    return Draws(values, tuple(told["names"]), tuple(told["read"]), tuple(told["places"]), bool(choice.columns))
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:

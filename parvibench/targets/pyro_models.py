@@ -308,6 +308,7 @@ def _traced(label: str, versions: Versions, seed: int) -> Any:
     from pyro.infer.autoguide.initialization import InitMessenger
 
     given = versions.model, versions.args, versions.kwargs
+    fixing: Any = InitMessenger
     failed: Exception | None = None
     for double in (False, True):
         with torch.random.fork_rng(devices=[]), torch.no_grad(), _own_parameters() if double else nullcontext():
@@ -315,7 +316,7 @@ def _traced(label: str, versions: Versions, seed: int) -> Any:
             with pyro_in(torch.float64) if double else nullcontext():
                 model, args, kwargs = versions.of(torch.float64) if double else given
                 try:
-                    return poutine.trace(InitMessenger(start)(model)).get_trace(*args, **kwargs).nodes
+                    return poutine.trace(fixing(start)(model)).get_trace(*args, **kwargs).nodes
                 except Exception as error:
                     failed = failed or error
     assert failed is not None

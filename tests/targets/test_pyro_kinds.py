@@ -179,11 +179,11 @@ def anywhere(site):
         transform = biject_to(law.support)
         return transform(torch.zeros(transform.inverse_shape(law.shape())))
     value = law.sample()
-    return value.double() if value.is_floating_point() else value
+    return value.to(torch.get_default_dtype()) if value.is_floating_point() else value
 
 
-def doubled(value: Any) -> Any:
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+def in_precision(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -196,14 +196,15 @@ def test_the_density_is_pyro_s_potential(kind: str) -> None:
     assert task.dim == dim
     x = torch.randn(10, dim, generator=Generator().manual_seed(1), dtype=torch.float64)
     ours = task.target([0], "cpu", torch.float64).log_density(x[None])[0]
-    torch.set_default_dtype(torch.float64)
+    precision = task.precision or torch.float64  # data that a model closes over are of one type
+    torch.set_default_dtype(precision)
     try:
-        own = model.double() if isinstance(model, torch.nn.Module) else model
+        own = model.to(precision) if isinstance(model, torch.nn.Module) else model
         _, potential, transforms, trace = initialize_model(
-            own, tuple(map(doubled, args)), max_plate_nesting=2, init_strategy=anywhere
+            own, tuple(in_precision(a, precision) for a in args), max_plate_nesting=2, init_strategy=anywhere
         )
         theirs = []
-        for point in x:
+        for point in x.to(precision):
             values, at = {}, 0
             for site, node in trace.nodes.items():
                 if node["type"] == "sample" and not node["is_observed"] and site in transforms:
