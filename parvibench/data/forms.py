@@ -71,10 +71,9 @@ def _of_variables(data: Any, choice: Choice) -> tuple[NDArray[np.float64], Seque
 
 
 def _variable(name: str, array: Any) -> Variable:
-    labels = {
-        d: np.asarray(getattr(c, "values", c)) for d in array.dims if (c := dict(array.coords).get(d)) is not None
-    }
-    return Variable(_real(array.values, name), [str(d) for d in array.dims], {str(d): v for d, v in labels.items()})
+    dims, coords = getattr(array, "dims", ()), dict(getattr(array, "coords", {}))
+    labels = {str(d): np.asarray(getattr(coords[d], "values", coords[d])) for d in dims if d in coords}
+    return Variable(_real(array.values, name), [str(d) for d in dims], labels)
 
 
 def _chosen(found: Arranged, choice: Choice) -> tuple[NDArray[np.float64], Sequence[str], Sequence[str], Sequence[str]]:
