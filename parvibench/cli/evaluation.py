@@ -168,7 +168,10 @@ def _print_chains(found: dict[str, Any]) -> None:
         table.add_row(name, "-" if rhat is None else f"{rhat:.3f}", f"{bulk:,.0f}", f"{tail:,.0f}")
     out_console.print(table)
     more = f"; the worst {_MOST_COORDINATES} of {len(rows)} coordinates" if worst is not rows else ""
-    answer(f"{found['chains']} chains of {found['draws']} draws, worth {found['worth']:,} independent ones{more}")
+    answer(
+        f"{found['chains']} chains of {found['draws']} draws, worth {found['worth']:,} independent ones in the slowest "
+        f"coordinate, by ESS: no more are judged; equivalent n is of the whole distance, and may be another{more}"
+    )
 
 
 def _verdict(document: dict[str, Any]) -> str:

@@ -150,7 +150,9 @@ def _from_draws(
 
     paths = [Path(g) for g in given]
     found = read_draws(paths, Choice(listed(columns), listed(variables)))
-    x = torch.tensor(in_coordinates(found, task).values)
+    found = in_coordinates(found, task, "the draws")
+    note("; ".join(found.read))
+    x = torch.tensor(found.values)
     path, gates = build_from_draws(task, folder, x, show)
     for gate in gates:
         if not gate.passed:

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .naming import listed
+from .naming import listed, parse
 
 #: Of dtypes: floating, signed and unsigned integers; neither booleans, complex numbers, dates nor text.
 REAL = "fiu"
@@ -60,14 +60,20 @@ class Choice:
 def choose(names: Sequence[str], choice: Choice) -> list[int]:
     """Indices of the chosen ones among named columns, in the order of the choice; ``ValueError`` for an unknown name."""
     found = [] if choice.any else list(range(len(names)))
+    keys = [parse(name) for name in names]
     for name in choice.variables:
-        of_variable = [i for i, column in enumerate(names) if column == name or column.startswith(f"{name}[")]
+        of_variable = [i for i, column in enumerate(names) if name in (column, keys[i][0])]
         if not of_variable:
-            raise ValueError(f"no variable {name!r}; it has {listed([n.split('[')[0] for n in names])}")
+            raise ValueError(f"no variable {name!r}; it has {listed(list(dict.fromkeys(base for base, _ in keys)))}")
         found += of_variable
     for name in choice.columns:
         number = int(name) - 1 if name.isdecimal() and name not in names else -1
-        if name not in names and not 0 <= number < len(names):
+        if name in names:
+            found.append(names.index(name))
+        elif keys.count(parse(name)) == 1:  # written in another style
+            found.append(keys.index(parse(name)))
+        elif 0 <= number < len(names):
+            found.append(number)
+        else:
             raise ValueError(f"no column {name!r}; it has {listed(names)}")
-        found.append(names.index(name) if name in names else number)
     return found

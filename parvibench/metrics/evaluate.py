@@ -240,7 +240,7 @@ def serially_correlated(x: Tensor) -> bool:
     n, dim = x.shape
     if not dim:
         return False
-    ranks = x.argsort(0).argsort(0).double()
+    ranks = torch.from_numpy(stats.rankdata(x.numpy(), axis=0))
     centred = ranks - ranks.mean(0)
     lag = (centred[1:] * centred[:-1]).sum(0) / centred.square().sum(0)
     return bool((lag * math.sqrt(n) > stats.norm.isf(1e-3 / dim)).any())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,8 @@ from parvibench.metrics.evaluate import chain_diagnostics, evaluate_samples
 
 from .own import reference_of_draws, task_of_draws
 
+#: Spreads below this, or above its inverse, are measured in a unit of their own.
+_SMALLEST = 1e-18
 #: A column is constant if its values differ by no more than this of their size: rounding in double precision.
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
@@ -36,7 +39,10 @@ def evaluate_against(
     """
     wide, own = draws.values.shape[-1], given.values.shape[-1]
     if task is None and wide != own:
-        raise ShapeError(f"the samples have {_columns(wide)}, the reference has {_columns(own)}")
+        hint = (
+            "; if they are chains of one number, say --axes chain,draw" if own == 1 and draws.values.ndim == 2 else ""
+        )
+        raise ShapeError(f"the samples have {_columns(wide)}, the reference has {_columns(own)}{hint}")
     if draws.values.shape == given.values.shape and np.array_equal(draws.values, given.values):
         raise InputError("samples and reference are the same draws: give draws that are independent of the samples")
     said = list(draws.read)
@@ -44,6 +50,10 @@ def evaluate_against(
         draws, given, constant = _varying(draws, given)
         said += [f"constant, and left out: {listed(constant)}"] if constant else []
         task = task_of_draws(draws.values.shape[-1])
+        unit = _unit(given.values)
+        if unit != 1:
+            draws, given = (replace(d, values=d.values / unit) for d in (draws, given))
+            said.append(f"in units of {unit:.3g}")
     x = torch.tensor(draws.values)
     known = chain_diagnostics(x) if x.dim() == 3 else None
     n = x.numel() // x.shape[-1]
@@ -51,6 +61,13 @@ def evaluate_against(
     reference = reference_of_draws(task, torch.tensor(given.values), n)
     document = evaluate_samples(task, x, cost, metrics, reference, draws.names)
     return document | {"read": "; ".join(said)}
+
+
+def _unit(x: NDArray[np.float64]) -> float:
+    """A power of two near the largest spread where squares, or single precision, would leave their range; else 1."""
+    spread = float(np.nanmax(np.ptp(x.reshape(-1, x.shape[-1]), axis=0)))
+    extreme = math.isfinite(spread) and not _SMALLEST < spread < 1 / _SMALLEST
+    return 2.0 ** round(math.log2(spread)) if extreme else 1.0
 
 
 def _columns(count: int) -> str:
