@@ -22,7 +22,7 @@ from parvibench.core.task import Task
 from .chains import FEWEST_DRAWS, TAILS, array_stats
 from .compute import check_samples, compute, compute_guarded
 from .equivalent import equivalent_sample_size
-from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged
+from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged, verdict_sizes
 from .pairwise import thin
 from .stein import bootstrapped_ksd
 
@@ -230,7 +230,7 @@ def _absent(name: str, reason: str) -> dict[str, Any]:
 
 
 def _why_no_floor(name: str, reference: Floored) -> str:
-    sizes = ", ".join(str(n) for n in SIZES if n in reference.floors[name])
+    sizes = ", ".join(str(n) for n in verdict_sizes(reference) if n in reference.floors[name])
     return f"floors are known at n = {sizes} only"
 
 

@@ -37,6 +37,8 @@ from .own_gates import Effort, Gate, Notify, chains_of, density_gates, independe
 ROWS, POOL = 5000, 100_000
 #: A pool holds at least this many times the draws of a set.
 _TIMES = 10
+#: And this many for samples at hand: tests of exact draws hold their level of 5% (3.3% by ks_marginal, 4-6% by means).
+_TIMES_ONCE = 8
 #: Sizes that the curve of the sliced distance has besides ``SIZES``.
 _CURVE = (2, 5, 10, 25)
 _SEED = 20241105
@@ -122,12 +124,16 @@ def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Not
 def reference_of_draws(task: Task, draws: Tensor, n: int, notify: Notify | None = None) -> Reference:
     """A reference in memory, for samples worth n independent draws: floors at the two largest sizes there can be.
 
+    The largest is n, or an eighth of the draws that floors come from, so that no sample is left out without need.
+
     Raises:
         InputError: as of ``build_from_draws``.
     """
     rows, pool = _parts(_time_major(task, draws))
-    sizes = [size for size in SIZES if size <= n and size * _TIMES <= len(pool)][-2:]
-    return _calibrated(task, rows, pool, {"exact": False, "certified": False}, notify or _silent, sizes)
+    own = min(n, len(pool) // _TIMES_ONCE, max(SIZES))
+    sizes = sorted({size for size in SIZES if size < own} | ({own} if own >= min(SIZES) else set()))[-2:]
+    head = {"exact": False, "certified": False, "made_for": sizes[-1:]}
+    return _calibrated(task, rows, pool, head, notify or _silent, sizes)
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -228,9 +234,8 @@ def _calibrated(
         size = min(5000, len(pool) // 2)
         constants = v_constants(task, reference, (drawn(size) for _ in range(10)), metrics=("mmd2",))
         certificate["v_statistics"] = constants
-    floors = _floors(
-        task, reference, drawn, [n for n in (SIZES if sizes is None else sizes) if n * _TIMES <= len(pool)], notify
-    )
+    sizes = [n for n in SIZES if n * _TIMES <= len(pool)] if sizes is None else sizes
+    floors = _floors(task, reference, drawn, sizes, notify)
     certificate["floors"] = floor_summaries(floors)
     certificate["without_floor"] = [name for name in verdict_metrics(task) if floors and name not in floors]
     return replace(reference, certificate=certificate, floors=floors)
