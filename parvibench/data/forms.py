@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,11 +15,10 @@ from parvibench.core.task import Task
 
 from .arrays import REAL, Choice, choose
 from .axes import DRAW, Arranged, Variable, arrange
-from .naming import match
+from .naming import Key, listed, match, parse
 from .samples import Draws
 from .tables import arranged, in_chains, wanted
 
-_INDEXED = re.compile(r"(.+?)\[(\d+(?:,\d+)*)\]")
 #: Names that PyTorch's, JAX's and pandas' numbers of eight and sixteen bits have in NumPy, where it knows them at all.
 _SHORT = ("bfloat16", "float8")
 
@@ -41,7 +39,8 @@ def draws_of(samples: Any, choice: Choice = Choice()) -> Draws:  # noqa: B008 - 
 
 
 def _read(samples: Any, choice: Choice) -> tuple[NDArray[np.float64], Sequence[str], Sequence[str], Sequence[str]]:
-    data = getattr(samples, "posterior", samples)
+    posterior = getattr(samples, "posterior", None)
+    data = posterior if hasattr(posterior, "data_vars") else samples
     if hasattr(data, "data_vars"):
         return _of_variables(data, choice)
     if hasattr(data, "dims") and hasattr(data, "coords"):  # a DataArray
@@ -161,15 +160,16 @@ def in_coordinates(draws: Draws, task: Task, of: str = "the samples") -> Draws:
     """
     sites = getattr(task, "sites", ())
     names = draws.places or draws.names
-    bases = {name.partition("[")[0] for name in names}
-    if not sites or not {site.name for site in sites} <= bases:
+    styles = ([parse(name, underscores=underscores) for name in names] for underscores in (False, True))
+    keys = next((k for k in styles if sites and {site.name for site in sites} <= {base for base, _ in k}), None)
+    if keys is None:
         return _matched(draws, getattr(task, "coordinates", ()), "the task's coordinates", task.dim, of)
     lead, flat = draws.values.shape[:-1], draws.values.reshape(-1, draws.values.shape[-1])
-    values = {site.name: _value_of(site.name, site.shape, names, flat) for site in sites}
+    values = {site.name: _value_of(site.name, site.shape, keys, flat) for site in sites}
     points = task.unconstrain(values).numpy()  # type: ignore[attr-defined]
     said = f"values of the model's sites {', '.join(values)} mapped to its coordinates"
-    more = sorted(bases - set(values))
-    said += f"; left out: {', '.join(more[:6])}" if more else ""
+    more = [name for name, (base, _) in zip(names, keys, strict=True) if base not in values]
+    said += f"; left out: {listed(more)}" if more else ""
     return Draws(points.reshape(*lead, -1), tuple(task.coordinates), (*draws.read, said))  # type: ignore[attr-defined]
 
 
@@ -195,21 +195,17 @@ def _matched(draws: Draws, names: Sequence[str], to: str, dim: int, of: str = "t
     )
 
 
-def _value_of(name: str, shape: tuple[int, ...], names: Sequence[str], flat: NDArray[Any]) -> NDArray[Any]:
+def _value_of(name: str, shape: tuple[int, ...], keys: Sequence[Key], flat: NDArray[Any]) -> NDArray[Any]:
     """Values (n, *shape) of a variable from its columns, wherever its indices count from."""
-    columns = {_indices(n): i for i, n in enumerate(names) if n.partition("[")[0] == name}
-    lowest = [min(index[axis] for index in columns) for axis in range(len(shape))] if all(columns) else []
+    columns = {index: i for i, (base, index) in enumerate(keys) if base == name}
+    whole = all(len(index) == len(shape) and all(isinstance(i, int) for i in index) for index in columns)
+    lowest = [min(int(index[axis]) for index in columns) for axis in range(len(shape))] if whole else []
     value: Any = np.full((len(flat), *shape), np.nan)
     for index, column in columns.items():
-        place = tuple(i - low for i, low in zip(index, lowest, strict=False))
-        if len(place) != len(shape) or any(i >= length for i, length in zip(place, shape, strict=True)):
-            raise ShapeError(f"{names[column]}: {name} of the model has the shape {shape}")
+        place = tuple(int(i) - low for i, low in zip(index, lowest, strict=True)) if whole else ()
+        if not whole or any(i >= length for i, length in zip(place, shape, strict=True)):
+            raise ShapeError(f"{name}[{','.join(map(str, index))}]: {name} of the model has the shape {shape}")
         value[(slice(None), *place)] = flat[:, column]
     if np.isnan(value).any() and not np.isnan(flat).any():
         raise ShapeError(f"{len(columns)} columns of {name}; its shape in the model is {shape}")
     return value
-
-
-def _indices(name: str) -> tuple[int, ...]:
-    found = _INDEXED.fullmatch(name)
-    return tuple(map(int, found[2].split(","))) if found else ()

@@ -187,6 +187,11 @@ def test_samples_are_matched_to_the_reference() -> None:
         against(draws_of(FRAME.set_axis(["a", "b"], axis=1)), given)
 
 
+def test_a_column_named_posterior_is_a_column() -> None:
+    found = draws_of(FRAME.set_axis(["posterior", "dims"], axis=1))
+    assert (found.names, found.values.shape) == (("posterior", "dims"), (60, 2))
+
+
 def test_files_of_chains_are_matched_by_name(tmp_path: Path) -> None:
     paths = [tmp_path / "1.csv", tmp_path / "2.csv", tmp_path / "3.csv"]
     FRAME.to_csv(paths[0], index=False)

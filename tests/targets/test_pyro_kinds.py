@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -16,6 +17,7 @@ from torch.distributions import biject_to
 
 import parvibench as pb
 from parvibench.core.errors import InputError
+from parvibench.data.forms import draws_of, in_coordinates
 
 G = Generator().manual_seed(11)
 X, Y = torch.randn(20, 2, generator=G), torch.randn(20, generator=G)
@@ -224,6 +226,18 @@ def test_samples_of_its_sites_go_there_and_back(kind: str) -> None:
     task = pb.from_pyro(make(), *args, name="kind")
     x = torch.randn(20, dim, generator=Generator().manual_seed(2), dtype=torch.float64)
     torch.testing.assert_close(task.unconstrain(task.constrain(x)), x)
+
+
+@pytest.mark.parametrize("style", ["{}[{}]", "{}.{}", "('{}', {})", "{}_{}", "{}({})"])
+def test_values_of_sites_are_values_in_every_style_of_names(style: str) -> None:
+    """Names of coordinates are those of sites: constrained values must not be taken as points."""
+    task = pb.from_pyro(flat_positive_vector, name="kind")
+    x = torch.randn(20, task.dim, generator=Generator().manual_seed(2), dtype=torch.float64)
+    values = task.constrain(x)
+    columns = {style.format(k, i + 1): v[:, i].numpy() for k, v in values.items() for i in range(v.shape[1])}
+    found = in_coordinates(draws_of(pd.DataFrame(dict(reversed(columns.items())))), task)
+    torch.testing.assert_close(torch.tensor(found.values), x)
+    assert "mapped" in found.read[-1]
 
 
 def test_a_model_is_left_as_it_was() -> None:
