@@ -80,7 +80,7 @@ def test_samples_are_read_as_their_owners_mean_them() -> None:
 
 
 def test_pyro_models_have_pyro_s_density() -> None:
-    counts, wrong, _ = pyro_kinds.study(6, seed=2)
+    counts, wrong, _ = pyro_kinds.study(8, seed=2)
     assert wrong == []
     assert counts["function: right"] + counts["module: right"] >= 4
 
