@@ -51,6 +51,9 @@ def arrange(variables: Mapping[str, Variable], axes: str = "") -> Arranged:
     """
     if not variables:
         raise ValueError("no variables")
+    if empty := [name for name, v in variables.items() if v.values.size == 0 or v.values.ndim == 0]:
+        whose = f"{empty[0][:40]!r}" if empty[0] else "an array"
+        raise ValueError(f"{whose} of shape {variables[empty[0]].values.shape} holds no draws")
     said = ""
     if axes:
         variables = {name: Variable(v.values, _stated(axes, name, v.values.shape)) for name, v in variables.items()}
@@ -138,7 +141,7 @@ def _stated(axes: str, name: str, shape: Sequence[int]) -> list[str]:
 def _by_place(shapes: Mapping[str, Sequence[int]]) -> tuple[int, str]:
     """How many leading dimensions count draws (1), or chains and draws (2), without names; and what to say of it."""
     first, two = ({tuple(s[:k]) for s in shapes.values()} for k in (1, 2))
-    if len(first) > 1 or () in first:
+    if len(first) > 1:
         shown = ", ".join(f"{n:.40} {tuple(s)}" for n, s in list(shapes.items())[:6])
         raise ValueError(f"variables of different lengths: {shown}")
     name, shape = next(iter(shapes.items()))

@@ -124,7 +124,7 @@ def _index_of(data: Any) -> dict[str, Any]:
 def _real(values: Any, name: str = "") -> NDArray[np.float64]:
     whose = f"column {name[:40]!r} holds" if name else "samples hold"
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
+        values = values.detach().cpu().to_dense()
         values = (values.double() if values.is_floating_point() else values).numpy()
     if isinstance(values, np.ma.MaskedArray):
         if np.ma.is_masked(values):

@@ -13,14 +13,16 @@ from .naming import listed
 
 #: Names of columns that may number chains or draws, in small letters; whether they do, their values decide.
 _CHAIN = (".chain", "chain__", "chain", "chain_id")
-_DRAW = (".iteration", ".draw", "iter__", "draw__", "iteration", "draw", "iter", "unnamed: 0", "index")
+_DRAW = (".iteration", ".draw", "iter__", "draw__", "iteration", "draw", "iter", "sample")
+#: Likewise of rows.
+_ROW = ("unnamed: 0", "index", "id", "row")
 #: Named by programs alone.
 _ALWAYS = (".chain", ".iteration", ".draw", "chain__", "iter__", "draw__")
 
 
 def offered(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Columns that may be coordinates, and those that may number draws; a sampler's own (``lp__``) are neither."""
-    counts = [name for name in names if name.lower() in (*_CHAIN, *_DRAW)]
+    counts = [name for name in names if name.lower() in (*_CHAIN, *_DRAW, *_ROW)]
     return [n for n in names if n and n not in counts and not n.endswith("__")], counts
 
 
@@ -46,18 +48,18 @@ def arranged(
     """
     open_to = [c for c in counts if not (choice.any and c in kept)]
     chain = next((n for c in _CHAIN for n in open_to if n.lower() == c and _numbers_chains(columns[n], c)), "")
-    order = [n for n in open_to if n.lower() in _DRAW and _numbers_draws(columns[n], columns.get(chain), n.lower())]
-    used = [*([chain] if chain else []), *order]
-    long = [
-        n for n in open_to if n not in used and n.lower() in _DRAW[:-2] and _repeats(columns[n], columns.get(chain))
+    order = [
+        n for n in open_to if n.lower() in (*_DRAW, *_ROW) and _numbers_draws(columns[n], columns.get(chain), n.lower())
     ]
+    used = [*([chain] if chain else []), *order]
+    long = [n for n in open_to if n not in used and n.lower() in _DRAW and _repeats(columns[n], columns.get(chain))]
     if long:
         raise ValueError(
             f"column {long[0]!r} has every number in several rows: draws in long form; give a row to each draw, and a column to "
             "each coordinate"
         )
     names = [n for n in kept if n not in used and n.lower() not in _ALWAYS]
-    if not names:
+    if not names or not len(columns[names[0]]):
         raise ValueError(f"no column of draws; it has {listed(list(columns))}")
     values = np.column_stack([np.asarray(columns[n], dtype=np.float64) for n in names])
     said = [f"columns that number draws left out: {listed(used)}"] if used else []

@@ -29,6 +29,7 @@ TYPES: dict[str, Any] = {
     "nullable": FRAME.astype("Float64"),
     "integers": torch.arange(120).reshape(60, 2),
     "lists": X.tolist(),
+    "sparse": torch.tensor(X).to_sparse(),
     "long double": X.astype(np.longdouble),
     "aside: nullable integers": pd.DataFrame({"a": pd.array(range(60), "Int64"), "b": pd.array(range(60), "Int32")}),
     "aside: arrow": FRAME.convert_dtypes(dtype_backend="pyarrow"),
@@ -63,6 +64,11 @@ def test_types_of_numbers_are_read(kind: str) -> None:
         (object(), "not real numbers"),
         (np.zeros((2, 3, 4, 5)), r"shape \(2, 3, 4, 5\)"),
         ({}, "no variables"),
+        (np.zeros((0, 2)), r"shape \(0, 2\) holds no draws"),
+        (np.float64(3), "holds no draws"),
+        ({"a": np.zeros(3), "b": 1.0}, "'b' of shape \\(\\) holds no draws"),
+        (FRAME[:0], "no column of draws"),
+        ("samples.csv", "not real numbers"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_refused(given: Any, told: str) -> None:
@@ -82,6 +88,7 @@ TABLES: dict[str, tuple[pd.DataFrame, np.ndarray, str]] = {
     "ArviZ's": (numbered(chain=CHAINS, draw=TIMES), IN_CHAINS, "chain"),
     "Julia's": (numbered(iteration=TIMES, chain=CHAINS), IN_CHAINS, "chain"),
     "chains alone": (numbered(chain=CHAINS), IN_CHAINS, "chain"),
+    "rows with numbers": (numbered(id=range(60)), X, "id"),
     "draws alone": (numbered(draw=range(60)), X, "draw"),
     "rows saved with their numbers": (numbered(**{"Unnamed: 0": range(60)}), X, "Unnamed: 0"),
     "by draw, then chain": (numbered(chain=CHAINS, draw=TIMES).sort_values("draw", kind="stable"), IN_CHAINS, "chain"),
