@@ -36,7 +36,7 @@ def evaluate(
             mapped to the task's coordinates.
         task: name, place (``file.py:OBJECT``) or object; may be left out where ``reference`` is given.
         metrics: names to judge by; default the task's.
-        reference: draws in one of the same forms, at least 1,000, in place of the task's reference.
+        reference: draws in one of the same forms, at least 400, in place of the task's reference.
         columns: names of the columns to take, in the order of the task's coordinates.
         variables: names of the variables to take.
         axes: names of the dimensions of arrays, as ``draw,chain,dim``, where they have none and two readings.

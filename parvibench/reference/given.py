@@ -59,6 +59,8 @@ def evaluate_against(
     n = x.numel() // x.shape[-1]
     n = n if known is None else min(n, int(known["worth"]))
     reference = reference_of_draws(task, torch.tensor(given.values), n)
+    if (worth := reference.certificate["worth"]) < (total := reference.certificate["given"]):
+        said.append(f"the {total:,} draws of the reference are correlated, worth {worth:,} independent ones")
     document = evaluate_samples(task, x, cost, metrics, reference, draws.names)
     return document | {"read": "; ".join(said)}
 

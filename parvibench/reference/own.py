@@ -24,6 +24,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import v_constants
+from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.metrics.floors import SETS_A_METRIC, SIZES, density_of, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
@@ -37,8 +38,12 @@ from .own_gates import Effort, Gate, Notify, chains_of, density_gates, independe
 ROWS, POOL = 5000, 100_000
 #: A pool holds at least this many times the draws of a set.
 _TIMES = 10
-#: And this many for samples at hand: tests of exact draws hold their level of 5% (3.3% by ks_marginal, 4-6% by means).
-_TIMES_ONCE = 8
+#: And this many for samples at hand: a metric's test of exact draws at 5% rejects 3 to 6%, by simulation.
+_TIMES_ONCE = 5
+#: Fewest draws of a reference on disk, and of one for samples at hand.
+_FEWEST_DRAWS, _FEWEST_ONCE = 1000, 400
+#: Draws worth less than this share of their number are correlated; the smallest of many ESS is low by chance.
+_INDEPENDENT = 0.5
 #: Sizes that the curve of the sliced distance has besides ``SIZES``.
 _CURVE = (2, 5, 10, 25)
 _SEED = 20241105
@@ -124,15 +129,20 @@ def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Not
 def reference_of_draws(task: Task, draws: Tensor, n: int, notify: Notify | None = None) -> Reference:
     """A reference in memory, for samples worth n independent draws: floors at the two largest sizes there can be.
 
-    The largest is n, or an eighth of the draws that floors come from, so that no sample is left out without need.
+    The largest is n, or a fifth of the draws that floors come from, so that no sample is left out without need; of
+    correlated draws a fifth of what they are worth.
 
     Raises:
-        InputError: as of ``build_from_draws``.
+        InputError: as of ``build_from_draws``, or fewer than 400.
     """
-    rows, pool = _parts(_time_major(task, draws))
-    own = min(n, len(pool) // _TIMES_ONCE, max(SIZES))
+    chains = _without_repeats(_time_major(task, draws, _FEWEST_ONCE))
+    rows, pool = _parts(chains)
+    total, found = chains.shape[0] * chains.shape[1], chain_diagnostics(chains.transpose(0, 1))
+    worth = total if found is None else int(found["worth"])
+    worth = worth if worth < _INDEPENDENT * total else total
+    own = min(n, len(pool) * worth // total // _TIMES_ONCE, max(SIZES))
     sizes = sorted({size for size in SIZES if size < own} | ({own} if own >= min(SIZES) else set()))[-2:]
-    head = {"exact": False, "certified": False, "made_for": sizes[-1:]}
+    head = {"exact": False, "certified": False, "made_for": sizes[-1:], "worth": worth, "given": total}
     return _calibrated(task, rows, pool, head, notify or _silent, sizes)
 
 
@@ -140,8 +150,8 @@ def _silent(what: str, done: int, total: int) -> None:
     """Say nothing."""
 
 
-def _time_major(task: Task, draws: Tensor) -> Tensor:
-    """Draws as (T, C, D)."""
+def _time_major(task: Task, draws: Tensor, fewest: int = _FEWEST_DRAWS) -> Tensor:
+    """Draws as (T, C, D); ``InputError`` where they are none of the task, or too few."""
     x = torch.as_tensor(draws, dtype=torch.float64)
     x = x[None] if x.dim() == 2 else x
     if x.dim() != 3 or x.shape[2] != task.dim:
@@ -150,8 +160,10 @@ def _time_major(task: Task, draws: Tensor) -> Tensor:
         )
     if not bool(x.isfinite().all()):
         raise InputError("the reference draws hold NaN or infinity")
-    if x.shape[0] * x.shape[1] < 1000:
-        raise InputError(f"{x.shape[0] * x.shape[1]} reference draws are too few: 1,000 are needed, 20,000 are good")
+    if x.shape[0] * x.shape[1] < fewest:
+        raise InputError(
+            f"{x.shape[0] * x.shape[1]} reference draws are too few: {fewest:,} are needed, 20,000 are good"
+        )
     return x.transpose(0, 1)
 
 

@@ -23,7 +23,7 @@ METRICS = ["sliced_w2", "mmd2", "kl_knn", "mean_error", "sd_error", "correlation
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """One size of floors, and fewer rows."""
-    monkeypatch.setattr(own, "SIZES", (100,))
+    monkeypatch.setattr(own, "SIZES", (50, 100))
     monkeypatch.setattr(own, "ROWS", 1500)
 
 
@@ -114,6 +114,20 @@ def test_one_dimension_is_judged(shape: Any) -> None:
     document = judged(x, RNG.normal(size=4000))
     assert document["verdict"] == "indistinguishable"
     assert document["judged_by"]
+
+
+def test_correlated_references_are_worth_less_and_few_draws_serve() -> None:
+    """An AR(0.9) chain of 4,000 is worth 210 draws; 400 independent ones have floors at 50."""
+    chain = np.zeros((4000, 2))
+    for i in range(1, 4000):
+        chain[i] = 0.9 * chain[i - 1] + np.sqrt(1 - 0.81) * Y[i]
+    document = judged(X, np.tile(chain, (3, 1)))
+    assert "are correlated, worth" in document["read"]
+    few = judged(X, Y[:400])
+    assert few["n_judged"] == 50
+    assert few["verdict"] == "indistinguishable"
+    with pytest.raises(InputError, match="399 reference draws are too few: 400 are needed"):
+        pb.evaluate(X, reference=Y[:399])
 
 
 def test_the_same_draws_twice_are_one_line() -> None:
