@@ -24,10 +24,10 @@ NAMED: dict[str, tuple[dict[str, tuple[np.ndarray, tuple[str, ...]]], np.ndarray
     "plural names": ({"theta": (THETA.swapaxes(0, 1), ("draws", "chains", "k"))}, THETA, ["theta[0]", "theta[1]"]),
     "iterations": ({"mu": (MU.T, ("iteration", "chain"))}, MU[..., None], ["mu"]),
     "no chains": ({"theta": (THETA[0].T, ("k", "draw"))}, THETA[0], ["theta[0]", "theta[1]"]),
-    "aside: samples": ({"theta": (THETA[0].T, ("k", "sample"))}, THETA[0], ["theta[0]", "theta[1]"]),
-    "aside: capitals": ({"mu": (MU.T, ("Draw", "Chain"))}, MU[..., None], ["mu"]),
-    "aside: a matrix last": ({"L": (X.transpose(2, 1, 0)[:, None], ("i", "j", "draw", "chain"))}, X, ["L[0,0]", "L[1,0]", "L[2,0]"]),
-    "aside: one chain, more chains than draws by name": ({"mu": (X[0], ("chain", "draw"))}, X[0][..., None], ["mu"]),
+    "samples": ({"theta": (THETA[0].T, ("k", "sample"))}, THETA[0], ["theta[0]", "theta[1]"]),
+    "capitals": ({"mu": (MU.T, ("Draw", "Chain"))}, MU[..., None], ["mu"]),
+    "a matrix last": ({"L": (X.transpose(2, 1, 0)[:, None], ("i", "j", "draw", "chain"))}, X, ["L[0,0]", "L[1,0]", "L[2,0]"]),
+    "one chain, more chains than draws by name": ({"mu": (X[0], ("chain", "draw"))}, X[0][..., None], ["mu"]),
 }  # fmt: skip
 
 
@@ -105,11 +105,11 @@ PLACES: dict[str, tuple[Any, tuple[int, ...] | str]] = {
     "draws of vectors": ({"theta": np.zeros((60, 5))}, (60, 5)),
     "wide draws of vectors": ({"theta": np.zeros((300, 400))}, "300 chains of 400 draws.*300 draws of 400"),
     "scalars and wide vectors": ({"mu": np.zeros(300), "theta": np.zeros((300, 400))}, (300, 401)),
-    "aside: wide, several": ({"a": np.zeros((100, 200)), "b": np.zeros((100, 200))}, "--axes"),
-    "aside: wide matrices": ({"a": np.zeros((100, 200)), "b": np.zeros((100, 200, 2))}, "--axes"),
-    "aside: lists": ({"a": [0.0] * 60, "b": [[0.0, 1.0]] * 60}, (60, 3)),
-    "aside: different lengths": ({"a": np.zeros(60), "b": np.zeros(59)}, "different lengths: a \\(60,\\), b \\(59,\\)"),
-    "aside: one draw a chain": (np.zeros((500, 1, 3)), "more chains \\(500\\) than draws \\(1\\)"),
+    "wide, several": ({"a": np.zeros((100, 200)), "b": np.zeros((100, 200))}, "--axes"),
+    "wide matrices": ({"a": np.zeros((100, 200)), "b": np.zeros((100, 200, 2))}, "--axes"),
+    "lists": ({"a": [0.0] * 60, "b": [[0.0, 1.0]] * 60}, (60, 3)),
+    "different lengths": ({"a": np.zeros(60), "b": np.zeros(59)}, "different lengths: a \\(60,\\), b \\(59,\\)"),
+    "one draw a chain": (np.zeros((500, 1, 3)), "more chains \\(500\\) than draws \\(1\\)"),
 }  # fmt: skip
 
 

@@ -31,10 +31,10 @@ TYPES: dict[str, Any] = {
     "lists": X.tolist(),
     "sparse": torch.tensor(X).to_sparse(),
     "long double": X.astype(np.longdouble),
-    "aside: nullable integers": pd.DataFrame({"a": pd.array(range(60), "Int64"), "b": pd.array(range(60), "Int32")}),
-    "aside: arrow": FRAME.convert_dtypes(dtype_backend="pyarrow"),
-    "aside: records": np.rec.fromarrays(X.T, names="mu,tau"),
-    "aside: masked by nothing": np.ma.masked_array(X),
+    "nullable integers": pd.DataFrame({"a": pd.array(range(60), "Int64"), "b": pd.array(range(60), "Int32")}),
+    "arrow": FRAME.convert_dtypes(dtype_backend="pyarrow"),
+    "records": np.rec.fromarrays(X.T, names="mu,tau"),
+    "masked by nothing": np.ma.masked_array(X),
 }
 
 
@@ -45,7 +45,7 @@ def test_types_of_numbers_are_read(kind: str) -> None:
     meant = {
         "bfloat16": lambda: torch.tensor(X).bfloat16().double().numpy(),
         "integers": lambda: np.arange(120.0).reshape(60, 2),
-        "aside: nullable integers": lambda: np.repeat(np.arange(60.0)[:, None], 2, 1),
+        "nullable integers": lambda: np.repeat(np.arange(60.0)[:, None], 2, 1),
     }.get(kind, lambda: X)()
     assert found.values.dtype == np.float64
     assert np.array_equal(found.values, meant)
@@ -93,11 +93,11 @@ TABLES: dict[str, tuple[pd.DataFrame, np.ndarray, str]] = {
     "rows saved with their numbers": (numbered(**{"Unnamed: 0": range(60)}), X, "Unnamed: 0"),
     "by draw, then chain": (numbered(chain=CHAINS, draw=TIMES).sort_values("draw", kind="stable"), IN_CHAINS, "chain"),
     "the sampler's": (numbered(lp__=X[:, 0], energy__=X[:, 1]), X, ""),
-    "aside: shuffled": (numbered(chain=CHAINS, draw=TIMES).sample(frac=1, random_state=1), IN_CHAINS, "chain"),
-    "aside: a coordinate named chain": (FRAME.rename(columns={"mu": "chain"}), X, ""),
-    "aside: a coordinate named draw": (FRAME.rename(columns={"mu": "draw"}), X, ""),
-    "aside: thinned numbers": (numbered(iteration=range(100, 700, 10)), X, "iteration"),
-    "aside: capitals": (numbered(Chain=CHAINS, Iteration=TIMES), IN_CHAINS, "Chain"),
+    "shuffled": (numbered(chain=CHAINS, draw=TIMES).sample(frac=1, random_state=1), IN_CHAINS, "chain"),
+    "a coordinate named chain": (FRAME.rename(columns={"mu": "chain"}), X, ""),
+    "a coordinate named draw": (FRAME.rename(columns={"mu": "draw"}), X, ""),
+    "thinned numbers": (numbered(iteration=range(100, 700, 10)), X, "iteration"),
+    "capitals": (numbered(Chain=CHAINS, Iteration=TIMES), IN_CHAINS, "Chain"),
 }
 
 

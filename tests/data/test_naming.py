@@ -21,12 +21,12 @@ MATCHED: dict[str, tuple[list[str], list[str], list[int], str]] = {
     "R's default names": (["V1", "V2"], ["mu", "tau"], [0, 1], "by place"),
     "one component": (["mu[1]", "tau"], ["tau", "mu"], [1, 0], "by name"),
     "300 characters": ([LONG + "b", LONG + "a"], [LONG + "a", LONG + "b"], [1, 0], "by name"),
-    "aside: spaces": ([" tau", "mu "], ["mu", "tau"], [1, 0], "by name"),
-    "aside: round brackets": (["x(2)", "x(1)"], ["x[1]", "x[2]"], [1, 0], "by name"),
-    "aside: two brackets": (["x[1][0]", "x[0][0]"], ["x[1,1]", "x[2,1]"], [1, 0], "counted from"),
-    "aside: underscores": (["beta_2", "beta_1", "s_y"], ["s_y", "beta[1]", "beta[2]"], [2, 1, 0], "by name"),
-    "aside: ArviZ's groups": (["('posterior', 'tau')", "('sample_stats', 'lp')", "('posterior', 'mu')"], ["mu", "tau"], [2, 0], "left out"),
-    "aside: a range of integers": (["0", "1", "2"], ["a", "b", "c"], [0, 1, 2], "by place"),
+    "spaces": ([" tau", "mu "], ["mu", "tau"], [1, 0], "by name"),
+    "round brackets": (["x(2)", "x(1)"], ["x[1]", "x[2]"], [1, 0], "by name"),
+    "two brackets": (["x[1][0]", "x[0][0]"], ["x[1,1]", "x[2,1]"], [1, 0], "counted from"),
+    "underscores": (["beta_2", "beta_1", "s_y"], ["s_y", "beta[1]", "beta[2]"], [2, 1, 0], "by name"),
+    "ArviZ's groups": (["('posterior', 'tau')", "('sample_stats', 'lp')", "('posterior', 'mu')"], ["mu", "tau"], [2, 0], "left out"),
+    "a range of integers": (["0", "1", "2"], ["a", "b", "c"], [0, 1, 2], "by place"),
 }  # fmt: skip
 
 REFUSED: dict[str, tuple[list[str], list[str], str]] = {
@@ -37,10 +37,10 @@ REFUSED: dict[str, tuple[list[str], list[str], str]] = {
     "more components": (["t[1]", "t[2]", "t[3]"], ["t[1]", "t[2]"], r"more components of t"),
     "many": ([f"a{i}" for i in range(90)], [f"b{i}" for i in range(90)], r"a5, \.\.\. \(90\); the reference has b0"),
     "300 characters": ([LONG], ["mu"], r"the samples have p{20,50}\.\.\.; the reference has mu"),
-    "aside: capitals": (["Mu", "tau"], ["mu", "tau"], "Mu, tau"),
-    "aside: two columns for one": (["mu[1]", "mu.1", "tau"], ["mu[1]", "tau"], "two columns"),
-    "aside: default names in another order": (["V2", "V1"], ["mu", "tau"], "V2, V1"),
-    "aside: mixed beginnings": (["a[0]", "b[1]"], ["a[1]", "b[1]"], r"the samples have a\[0\], b\[1\]"),
+    "capitals": (["Mu", "tau"], ["mu", "tau"], "Mu, tau"),
+    "two columns for one": (["mu[1]", "mu.1", "tau"], ["mu[1]", "tau"], "two columns"),
+    "default names in another order": (["V2", "V1"], ["mu", "tau"], "V2, V1"),
+    "mixed beginnings": (["a[0]", "b[1]"], ["a[1]", "b[1]"], r"the samples have a\[0\], b\[1\]"),
 }  # fmt: skip
 
 

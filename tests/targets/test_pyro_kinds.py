@@ -165,12 +165,12 @@ MODELS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], int]] = {
     "missing values": (lambda: missing_values, (), 21),
     "plates and scales": (lambda: scaled_plates, (), 20),
     "matrices": (lambda: matrices, (), 6),
-    "aside: flat by mask": (lambda: flat_by_mask, (), 2),
-    "aside: two layers": (Deep, (X, Y), 9),
-    "aside: ordered, flat": (lambda: ordered_flat, (), 3),
-    "aside: masked distribution": (lambda: masked_distribution, (), 1),
-    "aside: factors": (lambda: factors_and_truncation, (), 2),
-    "aside: counts": (lambda: counts, (), 2),
+    "flat by mask": (lambda: flat_by_mask, (), 2),
+    "two layers": (Deep, (X, Y), 9),
+    "ordered, flat": (lambda: ordered_flat, (), 3),
+    "masked distribution": (lambda: masked_distribution, (), 1),
+    "factors": (lambda: factors_and_truncation, (), 2),
+    "counts": (lambda: counts, (), 2),
 }
 
 
@@ -220,7 +220,7 @@ def test_the_density_is_pyro_s_potential(kind: str) -> None:
     torch.testing.assert_close(ours, torch.stack(theirs).double(), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("kind", ["a network", "flat with shapes", "ordered", "missing values", "aside: two layers"])
+@pytest.mark.parametrize("kind", ["a network", "flat with shapes", "ordered", "missing values", "two layers"])
 def test_samples_of_its_sites_go_there_and_back(kind: str) -> None:
     make, args, dim = MODELS[kind]
     task = pb.from_pyro(make(), *args, name="kind")
