@@ -169,8 +169,8 @@ def _print_chains(found: dict[str, Any]) -> None:
     out_console.print(table)
     more = f"; the worst {_MOST_COORDINATES} of {len(rows)} coordinates" if worst is not rows else ""
     answer(
-        f"{found['chains']} chains of {found['draws']} draws, worth {found['worth']:,} independent ones in the slowest "
-        f"coordinate, by ESS: no more are judged; equivalent n is of the whole distance, and may be another{more}"
+        f"{found['chains']} chains of {found['draws']} draws, judged by at most {found['worth']:,}, the smallest bulk ESS; "
+        f"equivalent n compares whole distributions and can differ from it{more}"
     )
 
 
