@@ -153,9 +153,9 @@ def answer(model: Any, args: tuple[Any, ...], proper: bool) -> tuple[str, str]:
         return "wrong", "no refusal"
     x = torch.randn(10, task.dim, generator=Generator().manual_seed(1), dtype=task.precision or torch.float64)
     ours, theirs = task.target([0], "cpu", x.dtype).log_density(x[None])[0].to(x), potential_of(model, args, x)
-    close = torch.allclose(
-        ours, theirs, rtol=1e-4 if x.dtype is torch.float32 else 1e-7, atol=1e-3 if x.dtype is torch.float32 else 1e-6
-    )
+    # Data that a model closes over stay in single precision, and scalars times them do.
+    tolerance = 1e-4 if x.dtype is torch.float32 else 1e-6
+    close = torch.allclose(ours, theirs, rtol=tolerance, atol=10 * tolerance)
     return ("right" if close else "wrong"), f"{float((ours - theirs).abs().max()):.3g}"
 
 
