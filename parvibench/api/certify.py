@@ -29,6 +29,7 @@ class Built(NamedTuple):
     task: str
     path: Path
     gates: Sequence[Gate] = ()  #: the tests of given draws; those of chains have all passed
+    read: str = ""  #: how files of draws were read
 
     @property
     def certified(self) -> bool:
@@ -50,8 +51,9 @@ def build_reference(
     """
     found = registry.load_task(task)
     if files:
-        x = torch.tensor(in_coordinates(read_draws(files, Choice(columns, variables)), found).values)
-        return Built(found.name, *own.build_from_draws(found, folder, x, notify))
+        draws = in_coordinates(read_draws(files, Choice(columns, variables)), found, "the draws")
+        path, gates = own.build_from_draws(found, folder, torch.tensor(draws.values), notify)
+        return Built(found.name, path, gates, "; ".join(draws.read))
     if _built_in(found) and not effort:
         return Built(found.name, shipped.build(found, folder, notify))
     return Built(found.name, own.build_own(found, folder, Effort(**effort), notify))

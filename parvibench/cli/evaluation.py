@@ -38,6 +38,7 @@ def evaluate(
     reference: Annotated[list[Path] | None, typer.Option(help="File of trusted reference draws, instead of the reference of the task (repeatable).")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to use, as a,b,c, in the order of the task's coordinates.")] = None,
     variables: Annotated[str | None, typer.Option(help="Variables to use, as mu,theta.")] = None,
+    axes: Annotated[str | None, typer.Option(help="Names of the dimensions of an unnamed array, as draw,chain,dim.")] = None,
     cost: Annotated[list[str] | None, typer.Option(metavar="score_evaluations=N", help="Self-reported cost of the samples (also seconds=S): adds them to the leaderboard.")] = None,
     label: Annotated[str | None, typer.Option(help="Name in the leaderboard. Default: that of the file.")] = None,
     metric: Annotated[list[str] | None, typer.Option(help="Metric to compute (repeatable). Default: those of the task.", autocompletion=names_of("metric"))] = None,
@@ -50,7 +51,7 @@ def evaluate(
     stated = {k: parse_number(k, v) for k, v in (key_value(c, "--cost") for c in cost or [])}
     found = evaluate_files(
         samples, task, metric, reference=reference or (), columns=listed(columns), variables=listed(variables),
-        cost=stated, label=label, out=out, command=command_line(),
+        axes=axes or "", cost=stated, label=label, out=out, command=command_line(),
     )  # fmt: skip
     document = found.document
     if as_json:
@@ -92,6 +93,11 @@ def _print(document: dict[str, Any], certified: bool) -> None:
     out_console.print("; ".join(filter(None, legend)), style="dim")
     if not certified:
         answer("the reference is not certified: it was built from given draws that did not pass all tests")
+    if document["read"]:
+        answer(f"read: {document['read']}")
+    left = [row for row in document["metrics"] if row["reason"].startswith("not computed")]
+    for reason in dict.fromkeys(row["reason"] for row in left):
+        answer(f"{', '.join(row['metric'] for row in left if row['reason'] == reason)}: {reason}")
     out_console.print(f"{document['n']} samples of {document['task']}: {_verdict(document)}")
 
 
@@ -107,7 +113,7 @@ def _print_chains(found: dict[str, Any]) -> None:
         table.add_row(name, "-" if rhat is None else f"{rhat:.3f}", f"{bulk:,.0f}", f"{tail:,.0f}")
     out_console.print(table)
     more = f"; the worst {_MOST_COORDINATES} of {len(rows)} coordinates" if worst is not rows else ""
-    worth = f"equivalent to {found['worth']:,} independent draws"
+    worth = f"equivalent to {found['worth']:,} independent draws in the slowest coordinate (ESS); at most so many are judged"
     answer(f"{found['chains']} chains of {found['draws']} draws, {worth}{more}")
 
 

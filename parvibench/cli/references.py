@@ -94,6 +94,8 @@ def reference_build(
         except Refused as refusal:
             note(str(refusal))
             raise typer.Exit(EXIT_FAILED) from None
+        if built.read:
+            note(f"read: {built.read}")
         for gate in built.gates:
             if not gate.passed:
                 note(f"  {gate.name}: {gate.found}\n    -> {gate.advice}", style="yellow")

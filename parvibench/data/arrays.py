@@ -1,14 +1,16 @@
-"""Arrays of real numbers: in NumPy's file format, from untrusted sources; and draws of named variables as columns."""
+"""Arrays of real numbers in NumPy's file format, from untrusted sources; and the choice of columns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .naming import listed, parse
 
 #: Of dtypes: floating, signed and unsigned integers; neither booleans, complex numbers, dates nor text.
 REAL = "fiu"
@@ -47,56 +49,31 @@ class Choice:
 
     columns: Sequence[str] = ()  #: names, or numbers from 1 on, in the order of the task's coordinates
     variables: Sequence[str] = ()  #: names; ``theta`` stands for all of ``theta[1]``, ``theta[2]``, ...
+    axes: str = ""  #: names of the dimensions of arrays, as ``draw,chain,dim``, where they have none or others
 
     @property
     def any(self) -> bool:
-        """Whether something is named."""
+        """Whether columns or variables are named."""
         return bool(self.columns or self.variables)
 
 
 def choose(names: Sequence[str], choice: Choice) -> list[int]:
     """Indices of the chosen ones among named columns, in the order of the choice; ``ValueError`` for an unknown name."""
     found = [] if choice.any else list(range(len(names)))
+    keys = [parse(name) for name in names]
     for name in choice.variables:
-        of_variable = [i for i, column in enumerate(names) if column == name or column.startswith(f"{name}[")]
+        of_variable = [i for i, column in enumerate(names) if name in (column, keys[i][0])]
         if not of_variable:
-            raise ValueError(f"no variable {name!r}; it has {_listed([n.split('[')[0] for n in names])}")
+            raise ValueError(f"no variable {name!r}; it has {listed(list(dict.fromkeys(base for base, _ in keys)))}")
         found += of_variable
     for name in choice.columns:
         number = int(name) - 1 if name.isdecimal() and name not in names else -1
-        if name not in names and not 0 <= number < len(names):
-            raise ValueError(f"no column {name!r}; it has {_listed(names)}")
-        found.append(names.index(name) if name in names else number)
+        if name in names:
+            found.append(names.index(name))
+        elif keys.count(parse(name)) == 1:  # written in another style
+            found.append(keys.index(parse(name)))
+        elif 0 <= number < len(names):
+            found.append(number)
+        else:
+            raise ValueError(f"no column {name!r}; it has {listed(names)}")
     return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(names))
-    return ", ".join(distinct[:12]) + (", ..." if len(distinct) > 12 else "")
-
-
-def join(variables: Mapping[str, NDArray[Any]], *, in_chains: bool = False) -> tuple[NDArray[np.float64], list[str]]:
-    """Draws of named variables as one array (n, d) or (chains, draws, d), and the names of the d columns.
-
-    The draws are (n, ...) or (chains, draws, ...) of every variable alike. They are in chains where the first two lengths
-    of all agree and the first is the smaller one: (4, 1000) beside (4, 1000, 8), or (4, 1000) alone; or if ``in_chains``.
-
-    Raises:
-        ValueError: no variables, or none of these forms.
-    """
-    shapes = {name: np.shape(v) for name, v in variables.items()}
-    if not shapes:
-        raise ValueError("no variables")
-    two, one = ({s[:k] for s in shapes.values()} for k in (2, 1))
-    chains = len(two) == 1 and all(len(s) >= 2 for s in shapes.values()) and min(two)[0] < min(two)[1]
-    lead = 2 if chains or in_chains else 1
-    if len(two if in_chains else one) > 1 or () in one:
-        raise ValueError(
-            f"variables of different lengths: {', '.join(f'{n} {s}' for n, s in list(shapes.items())[:6])}"
-        )
-    parts, names = [], []
-    for name, value in variables.items():
-        shape = shapes[name]
-        parts.append(np.asarray(value, dtype=np.float64).reshape(*shape[:lead], -1))
-        names += [f"{name}[{','.join(map(str, i))}]" if i else name for i in np.ndindex(shape[lead:])]
-    return np.concatenate(parts, axis=-1), names

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from parvibench.core.errors import InputError
 
 from . import sample_formats
 from .arrays import Choice
+from .naming import listed, match
 
 MAX_BYTES = 2**30
 _TIMEOUT_S = 300
@@ -31,6 +32,9 @@ class Draws:
 
     values: NDArray[np.float64]  #: (n, d), or (chains, draws, d); not to be written to
     names: tuple[str, ...] = ()  #: of the d columns, or none
+    read: tuple[str, ...] = ()  #: how they were read, where that is not obvious
+    places: tuple[str, ...] = ()  #: the names with numbers in place of labels, where they differ
+    chosen: bool = False  #: whether the columns were chosen one by one, and so stand in the order of the task
 
 
 def read_draws(paths: Sequence[Path], choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
@@ -42,13 +46,28 @@ def read_draws(paths: Sequence[Path], choice: Choice = Choice()) -> Draws:  # no
     read = [_read(path, choice) for path in paths]
     if len(read) == 1:
         return read[0]
-    if len({draws.names for draws in read}) > 1:
-        raise InputError(f"{', '.join(map(str, paths))}: their columns differ")
+    read = [read[0], *(_like(draws, read[0], path, paths[0]) for draws, path in zip(read[1:], paths[1:], strict=True))]
     chains = [d.values if d.values.ndim == 3 else d.values[None] for d in read]
     if len({chain.shape[1:] for chain in chains}) > 1:
         told = ", ".join(f"{path}: {d.values.shape}" for path, d in zip(paths, read, strict=True))
         raise InputError(f"each file is a chain, and they must be equally long: {told}")
-    return Draws(np.concatenate(chains), read[0].names)
+    said = tuple(dict.fromkeys(s for draws in read for s in draws.read))
+    return replace(read[0], values=np.concatenate(chains), read=said)
+
+
+def _like(draws: Draws, first: Draws, path: Path, its: Path) -> Draws:
+    """A chain with its columns in the order of the first one's."""
+    if draws.names == first.names:
+        return draws
+    try:
+        order = match(draws.names, first.names, str(path), str(its), len(first.names)).order
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if not draws.names or not first.names or len(order) < len(draws.names):
+        raise InputError(
+            f"{path} and {its}: their columns differ: {listed(draws.names) or 'no names'}; {listed(first.names) or 'no names'}"
+        )
+    return replace(draws, values=draws.values[..., list(order)], names=first.names)
 
 
 def read_samples(path: Path) -> NDArray[np.float64]:
@@ -88,7 +107,8 @@ def _read(path: Path, choice: Choice) -> Draws:
         raise InputError(f"{path}: cannot be read as {ending} numbers: {_reason(done)}")
     end = done.stdout.index(b"\n")
     told = json.loads(done.stdout[:end])
-    return Draws(np.frombuffer(done.stdout, offset=end + 1).reshape(told["shape"]), tuple(told["names"]))
+    values = np.frombuffer(done.stdout, offset=end + 1).reshape(told["shape"])
+    return Draws(values, tuple(told["names"]), tuple(told["read"]), tuple(told["places"]), bool(choice.columns))
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:

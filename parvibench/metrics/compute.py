@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from scipy import stats
 from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -29,6 +30,8 @@ _Result = TypeVar("_Result")
 _BY_ROWS = ("tail_error", "path_primary", "path_equivalent_n")
 #: Samples nearer to a reference row than this, in spreads of every coordinate, are copies of it.
 _NEAR = 5e-6
+#: Chance of more copies than these among exact draws, where some are met by chance.
+_CHANCE = 1e-6
 
 
 def compute(
@@ -115,21 +118,30 @@ def copied_rows(samples: Tensor, reference: Reference) -> int:
     """How many samples, (n, D), are rows of the reference, to 5e-6 of the spread of every coordinate; 0 for a single row.
 
     Of a thousand exact draws in the plane one comes so near to one of 10,000 rows in about 0.02% of sets. A leaderboard
-    looks at a million samples, so that one row is met by chance, and flatters nobody; two in one set are not.
+    looks at a million samples, so that one row is met by chance, and flatters nobody; two in one set are not. In one
+    dimension, and where values repeat, more are met by chance: as many as rows meet each other.
     """
-    tree, spread = _scaled_rows(reference.draws)
+    tree, spread, share = _scaled_rows(reference.draws)
     finite = samples[samples.isfinite().all(1)]
     distances, which = tree.query((finite / spread).numpy(), p=np.inf, distance_upper_bound=_NEAR)
     near = which[np.isfinite(distances)]
-    return len(near) if len(np.unique(near)) > 1 else 0
+    by_chance = stats.poisson.isf(_CHANCE, share * len(finite)) if share else 1
+    return len(near) if len(np.unique(near)) > max(1, by_chance) else 0
 
 
 @lru_cache(maxsize=4)  # the key is the tensor's identity
-def _scaled_rows(rows: Tensor) -> tuple[cKDTree, Tensor]:
-    """The rows in units of half the distance of their 16% and 84% quantiles, and these units, (D,)."""
+def _scaled_rows(rows: Tensor) -> tuple[cKDTree, Tensor, float]:
+    """The rows in units of half the distance of their 16% and 84% quantiles, these units, (D,), and mean neighbours.
+
+    The number of other rows near to one, with three standard errors, is how many of them a sample meets by chance.
+    """
     low, high = rows.quantile(torch.tensor([0.16, 0.84], dtype=rows.dtype), dim=0)
-    spread = ((high - low) / 2).clamp(min=torch.finfo(rows.dtype).tiny)
-    return cKDTree((rows / spread).numpy()), spread
+    spread = (high - low) / 2
+    spread = torch.where(spread > 0, spread, rows.std(0))  # most values are one
+    spread = torch.where(spread > 0, spread, 1.0)
+    tree = cKDTree((rows / spread).numpy())
+    pairs = (int(tree.count_neighbors(tree, _NEAR, p=np.inf)) - len(rows)) / 2
+    return tree, spread, 2 * (pairs + 3 * math.sqrt(pairs)) / len(rows)
 
 
 def check_samples(samples: Any, task: Task) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from parvibench.core.task import Task
 from .chains import FEWEST_DRAWS, TAILS, array_stats
 from .compute import check_samples, compute, compute_guarded
 from .equivalent import equivalent_sample_size
-from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged
+from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged, verdict_sizes
 from .pairwise import thin
 from .stein import bootstrapped_ksd
 
@@ -93,6 +93,8 @@ def evaluate_samples(
     for size in set(sizes.values()) - {len(x)}:
         smaller = [name for name, own in sizes.items() if own == size]
         judged |= {k: float(v[0]) for k, v in compute(smaller, thin(every, size)[None], context)[0].items()}
+    broken = _not_computed(values, floored, x)
+    judged = {name: value for name, value in judged.items() if name not in broken}
     tests = floor_tests(judged, n or worth, floored, task.metrics, sizes)
     if floored is None and context.target is not None and "ksd" in listed:
         tests, judged, n = _bootstrap_test(thin(every, min(worth, _BOOTSTRAP_SAMPLES)), context.target)
@@ -103,6 +105,7 @@ def evaluate_samples(
         else _row(name, values[name], judged.get(name), len(x), floored, tests, why)
         for name in listed
     ]
+    rows = [row | {"reason": broken[row["metric"]]} if row["metric"] in broken else row for row in rows]
     reason = tests.reason
     if found_chains is not None and worth < min(SIZES):
         reason = f"the chains are worth {worth} independent draws, fewer than {min(SIZES)}: {reason}"
@@ -118,6 +121,17 @@ def evaluate_samples(
     }
 
 
+def _not_computed(values: Mapping[str, float], floored: Floored | None, x: Tensor) -> dict[str, str]:
+    """Metrics that say nothing here, metric -> why: they are left out of the verdict."""
+    broken = {}
+    for name in () if floored is None else floored.certificate.get("without_floor", ()):
+        broken[name] = "not computed: of the reference a coordinate has one value, or rows repeat"
+    still = (x == x[0]).all(0)
+    if bool(still.any()) and "correlation_error" in values:
+        broken["correlation_error"] = f"not computed: {int(still.sum())} coordinates of the samples never vary"
+    return {name: reason for name, reason in broken.items() if name in values}
+
+
 def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:
     """Samples as chains (C, T, D), or None for a plain set, and as rows (n, D)."""
     shape = np.shape(samples)
@@ -130,7 +144,7 @@ def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:
 def chain_diagnostics(chains: Tensor, names: Sequence[str] = ()) -> dict[str, Any] | None:
     """Per coordinate of chains (C, T, D): rank-normalised R-hat, bulk and tail ESS; None where they are too short.
 
-    ``worth`` is the smallest bulk ESS. A coordinate that never moves has ESS 0 and no R-hat.
+    ``worth`` is the smallest bulk ESS of those that move. A coordinate that never moves has ESS 0 and no R-hat.
     """
     if chains.shape[1] < 2 * FEWEST_DRAWS:
         return None
@@ -150,7 +164,7 @@ def chain_diagnostics(chains: Tensor, names: Sequence[str] = ()) -> dict[str, An
         "rhat": [to_json_number(float(f"{v:.5g}")) for v in rhat],
         "ess_bulk": [round(float(v), 1) for v in bulk],
         "ess_tail": [round(float(v), 1) for v in tail],
-        "worth": int(bulk.min()),
+        "worth": int(bulk[moves].min()) if moves.any() else 0,
     }
 
 
@@ -216,14 +230,17 @@ def _absent(name: str, reason: str) -> dict[str, Any]:
 
 
 def _why_no_floor(name: str, reference: Floored) -> str:
-    sizes = ", ".join(str(n) for n in SIZES if n in reference.floors[name])
+    sizes = ", ".join(str(n) for n in verdict_sizes(reference) if n in reference.floors[name])
     return f"floors are known at n = {sizes} only"
 
 
 def serially_correlated(x: Tensor) -> bool:
     """Whether neighbouring rows of (n, D) samples are correlated, as a chain's are: at 0.1%, over all coordinates."""
+    x = x[:, (x != x[0]).any(0)]
     n, dim = x.shape
-    ranks = x.argsort(0).argsort(0).double()
+    if not dim:
+        return False
+    ranks = torch.from_numpy(stats.rankdata(x.numpy(), axis=0))
     centred = ranks - ranks.mean(0)
     lag = (centred[1:] * centred[:-1]).sum(0) / centred.square().sum(0)
     return bool((lag * math.sqrt(n) > stats.norm.isf(1e-3 / dim)).any())

@@ -211,17 +211,24 @@ class FloorTests(NamedTuple):
     reason: str = ""
 
 
+def verdict_sizes(reference: Floored | None) -> tuple[int, ...]:
+    """Sizes that verdicts are given at: ``SIZES``, and that of the samples a reference was made for."""
+    made_for = () if reference is None else reference.certificate.get("made_for", ())
+    return tuple(sorted({*SIZES, *made_for}))
+
+
 def judged_size(n: int, reference: Floored | None) -> int | None:
-    """The largest size, at most n, of ``SIZES`` that the reference has floors for; None without one."""
+    """The largest of the ``verdict_sizes``, at most n, that the reference has floors for; None without one."""
     tables = {} if reference is None else reference.floors
     known = {size for metric, table in tables.items() if metric != "sliced_w2" for size in table}
-    return max((size for size in SIZES if size in known and size <= n), default=None)
+    return max((size for size in verdict_sizes(reference) if size in known and size <= n), default=None)
 
 
 def sizes_judged(n: int, reference: Floored | None, metrics: Iterable[str]) -> dict[str, int]:
-    """The largest size of ``SIZES``, at most n, at which each metric has a floor; metrics without one are left out."""
+    """The largest of the ``verdict_sizes``, at most n, at which each metric has a floor; others are left out."""
     tables = {} if reference is None else reference.floors
-    known = {m: max((s for s in SIZES if s in tables.get(m, {}) and s <= n), default=0) for m in metrics}
+    sizes = verdict_sizes(reference)
+    known = {m: max((s for s in sizes if s in tables.get(m, {}) and s <= n), default=0) for m in metrics}
     return {metric: size for metric, size in known.items() if size}
 
 
@@ -263,7 +270,7 @@ def floor_tests(
 
 
 def _why_no_floors(n: int, reference: Floored | None) -> str:
-    sizes = [s for s in SIZES if judged_size(s, reference) == s]
+    sizes = [s for s in verdict_sizes(reference) if judged_size(s, reference) == s]
     return f"floors are known at n = {', '.join(map(str, sizes))}, not at {n}" if sizes else "no floors"
 
 

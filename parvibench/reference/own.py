@@ -24,6 +24,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute, in_parallel
 from parvibench.metrics.equivalent import v_constants
+from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.metrics.floors import SETS_A_METRIC, SIZES, Notify, density_of, silent, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
@@ -37,12 +38,20 @@ from .own_gates import Effort, Gate, chains_of, density_gates, independent_rows,
 ROWS, POOL = 5000, 100_000
 #: A pool holds at least this many times the draws of a set.
 _TIMES = 10
+#: And this many for samples at hand: a metric's test of exact draws at 5% rejects 3 to 6%, by simulation.
+_TIMES_ONCE = 5
+#: Fewest draws of a reference on disk, and of one for samples at hand.
+_FEWEST_DRAWS, _FEWEST_ONCE = 1000, 400
+#: Draws worth less than this share of their number are correlated; the smallest of many ESS is low by chance.
+_INDEPENDENT = 0.5
 #: Sizes that the curve of the sliced distance has besides ``SIZES``.
 _CURVE = (2, 5, 10, 25)
 _SEED = 20241105
 _FEWEST = 200
 #: Largest share of chains that have not moved between two times.
 _REPEATED = 1e-4
+#: How far single precision may move a draw, in standard deviations: a fifth of what counts as a copy.
+_MOVED = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,16 +129,25 @@ def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Not
 def reference_of_draws(task: Task, draws: Tensor, n: int) -> Reference:
     """A reference in memory, for samples worth n independent draws: floors at the two largest sizes there can be.
 
+    The largest is n, or a fifth of the draws that floors come from, so that no sample is left out without need; of
+    correlated draws a fifth of what they are worth.
+
     Raises:
-        InputError: as of ``build_from_draws``.
+        InputError: as of ``build_from_draws``, or fewer than 400.
     """
-    rows, pool = _parts(_time_major(task, draws))
-    sizes = [size for size in SIZES if size <= n and size * _TIMES <= len(pool)][-2:]
-    return _calibrated(task, rows, pool, {"exact": False, "certified": False}, silent, sizes)
+    chains = _without_repeats(_time_major(task, draws, _FEWEST_ONCE))
+    rows, pool = _parts(chains)
+    total, found = chains.shape[0] * chains.shape[1], chain_diagnostics(chains.transpose(0, 1))
+    worth = total if found is None else int(found["worth"])
+    worth = worth if worth < _INDEPENDENT * total else total
+    own = min(n, len(pool) * worth // total // _TIMES_ONCE, max(SIZES))
+    sizes = sorted({size for size in SIZES if size < own} | ({own} if own >= min(SIZES) else set()))[-2:]
+    head = {"exact": False, "certified": False, "made_for": sizes[-1:], "worth": worth, "given": total}
+    return _calibrated(task, rows, pool, head, silent, sizes)
 
 
-def _time_major(task: Task, draws: Tensor) -> Tensor:
-    """Draws as (T, C, D)."""
+def _time_major(task: Task, draws: Tensor, fewest: int = _FEWEST_DRAWS) -> Tensor:
+    """Draws as (T, C, D); ``InputError`` where they are none of the task, or too few."""
     x = torch.as_tensor(draws, dtype=torch.float64)
     x = x[None] if x.dim() == 2 else x
     if x.dim() != 3 or x.shape[2] != task.dim:
@@ -138,8 +156,10 @@ def _time_major(task: Task, draws: Tensor) -> Tensor:
         )
     if not bool(x.isfinite().all()):
         raise InputError("the reference draws hold NaN or infinity")
-    if x.shape[0] * x.shape[1] < 1000:
-        raise InputError(f"{x.shape[0] * x.shape[1]} reference draws are too few: 1,000 are needed, 20,000 are good")
+    if x.shape[0] * x.shape[1] < fewest:
+        raise InputError(
+            f"{x.shape[0] * x.shape[1]} reference draws are too few: {fewest:,} are needed, 20,000 are good"
+        )
     return x.transpose(0, 1)
 
 
@@ -157,11 +177,14 @@ def _parts(draws: Tensor) -> tuple[Tensor, Tensor]:
 def _without_repeats(draws: Tensor) -> Tensor:
     """Every k-th time of (T, C, D), k the smallest at which hardly any chain stands where it stood.
 
-    Two draws in one place would be nearest neighbours at distance zero.
+    Two draws in one place would be nearest neighbours at distance zero. Values that repeat at any distance in time, as
+    counts do, are no standing still.
     """
+    half = len(draws) // 2
+    anyhow = 1.5 * float((draws[half:] == draws[: len(draws) - half]).all(-1).double().mean())
     for k in range(1, max(2, len(draws) // 20)):
         kept = draws[::k]
-        if float((kept[1:] == kept[:-1]).all(-1).double().mean()) <= _REPEATED:
+        if float((kept[1:] == kept[:-1]).all(-1).double().mean()) <= max(_REPEATED, anyhow):
             break
     return kept
 
@@ -188,7 +211,7 @@ def _written(
     head = {**identity(task), **named, "exact": False, **record, "gates": conditions, **origin(_SEED)}
     reference = _calibrated(task, rows, pool, head, notify)
     target = density_of(task)
-    arrays = {"draws": reference.draws.to(torch.float32).numpy()}
+    arrays = {"draws": reference.draws.to(_precision(rows)).numpy()}
     if target is not None:
         arrays["scores"] = target.score(reference.draws[None, : fingerprint_rows(task.dim)])[0].detach().numpy()
     place = (folder or OWN_REFERENCES).resolve()
@@ -199,7 +222,7 @@ def _calibrated(
     task: Task, rows: Tensor, pool: Tensor, head: dict[str, Any], notify: Notify, sizes: Sequence[int] | None = None
 ) -> Reference:
     """A reference with moments of all draws, bandwidth, floors and the constants of ``mmd2``."""
-    stored = rows.to(torch.float32).double()
+    stored = rows.to(_precision(rows)).double()
     every = torch.cat([rows, pool])
     bandwidth = median_distance(stored)
     certificate = head | {
@@ -219,11 +242,17 @@ def _calibrated(
         size = min(5000, len(pool) // 2)
         constants = v_constants(task, reference, (drawn(size) for _ in range(10)), metrics=("mmd2",))
         certificate["v_statistics"] = constants
-    floors = _floors(
-        task, reference, drawn, [n for n in (SIZES if sizes is None else sizes) if n * _TIMES <= len(pool)], notify
-    )
+    sizes = [n for n in SIZES if n * _TIMES <= len(pool)] if sizes is None else sizes
+    floors = _floors(task, reference, drawn, sizes, notify)
     certificate["floors"] = floor_summaries(floors)
+    certificate["without_floor"] = [name for name in verdict_metrics(task) if floors and name not in floors]
     return replace(reference, certificate=certificate, floors=floors)
+
+
+def _precision(rows: Tensor) -> torch.dtype:
+    """Single precision, unless rounding would move a coordinate visibly: far from the origin, or beyond its range."""
+    moved = (rows.to(torch.float32).double() - rows).abs().amax(0)
+    return torch.float32 if bool((moved <= _MOVED * rows.std(0)).all()) else torch.float64
 
 
 def _floors(
@@ -246,7 +275,8 @@ def _floors(
             if i % 20 == 0:
                 notify(f"floors at n = {n}, size {number + 1} of {len(plans)}", i, sets)
         for name, numbers in found.items():
-            floors.setdefault(name, {})[n] = np.sort(numbers)
+            if np.isfinite(numbers).all():  # else a coordinate has one value, or rows repeat
+                floors.setdefault(name, {})[n] = np.sort(numbers)
     return floors
 
 

@@ -70,11 +70,7 @@ def task(
     >>> import torch, parvibench as pb
     >>> ring = pb.task(lambda x: -8 * (x.norm() - 2) ** 2, dim=2, initial=[2.0, 0.0], name="ring")
     """
-    found = name or getattr(log_density, "__name__", "").replace("_", "-")
-    if not _NAME.fullmatch(found):
-        raise InputError(
-            f"name={found!r}: a task's name is of letters, digits, '.', '-' and '_', as name='my-posterior'"
-        )
+    found = label_of(name or getattr(log_density, "__name__", "").replace("_", "-"))
     if not isinstance(dim, int) or dim < 1:
         raise InputError(f"{found}: dim is the number of coordinates, a whole number from 1 on; got {dim!r}")
     if coordinates and len(coordinates) != dim:
@@ -94,6 +90,15 @@ def task(
         coordinates=tuple(coordinates),
     )
     return checked(made)
+
+
+def label_of(name: str) -> str:
+    """The name, if it can be a task's; else ``InputError``."""
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"name={name!r}: a task's name is of letters, digits, '.', '-' and '_', as name='my-posterior'"
+        )
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)

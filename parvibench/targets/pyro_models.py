@@ -8,8 +8,7 @@ its latent sites fixed, which works for many points at once under ``torch.func.v
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,15 +16,13 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.func import vmap
-from torch.utils._pytree import tree_map
 
 from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.target import Target
 
-from .densities import METRICS, FunctionTask, checked
+from .densities import METRICS, FunctionTask, checked, label_of
+from .pyro_running import WIDTH, Versions, pyro_in, start, traced
 
-#: Half the width of the initial points on the unconstrained scale, as in Stan and Pyro.
-WIDTH = 2.0
 #: Draws of which the one of highest density becomes an initial point: where the density falls like an exponential of an
 #: exponential, one point in a hundred has a score of 1e30, which no step length common to all survives.
 DRAWS = 10
@@ -70,8 +67,8 @@ def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) ->
     >>> task = from_pyro(eight_schools, y, sigma)  # doctest: +SKIP
     >>> task.constrain(samples)["tau"]  # doctest: +SKIP
     """
-    label = name or getattr(model, "__name__", type(model).__name__).replace("_", "-")
-    density = PyroDensity(model, args, kwargs, _sites(label, model, args, kwargs))
+    label = label_of(name or getattr(model, "__name__", type(model).__name__).replace("_", "-"))
+    density = PyroDensity(model, args, kwargs, _sites(label, Versions(model, args, kwargs)))
     dim = sum(site.size for site in density.sites)
     made = PyroTask(
         name=label,
@@ -85,7 +82,14 @@ def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) ->
         coordinates=tuple(c for site in density.sites for c in site.coordinates),
         sites=density.sites,
     )
-    made = replace(made, **{f: getattr(checked(made), f) for f in ("precision", "provides", "fingerprint")})
+    try:
+        tried = checked(made)
+    except InputError as error:
+        if "inplace arithmetic" not in str(error.__cause__):
+            raise
+        made = replace(made, log_density=PointByPoint(density), batched=True)
+        tried = checked(made)
+    made = replace(made, **{f: getattr(tried, f) for f in ("precision", "provides", "fingerprint")})
     _compare(made, density)
     return made
 
@@ -149,7 +153,7 @@ class PyroDensity:
     """The log density of a model with fixed arguments, of a point (D,)."""
 
     def __init__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sites: tuple[Site, ...]) -> None:
-        self.__wrapped__, self._args, self._kwargs, self.sites = model, args, kwargs, sites
+        self.__wrapped__, self.versions, self.sites = model, Versions(model, args, kwargs), sites
 
     def __call__(self, x: Tensor) -> Tensor:
         """A scalar, in nats."""
@@ -162,8 +166,8 @@ class PyroDensity:
             values[site.name] = value = site.transform(free)
             jacobian = jacobian + site.transform.log_abs_det_jacobian(free, value).sum()
         with pyro_in(x.dtype):
-            args, kwargs = self.arguments(x.dtype)
-            trace = poutine.trace(poutine.condition(self.__wrapped__, data=values)).get_trace(*args, **kwargs)
+            model, args, kwargs = self.versions.of(x.dtype)
+            trace = poutine.trace(poutine.condition(model, data=values)).get_trace(*args, **kwargs)
             total = jacobian
             for name, node in trace.nodes.items():
                 if node["type"] != "sample":
@@ -175,12 +179,16 @@ class PyroDensity:
                     raise RuntimeError(f"at site {name!r}, {error}") from error
             return total
 
-    def arguments(self, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The model's arguments with floating tensors of that type."""
-        found: Any = tree_map(
-            lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v, (self._args, self._kwargs)
-        )
-        return found
+
+class PointByPoint:
+    """The density of points (n, D), one after the other: where a distribution writes into a tensor, ``vmap`` fails."""
+
+    def __init__(self, density: PyroDensity) -> None:
+        self.__wrapped__, self._density = density.__wrapped__, density
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """(n,), in nats."""
+        return torch.stack([self._density(point) for point in points])
 
 
 def _without_branches(distribution: Any) -> Any:
@@ -198,23 +206,9 @@ def _without_branches(distribution: Any) -> Any:
     return Counts(distribution.total_count, logits=distribution.logits)
 
 
-@contextmanager
-def pyro_in(dtype: torch.dtype) -> Iterator[None]:
-    """Pyro without validation, which looks at values and so stops ``vmap``; new tensors are of that type."""
-    import pyro
-
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        with pyro.validation_enabled(False):
-            yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-def _sites(label: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Site, ...]:
+def _sites(label: str, versions: Versions) -> tuple[Site, ...]:
     """The latent sites, in the model's order."""
-    first, second = (_latent(label, model, args, kwargs, seed) for seed in (0, 1))
+    first, second = (_latent(label, versions, seed) for seed in (0, 1))
     if [(s.name, s.shape) for s in first] != [(s.name, s.shape) for s in second]:
         raise InputError(
             f"{label}: the sites of the model, or their shapes, change from run to run; they must be fixed"
@@ -230,24 +224,16 @@ def _sites(label: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return first
 
 
-def _latent(label: str, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int) -> tuple[Site, ...]:
+def _latent(label: str, versions: Versions, seed: int) -> tuple[Site, ...]:
     """The latent sites of one run of the model."""
     try:
-        import pyro
-        from pyro import poutine
+        import pyro  # noqa: F401
     except ImportError:
         raise InputError("from_pyro needs Pyro; install it with: pip install pyro-ppl") from None
     from torch.distributions import biject_to
 
     found = []
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        pyro.set_rng_seed(seed)
-        try:
-            nodes = poutine.trace(model).get_trace(*args, **kwargs).nodes
-        except Exception as error:
-            raise InputError(
-                f"{label}: the model fails: {type(error).__name__}: {str(error).split(chr(10))[0]:.300}"
-            ) from error
+    nodes = traced(label, versions, seed)
     for name, node in nodes.items():
         if node["type"] != "sample" or node["is_observed"]:
             continue
@@ -278,9 +264,10 @@ def _compare(task: PyroTask, density: PyroDensity) -> None:
     x = Box(task.dim)(_COMPARED, Generator().manual_seed(_SEED)).to(dtype)
     ours = task.target([0], "cpu", dtype).log_density(x[None])[0]
     with torch.random.fork_rng(devices=[]), pyro_in(dtype):
-        args, kwargs = density.arguments(dtype)
+        model, args, kwargs = density.versions.of(dtype)
         initialize: Any = util.initialize_model
-        potential = initialize(density.__wrapped__, args, kwargs)[1]
+        # No site is enumerated; to guess the nesting, Pyro would draw from improper laws.
+        potential = initialize(model, args, kwargs, max_plate_nesting=0, init_strategy=start)[1]
         theirs = torch.stack([-potential(named(task, point)).detach() for point in x])
     gap = (ours - theirs).abs().max()
     if not bool(gap <= (1e-3 if dtype is torch.float32 else 1e-6) * (1 + theirs.abs().max())):

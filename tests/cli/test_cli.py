@@ -191,7 +191,7 @@ def test_samples_of_any_format_are_evaluated(call: Run, tmp_path: Path, ending: 
     answer = call("evaluate", "--task", "banana", str(path), "--json")
     assert answer.code == 0
     document = answer.json
-    assert set(document) == {"task", "n", "n_judged", "verdict", "judged_by", "reason", "chains", "metrics"}
+    assert set(document) == {"task", "n", "n_judged", "verdict", "judged_by", "reason", "chains", "read", "metrics"}
     assert document["n_judged"] == 500
     assert {"mmd2", "sliced_w2", "kl_knn", "tail_error"} <= set(document["judged_by"])
     assert (document["task"], document["n"], document["verdict"]) == ("banana", 500, "indistinguishable")

@@ -11,7 +11,8 @@ import torch
 
 from parvibench.core.errors import InputError
 from parvibench.data.arrays import Choice
-from parvibench.data.sample_formats import FORMATS, Found
+from parvibench.data.found import Found
+from parvibench.data.sample_formats import FORMATS
 from parvibench.data.samples import read_draws
 
 X = np.random.default_rng(1).normal(size=(4, 30, 3))  # four chains of mu, theta[1], theta[2]
@@ -21,8 +22,8 @@ ALL = Choice()
 
 def here(path: Path, choice: Choice = ALL) -> Found:
     """What the reader gives, in this process: starting another takes most of the time."""
-    values, names = FORMATS[path.suffix](path, choice)
-    return Found(values, tuple(names))
+    found = FORMATS[path.suffix](path, choice)
+    return found._replace(names=tuple(found.names))
 
 
 def stan_csv(chain: np.ndarray, warmup: int = 0) -> str:

@@ -13,6 +13,8 @@ import kills
 import malformed_suites
 import memory
 import overhead
+import owners_files
+import pyro_kinds
 import pytest
 import sample_files
 import throughput
@@ -69,6 +71,18 @@ def test_sample_files_are_read_as_meant_or_refused() -> None:
     found, answers = sample_files.study(12)
     assert found == []
     assert answers["good: read"] == answers["odd: refused"] == 4
+
+
+def test_samples_are_read_as_their_owners_mean_them() -> None:
+    counts, wrong, _ = owners_files.study(50, seed=2)
+    assert wrong == []
+    assert sum(found["right"] for found in counts.values()) > 25
+
+
+def test_pyro_models_have_pyro_s_density() -> None:
+    counts, wrong, _ = pyro_kinds.study(8, seed=2)
+    assert wrong == []
+    assert counts["function: right"] + counts["module: right"] >= 4
 
 
 def test_damaged_stores_are_told_and_mended() -> None:

@@ -1,0 +1,177 @@
+"""Which dimension of an array is which: chains, draws, components.
+
+Names of dimensions decide, in whatever order they stand. Without names a shape is read where it has one sensible
+reading; where it has two, the question is put, with the option that settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Names of dimensions, in small letters and without points; of several, the first counts.
+CHAIN = ("chain", "chains")
+DRAW = ("draw", "draws", "iteration", "iterations", "iter", "sample", "samples")
+#: From so many on, wide arrays may as well be draws of vectors as chains: a verdict takes 50 draws.
+_MANY_CHAINS = 50
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An array with what is known of its dimensions."""
+
+    values: NDArray[Any]
+    dims: Sequence[str] = ()  #: names, or none
+    labels: Mapping[str, Any] = field(default_factory=dict)  #: of dimensions, where they have any
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """Draws as one array."""
+
+    values: NDArray[np.float64]  #: (n, d), or (chains, draws, d)
+    names: list[str]  #: of the d columns; none of a plain array
+    places: list[str]  #: the same, with numbers in place of labels
+    said: str  #: how the dimensions were read
+
+
+def arrange(variables: Mapping[str, Variable], axes: str = "") -> Arranged:
+    """Variables side by side, their components as columns; a plain array is the only one, without a name.
+
+    Args:
+        variables: with or without names of dimensions, all alike.
+        axes: names of the leading dimensions, as ``draw,chain,dim``, in place of their own.
+
+    Raises:
+        ValueError: no variables, lengths that differ, no dimension of draws, or a shape with two readings.
+    """
+    if not variables:
+        raise ValueError("no variables")
+    if empty := [name for name, v in variables.items() if v.values.size == 0 or v.values.ndim == 0]:
+        whose = f"{empty[0][:40]!r}" if empty[0] else "an array"
+        raise ValueError(f"{whose} of shape {variables[empty[0]].values.shape} holds no draws")
+    said = ""
+    if axes:
+        variables = {name: Variable(v.values, _stated(axes, name, v.values.shape)) for name, v in variables.items()}
+    elif not all(v.dims for v in variables.values()):
+        lead, said = _by_place({name: v.values.shape for name, v in variables.items()})
+        dims = ("chain", "draw")[2 - lead :]
+        variables = {k: Variable(v.values, [*dims, *_numbered(v.values.ndim - lead)]) for k, v in variables.items()}
+    parts, names, places, leads = [], [], [], {}
+    for name, variable in variables.items():
+        order, lead = _order(name, variable.dims)
+        array = np.asarray(variable.values, dtype=np.float64).transpose(order)
+        leads[name] = array.shape[:lead]
+        parts.append(array.reshape(*array.shape[:lead], -1))
+        rest = [variable.dims[i] for i in order[lead:]]
+        labels = [
+            _labels(variable.labels.get(dim, ()), size) for dim, size in zip(rest, array.shape[lead:], strict=True)
+        ]
+        for index in np.ndindex(array.shape[lead:]):
+            places.append(_component(name, index))
+            names.append(_component(name, [label[i] for label, i in zip(labels, index, strict=True)]))
+    if len(set(leads.values())) > 1:
+        shown = ", ".join(f"{name:.40} {variables[name].values.shape}" for name in list(leads)[:6])
+        raise ValueError(f"variables of different lengths: {shown}")
+    named = list(variables) != [""] or any(names)
+    return Arranged(np.concatenate(parts, axis=-1), names if named else [], places if named else [], said)
+
+
+def _component(name: str, index: Sequence[Any]) -> str:
+    """``theta[1,2]``; of an array without a name the label, if it is text."""
+    if not name:
+        return ",".join(map(str, index)) if any(isinstance(i, str) for i in index) else ""
+    return f"{name}[{','.join(map(str, index))}]" if len(index) else name
+
+
+def _labels(given: Any, size: int) -> Sequence[Any]:
+    """Labels of a dimension: text, or whole numbers in an order of their own; else numbers from 0 on."""
+    array = np.asarray(given)
+    if array.shape != (size,) or array.dtype.kind not in "iuUSO" or len(set(array.tolist())) < size:
+        return range(size)
+    if array.dtype.kind in "iu":
+        counted = any(np.array_equal(array, np.arange(size) + first) for first in (0, 1))
+        return range(size) if counted else array.tolist()
+    return [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in array.tolist()]
+
+
+def _order(name: str, dims: Sequence[str]) -> tuple[list[int], int]:
+    """Dimensions in the order (chain, draw, others), and how many of the first two there are."""
+    plain = [dim.strip("._ ").lower() for dim in dims]
+    draw = next((plain.index(d) for d in DRAW if d in plain), None)
+    if draw is None:
+        raise ValueError(
+            f"{name[:40]!r} has the dimensions ({', '.join(dims)}), none of them draw; leave it out by --variables"
+        )
+    chain = next((plain.index(c) for c in CHAIN if c in plain), None)
+    lead = [draw] if chain is None else [chain, draw]
+    return lead + [i for i in range(len(dims)) if i not in lead], len(lead)
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"dim_{i}" for i in range(count)]
+
+
+def _stated(axes: str, name: str, shape: Sequence[int]) -> list[str]:
+    """Names of the dimensions of an array by ``axes``; components of variables need not be named."""
+    said = [part.strip().lower() for part in axes.split(",")]
+    if not name and len(shape) == 2 and len(said) == 3 and "chain" in said:
+        said.remove("chain")  # a reference without chains beside samples in chains
+    fitting = said[: len(shape)] if name else said
+    counts = {kind: fitting.count(kind) for kind in ("chain", "draw", "dim")}
+    right = counts["draw"] == 1 and counts["chain"] <= 1 and sum(counts.values()) == len(fitting)
+    if (
+        not right
+        or len(fitting) > len(shape)
+        or set(said[len(fitting) :]) - {"dim"}
+        or (not name and len(said) < len(shape))
+    ):
+        raise ValueError(
+            f"axes {axes!r} do not name the dimensions of shape {tuple(shape)}: one of them is draw, at most one chain, the "
+            "others dim, as in --axes draw,chain,dim"
+        )
+    rest = iter(_numbered(len(shape)))
+    return [part if part != "dim" else next(rest) for part in [*fitting, *["dim"] * (len(shape) - len(fitting))]]
+
+
+def _by_place(shapes: Mapping[str, Sequence[int]]) -> tuple[int, str]:
+    """How many leading dimensions count draws (1), or chains and draws (2), without names; and what to say of it."""
+    first, two = ({tuple(s[:k]) for s in shapes.values()} for k in (1, 2))
+    if len(first) > 1:
+        shown = ", ".join(f"{n:.40} {tuple(s)}" for n, s in list(shapes.items())[:6])
+        raise ValueError(f"variables of different lengths: {shown}")
+    name, shape = next(iter(shapes.items()))
+    if not name:
+        return _of_array(shape)
+    if len(two) > 1 or min(map(len, shapes.values())) == 1:
+        return 1, f"{shape[0]} draws by place"
+    chains, draws = min(two)
+    if chains >= draws:
+        return 1, f"{chains} draws by place" + (f" (not {draws} chains: --axes draw,chain)" if chains > draws else "")
+    if chains < _MANY_CHAINS:
+        return 2, f"{chains} chains of {draws} draws by place"
+    raise ValueError(
+        f"{name[:40]!r} of shape {tuple(shape)} may be {chains} chains of {draws} draws, or {chains} draws of {draws} "
+        "numbers: say --axes chain,draw or --axes draw,dim (axes= in Python)"
+    )
+
+
+def _of_array(shape: Sequence[int]) -> tuple[int, str]:
+    if len(shape) < 3:
+        return 1, ""
+    if len(shape) > 3:
+        raise ValueError(
+            f"an array of shape {tuple(shape)}: (draws, dimension) or (chains, draws, dimension) is wanted"
+        )
+    chains, draws, _ = shape
+    if chains < draws:
+        return 2, f"{chains} chains of {draws} draws by place"
+    many = "as many chains as draws" if chains == draws else f"more chains ({chains}) than draws ({draws})"
+    raise ValueError(
+        f"shape {tuple(shape)}, read as (chains, draws, dimension), has {many}: say --axes draw,chain,dim or --axes "
+        "chain,draw,dim (axes= in Python)"
+    )

@@ -1,0 +1,211 @@
+"""Samples in whatever form a program holds them, as draws in a task's coordinates or in a reference's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from parvibench.core.errors import ShapeError
+from parvibench.core.task import Task
+
+from .arrays import REAL, Choice, choose
+from .axes import DRAW, Arranged, Variable, arrange
+from .naming import Key, listed, match, parse
+from .samples import Draws
+from .tables import arranged, in_chains, wanted
+
+#: Names that PyTorch's, JAX's and pandas' numbers of eight and sixteen bits have in NumPy, where it knows them at all.
+_SHORT = ("bfloat16", "float8")
+
+
+def draws_of(samples: Any, choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
+    """Samples of any of the forms of ``evaluate``, with names where they have any.
+
+    Raises:
+        ShapeError: anything but real numbers, columns of one name, or dimensions that can be read in two ways.
+    """
+    if isinstance(samples, Draws):
+        return samples
+    try:
+        values, names, said, places = _read(samples, choice)
+    except ValueError as error:
+        raise ShapeError(str(error)) from None
+    return Draws(values, tuple(names), tuple(filter(None, said)), tuple(places), bool(choice.columns))
+
+
+def _read(samples: Any, choice: Choice) -> tuple[NDArray[np.float64], Sequence[str], Sequence[str], Sequence[str]]:
+    posterior = getattr(samples, "posterior", None)
+    data = posterior if hasattr(posterior, "data_vars") else samples
+    if hasattr(data, "data_vars"):
+        return _of_variables(data, choice)
+    if hasattr(data, "dims") and hasattr(data, "coords"):  # a DataArray
+        return _chosen(arrange({str(getattr(data, "name", "") or ""): _variable("samples", data)}, choice.axes), choice)
+    if isinstance(data, Mapping):
+        return _chosen(arrange({str(k): Variable(_real(v, str(k))) for k, v in data.items()}, choice.axes), choice)
+    columns = _table_of(data)
+    if columns is not None:
+        kept, counts = wanted(list(columns), choice)
+        read = {name: _real(columns[name], name) for name in dict.fromkeys([*kept, *counts])}
+        return *arranged(read, kept, counts, choice), ()
+    return _chosen(arrange({"": Variable(_real(data))}, choice.axes), choice)
+
+
+def _of_variables(data: Any, choice: Choice) -> tuple[NDArray[np.float64], Sequence[str], Sequence[str], Sequence[str]]:
+    """An xarray data set, such as the posterior of an InferenceData."""
+    variables = {
+        str(k): _variable(str(k), v) for k, v in data.data_vars.items() if not choice.variables or k in choice.variables
+    }
+    values, names, said, places = _chosen(arrange(variables, choice.axes), choice)
+    stacked = getattr(data, "coords", {}).get("chain")
+    if values.ndim == 2 and stacked is not None and tuple(getattr(stacked, "dims", ()))[:1] in [(d,) for d in DRAW]:
+        values = in_chains(
+            values, np.asarray(stacked.values), "chain"
+        )  # of chains and draws stacked into one dimension
+    return values, names, said, places
+
+
+def _variable(name: str, array: Any) -> Variable:
+    dims, coords = getattr(array, "dims", ()), dict(getattr(array, "coords", {}))
+    labels = {str(d): np.asarray(getattr(coords[d], "values", coords[d])) for d in dims if d in coords}
+    return Variable(_real(array.values, name), [str(d) for d in dims], labels)
+
+
+def _chosen(found: Arranged, choice: Choice) -> tuple[NDArray[np.float64], Sequence[str], Sequence[str], Sequence[str]]:
+    values, names, places = found.values, found.names, found.places
+    if choice.any:
+        kept = choose(names or [str(i + 1) for i in range(values.shape[-1])], choice)
+        values = values[..., kept]
+        names, places = ([n[i] for i in kept] if n else [] for n in (names, places))
+    return values, names, [found.said], places
+
+
+def _table_of(data: Any) -> dict[str, Any] | None:
+    """Columns by name of a data frame, a series or an array of records; None for anything else."""
+    fields = getattr(getattr(data, "dtype", None), "names", None)
+    if fields:
+        return {name: data[name] for name in fields}
+    if hasattr(data, "to_frame") and not hasattr(data, "columns"):
+        data = data.to_frame(data.name if data.name is not None else 0)
+    names = getattr(data, "column_names", None) or getattr(data, "columns", None)
+    if names is None or isinstance(names, np.ndarray):
+        return None
+    names = list(names)
+    if all(isinstance(name, int) for name in names):  # no names, but pandas' numbers
+        return None if names == list(range(len(names))) and not _index_of(data) else _columns(data, names)
+    return _columns(data, names)
+
+
+def _columns(data: Any, names: Sequence[Any]) -> dict[str, Any]:
+    shown = [str(name) for name in names]
+    if repeated := sorted({n for n in shown if shown.count(n) > 1}):
+        raise ValueError(f"two columns named {repeated[0][:40]!r}")
+    by_place = hasattr(data, "iloc")
+    read = {
+        n: data.iloc[:, i] if by_place else data[name] for i, (n, name) in enumerate(zip(shown, names, strict=True))
+    }
+    return _index_of(data) | read
+
+
+def _index_of(data: Any) -> dict[str, Any]:
+    """Levels of a frame's index that number chains and draws."""
+    index = getattr(data, "index", None)
+    levels = [n for n in getattr(index, "names", ()) if isinstance(n, str)]
+    names = [n for n in levels if n.lower() in ("chain", "draw")]
+    if names and len(levels) > len(names):
+        raise ValueError(f"an index of {', '.join(levels)}: draws in long form; give a row to each draw")
+    return {name: index.get_level_values(name) for name in names}  # type: ignore[union-attr]
+
+
+def _real(values: Any, name: str = "") -> NDArray[np.float64]:
+    whose = f"column {name[:40]!r} holds" if name else "samples hold"
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().to_dense()
+        values = (values.double() if values.is_floating_point() else values).numpy()
+    if isinstance(values, np.ma.MaskedArray):
+        if np.ma.is_masked(values):
+            raise ShapeError(
+                f"{whose} masked entries, {int(np.ma.getmaskarray(values).sum())} of them: fill or drop them"
+            )
+        values = values.data
+    own = getattr(values, "dtype", None)
+    if (
+        hasattr(values, "to_numpy") and not isinstance(own, np.dtype) and getattr(own, "kind", "b") in REAL
+    ):  # pandas' nullable numbers
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    array = np.asarray(values)
+    if array.dtype.kind not in REAL and not array.dtype.name.startswith(_SHORT):
+        raise ShapeError(f"{whose} {array.dtype}, not real numbers")
+    return array.astype(np.float64)
+
+
+def against(draws: Draws, given: Draws) -> Draws:
+    """Samples in the order of the reference's columns.
+
+    Raises:
+        ShapeError: names that do not match, or another number of columns.
+    """
+    return _matched(draws, given.names, "the reference", given.values.shape[-1])
+
+
+def in_coordinates(draws: Draws, task: Task, of: str = "the samples") -> Draws:
+    """Draws in the order of a task's coordinates, by name; those named after the sites of a Pyro model as its points.
+
+    Raises:
+        ShapeError: names that do not match, both lists shown.
+    """
+    sites = getattr(task, "sites", ())
+    names = draws.places or draws.names
+    styles = ([parse(name, underscores=underscores) for name in names] for underscores in (False, True))
+    keys = next((k for k in styles if sites and {site.name for site in sites} <= {base for base, _ in k}), None)
+    if keys is None:
+        return _matched(draws, getattr(task, "coordinates", ()), "the task's coordinates", task.dim, of)
+    lead, flat = draws.values.shape[:-1], draws.values.reshape(-1, draws.values.shape[-1])
+    values = {site.name: _value_of(site.name, site.shape, keys, flat) for site in sites}
+    points = task.unconstrain(values).numpy()  # type: ignore[attr-defined]
+    said = f"values of the model's sites {', '.join(values)} mapped to its coordinates"
+    more = [name for name, (base, _) in zip(names, keys, strict=True) if base not in values]
+    said += f"; left out: {listed(more)}" if more else ""
+    return Draws(points.reshape(*lead, -1), tuple(task.coordinates), (*draws.read, said))  # type: ignore[attr-defined]
+
+
+def _matched(draws: Draws, names: Sequence[str], to: str, dim: int, of: str = "the samples") -> Draws:
+    count = draws.values.shape[-1]
+    if (not names or not draws.names) and count != dim:
+        return draws  # refused by its shape, where it is judged
+    try:
+        try:
+            found = match(draws.names, names, of, to, count)
+        except ValueError:
+            if not draws.places or list(draws.places) == list(draws.names):
+                raise
+            found = match(draws.places, names, of, to, count)  # a name has numbers where the draws have labels
+    except ValueError as error:
+        if not (draws.chosen and count == dim):
+            raise ShapeError(str(error)) from None
+        return replace(draws, read=(*draws.read, f"columns taken as they were chosen, in the order of {to}"))
+    order = list(found.order)
+    values = draws.values if order == list(range(count)) else draws.values[..., order]
+    return replace(
+        draws, values=values, names=tuple(names) or draws.names, read=(*draws.read, found.said), places=(), chosen=False
+    )
+
+
+def _value_of(name: str, shape: tuple[int, ...], keys: Sequence[Key], flat: NDArray[Any]) -> NDArray[Any]:
+    """Values (n, *shape) of a variable from its columns, wherever its indices count from."""
+    columns = {index: i for i, (base, index) in enumerate(keys) if base == name}
+    whole = all(len(index) == len(shape) and all(isinstance(i, int) for i in index) for index in columns)
+    lowest = [min(int(index[axis]) for index in columns) for axis in range(len(shape))] if whole else []
+    value: Any = np.full((len(flat), *shape), np.nan)
+    for index, column in columns.items():
+        place = tuple(int(i) - low for i, low in zip(index, lowest, strict=True)) if whole else ()
+        if not whole or any(i >= length for i, length in zip(place, shape, strict=True)):
+            raise ShapeError(f"{name}[{','.join(map(str, index))}]: {name} of the model has the shape {shape}")
+        value[(slice(None), *place)] = flat[:, column]
+    if np.isnan(value).any() and not np.isnan(flat).any():
+        raise ShapeError(f"{len(columns)} columns of {name}; its shape in the model is {shape}")
+    return value

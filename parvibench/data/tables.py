@@ -1,0 +1,122 @@
+"""Tables of draws: which of their columns are coordinates, and which number chains and draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Choice, choose
+from .naming import listed
+
+#: Names of columns that may number chains or draws, in small letters; whether they do, their values decide.
+_CHAIN = (".chain", "chain__", "chain", "chain_id")
+_DRAW = (".iteration", ".draw", "iter__", "draw__", "iteration", "draw", "iter", "sample")
+#: Likewise of rows.
+_ROW = ("unnamed: 0", "index", "id", "row")
+#: Named by programs alone.
+_ALWAYS = (".chain", ".iteration", ".draw", "chain__", "iter__", "draw__")
+
+
+def offered(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Columns that may be coordinates, and those that may number draws; a sampler's own (``lp__``) are neither."""
+    counts = [name for name in names if name.lower() in (*_CHAIN, *_DRAW, *_ROW)]
+    return [n for n in names if n and n not in counts and not n.endswith("__")], counts
+
+
+def wanted(names: Sequence[str], choice: Choice) -> tuple[list[str], list[str]]:
+    """The chosen columns in their order, all where none is chosen, and those that may number draws."""
+    plain, counts = offered(names)
+    if not choice.any:
+        return [n for n in names if n in plain or n in counts], counts
+    known = [*plain, *(n for n in counts if n.lower() not in _ALWAYS)]
+    return [known[i] for i in choose(known, choice)], counts
+
+
+def arranged(
+    columns: Mapping[str, NDArray[Any]], kept: Sequence[str], counts: Sequence[str], choice: Choice
+) -> tuple[NDArray[np.float64], list[str], list[str]]:
+    """Draws (n, d) or (chains, draws, d), the names of the d columns, and what is said of columns that number draws.
+
+    Args:
+        columns: all that are named in the two lists that follow.
+        kept: that may be coordinates.
+        counts: that may number draws.
+        choice: what was chosen is a coordinate, whatever its name.
+    """
+    open_to = [c for c in counts if not (choice.any and c in kept)]
+    chain = next((n for c in _CHAIN for n in open_to if n.lower() == c and _numbers_chains(columns[n], c)), "")
+    order = [
+        n for n in open_to if n.lower() in (*_DRAW, *_ROW) and _numbers_draws(columns[n], columns.get(chain), n.lower())
+    ]
+    used = [*([chain] if chain else []), *order]
+    long = [n for n in open_to if n not in used and n.lower() in _DRAW and _repeats(columns[n], columns.get(chain))]
+    if long:
+        raise ValueError(
+            f"column {long[0]!r} has every number in several rows: draws in long form; give a row to each draw, and a column to "
+            "each coordinate"
+        )
+    names = [n for n in kept if n not in used and n.lower() not in _ALWAYS]
+    if not names or not len(columns[names[0]]):
+        raise ValueError(f"no column of draws; it has {listed(list(columns))}")
+    values = np.column_stack([np.asarray(columns[n], dtype=np.float64) for n in names])
+    said = [f"columns that number draws left out: {listed(used)}"] if used else []
+    if not chain:
+        return values, names, said
+    by = next((np.asarray(columns[n]) for n in order), None)
+    return in_chains(values, np.asarray(columns[chain]), chain, by), names, said
+
+
+def in_chains(
+    values: NDArray[np.float64], numbers: NDArray[Any], name: str, by: NDArray[Any] | None = None
+) -> NDArray[np.float64]:
+    """Rows (n, d) as (chains, draws, d), each chain in its own order, or ``by`` numbers of draws.
+
+    Raises:
+        ValueError: chains of different lengths.
+    """
+    if by is not None:
+        order = np.argsort(by, kind="stable")
+        values, numbers = values[order], numbers[order]
+    chains = np.unique(numbers)
+    parts = [values[numbers == c] for c in chains]
+    if len({len(part) for part in parts}) > 1:
+        raise ValueError(f"column {name!r} tells chains of {', '.join(str(len(p)) for p in parts[:8])} draws")
+    return np.stack(parts)
+
+
+def _numbers_chains(values: NDArray[Any], name: str) -> bool:
+    """Few whole numbers, each in several rows."""
+    if name in _ALWAYS:
+        return True
+    if not _whole(values):
+        return False
+    distinct, rows = np.unique(values, return_counts=True)
+    return bool(rows.min() > 1 and distinct.min() >= 0 and distinct.max() <= 10_000)
+
+
+def _numbers_draws(values: NDArray[Any], chains: NDArray[Any] | None, name: str) -> bool:
+    """Whole numbers that count on evenly, in every chain."""
+    if name in _ALWAYS:
+        return True
+    if not _whole(values) or len(values) < 2:
+        return False
+    parts = [values] if chains is None else [values[chains == c] for c in np.unique(chains)]
+    steps = {tuple(np.unique(np.diff(np.sort(part)))) for part in parts if len(part) > 1}
+    return all(len(step) == 1 and step[0] >= 1 for step in steps)
+
+
+def _repeats(values: NDArray[Any], chains: NDArray[Any] | None) -> bool:
+    """Whether every number stands in as many rows, and in more than one, of each chain."""
+    if not _whole(values):
+        return False
+    pairs = np.column_stack([values, np.zeros(len(values)) if chains is None else chains])
+    counts = np.unique(pairs, axis=0, return_counts=True)[1]
+    return bool(counts.min() > 1 and counts.min() == counts.max())
+
+
+def _whole(values: NDArray[Any]) -> bool:
+    array = np.asarray(values)
+    return array.dtype.kind in "iuf" and bool(np.isfinite(array).all() and (array == np.round(array)).all())

@@ -1,0 +1,141 @@
+"""Samples against draws that were given: constant columns, far from the origin, one dimension, the same file twice."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import parvibench as pb
+from parvibench.core.errors import InputError
+from parvibench.core.reference import Reference
+from parvibench.metrics.compute import copied_rows
+from parvibench.reference import own
+
+RNG = np.random.default_rng(17)
+Y, X = RNG.normal(size=(4000, 2)), RNG.normal(size=(200, 2))
+CHAINS = RNG.normal(size=(4, 100, 2))
+METRICS = ["sliced_w2", "mmd2", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal"]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One size of floors, and fewer rows."""
+    monkeypatch.setattr(own, "SIZES", (50, 100))
+    monkeypatch.setattr(own, "ROWS", 1500)
+
+
+def judged(samples: Any, reference: Any, **options: Any) -> dict[str, Any]:
+    document = pb.evaluate(samples, reference=reference, **options)
+    for row in document["metrics"]:
+        if row["p_value"] is not None:
+            assert row["p_value"] < (0.05 if row["judged"] is None else 1.1)  # infinite: the worst
+    return document
+
+
+def with_column(x: np.ndarray, value: Any) -> np.ndarray:
+    return np.concatenate([x, np.broadcast_to(value, (*x.shape[:-1], 1))], -1)
+
+
+def values(document: dict[str, Any]) -> dict[str, float]:
+    return {row["metric"]: row["value"] for row in document["metrics"]}
+
+
+#: Samples, reference, verdict, and a word of the document.
+DEGENERATE: dict[str, tuple[np.ndarray, np.ndarray, str, str]] = {
+    "constant in both": (with_column(X, 1.0), with_column(Y, 1.0), "indistinguishable", "constant, and left out: column 3"),
+    "constant up to rounding": (with_column(X, 1 + 2e-16), with_column(Y, 1.0), "indistinguishable", "left out: column 3"),
+    "constant in chains": (with_column(CHAINS, 0.0), with_column(Y, 0.0), "indistinguishable", "left out"),
+    "another constant": (with_column(X, 2.0), with_column(Y, 1.0), "distinguishable", "not computed"),
+    "varies in the samples alone": (with_column(X, RNG.normal(size=(200, 1))), with_column(Y, 0.0), "distinguishable", "not computed"),
+    "stuck in the samples alone": (with_column(X, 0.0), with_column(Y, RNG.normal(size=(4000, 1))), "distinguishable", "never vary"),
+    "stuck in chains": (with_column(CHAINS, 0.0), with_column(Y, RNG.normal(size=(4000, 1))), "distinguishable", "never vary"),
+    "tiny": (with_column(X, 1e-17 * RNG.normal(size=(200, 1))), with_column(Y, 1e-17 * RNG.normal(size=(4000, 1))), "indistinguishable", ""),
+    "tiny and too wide": (with_column(X, 2e-17 * RNG.normal(size=(200, 1))), with_column(Y, 1e-17 * RNG.normal(size=(4000, 1))), "distinguishable", ""),
+    "repeated rows of the reference": (X, np.repeat(Y, 5, 0), "indistinguishable", ""),
+    "rows of the reference repeated anywhere": (X, RNG.permutation(np.repeat(Y, 5, 0)), "indistinguishable", ""),
+    "tiny chains": (1e-17 * CHAINS, 1e-17 * Y, "indistinguishable", ""),
+    "huge": (1e25 * X, 1e25 * Y, "indistinguishable", ""),
+    "mostly zero": (np.where(RNG.random((200, 2)) < 0.7, 0, X), np.where(RNG.random((4000, 2)) < 0.7, 0, Y), "indistinguishable", ""),
+    "one row over and over": (np.tile(X[:1], (200, 1)), Y, "distinguishable", "never vary"),
+    "several constants": (with_column(with_column(X, 1.0), 0.0), with_column(with_column(Y, 1.0), 0.0), "indistinguishable", "column 3, column 4"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DEGENERATE)
+def test_degenerate_columns(kind: str) -> None:
+    samples, reference, verdict, told = DEGENERATE[kind]
+    document = judged(samples, reference)
+    assert document["verdict"] == verdict
+    assert told in document["read"] + "; ".join(row["reason"] for row in document["metrics"])
+    if document["chains"]:
+        assert document["chains"]["worth"] > 100
+
+
+def test_nothing_varies() -> None:
+    with pytest.raises(InputError, match="every column has one value"):
+        pb.evaluate(np.ones((200, 2)), reference=np.ones((4000, 2)))
+
+
+@pytest.mark.parametrize("offset", [3e5, 1e7, -1e9, 1e11, "mixed"])
+def test_far_from_the_origin(offset: Any) -> None:
+    """The shift changes no metric that is compared with the reference: values as at the origin, to what doubles hold."""
+    shift: Any = np.array([1e9, -3.0]) if offset == "mixed" else offset
+    there = judged(X + shift, Y + shift)
+    here = judged(X, Y)
+    for name, value in values(here).items():
+        if value is not None:
+            assert values(there)[name] == pytest.approx(value, rel=1e-3, abs=1e-3), name
+    assert there["verdict"] == "indistinguishable"
+    assert judged(1.5 * X + shift, Y + shift)["verdict"] == "distinguishable"
+
+
+def test_one_dimension_has_its_level() -> None:
+    """Exact draws that come near rows by chance are no copies: none of 300 sets; 100 copies among 500 are seen."""
+    for law in (stats.norm, stats.t(2), stats.expon, stats.poisson(40)):
+        draw = law.rvs if hasattr(law, "rvs") else law
+        rows = np.asarray(draw(size=5000, random_state=1), dtype=float)[:, None]
+        reference = Reference(own.torch.tensor(rows), False, {})
+        sets = np.asarray(draw(size=(300, 500, 1), random_state=2), dtype=float)
+        assert sum(copied_rows(own.torch.tensor(x), reference) > 0 for x in sets) == 0
+        if law is not stats.poisson(40) and len(np.unique(rows)) == len(rows):
+            copied = np.concatenate([rows[:100], sets[0][100:]])
+            assert copied_rows(own.torch.tensor(copied), reference) >= 100
+
+
+@pytest.mark.parametrize("shape", [(200,), (200, 1), (4, 100, 1), "frame"])
+def test_one_dimension_is_judged(shape: Any) -> None:
+    if shape == "frame":
+        x: Any = pd.Series(RNG.normal(size=200), name="mu")
+    else:
+        x = RNG.normal(size=shape)
+    document = judged(x, RNG.normal(size=4000))
+    assert document["verdict"] == "indistinguishable"
+    assert document["judged_by"]
+
+
+def test_correlated_references_are_worth_less_and_few_draws_serve() -> None:
+    """An AR(0.9) chain of 4,000 is worth 210 draws; 400 independent ones have floors at 50."""
+    chain = np.zeros((4000, 2))
+    for i in range(1, 4000):
+        chain[i] = 0.9 * chain[i - 1] + np.sqrt(1 - 0.81) * Y[i]
+    document = judged(X, np.tile(chain, (3, 1)))
+    assert "are correlated, worth" in document["read"]
+    few = judged(X, Y[:400])
+    assert few["n_judged"] == 50
+    assert few["verdict"] == "indistinguishable"
+    with pytest.raises(InputError, match="399 reference draws are too few: 400 are needed"):
+        pb.evaluate(X, reference=Y[:399])
+
+
+def test_the_same_draws_twice_are_one_line() -> None:
+    with pytest.raises(InputError, match="samples and reference are the same draws"):
+        pb.evaluate(Y, reference=Y.copy())
+
+
+def test_long_names_and_other_columns() -> None:
+    frame = pd.DataFrame(Y, columns=["a" * 300, "b" * 300])
+    assert judged(pd.DataFrame(X, columns=frame.columns)[frame.columns[::-1]], frame)["verdict"] == "indistinguishable"
+    with pytest.raises(InputError, match="the samples have 3 columns, the reference has 2 columns"):
+        pb.evaluate(np.zeros((200, 3)), reference=Y)
