@@ -228,7 +228,7 @@ class Named:
 
 def answer(case: Case) -> tuple[str, str]:
     """``right``, ``refused`` (rightly), ``refused wrongly``, ``misread`` or ``traceback``, and what was said."""
-    from parvibench.evaluating import draws_of, in_coordinates
+    from parvibench.data.forms import draws_of, in_coordinates
 
     try:
         if isinstance(case.given, Path):
