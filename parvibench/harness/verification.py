@@ -56,8 +56,8 @@ from .agreement import Observed, contradictions, differences, fresh_runs, law_p_
 FALSIFIED = 0.05
 #: Probability that an honest store made elsewhere is rejected, at most.
 ALPHA = 0.04
-#: Measured probability that a falsified cell is found elsewhere: metrics times 0.7, ten replicates.
-POWER_ELSEWHERE = 0.5
+#: Probability that a falsified cell is found elsewhere, rounded down: metrics times 0.7, ten replicates.
+POWER_ELSEWHERE = 0.9
 _FILE, _MOST_BYTES = "verification.json", 50_000_000
 #: Needs of metrics that samples alone determine.
 _OF_SAMPLES = ("reference", "target", "moments", "modes", "unmixing", "predictive")
