@@ -11,8 +11,8 @@ import torch
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.task import Task
-from parvibench.data.arrays import Choice
-from parvibench.data.samples import read_draws
+from parvibench.data.draws.arrays import Choice
+from parvibench.data.draws.samples import read_draws
 from parvibench.metrics.floors import silent
 from parvibench.reference import build as shipped
 from parvibench.reference import own

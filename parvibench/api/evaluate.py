@@ -12,10 +12,10 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.metric import Cost
 from parvibench.core.task import Task
-from parvibench.data.arrays import Choice
-from parvibench.data.forms import against, draws_of
-from parvibench.data.forms import in_coordinates as in_coordinates
-from parvibench.data.samples import read_draws
+from parvibench.data.draws.arrays import Choice
+from parvibench.data.draws.forms import against, draws_of
+from parvibench.data.draws.forms import in_coordinates as in_coordinates
+from parvibench.data.draws.samples import read_draws
 from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.external import costs_of, store_external
 from parvibench.harness.store.store import Store

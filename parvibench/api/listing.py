@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
-from parvibench.data.sample_formats import FORMATS as FORMATS
+from parvibench.data.draws.sample_formats import FORMATS as FORMATS
 
 if TYPE_CHECKING:
     from parvibench.authoring.scaffold import Scaffold

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from parvibench.core.errors import InputError
-from parvibench.data.arrays import Choice
-from parvibench.data.forms import draws_of
-from parvibench.data.sample_formats import FORMATS
+from parvibench.data.draws.arrays import Choice
+from parvibench.data.draws.forms import draws_of
+from parvibench.data.draws.sample_formats import FORMATS
 
 X = np.random.default_rng(3).normal(size=(4, 60, 3))  # chains, draws, coordinates
 MU, THETA = X[..., 0], X[..., 1:]

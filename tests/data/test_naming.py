@@ -2,7 +2,7 @@
 
 import pytest
 
-from parvibench.data.naming import match
+from parvibench.data.draws.naming import match
 
 LONG = "p" * 300
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parvibench.data.arrays import Choice
-from parvibench.data.sample_formats import FORMATS
+from parvibench.data.draws.arrays import Choice
+from parvibench.data.draws.sample_formats import FORMATS
 
 RNG = np.random.default_rng(5)
 DRAWS, WARM = RNG.normal(size=(40, 2)), 50 + RNG.normal(size=(20, 2))

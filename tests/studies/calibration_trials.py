@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from multiprocessing import get_context
@@ -40,7 +40,7 @@ from parvibench.metrics.floors import (
     verdict_metrics,
 )
 from parvibench.metrics.pairwise import median_distance, thin
-from parvibench.reference.build import ROWS, calibrated
+from parvibench.reference.build import ROWS, calibrated, equivalence_constants
 from parvibench.tasks.mixtures import FullMixture, MixtureTask
 
 DIMENSIONS = (2, 22, 100)
@@ -148,7 +148,9 @@ def make_reference(dim: int, folder: Path) -> Path:
     found = calibrated(task, Reference(rows, True, certificate), sets)
     context = Context(task, found)
     at_large = [compute(LARGE_METRICS, x[None], context)[0] for x in sets(LARGE, LARGE_SETS)]
-    names = [*found.floors, *(m for m in LARGE_METRICS if m not in found.floors)]
+    names = list(dict.fromkeys((*found.floors, *LARGE_METRICS, *EQUIVALENT_METRICS)))
+    constants = equivalence_constants(task, found, sets, names, floors.silent)
+    found = replace(found, certificate=found.certificate | {"v_statistics": constants})
     tables = {m: dict(t) for m, t in floors.simulate_floors(task, found, sets, names).items()}
     for metric in LARGE_METRICS:
         tables[metric][LARGE] = np.sort([float(values[metric][0]) for values in at_large])

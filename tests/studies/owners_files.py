@@ -21,9 +21,9 @@ import pandas as pd
 import torch
 
 from parvibench.core.errors import ParVIBenchError
-from parvibench.data.arrays import Choice
-from parvibench.data.sample_formats import FORMATS
-from parvibench.data.samples import Draws
+from parvibench.data.draws.arrays import Choice
+from parvibench.data.draws.sample_formats import FORMATS
+from parvibench.data.draws.samples import Draws
 
 
 @dataclass
@@ -228,7 +228,7 @@ class Named:
 
 def answer(case: Case) -> tuple[str, str]:
     """``right``, ``refused`` (rightly), ``refused wrongly``, ``misread`` or ``traceback``, and what was said."""
-    from parvibench.data.forms import draws_of, in_coordinates
+    from parvibench.data.draws.forms import draws_of, in_coordinates
 
     try:
         if isinstance(case.given, Path):

@@ -17,7 +17,7 @@ from torch.distributions import biject_to
 
 import parvibench as pb
 from parvibench.core.errors import InputError
-from parvibench.data.forms import draws_of, in_coordinates
+from parvibench.data.draws.forms import draws_of, in_coordinates
 
 G = Generator().manual_seed(11)
 X, Y = torch.randn(20, 2, generator=G), torch.randn(20, generator=G)

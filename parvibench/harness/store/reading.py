@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core.errors import StoreError
-from parvibench.data.arrays import read_array
+from parvibench.data.draws.arrays import read_array
 
 #: Unpacked, of one file.
 MAX_BYTES = 2 * 2**30

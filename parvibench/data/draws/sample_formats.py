@@ -1,6 +1,6 @@
 """Formats of sample files, and the process in which they are read.
 
-``python -m parvibench.data.sample_formats FILE [CHOICE]`` writes shape and names of what the file holds, and its numbers
+``python -m parvibench.data.draws.sample_formats FILE [CHOICE]`` writes shape and names of what the file holds, and its numbers
 (float64), to standard output, or one line about what is wrong to standard error and exits 3. Its memory is limited, and
 a parser that crashes takes nothing with it. A further format is a function here, from a path and a ``Choice`` to
 ``Found``, and its ending in ``FORMATS``.
