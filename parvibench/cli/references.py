@@ -17,7 +17,7 @@ from .shared import EXIT_FAILED, Json, listed, names_of, note, out_console, prin
 
 app = typer.Typer(no_args_is_help=True, help="Reference samples: build, verify, complete noise floors.")
 if TYPE_CHECKING:
-    from parvibench.metrics.floors import Notify
+    from parvibench.api.certify import Notify
 
 _MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}
 
