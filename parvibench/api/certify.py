@@ -17,7 +17,8 @@ from parvibench.metrics.floors import silent
 from parvibench.reference import build as shipped
 from parvibench.reference import own
 from parvibench.reference.checks import verify
-from parvibench.reference.own_gates import Effort, Gate, Notify
+from parvibench.reference.own_gates import Effort, Gate
+from parvibench.reference.own_gates import Notify as Notify
 from parvibench.reference.own_gates import Refused as Refused
 
 from .evaluate import in_coordinates
