@@ -6,7 +6,8 @@ score,
 
     P e_i = - [ s(m + d_i e_i) - s(m - d_i e_i) ] / (2 d_i),   x = m + P^(-1/2) xi,   xi ~ N(0, I)
 
-with d_i the share (100 eps)^(1/3) of the standard deviation of x_i given the others, eps that of the arithmetic.
+with d_i the share (100 eps)^(1/3) of the standard deviation of x_i given the others, eps that of the arithmetic, which is
+double precision where the density takes it: in single precision searches end early on badly scaled densities.
 
 A step scores S points: one of each search, then two of each of S / 2 columns; ceil(2 D / S) steps make a Hessian. Until
 it is there, columns not yet measured are those of L-BFGS's diagonal; further steps measure anew, at the d_i that
@@ -50,10 +51,17 @@ class State(NamedTuple):
     columns: Tensor  # how many have been measured, (R,), floating
 
 
+class Info(NamedTuple):
+    """What a step tells of itself, (R,)."""
+
+    stopped_early: Tensor  # 1 where the highest search has ended below the top
+
+
 class Laplace(Algorithm[Settings, State]):
     """Laplace approximation."""
 
     name = "laplace"
+    version = 2
     kind = "generator"
     needs = frozenset({"full-batch", "score"})
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once
@@ -65,11 +73,11 @@ class Laplace(Algorithm[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Searches at the task's initial points."""
-        x = problem.init(settings.starts)
+        x = problem.init(settings.starts).to(problem.finest)
         precision = torch.ones_like(x[:, 0]).diag_embed()
         return State(lbfgs.start(x, settings.history), precision, torch.zeros_like(x[:, 0, 0]))
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """An evaluation of every search, or some columns of the precision."""
         paths, precision, columns = state
         mode, _ = highest(paths)
@@ -94,7 +102,8 @@ class Laplace(Algorithm[Settings, State]):
         arrived = moved.done.all(1) & ~settled
         fresh = (1 / highest(moved)[1]).diag_embed()
         precision = torch.where(settled.view(-1, 1, 1), measured, torch.where(arrived.view(-1, 1, 1), fresh, precision))
-        return State(moved, precision, torch.where(settled, columns + half, columns))
+        early = moved.stopped_early(settings.longest).gather(1, summit(moved).unsqueeze(1)).squeeze(1)
+        return State(moved, precision, torch.where(settled, columns + half, columns)), Info(early.to(mode.dtype))
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Fresh draws, (R, n, D)."""
@@ -103,15 +112,20 @@ class Laplace(Algorithm[Settings, State]):
         factor, failed = torch.linalg.cholesky_ex(precision)
         for r in failed.nonzero().flatten().tolist():
             factor[r] = raised(precision[r])
-        noise = streams.normal("output", (n, problem.dim))
-        return mode.unsqueeze(1) + torch.linalg.solve_triangular(factor.mT, noise.mT, upper=True).mT
+        noise = streams.normal("output", (n, problem.dim)).to(mode)
+        x = mode.unsqueeze(1) + torch.linalg.solve_triangular(factor.mT, noise.mT, upper=True).mT
+        return x.to(problem.dtype)
 
 
 def highest(paths: lbfgs.Paths) -> tuple[Tensor, Tensor]:
     """The last point of each replicate's highest search and its alpha, (R, D) each."""
-    best = torch.where(paths.accepted > 0, paths.log_density, -torch.inf).argmax(1)
-    row = best.view(-1, 1, 1).expand(-1, 1, paths.x.shape[2])
+    row = summit(paths).view(-1, 1, 1).expand(-1, 1, paths.x.shape[2])
     return paths.x.gather(1, row).squeeze(1), paths.alpha.gather(1, row).squeeze(1)
+
+
+def summit(paths: lbfgs.Paths) -> Tensor:
+    """Index of each replicate's highest search, (R,)."""
+    return torch.where(paths.accepted > 0, paths.log_density, -torch.inf).argmax(1)
 
 
 def raised(precision: Tensor) -> Tensor:

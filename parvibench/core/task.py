@@ -89,6 +89,7 @@ class Task(ABC):
     rows: int | None = None  #: number of training rows n, or None without data
     data: tuple[str, ...] = ()  #: names of the data sets needed from disk
     facts: Facts = field(default_factory=Facts)  #: exact facts
+    precision: torch.dtype | None = None  #: the only one the density takes; None takes that of its argument
     departures: tuple[str, ...] = ()  #: where a variant departs from the plain task on purpose, one sentence each
 
     @abstractmethod
@@ -162,7 +163,13 @@ class Task(ABC):
             particles=particles or self.particles,
             batch_size=None if full_batch else self.batch_size,
             limit=limit,
+            # the history of a posterior that grows is its target's own
+            double=(lambda: self.target(ids, device, torch.float64)) if self._takes_double else None,
         )
+
+    @property
+    def _takes_double(self) -> bool:
+        return self.precision in (None, torch.float64) and "full-batch" in self.provides
 
     def _problem_type(self) -> type[Problem]:
         return Problem
@@ -178,7 +185,7 @@ class Problem:
 
     Every call is booked per replicate before it is made (N rows scored once cost N; a mini-batch of B out of n data
     rows costs B/n of that). Differentiating ``log_density`` books a score, differentiating ``score`` a Hessian-vector
-    product.
+    product. States of the type ``finest`` may be given in place of those of the problem's type.
 
     Args:
         target: the density.
@@ -188,6 +195,7 @@ class Problem:
         particles: N of the protocol.
         batch_size: B, or None for exact scores.
         limit: budget in score evaluations per replicate, or None.
+        double: makes the density in double precision, when it is first needed; None where there is none.
     """
 
     def __init__(
@@ -199,9 +207,12 @@ class Problem:
         particles: int,
         batch_size: int | None = None,
         limit: float | None = None,
+        double: Callable[[], Target] | None = None,
     ) -> None:
         self.streams = streams
         self._target, self._start = target, start
+        self._double = double if self.dtype == torch.float32 else None
+        self._in_double: Target | None = None
         self._batch_size = batch_size if target.rows is not None and batch_size else None
         if self._batch_size is not None and target.rows is not None and self._batch_size >= target.rows:
             self._batch_size = None
@@ -226,6 +237,11 @@ class Problem:
         return self.streams.dtype
 
     @property
+    def finest(self) -> torch.dtype:
+        """Finest type of states that can be evaluated: double precision, or that of a density that takes no other."""
+        return self.dtype if self._double is None else torch.float64
+
+    @property
     def share(self) -> float:
         """B/n: cost of scoring one row."""
         return 1.0 if self._batch_size is None else self._batch_size / (self._target.rows or 1)
@@ -243,7 +259,7 @@ class Problem:
         """Unnormalised log density on all data: (R, N, D) -> (R, N)."""
         self._check(x)
         self.meter.charge(log_densities=x.shape[1])
-        value = self._target.log_density(x)
+        value = self._target_for(x).log_density(x)
         if value.requires_grad:
             _on_backward(value, lambda: self.meter.charge(scores=x.shape[1]))
         return value
@@ -253,7 +269,7 @@ class Problem:
         self._check(x)
         rows = x.shape[1] * self.share
         self.meter.charge(scores=rows)
-        value = self._target.score(x, self._batch())
+        value = self._target_for(x).score(x, self._batch())
         if value.requires_grad:
             _on_backward(value, lambda: self.meter.charge(hvps=rows))
         return value
@@ -262,7 +278,7 @@ class Problem:
         """Both on all data at the price of one score: ((R, N), (R, N, D))."""
         self._check(x)
         self.meter.charge(scores=x.shape[1], log_densities=x.shape[1])
-        return self._target.log_density_and_score(x)
+        return self._target_for(x).log_density_and_score(x)
 
     def score_f(self, x: Tensor, precision: float) -> Tensor:
         """Score of the density without a Gaussian factor exp(-(m/2)||x||^2), m = ``precision``."""
@@ -283,6 +299,15 @@ class Problem:
         share = rows / (self._target.rows or 1) if development else self.share
         self.meter.charge(scores=x.shape[1] * share)
         return self._target.fit_gradient(x, None if development else self._batch(), development)
+
+    def _target_for(self, x: Tensor) -> Target:
+        """The density in the type of the states."""
+        if self._double is None or x.dtype != torch.float64:
+            return self._target
+        if self._in_double is None:
+            with torch.inference_mode(False):  # autograd refuses data that are inference tensors
+                self._in_double = self._double()
+        return self._in_double
 
     def _batch(self) -> Tensor | None:
         """Row indices (R, B) of the current step's mini-batch, or None for all rows."""

@@ -111,7 +111,6 @@ class FunctionTask(Task):
     start: Draw  #: initial points
     draw: Draw | None = None  #: exact draws
     coordinates: tuple[str, ...] = ()  #: names, or none
-    precision: torch.dtype | None = None  #: the only one the function takes; None takes that of its argument
     fingerprint: str = field(default="", compare=False)  #: of the density's values: data are no part of its source
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> FunctionTarget:

@@ -8,9 +8,12 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from sampler_toys import Bent, Run, Skewed, make_problem, points
+from arviz_stats.base import array_stats
+from sampler_toys import Bent, Gaussian, Run, Skewed, make_problem, points
+from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
@@ -43,6 +46,49 @@ class TwoModes(Target):
         a, b = x.unbind(-1)
         parts = torch.stack([math.log(w) - 2 * (a - m).square() for w, m in ((0.3, -4.0), (0.7, 4.0))])
         return parts.logsumexp(0) - 0.5 * b.square()
+
+
+class Earnings(Target):
+    """Linear regression of earnings in dollars on heights in inches, flat priors; intercept, slope and log sigma."""
+
+    dim = 3
+
+    def __init__(self) -> None:
+        noise = points(2, 1192, seed=4)
+        self.height = 66.6 + 3.8 * noise[0]
+        self.earnings = -61_000 + 1_260 * self.height + 18_900 * noise[1]
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        intercept, slope, log_sigma = (v.unsqueeze(-1) for v in x.unbind(-1))
+        residual = self.earnings.to(x) - intercept - slope * self.height.to(x)
+        return (-0.5 * (residual / log_sigma.exp()).square() - log_sigma).sum(-1)
+
+
+#: With standard deviations from 0.01 to 100, and a regression in its own units.
+BADLY_SCALED = [Gaussian([1e4, 1.0, 1e-4], mean=3.0), Gaussian(np.logspace(4, -4, 7).tolist()), Earnings()]
+
+
+def in_single(target: Target) -> Any:
+    """A problem in single precision whose density takes both."""
+    return make_problem(target, dtype=torch.float32, double=lambda: target)
+
+
+def top(target: Target) -> tuple[float, Tensor]:
+    """SciPy's maximum of the log density, searched from several scales, and the negative Hessian there by autograd."""
+
+    def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
+        leaf = torch.from_numpy(x).requires_grad_()
+        value = -target.log_density(leaf[None, None]).sum()
+        return value.item(), torch.autograd.grad(value, leaf)[0].numpy()
+
+    start = np.array([-60_000.0, 1_250.0, 9.0]) if isinstance(target, Earnings) else np.full(target.dim, 2.0)
+    for _ in range(10):
+        found = minimize(negative, start, jac=True, method="BFGS", options={"gtol": 1e-10})
+        start = found.x
+    hessian = torch.autograd.functional.hessian(
+        lambda x: -target.log_density(x[None, None]).sum(), torch.from_numpy(found.x)
+    )
+    return -found.fun, hessian
 
 
 def dense(paths: lbfgs.Paths, r: int, p: int) -> Tensor:
@@ -197,6 +243,50 @@ def test_rows_are_drawn_by_their_weights() -> None:
     assert abs(error / math.sqrt(1 / 1000 + 1.5 / 5000)) < 5
 
 
+@pytest.mark.parametrize("target", BADLY_SCALED, ids=["3", "7", "regression"])
+def test_paths_climb_badly_scaled_densities_to_the_top(target: Target) -> None:
+    """In a problem of single precision: every path that does not say otherwise ends within 0.01 nats of SciPy's maximum.
+
+    Catches an end by rounding of single precision, steps as long as a score of 1e12, and draws in double precision.
+    """
+    run = Run("pathfinder", in_single(target), paths=8).steps(900)
+    settled = run.state.paths.log_density[~run.state.paths.stopped_early(1000)]
+    assert len(settled) > 20
+    assert settled.sub(top(target)[0]).abs().max() < 0.01
+    assert run.output(10).dtype == torch.float32
+
+
+def test_pathfinder_in_single_precision_has_the_scales_of_a_regression() -> None:
+    """Standard deviations of 9,600, 140 and 0.02 within 15%."""
+    x = Run("pathfinder", in_single(Earnings()), paths=10, draws=300, elbo_draws=10).steps(250).output(3000)
+    sd = torch.linalg.inv(top(Earnings())[1]).diagonal().sqrt()
+    assert (x.double().std(1) / sd - 1).abs().max() < 0.15
+
+
+def test_pareto_k_is_arvizs_and_tells_of_normals_that_do_not_fit() -> None:
+    """Twenty standard deviations from 0.01 to 100 have more directions than pairs: the smallest ratio of sds is below
+    0.1, and k above 0.7. Catches ratios q / p, and draws that are not there.
+    """
+    log_ratios = points(2, 3, 100, seed=8).square() * torch.tensor([0.1, 1.0], dtype=torch.float64).view(2, 1, 1)
+    kept = torch.tensor([[100.0, 60.0, 24.0], [100.0, 30.0, 0.0]])
+    found = pathfinder.pareto_k(log_ratios, kept)
+    assert (found[:, 2] == 1).all()
+    for r in range(2):
+        for p in range(2):
+            there = log_ratios[r, p, : int(kept[r, p])].numpy()
+            assert found[r, p].item() == pytest.approx(array_stats.psislw(-there)[1].item(), abs=0.05)
+    assert (pathfinder.pareto_k(torch.zeros(2, 3, 50), torch.full((2, 3), 50.0)) == 0).all()
+
+    options = {"paths": 20, "draws": 100, "elbo_draws": 5}
+    sd = torch.logspace(-2, 2, 20, dtype=torch.float64)
+    run = Run("pathfinder", in_single(Gaussian((sd**-2).tolist())), **options).steps(1200)
+    assert (run.output(1000).std(1) / sd).min() < 0.1
+    assert (run.info.pareto_k > 0.7).all()
+    run = Run("pathfinder", in_single(Turned()), **options).steps(150)
+    assert (run.info.pareto_k < 0.7).all()
+    assert (run.info.stopped_early == 0).all()
+
+
 # --- Laplace -----------------------------------------------------------------------------------------
 
 
@@ -217,6 +307,33 @@ def test_laplace_is_exact_on_a_gaussian(dtype: torch.dtype) -> None:
     noise = run.problem.streams.normal("output", (6, 5))
     whitened = torch.einsum("rni,ij,rnj->rn", x - 1, precision, x - 1)
     torch.testing.assert_close(whitened, noise.square().sum(-1), rtol=30 * tolerance, atol=30 * tolerance)
+
+
+@pytest.mark.parametrize("target", BADLY_SCALED, ids=["3", "7", "regression"])
+def test_laplace_in_single_precision_is_right_on_badly_scaled_densities(target: Target) -> None:
+    """Mode within 0.01 nats of SciPy's, standard deviations within 1%."""
+    run = Run("laplace", in_single(target), starts=4).steps(1500)
+    assert (run.state.columns >= 2 * target.dim).all()
+    mode, _ = laplace.highest(run.state.paths)
+    maximum, hessian = top(target)
+    assert (target.log_density(mode.unsqueeze(1)) - maximum).abs().max() < 0.01
+    sd = torch.linalg.inv(hessian).diagonal().sqrt()
+    measured = torch.linalg.inv((run.state.precision + run.state.precision.mT) / 2).diagonal(dim1=1, dim2=2).sqrt()
+    assert (measured / sd - 1).abs().max() < 0.01
+    x = run.output(4000)
+    assert x.dtype == torch.float32
+    assert (x.double().std(1) / sd - 1).abs().max() < 0.06
+
+
+def test_laplace_tells_that_a_search_stopped_early() -> None:
+    """A density that takes single precision only ends below the top; so does a search of three iterations."""
+    run = Run("laplace", make_problem(Earnings(), dtype=torch.float32), starts=4).steps(300)
+    mode, _ = laplace.highest(run.state.paths)
+    below = top(Earnings())[0] - Earnings().log_density(mode.double().unsqueeze(1)).squeeze(1)
+    assert (below > 1).all()
+    assert (run.info.stopped_early == 1).all()
+    assert (Run("laplace", in_single(Earnings()), starts=4).steps(300).info.stopped_early == 0).all()
+    assert (Run("laplace", make_problem(Turned()), longest=3).steps(20).info.stopped_early == 1).all()
 
 
 def test_laplace_measures_the_hessian_of_the_highest_mode() -> None:

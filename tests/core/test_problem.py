@@ -1,6 +1,7 @@
 """The metered problem: when it stops, what it refuses. `tests/regression/laws/test_meter.py` has its charges."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import Generator, Tensor
 
 from parvibench.core.budget import Budget, Meter
 from parvibench.core.errors import BudgetExhausted, ShapeError, UnsupportedError
+from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
@@ -38,6 +40,45 @@ def start(target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
 def problem(limit: float | None = None, rows: int | None = None, batch: int | None = None) -> Problem:
     streams = Streams(0, [0, 1], dtype=torch.float64)
     return Problem(Normal(rows), streams, start=start, particles=5, batch_size=batch, limit=limit)
+
+
+class Typed(Normal):
+    """Takes states of one type."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__(None)
+        self.weight = torch.ones(3, 1, dtype=dtype)
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return -0.5 * (x**2 @ self.weight).squeeze(-1)
+
+
+def test_states_in_double_precision_are_evaluated_so_and_charged_alike() -> None:
+    made: list[Typed] = []
+
+    def double() -> Typed:
+        made.append(Typed(torch.float64))
+        return made[-1]
+
+    streams = Streams(0, [0, 1])
+    p = Problem(Typed(torch.float32), streams, start=start, particles=5, double=double)
+    x = p.init()
+    assert (p.dtype, x.dtype, p.finest, made) == (torch.float32, torch.float32, torch.float64, [])
+    for states in (x, x.double()):
+        value, score = p.log_density_and_score(states)
+        p.score(states)
+        p.log_density(states)
+        assert (value.dtype, score.dtype) == (states.dtype, states.dtype)
+    assert p.meter.charged == 20
+    assert len(made) == 1
+    assert Problem(Typed(torch.float32), streams, start=start, particles=5).finest == torch.float32
+
+
+def test_only_densities_that_take_double_precision_are_given_it() -> None:
+    """A bandit's posterior grows with its own history, of which a second target would know nothing."""
+    assert load_task("banana").problem(1, 0).finest == torch.float64
+    assert replace(load_task("banana"), precision=torch.float32).problem(1, 0).finest == torch.float32
+    assert load_task("bandit-wheel").problem(1, 0).finest == torch.float32
 
 
 def test_the_meter_stops_before_the_overrun() -> None:
