@@ -8,9 +8,10 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
         report/                          the page with its figures, when one was written
         params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
         metrics  system/*                load and memory of the machine during the run
-        run <suite> <profile>: <label> on <task>   one per cell; tags parvibench.cell_key, .task, .label, .status ...
+        run <suite> <profile>: <label> on <task>   one per cell; tags parvibench.cell_key, .task, .label, .status ...,
+          and             .unit.<metric>      where it has one
           params   settings.*, budget.*, particles, replicates, seed ...
-          metrics  <metric> in <unit>         median over replicates, step = iteration; without a unit: <metric>
+          metrics  <metric>                   median over replicates, step = iteration
                    final/<metric>             median at the end of the run
                    nonfinite/<metric>         replicates without a finite value at the end, where there are any
                    replicates/<metric>.r<id>  each replicate, up to MAX_REPLICATE_SERIES of them
