@@ -1,6 +1,7 @@
 """The MLflow mirror on a real SQLite store, read back by a plain client."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from parvibench.harness.store import sealing
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.tracking import Mirror, archive, connection, content, database
-from parvibench.tracking.observer import rebuild, sync
+from parvibench.tracking.observer import Ranking, rebuild, sync
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -283,7 +284,7 @@ def test_the_leaderboard_is_the_note_of_the_run(mirrored):
     run = RUN | {"id": "20260106-000000-000-tiny", "profile": "fast"}
     copy = Mirror(mirrored.root)
     copy.start_run(run)
-    copy.note(run["id"], "| method | rank |\n" * 1000)
+    copy.rank(run["id"], Ranking("| method | rank |\n" * 1000, {}))
     assert copy.close() == ""
     (parent,) = mirrored.tagged("run_id", run["id"])
     assert parent.info.run_name == "tiny fast, 2026-01-01 00:00"
@@ -292,6 +293,36 @@ def test_the_leaderboard_is_the_note_of_the_run(mirrored):
     *lines, last = note.splitlines()
     assert set(lines) == {"| method | rank |", ""}
     assert last.startswith("Cut short")
+
+
+def test_floor_ratio_and_verdict_stand_in_the_run_of_each_cell(tmp_path):
+    """Mirrored twice they are there once; a later run that reuses a cell adds what is missing and changes nothing."""
+    names = ("a", "b", "c")
+    cells = [(make_record(name), None) for name in names]
+    labels = [("banana", record.label) for record, _ in cells]
+
+    def rank(run, *values):
+        copy = Mirror(tmp_path)
+        copy.start_run(run)
+        for record, _ in cells:
+            copy.cell(run["id"], record, write_folder(tmp_path, record))
+        copy.rank(run["id"], Ranking("leaderboard", dict(zip(labels, values, strict=False))))
+        assert copy.close() == ""
+        mirrored = Mirrored(tmp_path, [])
+        runs = [mirrored.child(name) for name in names]
+        histories = [[value for _, value in mirrored.history(r, "final/floor_ratio")] for r in runs]
+        return histories, [r.data.tags.get("parvibench.verdict") for r in runs]
+
+    first = [(1.5, "worse"), (math.nan, ""), (math.inf, "worse")]
+    told = [[1.5], [], []], ["worse", None, "worse"]
+    assert rank(RUN, *first) == told
+    assert rank(RUN, *first) == told
+    later = RUN | {"id": "20260108-000000-000-tiny", "started": "2026-01-08T00:00:00+00:00"}
+    assert rank(later, (9.0, "indistinguishable"), (2.0, "worse")) == ([[1.5], [2.0], []], ["worse"] * 3)
+    corrected, verdicts = rank(RUN, (1.25, "indistinguishable"))
+    assert sorted(corrected[0]) == [1.25, 1.5]
+    assert Mirrored(tmp_path, []).child("a").data.metrics["final/floor_ratio"] == 1.25
+    assert verdicts[0] == "indistinguishable"
 
 
 def test_the_ui_opens_the_runs_of_the_suite(mirrored):
@@ -304,7 +335,7 @@ def test_sync_writes_the_note(tmp_path):
     from mlflow import MlflowClient
 
     store = make_store(tmp_path / "store", RUN, (make_record("good"), make_curve()))
-    assert sync(store, note=lambda results: f"{len(results.cells)} cell") == ""
+    assert sync(store, rank=lambda results: Ranking(f"{len(results.cells)} cell", {})) == ""
     client = MlflowClient(tracking_uri=f"sqlite:///{store.root}/mlflow.db")
     experiment = client.get_experiment_by_name("parvibench/tiny")
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"

@@ -8,7 +8,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -23,6 +23,14 @@ MAX_TAG, _MAX_PARAM = 5000, 6000
 _COMPLETE = ("FINISHED", "FAILED", "KILLED")
 #: MLflow then shows runs and their comparison first, and no pages on language models.
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+
+
+class Ranking(NamedTuple):
+    """What a run's leaderboard says, which this layer does not compute."""
+
+    text: str  #: in Markdown
+    #: (task, label) -> ratio of the primary metric to its noise floor (NaN without a floor), and verdict (perhaps empty)
+    cells: Mapping[tuple[str, str], tuple[float, str]]
 
 
 def is_same(run: Any, record: CellRecord) -> bool:

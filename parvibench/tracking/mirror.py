@@ -13,6 +13,7 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
           params   settings.*, budget.*, particles, replicates, seed ...
           metrics  <metric>                   median over replicates, step = iteration
                    final/<metric>             median at the end of the run
+                   final/floor_ratio          the leaderboard's number, with the tag parvibench.verdict
                    nonfinite/<metric>         replicates without a finite value at the end, where there are any
                    replicates/<metric>.r<id>  each replicate, up to MAX_REPLICATE_SERIES of them
           artifacts  cell.json curve.parquet samples.npz traceback.txt
@@ -31,7 +32,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,6 +49,7 @@ from .archive import CELL_FILES
 from .content import (
     EXPERIMENT_TAGS,
     MAX_TAG,
+    Ranking,
     cell_params,
     cell_tags,
     clean_name,
@@ -62,6 +64,7 @@ from .content import (
     system_points,
 )
 
+_RATIO, _VERDICT = "final/floor_ratio", "parvibench.verdict"
 _GIVE_UP_AFTER = 2
 _BATCH = {"metrics": 1000, "params": 100, "tags": 100}
 
@@ -110,9 +113,9 @@ class Mirror:
         """Add the files of a run's report."""
         self._put(lambda writer: writer.report(run_id, folder))
 
-    def note(self, run_id: str, text: str) -> None:
-        """Set what MLflow shows above a run, in Markdown."""
-        self._put(lambda writer: writer.note(run_id, text))
+    def rank(self, run_id: str, ranking: Ranking) -> None:
+        """Set the leaderboard that MLflow shows above a run, and its numbers of the run's cells."""
+        self._put(lambda writer: writer.rank(run_id, ranking))
 
     def close(self, timeout: float = 60.0, progress: Progress = lambda done, total: None) -> str:
         """Deliver what is queued and end the runs.
@@ -255,9 +258,34 @@ class _Writer:
         """The report's files under ``report/``."""
         self._client.log_artifacts(self._parents[run_id], str(folder), "report")
 
-    def note(self, run_id: str, text: str) -> None:
-        """A text above the run on MLflow's page, as long as MLflow takes it."""
-        self._client.set_tag(self._parents[run_id], "mlflow.note.content", cut_lines(text, MAX_TAG))
+    def rank(self, run_id: str, ranking: Ranking) -> None:
+        """The leaderboard above the run on MLflow's page, as long as MLflow takes it, and its numbers in the cells.
+
+        A cell of another run keeps what that run's leaderboard said of it.
+        """
+        self._client.set_tag(self._parents[run_id], "mlflow.note.content", cut_lines(ranking.text, MAX_TAG))
+        links = self._cells[run_id]
+        for i in range(0, len(links), _BATCH["tags"]):
+            self._rank_cells(links[i : i + _BATCH["tags"]], ranking)
+
+    def _rank_cells(self, links: Sequence[Mapping[str, str]], ranking: Ranking) -> None:
+        from mlflow.entities import Metric, RunTag
+
+        ids = ", ".join(f"'{link['mlflow_run_id']}'" for link in links)
+        found = self._client.search_runs(list(self._experiments.values()), f"attributes.run_id IN ({ids})")
+        data = {run.info.run_id: run.data for run in found}
+        for link in links:
+            uid = link["mlflow_run_id"]
+            ratio, verdict = ranking.cells.get((link["task"], link["label"]), (math.nan, ""))
+            held = data[uid].metrics.get(_RATIO), data[uid].tags.get(_VERDICT)
+            if link["reused"] == "true" and held != (None, None):
+                continue
+            metrics = (
+                [Metric(_RATIO, ratio, int(time.time() * 1000), 0)] if math.isfinite(ratio) and held[0] != ratio else []
+            )
+            tags = [RunTag(_VERDICT, verdict)] if verdict and held[1] != verdict else []
+            if metrics or tags:
+                self._client.log_batch(uid, metrics=metrics, tags=tags)
 
     def finish(self) -> None:
         """Write every parent's list of cells and end it."""
@@ -335,7 +363,7 @@ class _Writer:
 
 
 def replay(
-    store: Store, to: Mirror | _Writer, *, finished: bool = False, note: Callable[[StoredRun], str] | None = None
+    store: Store, to: Mirror | _Writer, *, finished: bool = False, rank: Callable[[StoredRun], Ranking] | None = None
 ) -> None:
     """Mirror the runs of a store, oldest first; a run whose record is damaged is left out.
 
@@ -343,7 +371,7 @@ def replay(
         store: read.
         to: where to.
         finished: leave out the runs that have not ended, too.
-        note: what is to stand above a run, in Markdown.
+        rank: the leaderboard of a run.
     """
     for run_id in store.runs():
         try:
@@ -357,5 +385,5 @@ def replay(
         for record in results.cells:
             to.cell(run_id, record, store.folder(record.key))
         to.end_run(document)
-        if note is not None:
-            to.note(run_id, note(results))
+        if rank is not None:
+            to.rank(run_id, rank(results))
