@@ -18,7 +18,7 @@ MORE = "beyond the budget"
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
     "≈": "indistinguishable from exact draws at this sample size (5% level over all metrics with a floor, Holm)",
-    "*": "some replicates diverged or blew up; they count as the worst values",
+    "*": "some replicates diverged, blew up, or never moved from a start far off; they count as the worst values",
     "†": "transient: R-hat above 1.05, or a bulk ESS of the path below a quarter of the samples",
     "↓": "still improving: the metric fell by more than 5% over the last doubling of the budget",
     "‡": "no better than the initial distribution",
