@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -218,6 +219,19 @@ def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
     assert time.monotonic() - start < 2
     assert "no answer within 0.5 s" in warning
     assert seen[-1] == (0, 1)
+
+
+def test_a_slow_server_that_delivers_is_not_given_up_at_once(tmp_path, monkeypatch):
+    """Longer than the timeout in all, but not for one record; ten times the timeout is the end."""
+    for seconds, complete in ((0.3, True), (0.45, False)):
+        slow = SimpleNamespace(report=lambda *_, s=seconds: time.sleep(s), finish=lambda: None)
+        monkeypatch.setattr(Mirror, "_connected", lambda _, slow=slow: slow)
+        copy = Mirror(tmp_path)
+        for _ in range(4 if complete else 20):
+            copy.report("run", tmp_path)
+        start = time.monotonic()
+        assert (copy.close(timeout=0.6) == "") is complete
+        assert 0.6 < time.monotonic() - start < 8
 
 
 def test_the_server_of_the_environment_is_used(tmp_path, monkeypatch):

@@ -32,7 +32,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,10 +66,12 @@ from .content import (
 
 _RATIO, _VERDICT = "final/floor_ratio", "parvibench.verdict"
 _GIVE_UP_AFTER = 2
+_WAITS = 10  #: times the timeout that is waited while records are delivered
 _BATCH = {"metrics": 1000, "params": 100, "tags": 100}
 
 Progress = Callable[[int, int], None]
 _Job = Callable[["_Writer"], None]
+_Numbers = Mapping[tuple[str, str], tuple[float, str]]
 
 
 class Mirror:
@@ -115,23 +117,31 @@ class Mirror:
 
     def rank(self, run_id: str, ranking: Ranking) -> None:
         """Set the leaderboard that MLflow shows above a run, and its numbers of the run's cells."""
-        self._put(lambda writer: writer.rank(run_id, ranking))
+        self._put(lambda writer: writer.note(run_id, ranking.text))
+        names = list(ranking.cells)
+        for i in range(0, len(names), _BATCH["tags"]):
+            part = {name: ranking.cells[name] for name in names[i : i + _BATCH["tags"]]}
+            self._put(lambda writer, part=part: writer.rank(run_id, part))  # type: ignore[misc]
 
     def close(self, timeout: float = 60.0, progress: Progress = lambda done, total: None) -> str:
         """Deliver what is queued and end the runs.
 
         Args:
-            timeout: seconds to wait; what is not delivered by then is given up.
+            timeout: seconds to wait for the next delivery, ten times as many in all; the rest is given up.
             progress: called with (delivered, total) while waiting.
 
         Returns:
             A warning that says how much was not delivered and why, or an empty string.
         """
         self._queue.put(None)
-        deadline = time.monotonic() + timeout
-        while self._thread.is_alive() and time.monotonic() < deadline:
+        now = last = time.monotonic()
+        end, done = now + _WAITS * timeout, self._done
+        while self._thread.is_alive() and now < min(end, last + timeout):
             self._thread.join(0.1)
             progress(self._done, self._total)
+            now = time.monotonic()
+            if self._done > done:  # thousands of cells take their time
+                last, done = now, self._done
         if self._thread.is_alive():
             self._hurry.set()
             self._error = self._error or f"no answer within {timeout:g} s"
@@ -258,25 +268,24 @@ class _Writer:
         """The report's files under ``report/``."""
         self._client.log_artifacts(self._parents[run_id], str(folder), "report")
 
-    def rank(self, run_id: str, ranking: Ranking) -> None:
-        """The leaderboard above the run on MLflow's page, as long as MLflow takes it, and its numbers in the cells.
+    def note(self, run_id: str, text: str) -> None:
+        """A text above the run on MLflow's page, as long as MLflow takes it."""
+        self._client.set_tag(self._parents[run_id], "mlflow.note.content", cut_lines(text, MAX_TAG))
 
-        A cell of another run keeps what that run's leaderboard said of it.
-        """
-        self._client.set_tag(self._parents[run_id], "mlflow.note.content", cut_lines(ranking.text, MAX_TAG))
-        links = self._cells[run_id]
-        for i in range(0, len(links), _BATCH["tags"]):
-            self._rank_cells(links[i : i + _BATCH["tags"]], ranking)
-
-    def _rank_cells(self, links: Sequence[Mapping[str, str]], ranking: Ranking) -> None:
+    def rank(self, run_id: str, cells: _Numbers) -> None:
+        """A leaderboard's numbers of some cells; a cell of another run keeps what that run's leaderboard said of it."""
         from mlflow.entities import Metric, RunTag
 
+        links = [link for link in self._cells[run_id] if (link["task"], link["label"]) in cells]
         ids = ", ".join(f"'{link['mlflow_run_id']}'" for link in links)
-        found = self._client.search_runs(list(self._experiments.values()), f"attributes.run_id IN ({ids})")
+        known = list(self._experiments.values())
+        found = self._client.search_runs(known, f"attributes.run_id IN ({ids})") if links else []
         data = {run.info.run_id: run.data for run in found}
         for link in links:
             uid = link["mlflow_run_id"]
-            ratio, verdict = ranking.cells.get((link["task"], link["label"]), (math.nan, ""))
+            if uid not in data:  # deleted there meanwhile
+                continue
+            ratio, verdict = cells[link["task"], link["label"]]
             held = data[uid].metrics.get(_RATIO), data[uid].tags.get(_VERDICT)
             if link["reused"] == "true" and held != (None, None):
                 continue
@@ -385,5 +394,5 @@ def replay(
         for record in results.cells:
             to.cell(run_id, record, store.folder(record.key))
         to.end_run(document)
-        if rank is not None:
+        if rank is not None and isinstance(to, Mirror):
             to.rank(run_id, rank(results))
