@@ -1,24 +1,28 @@
 """The MLflow mirror on a real SQLite store, read back by a plain client."""
 
 import json
+import math
+import re
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import records
 
+from parvibench.core import registry
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.store import sealing
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.tracking import Mirror, archive, connection, content, database
-from parvibench.tracking.observer import rebuild, sync
+from parvibench.tracking.observer import Ranking, rebuild, sync
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -143,18 +147,18 @@ def test_statuses_reasons_and_parameters_are_mirrored(mirrored):
 
 def test_step_metrics_are_medians_and_replicates_at_iterations(mirrored):
     good = mirrored.child("good")
-    assert mirrored.history(good, "sliced_w2 in x") == [(20, 0.7), (40, 0.2)]
-    assert mirrored.history(good, "replicates/sliced_w2.r1 in x") == [(20, 0.5), (40, 0.1)]
-    first, last = mirrored.client.get_metric_history(good.info.run_id, "replicates/sliced_w2.r1 in x")
+    assert mirrored.history(good, "sliced_w2") == [(20, 0.7), (40, 0.2)]
+    assert mirrored.history(good, "replicates/sliced_w2.r1") == [(20, 0.5), (40, 0.1)]
+    first, last = mirrored.client.get_metric_history(good.info.run_id, "replicates/sliced_w2.r1")
     assert last.timestamp - first.timestamp == pytest.approx(100, abs=1)  # 0.1 s of compute
-    assert good.data.metrics["final/sliced_w2 in x"] == 0.2
+    assert good.data.metrics["final/sliced_w2"] == 0.2
 
 
 def test_infinite_medians_are_left_out_and_counted(mirrored):
     run = mirrored.child("half")
     # Two of three replicates stopped before the last checkpoint: its median is infinite.
-    assert mirrored.history(run, "sliced_w2 in x") == [(20, 0.7)]
-    assert "final/sliced_w2 in x" not in run.data.metrics
+    assert mirrored.history(run, "sliced_w2") == [(20, 0.7)]
+    assert "final/sliced_w2" not in run.data.metrics
     assert run.data.metrics["nonfinite/sliced_w2"] == 2
     assert all(abs(v) < 1e300 for v in run.data.metrics.values())
 
@@ -217,6 +221,19 @@ def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
     assert seen[-1] == (0, 1)
 
 
+def test_a_slow_server_that_delivers_is_not_given_up_at_once(tmp_path, monkeypatch):
+    """Longer than the timeout in all, but not for one record; ten times the timeout is the end."""
+    for seconds, complete in ((0.3, True), (0.45, False)):
+        slow = SimpleNamespace(report=lambda *_, s=seconds: time.sleep(s), finish=lambda: None)
+        monkeypatch.setattr(Mirror, "_connected", lambda _, slow=slow: slow)
+        copy = Mirror(tmp_path)
+        for _ in range(4 if complete else 20):
+            copy.report("run", tmp_path)
+        start = time.monotonic()
+        assert (copy.close(timeout=0.6) == "") is complete
+        assert 0.6 < time.monotonic() - start < 8
+
+
 def test_the_server_of_the_environment_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     copy = Mirror(tmp_path)
@@ -265,23 +282,23 @@ def test_the_parent_carries_provenance_load_and_report(mirrored, tmp_path):
     assert mirrored.artifacts(parent, "report") == {"report/figures", "report/index.html"}
 
 
-def test_units_stand_in_names_that_mlflow_takes():
-    from parvibench.core import registry
-
-    names = {m: content.with_unit(f"final/{m}", m) for m in registry.metrics()}
-    assert {names[m] for m in ("sliced_w2", "seconds", "peak_memory", "regret_percent", "modes_found", "rmse")} == {
-        "final/sliced_w2 in x", "final/seconds in s", "final/peak_memory in MiB", "final/regret_percent in percent",
-        "final/modes_found", "final/rmse in y",
-    }  # fmt: skip
-    assert [n for n in names.values() if content.clean_name(n) != n] == []
-    assert len(set(names.values())) == len(names)
+def test_metrics_have_plain_names_and_their_units_are_tags(mirrored):
+    """Names without blanks or signs, so that MLflow's search takes them as they stand in the store."""
+    good = mirrored.child("good")
+    assert [name for name in good.data.metrics if not re.fullmatch(r"[\w./]+", name)] == []
+    assert good.data.tags["parvibench.unit.sliced_w2"] == "x"
+    names = ("seconds", "ess_per_second", "modes_found", "unknown")
+    tags = content.cell_tags(make_record("units", values={m: [1.0] for m in names}))
+    units = {k.removeprefix("parvibench.unit."): v for k, v in tags.items() if ".unit." in k}
+    assert units == {"seconds": "s", "ess_per_second": "draws/s"}
+    assert [n for n in registry.metrics() if content.clean_name(n) != n] == []
 
 
 def test_the_leaderboard_is_the_note_of_the_run(mirrored):
     run = RUN | {"id": "20260106-000000-000-tiny", "profile": "fast"}
     copy = Mirror(mirrored.root)
     copy.start_run(run)
-    copy.note(run["id"], "| method | rank |\n" * 1000)
+    copy.rank(run["id"], Ranking("| method | rank |\n" * 1000, {}))
     assert copy.close() == ""
     (parent,) = mirrored.tagged("run_id", run["id"])
     assert parent.info.run_name == "tiny fast, 2026-01-01 00:00"
@@ -290,6 +307,36 @@ def test_the_leaderboard_is_the_note_of_the_run(mirrored):
     *lines, last = note.splitlines()
     assert set(lines) == {"| method | rank |", ""}
     assert last.startswith("Cut short")
+
+
+def test_floor_ratio_and_verdict_stand_in_the_run_of_each_cell(tmp_path):
+    """Mirrored twice they are there once; a later run that reuses a cell adds what is missing and changes nothing."""
+    names = ("a", "b", "c")
+    cells = [(make_record(name), None) for name in names]
+    labels = [("banana", record.label) for record, _ in cells]
+
+    def rank(run, *values):
+        copy = Mirror(tmp_path)
+        copy.start_run(run)
+        for record, _ in cells:
+            copy.cell(run["id"], record, write_folder(tmp_path, record))
+        copy.rank(run["id"], Ranking("leaderboard", dict(zip(labels, values, strict=False))))
+        assert copy.close() == ""
+        mirrored = Mirrored(tmp_path, [])
+        runs = [mirrored.child(name) for name in names]
+        histories = [[value for _, value in mirrored.history(r, "final/floor_ratio")] for r in runs]
+        return histories, [r.data.tags.get("parvibench.verdict") for r in runs]
+
+    first = [(1.5, "worse"), (math.nan, ""), (math.inf, "worse")]
+    told = [[1.5], [], []], ["worse", None, "worse"]
+    assert rank(RUN, *first) == told
+    assert rank(RUN, *first) == told
+    later = RUN | {"id": "20260108-000000-000-tiny", "started": "2026-01-08T00:00:00+00:00"}
+    assert rank(later, (9.0, "indistinguishable"), (2.0, "worse")) == ([[1.5], [2.0], []], ["worse"] * 3)
+    corrected, verdicts = rank(RUN, (1.25, "indistinguishable"))
+    assert sorted(corrected[0]) == [1.25, 1.5]
+    assert Mirrored(tmp_path, []).child("a").data.metrics["final/floor_ratio"] == 1.25
+    assert verdicts[0] == "indistinguishable"
 
 
 def test_the_ui_opens_the_runs_of_the_suite(mirrored):
@@ -302,7 +349,7 @@ def test_sync_writes_the_note(tmp_path):
     from mlflow import MlflowClient
 
     store = make_store(tmp_path / "store", RUN, (make_record("good"), make_curve()))
-    assert sync(store, note=lambda results: f"{len(results.cells)} cell") == ""
+    assert sync(store, rank=lambda results: Ranking(f"{len(results.cells)} cell", {})) == ""
     client = MlflowClient(tracking_uri=f"sqlite:///{store.root}/mlflow.db")
     experiment = client.get_experiment_by_name("parvibench/tiny")
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
@@ -389,7 +436,6 @@ def test_a_path_from_the_server_is_not_followed(mirrored, tmp_path):
 
 def test_an_experiment_that_was_deleted_on_the_server_is_named_with_a_remedy_that_works(tmp_path):
     import os
-    import re
     import subprocess
     import sys
 

@@ -27,13 +27,14 @@ def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings
         StoreError: the store has no runs.
     """
     from parvibench.harness.store.store import Store
-    from parvibench.reporting.page.text_tables import to_markdown
     from parvibench.reporting.tables.leaderboard import table
     from parvibench.tracking import observer
 
+    from .report import ranking
+
     store = Store(Path(out))
     store.run()
-    if warning := observer.sync(store, tell=warn, note=lambda results: to_markdown(results, table(results))):
+    if warning := observer.sync(store, tell=warn, rank=lambda results: ranking(results, table(results))):
         warn(warning)
     return not warning
 

@@ -11,8 +11,11 @@ from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from parvibench.harness.store.results import StoredRun
     from parvibench.reporting.presented import Results as Results
-    from parvibench.tracking.observer import MirrorObserver
+    from parvibench.tracking.observer import MirrorObserver, Ranking
 
     #: A run: its results, or the folder of a store (its latest run).
     Run = Results | str | Path
@@ -86,13 +89,22 @@ def report(
 def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
     """Write the page of a run with its files, and mirror them to MLflow; the path of the page."""
     from parvibench.reporting.page.report_files import write_report
-    from parvibench.reporting.page.text_tables import to_markdown
 
     page = write_report(results, folder, results.board, compact=compact)
     if mirror is not None:
         mirror.report(results.run.id, folder)
-        mirror.note(results.run.id, to_markdown(results, results.board))
+        mirror.rank(results.run.id, ranking(results, results.board))
     return page
+
+
+def ranking(results: StoredRun, board: pd.DataFrame) -> Ranking:
+    """The leaderboard of a run as MLflow gets it."""
+    from parvibench.reporting.page.text_tables import to_markdown
+    from parvibench.tracking.observer import Ranking
+
+    rows = zip(*(board[c] for c in ("task", "label", "floor_ratio", "verdict")), strict=True)
+    cells = {(task, label): (float(ratio), verdict) for task, label, ratio, verdict in rows}
+    return Ranking(to_markdown(results, board), cells)
 
 
 def write_figure(run: Run, figure: str, to: str | Path, *, pdf: bool = False) -> list[Path]:

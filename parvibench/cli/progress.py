@@ -38,8 +38,13 @@ class progress:
         self._last = self._began = time.monotonic()
         self._total = self._done = self._first = -1.0
 
+    @property
+    def live(self) -> bool:
+        """Whether there is a bar, on a terminal."""
+        return self._console.is_terminal
+
     def __enter__(self) -> progress:
-        if self._console.is_terminal:
+        if self.live:
             self._live.start()
         return self
 
@@ -66,7 +71,7 @@ class progress:
     def print_line(self) -> None:
         """Print the plain line now, unless there is a live bar."""
         self._last = time.monotonic()
-        if not self._console.is_terminal:
+        if not self.live:
             self.print(self._line)
 
     def print(self, text: str) -> None:
@@ -81,7 +86,7 @@ class progress:
 
 
 class Display:
-    """An observer of runs that shows finished and running cells, and prints failures and flags as they occur."""
+    """An observer of runs that shows finished and running cells, and prints failures as they occur, on a terminal flags too."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console
@@ -90,7 +95,7 @@ class Display:
 
     def started(self, run: RunRecord, total: int, cached: int) -> None:
         """Start the display, also again: tuning runs in rounds, each with its own number of cells."""
-        self._todo, self._done, self._shown = total - cached, 0, 0.0
+        self._todo, self._done, self._shown, self._flagged = total - cached, 0, 0.0, 0
         self._running.clear()
         self._show = progress(self._console)
         self._show.print(
@@ -113,11 +118,12 @@ class Display:
         if cached:
             return
         self._done += 1
-        if record.status != "ok":
-            first = record.reason.split("\n")[0]
-            self._show.print(f"  {record.status}: {cell.task} x {cell.label}: {first}")
-        elif notes := [n for n in (record.reason, *record.flags) if n]:
-            self._show.print(f"  {cell.task} x {cell.label}: {'; '.join(notes)}")
+        notes = [n for n in (record.reason.split("\n")[0], *record.flags) if n]
+        status = "" if record.status == "ok" else f"{record.status}: "
+        if record.status.failed or (self._show.live and (status or notes)):
+            self._show.print(f"  {status}{cell.task} x {cell.label}: {'; '.join(notes[:1] if status else notes)}")
+        elif status or notes:  # a log of thousands of cells would hold little else
+            self._flagged += 1
         self._update()
         if self._done == self._todo:
             self._show.print_line()
@@ -125,6 +131,10 @@ class Display:
     def ended(self, run: RunRecord) -> None:
         """Stop the display; after an interruption print how to resume."""
         self._show.__exit__()
+        if self._flagged:
+            self._show.print(
+                f"  {counted(self._flagged, 'cell')} unsupported or flagged; `parvibench report` lists them"
+            )
         if left := self._todo - self._done:
             self._show.print(
                 f"interrupted: {counted(left, 'cell')} left; the same command resumes from the finished cells"

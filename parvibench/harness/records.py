@@ -69,14 +69,18 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     # A metric that does not apply to some replicates has no value for the cell.
     names = [m for m in dict.fromkeys(m for r in results for m in r.values) if m not in absent]
     judged = [m for m in names if m in results[0].judged]
+    stuck = _never_moved(results)
+    at_rest = [f"{len(stuck - set(diverged))} of {cell.n_replicates} replicates never moved"] * bool(
+        stuck - set(diverged)
+    )
     return {
         "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
-        "reason": _divergence(diverged, cell.n_replicates),
+        "reason": _divergence(diverged, stuck, cell.n_replicates),
         "n_diverged": len(diverged),
         "diverged": diverged,
         "effective_step": results[0].effective_step,
         "start": results[0].start,
-        "flags": list(dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags)])),
+        "flags": list(dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags), *at_rest])),
         "drift": max(r.drift for r in results),
         "process": results[0].process,
         "iterations": max(r.iterations for r in results),
@@ -88,8 +92,23 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     }
 
 
-def _divergence(diverged: dict[int, int], replicates: int) -> str:
-    if not diverged:
-        return ""
-    first = min(diverged.values())
-    return f"{len(diverged)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
+def _never_moved(results: Sequence[ChunkResult]) -> set[int]:
+    """Ids of the replicates that accepted no step, and were at rest at the end where that is measured."""
+    seen: dict[int, dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
+    for replicate, *_, metric, value in (row for r in results for row in r.curve):
+        seen[replicate][metric].add(value)
+    return {r for r, of in seen.items() if of["acceptance"] == {0.0} and of["displacement"] <= {0.0}}
+
+
+def _divergence(diverged: dict[int, int], stuck: set[int], replicates: int) -> str:
+    """How replicates were lost; one that never moved can be as far off as others that blew up."""
+    moved = {r: iteration for r, iteration in diverged.items() if r not in stuck}
+    reasons = []
+    if moved:
+        first = min(moved.values())
+        reasons.append(
+            f"{len(moved)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
+        )
+    if at_rest := len(diverged) - len(moved):
+        reasons.append(f"{at_rest} of {replicates} replicates never moved from a start that is far off")
+    return "; ".join(reasons)

@@ -33,7 +33,7 @@ class Results(stored.StoredRun):
     @classmethod
     def of(cls, results: stored.StoredRun) -> Self:
         """The same results."""
-        return cls(results.store, results.run, results.cells)
+        return cls(results.store, results.run, results.cells, results.unfinished)
 
     @cached_property
     def board(self) -> pd.DataFrame:
@@ -85,7 +85,7 @@ class Results(stored.StoredRun):
 
     @property
     def _counts(self) -> str:
-        statuses = Counter(str(c.status) for c in self.cells)
+        statuses = Counter(marks.status_word(c.status, c.reason) for c in self.cells)
         return marks.run_counts(len({c.label for c in self.cells}), len(lb.task_names(self)), list(statuses.items()))
 
     def _repr_html_(self) -> str:

@@ -8,7 +8,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -24,8 +24,13 @@ _COMPLETE = ("FINISHED", "FAILED", "KILLED")
 #: MLflow then shows runs and their comparison first, and no pages on language models.
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
-#: Units that MLflow's names do not admit.
-_UNITS = {"x^2": "x squared", "%": "percent", "draws/row": "draws per row", "draws/s": "draws per s"}
+
+class Ranking(NamedTuple):
+    """What a run's leaderboard says, which this layer does not compute."""
+
+    text: str  #: in Markdown
+    #: (task, label) -> ratio of the primary metric to its noise floor (NaN without a floor), and verdict (perhaps empty)
+    cells: Mapping[tuple[str, str], tuple[float, str]]
 
 
 def is_same(run: Any, record: CellRecord) -> bool:
@@ -44,25 +49,24 @@ def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str
         for (name, _), rows in curve.groupby(["metric", "checkpoint"]):
             metric = str(name)
             step, seconds = int(rows["iteration"].median()), float(rows["seconds"].median())
-            yield with_unit(metric), step, seconds, statistics.median(checkpoint_values(metric, rows, record.diverged))
+            yield metric, step, seconds, statistics.median(checkpoint_values(metric, rows, record.diverged))
             if record.n_replicates <= MAX_REPLICATE_SERIES:
                 columns = (rows[c].tolist() for c in ("replicate", "iteration", "seconds", "value"))
                 for replicate, at, spent, value in zip(*columns, strict=True):
-                    yield with_unit(f"replicates/{metric}.r{replicate}", metric), at, spent, value
+                    yield f"replicates/{metric}.r{replicate}", at, spent, value
     for metric, stored in record.values.items():
         values = metric_values(metric, stored)
         lost = sum(v is None or not math.isfinite(v) for v in stored)
         if values:
-            yield with_unit(f"final/{metric}", metric), record.iterations, record.seconds, statistics.median(values)
+            yield f"final/{metric}", record.iterations, record.seconds, statistics.median(values)
         if lost:
             yield f"nonfinite/{metric}", record.iterations, record.seconds, float(lost)
 
 
-def with_unit(name: str, metric: str = "") -> str:
-    """The name of a metric's series with the metric's unit: ``final/sliced_w2 in x``; MLflow admits no brackets."""
-    row = registry.metrics().get(metric or name)
-    unit = "" if row is None or row.unit in ("1", "count") else row.unit
-    return f"{name} in {_UNITS.get(unit, unit)}" if unit else name
+def _units(record: CellRecord) -> dict[str, str]:
+    """Metric -> its unit, of those that have one; MLflow knows no units, and their signs are not admitted in names."""
+    rows = {m: registry.metrics().get(m) for m in record.values}
+    return {m: row.unit for m, row in rows.items() if row is not None and row.unit not in ("1", "count")}
 
 
 def run_title(run: Mapping[str, Any]) -> str:
@@ -83,10 +87,11 @@ def cell_params(record: CellRecord) -> dict[str, str]:
 
 
 def cell_tags(record: CellRecord) -> dict[str, str]:
-    """Tags that identify a cell, and its outcome."""
+    """Tags that identify a cell, its outcome, and the units of its metrics."""
     names = ("task", "algorithm", "label", "kind", "status", "reason", "n_diverged", "metrics_key", "hardware", "created")  # fmt: skip
     tags = {"cell_key": record.key} | {n: str(getattr(record, n)) for n in names}
     tags["flags"] = "; ".join(record.flags)
+    tags |= {f"unit.{m}": unit for m, unit in _units(record).items()}
     return {f"parvibench.{k}": v[:MAX_TAG] for k, v in tags.items() if v}
 
 

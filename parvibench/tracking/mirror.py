@@ -8,10 +8,12 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
         report/                          the page with its figures, when one was written
         params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
         metrics  system/*                load and memory of the machine during the run
-        run <suite> <profile>: <label> on <task>   one per cell; tags parvibench.cell_key, .task, .label, .status ...
+        run <suite> <profile>: <label> on <task>   one per cell; tags parvibench.cell_key, .task, .label, .status ...,
+          and             .unit.<metric>      where it has one
           params   settings.*, budget.*, particles, replicates, seed ...
-          metrics  <metric> in <unit>         median over replicates, step = iteration; without a unit: <metric>
+          metrics  <metric>                   median over replicates, step = iteration
                    final/<metric>             median at the end of the run
+                   final/floor_ratio          the leaderboard's number, with the tag parvibench.verdict
                    nonfinite/<metric>         replicates without a finite value at the end, where there are any
                    replicates/<metric>.r<id>  each replicate, up to MAX_REPLICATE_SERIES of them
           artifacts  cell.json curve.parquet samples.npz traceback.txt
@@ -47,6 +49,7 @@ from .archive import CELL_FILES
 from .content import (
     EXPERIMENT_TAGS,
     MAX_TAG,
+    Ranking,
     cell_params,
     cell_tags,
     clean_name,
@@ -61,11 +64,14 @@ from .content import (
     system_points,
 )
 
+_RATIO, _VERDICT = "final/floor_ratio", "parvibench.verdict"
 _GIVE_UP_AFTER = 2
+_WAITS = 10  #: times the timeout that is waited while records are delivered
 _BATCH = {"metrics": 1000, "params": 100, "tags": 100}
 
 Progress = Callable[[int, int], None]
 _Job = Callable[["_Writer"], None]
+_Numbers = Mapping[tuple[str, str], tuple[float, str]]
 
 
 class Mirror:
@@ -109,25 +115,33 @@ class Mirror:
         """Add the files of a run's report."""
         self._put(lambda writer: writer.report(run_id, folder))
 
-    def note(self, run_id: str, text: str) -> None:
-        """Set what MLflow shows above a run, in Markdown."""
-        self._put(lambda writer: writer.note(run_id, text))
+    def rank(self, run_id: str, ranking: Ranking) -> None:
+        """Set the leaderboard that MLflow shows above a run, and its numbers of the run's cells."""
+        self._put(lambda writer: writer.note(run_id, ranking.text))
+        names = list(ranking.cells)
+        for i in range(0, len(names), _BATCH["tags"]):
+            part = {name: ranking.cells[name] for name in names[i : i + _BATCH["tags"]]}
+            self._put(lambda writer, part=part: writer.rank(run_id, part))  # type: ignore[misc]
 
     def close(self, timeout: float = 60.0, progress: Progress = lambda done, total: None) -> str:
         """Deliver what is queued and end the runs.
 
         Args:
-            timeout: seconds to wait; what is not delivered by then is given up.
+            timeout: seconds to wait for the next delivery, ten times as many in all; the rest is given up.
             progress: called with (delivered, total) while waiting.
 
         Returns:
             A warning that says how much was not delivered and why, or an empty string.
         """
         self._queue.put(None)
-        deadline = time.monotonic() + timeout
-        while self._thread.is_alive() and time.monotonic() < deadline:
+        now = last = time.monotonic()
+        end, done = now + _WAITS * timeout, self._done
+        while self._thread.is_alive() and now < min(end, last + timeout):
             self._thread.join(0.1)
             progress(self._done, self._total)
+            now = time.monotonic()
+            if self._done > done:  # thousands of cells take their time
+                last, done = now, self._done
         if self._thread.is_alive():
             self._hurry.set()
             self._error = self._error or f"no answer within {timeout:g} s"
@@ -258,6 +272,30 @@ class _Writer:
         """A text above the run on MLflow's page, as long as MLflow takes it."""
         self._client.set_tag(self._parents[run_id], "mlflow.note.content", cut_lines(text, MAX_TAG))
 
+    def rank(self, run_id: str, cells: _Numbers) -> None:
+        """A leaderboard's numbers of some cells; a cell of another run keeps what that run's leaderboard said of it."""
+        from mlflow.entities import Metric, RunTag
+
+        links = [link for link in self._cells[run_id] if (link["task"], link["label"]) in cells]
+        ids = ", ".join(f"'{link['mlflow_run_id']}'" for link in links)
+        known = list(self._experiments.values())
+        found = self._client.search_runs(known, f"attributes.run_id IN ({ids})") if links else []
+        data = {run.info.run_id: run.data for run in found}
+        for link in links:
+            uid = link["mlflow_run_id"]
+            if uid not in data:  # deleted there meanwhile
+                continue
+            ratio, verdict = cells[link["task"], link["label"]]
+            held = data[uid].metrics.get(_RATIO), data[uid].tags.get(_VERDICT)
+            if link["reused"] == "true" and held != (None, None):
+                continue
+            metrics = (
+                [Metric(_RATIO, ratio, int(time.time() * 1000), 0)] if math.isfinite(ratio) and held[0] != ratio else []
+            )
+            tags = [RunTag(_VERDICT, verdict)] if verdict and held[1] != verdict else []
+            if metrics or tags:
+                self._client.log_batch(uid, metrics=metrics, tags=tags)
+
     def finish(self) -> None:
         """Write every parent's list of cells and end it."""
         for run_id, uid in self._parents.items():
@@ -334,7 +372,7 @@ class _Writer:
 
 
 def replay(
-    store: Store, to: Mirror | _Writer, *, finished: bool = False, note: Callable[[StoredRun], str] | None = None
+    store: Store, to: Mirror | _Writer, *, finished: bool = False, rank: Callable[[StoredRun], Ranking] | None = None
 ) -> None:
     """Mirror the runs of a store, oldest first; a run whose record is damaged is left out.
 
@@ -342,7 +380,7 @@ def replay(
         store: read.
         to: where to.
         finished: leave out the runs that have not ended, too.
-        note: what is to stand above a run, in Markdown.
+        rank: the leaderboard of a run.
     """
     for run_id in store.runs():
         try:
@@ -356,5 +394,5 @@ def replay(
         for record in results.cells:
             to.cell(run_id, record, store.folder(record.key))
         to.end_run(document)
-        if note is not None:
-            to.note(run_id, note(results))
+        if rank is not None and isinstance(to, Mirror):
+            to.rank(run_id, rank(results))

@@ -19,6 +19,7 @@ from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Progress
 
 from . import CELL_FILES, Archive, Mirror
+from .content import Ranking as Ranking
 from .mirror import replay
 
 
@@ -53,9 +54,9 @@ class MirrorObserver:
         """Mirror a run's report."""
         self._mirror.report(run_id, folder)
 
-    def note(self, run_id: str, text: str) -> None:
-        """Set what MLflow shows above a run, in Markdown."""
-        self._mirror.note(run_id, text)
+    def rank(self, run_id: str, ranking: Ranking) -> None:
+        """Mirror a run's leaderboard."""
+        self._mirror.rank(run_id, ranking)
 
     def close(self, timeout: float = 60.0) -> str:
         """Wait for the mirror; a warning when something was not delivered, or a broken database was set aside."""
@@ -66,7 +67,7 @@ def sync(
     store: Store,
     timeout: float = 600.0,
     tell: Callable[[str], None] = warnings.warn,
-    note: Callable[[StoredRun], str] | None = None,
+    rank: Callable[[StoredRun], Ranking] | None = None,
 ) -> str:
     """Mirror all runs of a store that MLflow does not hold yet.
 
@@ -74,13 +75,13 @@ def sync(
         store: its damaged runs are left out.
         timeout: seconds to wait for MLflow.
         tell: told when a broken database was set aside.
-        note: what is to stand above a run, in Markdown.
+        rank: the leaderboard of a run.
 
     Returns:
         A warning when something was not delivered, or an empty string.
     """
     mirror = Mirror(store.root)
-    replay(store, mirror, note=note)
+    replay(store, mirror, rank=rank)
     warning = mirror.close(timeout)
     if mirror.notice:
         tell(mirror.notice)

@@ -27,6 +27,7 @@ from rich.console import Console
 from parvibench.cli import app
 from parvibench.cli.progress import Display, progress
 from parvibench.core import registry
+from parvibench.core.result import Status
 from parvibench.harness.store.store import Store
 
 TINY = ["--replicates", "2", "--budget", "iterations=8", "--workers", "0", "--quiet"]
@@ -326,6 +327,38 @@ def test_every_round_of_tuning_counts_its_own_cells(tmp_path: Path) -> None:
     assert [line.strip() for line in shown.getvalue().splitlines()] == [
         "run made-tuning: 5 cells", "5/5 cells", "run made-tuning: 2 cells", "2/2 cells",
     ]  # fmt: skip
+
+
+def flagged_cells(tmp_path: Path, *, terminal: bool) -> list[str]:
+    """The lines of a run of 2,000 cells, half of them flagged, three unsupported, two diverged."""
+    shown = io.StringIO()
+    display = Display(Console(file=shown, width=200, force_terminal=terminal, color_system=None))
+    display.started(SimpleNamespace(id="long"), 2000, 0)  # type: ignore[arg-type]
+    states = {
+        7: Status.UNSUPPORTED,
+        9: Status.UNSUPPORTED,
+        11: Status.UNSUPPORTED,
+        20: Status.DIVERGED,
+        30: Status.DIVERGED,
+    }
+    for i in range(2000):
+        status = states.get(i, Status.OK)
+        flags = ["a clock in doubt"] if i % 2 else []
+        record = make_record("one", status=status, reason="" if status == "ok" else f"cell {i}", flags=flags)
+        display.finished(SimpleNamespace(key=record.key, task="banana", label="ula"), record, tmp_path, False)  # type: ignore[arg-type]
+    display.ended(SimpleNamespace(id="long"))  # type: ignore[arg-type]
+    return [line.strip() for line in shown.getvalue().splitlines()]
+
+
+def test_a_log_of_thousands_of_cells_is_short(tmp_path: Path) -> None:
+    """Without a terminal: failures one by one, flags as a number; on a terminal each."""
+    assert flagged_cells(tmp_path, terminal=False) == [
+        "run long: 2000 cells", "diverged: banana x ula: cell 20", "diverged: banana x ula: cell 30",
+        "2000/2000 cells", "1000 cells unsupported or flagged; `parvibench report` lists them",
+    ]  # fmt: skip
+    live = flagged_cells(tmp_path, terminal=True)
+    assert sum("banana x ula: a clock in doubt" in line for line in live) == 997
+    assert sum("unsupported: banana x ula: cell" in line for line in live) == 3
 
 
 def test_progress_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:

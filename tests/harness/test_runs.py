@@ -4,6 +4,7 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -306,6 +307,45 @@ def test_a_replicate_that_blew_up_is_no_result_of_the_method(tmp_path: Path) -> 
         assert cell.values[metric][0] is not None
         assert results.document()["cells"][0]["worst"] is not None
         assert results.store.find(cell.key).values[metric][1] is not None  # what it reached is kept
+
+
+class AtRest(NamedTuple):
+    acceptance: torch.Tensor
+
+
+class Stuck(Ascent):
+    """A chain far away; replicate 1 rejects every step, replicate 0 all but the first."""
+
+    name = "stuck"
+    kind = "chains"
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState(torch.full_like(problem.init(), 1e4))
+
+    def step(self, problem, settings, state, streams):
+        problem.score(state.x)
+        accepts = torch.tensor([float(r == 0 and streams.step == 0) for r in streams.replicates])
+        return ParticleState(state.x + 1e-3 * state.x * accepts[:, None, None]), AtRest(accepts)
+
+
+class StuckNearby(Stuck):
+    name = "stuck-nearby"
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState.start(problem)
+
+
+def test_chains_that_never_moved_are_not_said_to_have_blown_up(tmp_path: Path) -> None:
+    """One that moved and then stuck has; where the start is near, the replicate counts and the cell is flagged."""
+    run = {"tasks": ["bnn-diabetes-sklearn"], "particles": 10, "out": tmp_path, **QUICK}
+    far, near = pb.run(algorithms=[Stuck, StuckNearby], **run).cells
+    assert (far.status, sorted(far.diverged)) == (Status.DIVERGED, [0, 1])
+    blown, at_rest = far.reason.split("; ")
+    assert blown.startswith("1 of 2 replicates stopped being finite or blew up")
+    assert at_rest == "1 of 2 replicates never moved from a start that is far off"
+    assert "never moved" not in "".join(far.flags)
+    assert (near.status, near.reason) == (Status.OK, "")
+    assert [f for f in near.flags if "moved" in f] == ["1 of 2 replicates never moved"]
 
 
 def test_where_a_method_began_is_recorded(tmp_path: Path) -> None:

@@ -354,7 +354,7 @@ def test_a_run_that_has_not_begun_renders(tmp_path):
     store = Store(tmp_path)
     missing = [records.asked(make_record("missing", "banana", "svgd"))]
     store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=missing, started="2026-01-01T00:00:00"))
-    assert "interrupted" in rendering.render(Report.of(StoredRun.load(store)))
+    assert "not finished: the run was stopped before this cell" in rendering.render(Report.of(StoredRun.load(store)))
 
 
 NUMBERS = {

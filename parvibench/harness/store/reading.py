@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import stat
 import zipfile
 import zlib
 from pathlib import Path
@@ -46,7 +47,7 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> bytes:
         FileNotFoundError: no such file.
         StoreError: it is larger, or no plain file.
     """
-    if path.exists() and not path.is_file():
+    if not stat.S_ISREG(path.stat().st_mode):
         raise StoreError(f"{path}: not a plain file")
     with path.open("rb") as file:
         content = file.read(limit + 1)

@@ -24,6 +24,15 @@ from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories
 TIMED_METRICS = ("seconds", "ess_per_second")
 
 
+#: States of a run that has not ended; they begin the reason of its cells without a record.
+RUNNING, STOPPED = "still running", "not finished"
+_ABSENT = {
+    "": "the run ended before this cell; the same command resumes it",
+    RUNNING: f"{RUNNING}: this cell has no result yet",
+    STOPPED: f"{STOPPED}: the run was stopped before this cell; the same command resumes it",
+}
+
+
 @dataclass(frozen=True)
 class StoredRun:
     """The cells of one run, in the order asked for.
@@ -32,11 +41,13 @@ class StoredRun:
         store: where they lie.
         run: the run.
         cells: their records, labelled as the run labels them.
+        unfinished: ``still running`` or ``not finished``; empty of a run that has ended.
     """
 
     store: Store
     run: RunRecord
     cells: tuple[CellRecord, ...]
+    unfinished: str = ""
 
     @classmethod
     def load(cls, store: Store, run_id: str | None = None) -> Self:
@@ -46,10 +57,11 @@ class StoredRun:
             StoreError: no such run.
         """
         run = store.run(run_id)
-        cells = _counted(tuple(_record(store, c) for c in run.cells))
+        state = "" if run.finished else RUNNING if store.is_being_written(run.id) else STOPPED
+        cells = _counted(tuple(_record(store, c, _ABSENT[state]) for c in run.cells))
         if len({c.hardware for c in cells if c.hardware}) > 1:
             cells = tuple(_without_seconds(c) for c in cells)
-        return cls(store, run, cells)
+        return cls(store, run, cells, state)
 
     @property
     def timed(self) -> bool:
@@ -175,9 +187,9 @@ def _counted(cells: tuple[CellRecord, ...]) -> tuple[CellRecord, ...]:
     return blown_up.counted(cells, primary.__getitem__)
 
 
-def _record(store: Store, asked: RunCell) -> CellRecord:
+def _record(store: Store, asked: RunCell, absent: str) -> CellRecord:
     """The stored record; one without values where there is none or it is damaged."""
-    status, reason = Status.INTERRUPTED, "the run ended before this cell; the same command resumes it"
+    status, reason = Status.INTERRUPTED, absent
     try:
         found = store.find_for(asked)
         if found is not None:

@@ -100,6 +100,8 @@ _PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _RECENT_S = 2.0
 #: A missing record is looked for so many times more, a millisecond apart.
 _LOOKS = 3
+#: A writer waits so long, s, for a reader that looks whether the store is locked.
+_PROBE_S = 0.2
 
 
 def _settled(read: Callable[[Store, A], V]) -> Callable[[Store, A], V]:
@@ -161,7 +163,7 @@ class Store:
                 self._peek(run_id)
         lock = filelock.FileLock(self.root / ".lock")
         try:
-            lock.acquire(timeout=0)
+            lock.acquire(timeout=_PROBE_S)
         except filelock.Timeout:
             message = f"{self.root}: another run is writing to this store; wait for it, or use --out"
             raise StoreError(message) from None
@@ -170,6 +172,19 @@ class Store:
             yield
         finally:
             lock.release()
+
+    def is_being_written(self, run_id: str) -> bool:
+        """Whether a run is going on: the latest of a store that is locked."""
+        path = self.root / ".lock"
+        if not path.is_file() or run_id != max(self.runs(), key=self._place):
+            return False
+        try:
+            with filelock.FileLock(path).acquire(timeout=0):
+                return False
+        except filelock.Timeout:
+            return True
+        except OSError:  # a store that cannot be written
+            return False
 
     def _tidy(self) -> None:
         """Complete or undo the unfinished writes of a killed process."""

@@ -15,9 +15,9 @@ from parvibench.reporting.tables import matrix
 from parvibench.reporting.tables.aggregate_tables import repulsion_table
 from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.floor_comparison import lost_references
-from parvibench.reporting.tables.leaderboard import marks_used
+from parvibench.reporting.tables.leaderboard import marks_used, unfinished
 from parvibench.reporting.tables.paper_comparison import paper_tables
-from parvibench.reporting.text import facts
+from parvibench.reporting.text import facts, marks
 from parvibench.reporting.text.paper_words import RULE
 
 from . import provenance, validity_checks
@@ -57,7 +57,8 @@ def render(report: Report, *, compact: bool = False) -> str:
         protocol=validity_checks.protocol(results.run.suite),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
-        lost=lost_references(results.cells),
+        notices=[text for text in (unfinished(results), lost_references(results.cells)) if text],
+        status_word=marks.status_word,
         choices=choices,
         tip=lambda text: tips.setdefault(text, len(tips)),
         numbers=lambda: choices | {"tips": list(tips)},

@@ -79,7 +79,7 @@ def _section(label: str, kind: str, results: StoredRun, board: pd.DataFrame, fin
 
 def _result(row: pd.Series) -> Entry:
     if row["status"] != Status.OK:
-        return Entry(str(row["status"]), look="status", help=str(row["reason"])[:300])
+        return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
     value = lb.shown(row)
     unit = value / row["median"] if row["median"] and math.isfinite(value / row["median"]) else 1.0
     return numeric(value, note=f"{lb.unit(row)} [{interval(row['low'] * unit, row['high'] * unit)}]")

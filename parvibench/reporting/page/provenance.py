@@ -97,7 +97,7 @@ def provenance(results: StoredRun) -> list[tuple[str, str]]:
     values: dict[str, Any] = {
         "run": run.id,
         "started": run.started,
-        "finished": run.finished or "not finished",
+        "finished": run.finished or results.unfinished,
         "profile": run.profile,
         **run.provenance,
         "command": without_folders(str(run.provenance.get("command", ""))),

@@ -73,4 +73,4 @@ class Report:
     def counts(self) -> str:
         """The number of cells by status."""
         cells = self.findings.results.cells
-        return marks.counts(len(cells), list(Counter(str(c.status) for c in cells).items()))
+        return marks.counts(len(cells), list(Counter(marks.status_word(c.status, c.reason) for c in cells).items()))

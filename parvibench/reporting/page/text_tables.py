@@ -14,7 +14,7 @@ from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import number
 from parvibench.reporting.tables.floor_comparison import lost_references
-from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, table
+from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, table, unfinished
 from parvibench.reporting.tables.matrix import Method, by_method
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text import marks
@@ -45,6 +45,7 @@ def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
     methods = list(by_method(board))
     lines = [f"# ParVIBench leaderboard: {_plain(results.run.suite.get('name', ''))}", ""]
     lines += [f"Run {_plain(results.run.id)}. {marks.BOLD}", ""]
+    lines += [text, ""] if (text := unfinished(results)) else []
     lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
     for group in groups(board):
         lines += [f"## {_plain(group.title)}", ""]
@@ -58,7 +59,7 @@ def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
     failed = board[~board["status"].isin([Status.OK])]
     if len(failed):
         lines += ["## Without a result", "", _line(["task", "method", "status", "reason"]), _line(["---"] * 4)]
-        texts = failed[["task", "label", "status", "reason"]].to_numpy()
+        texts = [(row["task"], row["label"], entry(row), row["reason"]) for _, row in failed.iterrows()]
         lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -162,11 +163,11 @@ def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame 
             console.print(_rich_table(part, methods, counted=counted))
     notes = [marks.BOLD_SHORT, *marks_used(board)]
     console.print(Text("; ".join(notes), style="dim"))
-    if lost := lost_references(results.cells):
-        console.print(Text(lost, style="yellow"))
+    for notice in filter(None, (unfinished(results), lost_references(results.cells))):
+        console.print(Text(notice, style="yellow"))
     for _, row in board[board["status"] != Status.OK].iterrows():
         reason = " ".join(row["reason"].split())
-        line = Text.assemble((row["status"], "yellow"), f"  {row['task']} / {row['label']}: {reason:.200}")
+        line = Text.assemble((entry(row), "yellow"), f"  {row['task']} / {row['label']}: {reason:.200}")
         console.print(line, soft_wrap=False)
 
 
@@ -217,7 +218,8 @@ def _fitting(tasks: tuple[str, ...], width: int, results: StoredRun) -> Iterator
     part: list[str] = []
     used = 0
     for task in tasks:
-        statuses = [len(c.status) for c in results.cells if c.task == task and c.status != Status.OK]
+        failed = [c for c in results.cells if c.task == task and c.status != Status.OK]
+        statuses = [len(marks.status_word(c.status, c.reason)) for c in failed]
         need = 2 + max(6, *map(len, _broken(task).split("\n")), *statuses)
         if part and used + need > free:
             yield part

@@ -215,7 +215,14 @@ def shown_interval(row: Row) -> tuple[float, float, float]:
 def entry(row: Row) -> str:
     """A leaderboard's text for a row: its number with its marks, or its status where it has none."""
     exact, diverged = row["verdict"] == "indistinguishable", bool(row["n_diverged"])
-    return words.entry(str(row["status"]), shown(row), exact=exact, diverged=diverged, words=str(row["marks"]))
+    status = words.status_word(row["status"], row["reason"])
+    return words.entry(status, shown(row), exact=exact, diverged=diverged, words=str(row["marks"]))
+
+
+def unfinished(results: StoredRun) -> str:
+    """That the run has not ended, and how many cells are missing; empty where it has."""
+    missing = sum(c.status is Status.INTERRUPTED for c in results.cells)
+    return words.unfinished(results.unfinished, missing, len(results.cells))
 
 
 def marks_used(board: pd.DataFrame) -> list[str]:

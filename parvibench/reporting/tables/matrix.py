@@ -117,7 +117,7 @@ def _matrix_entry(row: pd.Series | None) -> Entry:
     if row is None:
         return Entry("")
     if row["status"] != Status.OK:
-        return Entry(str(row["status"]), look="status", help=str(row["reason"])[:300])
+        return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
     lost = int(row["n_diverged"]), int(row["replicates"])
     help = marks.beside(row["metric"], row["median"], (row["low"], row["high"]), row["worst"], row["marks"], *lost)
     return Entry(lb.entry(row), sortable(lb.shown(row)), "best" if row["best"] else "", help)
@@ -168,7 +168,7 @@ def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
         return None
     if cell.status is not Status.OK:
         unranked = cell.status in lb.NOT_RUN or lb.is_anchor(cell)
-        return [str(cell.status), None, _UNRANKED if unranked else _FAILED]
+        return [marks.status_word(cell.status, cell.reason), None, _UNRANKED if unranked else _FAILED]
     if metric not in cell.values:
         return None
     median = median_interval(metric_values(metric, cell.values[metric]))[0]

@@ -121,7 +121,7 @@ def _metric_entry(metric: str, _: pd.Series, cell: CellRecord) -> Entry:
 
 def _status(cell: CellRecord) -> Entry:
     if cell.status is not Status.OK:
-        return Entry(str(cell.status), look="status", help=cell.reason[:300])
+        return Entry(marks.status_word(cell.status, cell.reason), look="status", help=cell.reason[:300])
     if cell.n_diverged:
         return Entry(
             marks.DIVERGED.format(lost=cell.n_diverged, of=cell.n_replicates), look="status", help=cell.reason[:300]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from parvibench.core.result import Status
+from parvibench.harness.store.results import RUNNING, STOPPED
 from parvibench.reporting.formatting import interval, number
 
 #: Words of the column ``marks``: a cell that is no better than the start.
@@ -17,7 +18,7 @@ MORE = "beyond the budget"
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
     "≈": "indistinguishable from exact draws at this sample size (5% level over all metrics with a floor, Holm)",
-    "*": "some replicates diverged or blew up; they count as the worst values",
+    "*": "some replicates diverged, blew up, or never moved from a start far off; they count as the worst values",
     "†": "transient: R-hat above 1.05, or a bulk ESS of the path below a quarter of the samples",
     "↓": "still improving: the metric fell by more than 5% over the last doubling of the budget",
     "‡": "no better than the initial distribution",
@@ -47,6 +48,17 @@ def entry(status: str, value: float, *, exact: bool, diverged: bool, words: str)
     if status != Status.OK:
         return status
     return ("≈" if exact else "") + number(value) + ("*" if diverged else "") + symbols(words)
+
+
+def status_word(status: str, reason: str) -> str:
+    """The status of a cell; while its run has not ended, that instead of ``interrupted``."""
+    waiting = [s for s in (RUNNING, STOPPED) if status == Status.INTERRUPTED and reason.startswith(s)]
+    return waiting[0] if waiting else str(status)
+
+
+def unfinished(state: str, missing: int, cells: int) -> str:
+    """That a run has not ended; empty where it has."""
+    return state and f"This run is {state}: {missing} of {cells} cells have no result yet."
 
 
 def symbols(words: str) -> str:
