@@ -108,10 +108,11 @@ def test_figures_for_papers(results: pb.Results, call: Run, tmp_path: Path) -> N
     assert call("report", *out, "--format", "latex", "--figure", axes).code == 2
 
 
-def test_the_leaderboard_in_latex(results: pb.Results, call: Run) -> None:
+def test_the_leaderboard_in_latex(results: pb.Results, call: Run, tmp_path: Path) -> None:
     """Numbers, intervals and the bold best are the board's; nothing of a label is obeyed."""
-    answer = call("report", "--out", str(results.store.root), "--format", "latex")
-    text = Path(answer.out.strip()).read_text()
+    text = call("report", "--out", str(results.store.root), "--format", "latex").out.removesuffix("\n")
+    written = call("report", "--out", str(results.store.root), "--format", "latex", "--to", str(tmp_path / "here")).out
+    assert Path(written.strip()).read_text() == text
     assert text == pb.report(results, results.store.root / "other", format="latex").read_text()
     rows = [line for line in text.splitlines() if line.endswith(r" \\")]
     assert rows[0] == r"method & avg. rank & banana & multimodal \\"

@@ -308,14 +308,21 @@ def test_what_is_missing_is_one_line_each(
 
 
 def test_a_file_that_does_not_run_is_told_by_its_line(call: Run, tmp_path: Path) -> None:
+    """The object is not blamed, whether its file fails or a helper beside it."""
+    (tmp_path / "helper.py").write_text("x = 1\n\nx.missing\n")
     for text, told in (
-        ("x = 1 +\n", "SyntaxError"),
-        ("\nundefined\n", "NameError: name 'undefined'"),
-        ("1 / 0\n", "ZeroDivisionError"),
+        ("x = 1 +\n", "broken.py fails in line 1: SyntaxError"),
+        ("\nundefined\n", "broken.py fails in line 2: NameError: name 'undefined' is not defined"),
+        ("1 / 0\n", "broken.py fails in line 1: ZeroDivisionError: division by zero"),
+        ("x = 1\nimport no_such_module\n", "broken.py fails in line 2: ModuleNotFoundError: No module named 'no_such"),
+        ("import torch\n\ntorch.zeros(-1)\n", "broken.py fails in line 3: RuntimeError"),
+        ("import parvibench as pb\npb.task('ring', 0)\n", "broken.py fails in line 2: "),
+        ("import helper\n", "helper.py fails in line 3: AttributeError"),
     ):
         (tmp_path / "broken.py").write_text(text)
         answer = call("run", "--task", "banana", "-a", "broken.py:X")
-        assert (answer.code, told in answer.err, "Traceback" in answer.err) == (2, True, False)
+        assert (answer.code, "Traceback" in answer.err, "broken.py:X" in answer.err) == (2, False, False)
+        assert told in answer.err, answer.err
 
 
 def test_a_plug_in_is_labelled_by_its_name(call: Run, own: Any, tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_a_density_is_checked(call: Run, tmp_path: Path) -> None:
             "mine.py:function",
             "a function, not a task; write NAME = pb.task(function, dim=...), or of a Pyro model NAME = pb.from_pyro(function, data)",
         ),
-        ("broken.py:x", "ZeroDivisionError: division by zero (line 2)"),
+        ("broken.py:x", "broken.py fails in line 2: ZeroDivisionError: division by zero"),
         ("misspelt.py:x", "SyntaxError"),
         ("nan.py:x", "is nan at the initial point"),
         ("no.such.module:x", "No module named 'no'"),
