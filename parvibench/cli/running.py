@@ -45,6 +45,7 @@ def run(
     match: Annotated[str | None, Option(metavar="effective-step", help="Scale step sizes so that the methods of a task share one effective step.")] = None,
     row: Annotated[list[str] | None, Option(metavar="GLOB", help="Only rows whose TASK/LABEL or published number matches the pattern (repeatable).")] = None,
     part: Annotated[str | None, Option("--shard", metavar="I/K", help="Run every K-th cell, starting with the I-th; `merge` combines the parts.")] = None,
+    allow_plugins: shared.Plugins = False,
     workers: shared.Workers = None,
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
     timeout: shared.Timeout = DEFAULT_TIMEOUT_S,
@@ -74,7 +75,7 @@ def run(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
         profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
-        retry_failed=retry == "failed", tune=tune_first,
+        retry_failed=retry == "failed", tune=tune_first, allow_plugins=allow_plugins,
     )  # fmt: skip
     settings = shared.parse_settings(setting, algorithm)
     arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
@@ -99,6 +100,7 @@ def tune(
     algorithm: shared.Algorithms = None,
     setting: shared.Settings = None,
     profile: Annotated[str | None, Option(help="Profile to tune. Default: the first of the suite.")] = None,
+    allow_plugins: shared.Plugins = False,
     workers: shared.Workers = None,
     out: Out = DEFAULT_STORE / "tuning",
     write: Annotated[Path | None, Option(help="Suite file for the chosen values. Default: the file of the suite; none for a part of a shipped suite.")] = None,
@@ -119,6 +121,7 @@ def tune(
         "algorithms": algorithm or (),
         "settings": settings,
         "profile": profile,
+        "allow_plugins": allow_plugins,
     }
     if dry_run:
         _print_tuning_forecast(api.forecast(suite, **arguments, out=out))
