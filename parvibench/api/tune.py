@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from parvibench.harness.suite.cells import Cell
     from parvibench.harness.suite.entries import Tuned
     from parvibench.harness.suite.suite import Suite
+    from parvibench.harness.suite.tried import Tried
     from parvibench.reporting.presented import Results
 
 
@@ -30,6 +31,7 @@ class Tuning(NamedTuple):
     file: Path | None = None  #: the suite file in which they were stored
     interrupted: bool = False
     left_out: Mapping[str, str] = MappingProxyType({})  #: ``task/label`` without a measured value -> reason
+    tried: Sequence[Tried] = ()  #: the value at every step size tried, which ``tried.csv`` of the store lists, too
 
 
 def tune(
@@ -96,6 +98,7 @@ def tune_suite(
     from parvibench.core.result import Status
     from parvibench.harness.session import make_executor, run_cells
     from parvibench.harness.store.store import Store
+    from parvibench.harness.suite.tried import write_csv
     from parvibench.harness.suite.tuning import Tuner
     from parvibench.reporting.presented import Results
 
@@ -116,7 +119,8 @@ def tune_suite(
         return found
 
     tuned = tuner.tune(measured)
-    return Tuning(tuned, Results.of(rounds[-1]), left_out=tuner.left_out)
+    write_csv(tuner.tried, execution.out)
+    return Tuning(tuned, Results.of(rounds[-1]), left_out=tuner.left_out, tried=tuner.tried)
 
 
 class TuningForecast(NamedTuple):

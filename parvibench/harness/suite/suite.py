@@ -275,7 +275,7 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
         for r in suite.rows
         if r.varies not in ("", *titles)
     ]
-    labels = {_display(a) for a in suite.entries}
+    labels = {_display(a) for a in suite.rows or suite.algorithms}
     for what, named in (
         ("step_from", [a.step_from for a in suite.entries if a.step_from]),
         ("tune.options", list(suite.tune.options) if suite.tune else []),
