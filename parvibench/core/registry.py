@@ -259,7 +259,7 @@ def as_method(found: Any, name: str = "") -> Method:
     Raises:
         InputError: it is neither, takes arguments, or lacks something; a line for each lack.
     """
-    from .algorithm import Method
+    from .algorithm import Method, shadowed
 
     owner = found if isinstance(found, type) else type(found)
     if not issubclass(owner, Method):
@@ -268,9 +268,12 @@ def as_method(found: Any, name: str = "") -> Method:
         raise InputError(f"{name or found!r} is {what}, not a parvibench Algorithm{hint}")
     owner.require_complete()
     try:
-        return found() if isinstance(found, type) else found
+        made = found() if isinstance(found, type) else found
     except TypeError as error:
         raise InputError(f"{name or owner.__name__}: the class must work without arguments: {error}") from error
+    if hidden := list(shadowed(made)):
+        raise InputError("\n".join(f"{owner.__name__}: {line}" for line in hidden))
+    return cast("Method", made)
 
 
 @cache

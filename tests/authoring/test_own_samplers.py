@@ -272,6 +272,14 @@ class Wrong(pb.Algorithm):
     def init(self, problem, settings, streams, horizon): ...
     def step(self, problem, settings, state, streams): ...
 
+class Shadow(pb.Algorithm):
+    name, kind, step = "shadow", "chains", 0.1
+    def init(self, problem, settings, streams, horizon): ...
+
+class Hidden(Shadow):
+    def __init__(self): self.step = 0.1
+    def step(self, problem, settings, state, streams): ...
+
 class Arguments(Wrong):
     kind, settings_type = "chains", pb.AlgorithmSettings
     def __init__(self, width): ...
@@ -292,6 +300,8 @@ def function(problem, x0, generator):
                    "Wrong: settings_type is <class 'dict'>, not a class that derives from AlgorithmSettings"]),
         ("Arguments", ["the class must work without arguments: Arguments.__init__() missing 1 required"]),
         ("function", ["is a function, not a parvibench Algorithm; wrap a function of (problem, x0, generator) by pb.sampler"]),
+        ("Shadow", ["Shadow: step is 0.1, an attribute that hides the method step(): give it another name"]),
+        ("Hidden", ["Hidden: step is 0.1, an attribute that hides the method step(): give it another name"]),
         ("Nothing", ["cannot load", "'Nothing'"]),
     ],
 )  # fmt: skip

@@ -23,6 +23,7 @@ from .clock import MAX_DRIFT, drift, reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
 from .judging import Curve, Judge, Notify
 from .recorder import Path
+from .repeating import CHANGED, Repeated
 from .resuming import Place, Standing
 from .snapshot import NotWritableError
 from .stepping import Advance, Stepper
@@ -129,6 +130,8 @@ class _Run:
         self.account = Account(chunk, problem)
         self.path = Path(chunk, problem, self.decisions)
         self.curve = Curve(chunk, self.account, self.decisions, judge, notify)
+        repeatable = chunk.cell.own_task and self.decisions is None  # a posterior that grows does change
+        self.repeated = Repeated(problem._target, problem.dtype) if repeatable else None
         self.standing = Standing(self.account, self.path, self.decisions, self.curve)
 
     def resumed(self, trial: Trial) -> Place | None:
@@ -202,6 +205,8 @@ class _Run:
         path = self.path.recorded() if last and step > 0 else None
         moved = self.path.moved(state, step) if last else None
         with guard.pausing():
+            if self.repeated is not None and self.repeated.changed(samples):
+                self.curve.result.flag(CHANGED)
             self.curve.add(samples, step, last=last, path=path, moved=moved)
 
     def _follow(self, state: Any, step: int) -> None:
