@@ -75,7 +75,7 @@ def _of_density(test: Test) -> bool:
 
 def _gravity(test: Test) -> tuple[int, float]:
     """What explains other failures comes first."""
-    first = 0 if test.metric in ("status", "diverged") else 1 if test.metric.startswith("contract.") else 2
+    first = 0 if test.metric in ("status", "diverged", "again") else 1 if test.metric.startswith("contract.") else 2
     return first, test.p_value
 
 
