@@ -57,12 +57,6 @@ class Target(ABC):
         raise UnsupportedError(f"{type(self).__name__} predicts no responses that could be fitted")
 
 
-def same_again(first: Tensor, again: Tensor, *, single: bool) -> bool:
-    """Whether two evaluations at the same points agree but for rounding, in single or double precision."""
-    tolerance = 1e-4 if single else 1e-7
-    return torch.allclose(first, again, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
 class JointTarget(Target):
     """A target whose density and score come from one computation, ``log_density_and_score``."""
 

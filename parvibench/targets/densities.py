@@ -18,7 +18,7 @@ from torch.func import vmap
 
 from parvibench.core.errors import InputError
 from parvibench.core.reference import Reference
-from parvibench.core.target import Target, same_again
+from parvibench.core.target import Target
 from parvibench.core.task import DENSITY_METRICS, Task
 
 #: The density of a point, (D,) -> (), or of many, (n, D) -> (n,).
@@ -354,6 +354,12 @@ def _scored(task: FunctionTask, x: Tensor) -> Tensor:
             f"{task.name}: the score is not finite at the initial point {_shown(x[first_bad])}: {_shown(score[first_bad])}"
         )
     return score
+
+
+def same_again(first: Tensor, again: Tensor, *, single: bool) -> bool:
+    """Whether two evaluations at the same points agree but for rounding, in single or double precision."""
+    tolerance = 1e-4 if single else 1e-7
+    return torch.allclose(first, again, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def _repeat(task: FunctionTask, what: Literal["log_density", "score"], x: Tensor) -> None:

@@ -374,6 +374,17 @@ def test_a_plug_in_is_labelled_by_its_name(call: Run, own: Any, tmp_path: Path) 
     assert rows[0]["state"] == "cached"
 
 
+def test_check_labels_a_sampler_as_a_run_does(call: Run, own: Any, tmp_path: Path) -> None:
+    """Whether it passes or fails; the command that repeats a test has its place."""
+    (tmp_path / "kw.py").write_text(PLUGIN)
+    answer = call(
+        "check", "-a", "kw.py:KWFlow", "-t", "normal", "--iterations", "20", "--workers", "0", "--junit", "check.xml"
+    )
+    assert "kw-flow on normal" in answer.out
+    assert "run again: parvibench check -a kw.py:KWFlow -t normal" in answer.out
+    assert 'name="normal/kw-flow"' in (tmp_path / "check.xml").read_text()
+
+
 def test_a_suite_may_name_what_is_installed_and_no_file_by_itself(own: Any, tmp_path: Path) -> None:
     from parvibench.harness.suite.cells import expand
     from parvibench.harness.suite.suite import SuiteError, load_suite

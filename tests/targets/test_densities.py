@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 import parvibench as pb
 from parvibench.core.errors import InputError, UnsupportedError
 from parvibench.core.task import Problem
-from parvibench.harness.run.repeating import Repeated
+from parvibench.harness.run.account import Repeated
 from parvibench.targets.densities import FunctionTask
 
 MIX = torch.tensor([[1.0, 0.4, -0.2], [0.0, 0.8, 0.5], [0.3, 0.0, 1.2]])  # float32, as users' data are

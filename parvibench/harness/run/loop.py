@@ -17,13 +17,12 @@ from parvibench.harness.store.environment import process_facts
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
-from .account import Account, Guard
+from .account import CHANGED, Account, Guard, Repeated
 from .chunks import Chunk, ChunkResult
 from .clock import MAX_DRIFT, drift, reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
 from .judging import Curve, Judge, Notify
 from .recorder import Path
-from .repeating import CHANGED, Repeated
 from .resuming import Place, Standing
 from .snapshot import NotWritableError
 from .stepping import Advance, Stepper
