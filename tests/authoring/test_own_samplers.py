@@ -378,11 +378,11 @@ def test_check_labels_a_sampler_as_a_run_does(call: Run, own: Any, tmp_path: Pat
     """Whether it passes or fails; the command that repeats a test has its place."""
     (tmp_path / "kw.py").write_text(PLUGIN)
     answer = call(
-        "check", "-a", "kw.py:KWFlow", "-t", "normal", "--iterations", "20", "--workers", "0", "--junit", "check.xml"
+        "check", "-a", "kw.py:KWFlow", "-t", "tilted", "--iterations", "20", "--workers", "0", "--junit", "check.xml"
     )
-    assert "kw-flow on normal" in answer.out
-    assert "run again: parvibench check -a kw.py:KWFlow -t normal" in answer.out
-    assert 'name="normal/kw-flow"' in (tmp_path / "check.xml").read_text()
+    assert "kw-flow on tilted" in answer.out
+    assert "run again: parvibench check -a kw.py:KWFlow -t tilted" in answer.out
+    assert 'name="tilted/kw-flow"' in (tmp_path / "check.xml").read_text()
 
 
 def test_a_suite_may_name_what_is_installed_and_no_file_by_itself(own: Any, tmp_path: Path) -> None:
