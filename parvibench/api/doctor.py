@@ -1,36 +1,68 @@
-"""``doctor``: versions, registry, devices, data, disk and tracking of this installation."""
+"""``doctor``: versions, optional extras, registry, devices, data, disk and tracking of this installation."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 from parvibench.core import registry
-from parvibench.core.errors import ParVIBenchError
+from parvibench.core.errors import ParVIBenchError, install_hint
 
 _PACKAGES = ("torch", "numpy", "scipy", "POT", "arviz-stats", "pyro-ppl", "mlflow", "pandas", "seaborn")
+#: Extras for work on this package itself.
+_DEVELOPMENT = ("dev", "docs")
 
 
 def doctor() -> list[dict[str, Any]]:
     """Check the installation: one dictionary per check, with ``what``, ``found``, ``ok`` and ``required``."""
     checks = [_check("Python", platform.python_version(), sys.version_info >= (3, 11))]
-    for package in _PACKAGES:
-        try:
-            checks.append(_check(package, version(package), True))
-        except PackageNotFoundError:
-            checks.append(_check(package, "not installed", False))
-    return [*checks, *_registry_checks(), _device_check(), _data_check(), _disk_check(), _tracking_check()]
+    checks += [_check(p, _installed(p) or "not installed", bool(_installed(p))) for p in _PACKAGES]
+    return [
+        *checks,
+        *_extra_checks(),
+        *_registry_checks(),
+        _device_check(),
+        _data_check(),
+        _disk_check(),
+        _tracking_check(),
+    ]
 
 
 def _check(what: str, found: str, ok: bool, required: bool = True) -> dict[str, Any]:
     return {"what": what, "found": found, "ok": ok, "required": required}
+
+
+def _extra_checks() -> list[dict[str, Any]]:
+    """Which optional extras are installed, as the package declares them."""
+    packages: dict[str, list[str]] = {}
+    for line in requires("parvibench") or ():
+        needed, _, marker = line.partition(";")
+        named = re.search(r"""extra == ['"]([^'"]+)""", marker)
+        if named is not None and named[1] not in _DEVELOPMENT:
+            packages.setdefault(named[1], []).append(re.split(r"[^\w.-]", needed, maxsplit=1)[0])
+    checks = []
+    for extra, names in packages.items():
+        found = {name: _installed(name) for name in names}
+        ok = all(found.values())
+        words = ", ".join(f"{name} {there or 'not installed'}" for name, there in found.items())
+        checks.append(_check(f"extra {extra}", words if ok else f"{words}; {install_hint(extra)}", ok, required=False))
+    return checks
+
+
+def _installed(package: str) -> str:
+    """The version of a package; empty where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def _registry_checks() -> list[dict[str, Any]]:

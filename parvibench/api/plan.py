@@ -20,6 +20,7 @@ from parvibench.harness.session import Executor, make_executor, resolve_device
 from parvibench.harness.store.merging import shard
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned
+from parvibench.harness.suite.plugins import Allowed
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.suite.tuning import lacking, of_tasks, untuned, with_more
 
@@ -60,10 +61,14 @@ class Plan:
                     "objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'"
                 )
             execution = execution.model_copy(update={"workers": 0})
-        loaded = load_suite(suite) if isinstance(suite, str) else suite
+        names = [t if isinstance(t, str) else t.name for t in placed]
+        if isinstance(suite, str):
+            loaded: Suite | None = load_suite(suite, allowed_plugins(names, named, execution.allow_plugins))
+        else:
+            loaded = suite
         if loaded is not None and execution.profile is None:
             execution = execution.model_copy(update={"profile": loaded.default_profile})
-        selected = select(loaded, [t if isinstance(t, str) else t.name for t in placed], named, execution)
+        selected = select(loaded, names, named, execution)
         device = resolve_device(execution.device)
         if execution.compiled:
             require_compiler(device)
@@ -122,6 +127,11 @@ def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[li
     return entries, objects
 
 
+def allowed_plugins(tasks: Sequence[str], algorithms: Sequence[Entry], every: bool) -> Allowed:
+    """The file plug-ins that a suite may name: the caller's, or ``every`` one beside it."""
+    return "beside" if every else [*tasks, *(a if isinstance(a, str) else a["name"] for a in algorithms)]
+
+
 def _entry(item: Entry) -> Entry:
     """An entry for an algorithm outside the registry is labelled with its own name."""
     if isinstance(item, str) and registry.is_elsewhere(item):
@@ -145,6 +155,8 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
     else:
         selected = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
         selected = selected.with_rows(execution.rows) if execution.rows else selected
+        listed = {t.name for t, _ in selected.pairs}
+        tasks = [own if registry.is_place(t) and (own := registry.load_task(t).name) in listed else t for t in tasks]
         selected = (_restrict_rows if selected.rows else _restrict)(selected, tasks, algorithms)
     names = ("replicates", "seed", "budget", "particles", "samples", "match")
     overrides = {name: value for name in names if (value := getattr(execution, name)) is not None}

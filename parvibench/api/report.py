@@ -86,6 +86,13 @@ def report(
     return path
 
 
+def latex(results: Results) -> str:
+    """The leaderboard of a run as a LaTeX table."""
+    from parvibench.reporting.page.text_tables import to_latex
+
+    return to_latex(results, results.board)
+
+
 def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
     """Write the page of a run with its files, and mirror them to MLflow; the path of the page."""
     from parvibench.reporting.page.report_files import write_report

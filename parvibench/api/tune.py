@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from parvibench.harness.suite.cells import Cell
     from parvibench.harness.suite.entries import Tuned
     from parvibench.harness.suite.suite import Suite
+    from parvibench.harness.suite.tried import Tried
     from parvibench.reporting.presented import Results
 
 
@@ -30,6 +31,7 @@ class Tuning(NamedTuple):
     file: Path | None = None  #: the suite file in which they were stored
     interrupted: bool = False
     left_out: Mapping[str, str] = MappingProxyType({})  #: ``task/label`` without a measured value -> reason
+    tried: Sequence[Tried] = ()  #: the value at every step size tried, which ``tried.csv`` of the store lists, too
 
 
 def tune(
@@ -41,6 +43,7 @@ def tune(
     profile: str | None = None,
     workers: int | None = None,
     out: str | Path = DEFAULT_STORE / "tuning",
+    allow_plugins: bool = False,
     write: str | Path | None = None,
     command: str = "",
     observers: Sequence[Observer] = (),
@@ -55,6 +58,7 @@ def tune(
         profile: of the suite; by default its first.
         workers: number of processes; 0 runs in this one. By default one per CPU.
         out: store of the tuning runs.
+        allow_plugins: load the files beside the suite that it names as ``file.py:OBJECT``.
         write: suite file in which the chosen values are stored; values of other cells stay. None writes nothing.
         command: the command line, stored as provenance.
         observers: notified of the start, the progress and the end of cells.
@@ -63,14 +67,11 @@ def tune(
         InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.
     """
     from parvibench.harness.suite.entries import Tuned
-    from parvibench.harness.suite.suite import load_suite
     from parvibench.harness.suite.tuning import write_tuned
 
     from .report import load
 
-    whole = load_suite(suite)
-    profile = profile or whole.default_profile
-    part, objects = _part(whole, tasks, algorithms, profile)
+    part, objects, profile = _part(suite, tasks, algorithms, profile, allow_plugins)
     if write is not None and not os.access(write, os.W_OK):
         raise InputError(f"{write}: not writable; name another suite file with --write")
     execution = Execution(workers=0 if objects else workers, out=Path(out), profile=profile)
@@ -97,6 +98,7 @@ def tune_suite(
     from parvibench.core.result import Status
     from parvibench.harness.session import make_executor, run_cells
     from parvibench.harness.store.store import Store
+    from parvibench.harness.suite.tried import write_csv
     from parvibench.harness.suite.tuning import Tuner
     from parvibench.reporting.presented import Results
 
@@ -117,7 +119,8 @@ def tune_suite(
         return found
 
     tuned = tuner.tune(measured)
-    return Tuning(tuned, Results.of(rounds[-1]), left_out=tuner.left_out)
+    write_csv(tuner.tried, execution.out)
+    return Tuning(tuned, Results.of(rounds[-1]), left_out=tuner.left_out, tried=tuner.tried)
 
 
 class TuningForecast(NamedTuple):
@@ -134,16 +137,14 @@ class TuningForecast(NamedTuple):
 def forecast(
     suite: str, *, tasks: Sequence[str] = (), algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
     settings: Mapping[str, Mapping[str, Any]] | None = None, profile: str | None = None,
-    out: str | Path = DEFAULT_STORE / "tuning",
+    out: str | Path = DEFAULT_STORE / "tuning", allow_plugins: bool = False,
 ) -> TuningForecast:  # fmt: skip
     """Predict the time of ``tune`` with the same arguments."""
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.suite import load_suite
     from parvibench.harness.suite.tuning import Tuner
 
-    whole = load_suite(suite)
-    part, objects = _part(whole, tasks, algorithms, profile or whole.default_profile)
+    part, objects, _ = _part(suite, tasks, algorithms, profile, allow_plugins)
     tuner = Tuner(part, settings=settings or {}, objects=objects)
     spec, grids = tuner.spec, tuner.one_of_each()
     seconds = predict([cell for cell, _, _ in grids], Store(Path(out)))
@@ -155,16 +156,21 @@ def forecast(
 
 
 def _part(
-    suite: Suite, tasks: Sequence[str], algorithms: Sequence[str | Method | type[Method]], profile: str | None
-) -> tuple[Suite, list[Method]]:
-    """The suite to tune, and the objects in it. Named algorithms alone are tuned, also those that extend the suite."""
-    from .plan import named_methods, select
+    suite: str, tasks: Sequence[str], algorithms: Sequence[str | Method | type[Method]], profile: str | None,
+    allow_plugins: bool,
+) -> tuple[Suite, list[Method], str | None]:  # fmt: skip
+    """The suite to tune, the objects in it, its profile. Named algorithms alone are tuned, also those that extend it."""
+    from parvibench.harness.suite.suite import load_suite
+
+    from .plan import allowed_plugins, named_methods, select
 
     named, objects = named_methods(algorithms)
-    selected = select(suite, tasks, named, Execution(profile=profile))
+    whole = load_suite(suite, allowed_plugins(tasks, named, allow_plugins))
+    profile = profile or whole.default_profile
+    selected = select(whole, tasks, named, Execution(profile=profile))
     names = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
     tuned = tuple(a for a in selected.algorithms if not names or names & {a.name, a.display})
-    return selected.model_copy(update={"algorithms": tuned}), objects
+    return selected.model_copy(update={"algorithms": tuned}), objects, profile
 
 
 def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:

@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from parvibench.core import registry
+from parvibench.core.errors import InputError
 
 from .outcomes import RED, Test
 from .rounds import Findings
@@ -39,9 +40,12 @@ def groups(findings: Findings) -> list[Group]:
         by_source.setdefault((t.algorithm, source(t)), []).append(t)
     return [
         Group(
-            f"{algorithm} on {_list(dict.fromkeys(t.task for t in tests))}", where, tests, command(tests[0], findings)
+            f"{_label(tests[0])} on {_list(dict.fromkeys(map(_task, tests)))}",
+            where,
+            tests,
+            command(tests[0], findings),
         )
-        for (algorithm, where), tests in by_source.items()
+        for (_, where), tests in by_source.items()
     ]
 
 
@@ -52,13 +56,26 @@ def source(test: Test) -> str:
     return place.rpartition(":")[0]
 
 
+def _label(test: Test) -> str:
+    """The sampler as a run labels it: one from a place by its own name."""
+    try:
+        return registry.load_method(test.algorithm).name if registry.is_elsewhere(test.algorithm) else test.algorithm
+    except InputError:
+        return test.algorithm
+
+
+def _task(test: Test) -> str:
+    """The task as a run names it."""
+    return registry.load_task(test.task).name if registry.is_place(test.task) else test.task
+
+
 def _of_density(test: Test) -> bool:
     return test.algorithm == _DENSITY
 
 
 def _gravity(test: Test) -> tuple[int, float]:
     """What explains other failures comes first."""
-    first = 0 if test.metric in ("status", "diverged") else 1 if test.metric.startswith("contract.") else 2
+    first = 0 if test.metric in ("status", "diverged", "again") else 1 if test.metric.startswith("contract.") else 2
     return first, test.p_value
 
 
@@ -87,7 +104,7 @@ def _lines_of(group: Group) -> list[str]:
     found = _wrapped(f"{verdicts}: {group.title} ({tests})")
     before = ""
     for t in group.tests[:_SENTENCES]:
-        heading = f"{t.algorithm} on {t.task}" + (f", {t.circumstances}" if t.circumstances else "") + ":"
+        heading = f"{_label(t)} on {_task(t)}" + (f", {t.circumstances}" if t.circumstances else "") + ":"
         if heading != before:
             found += _wrapped(heading, "  ")
         before = heading
@@ -112,7 +129,7 @@ def asked(findings: Findings) -> list[str]:
     if len(samplers) == 1:
         by_task: dict[str, Counter[str]] = {}
         for t in findings.tests:
-            by_task.setdefault(t.task, Counter())[_kind(t.metric)] += 1
+            by_task.setdefault(_task(t), Counter())[_kind(t.metric)] += 1
         listed = {task: ", ".join(f"{k} ({n})" if n > 1 else k for k, n in c.items()) for task, c in by_task.items()}
         return [line for task, kinds in listed.items() for line in _wrapped(f"tested on {task}: {kinds}")]
     against = Counter(t.oracle for t in findings.tests)
@@ -185,10 +202,10 @@ def junit(findings: Findings) -> str:
     by_pair: dict[tuple[str, str], list[Test]] = {}
     for test in findings.tests:
         by_pair.setdefault((test.task, test.algorithm), []).append(test)
-    for (task, algorithm), tests in by_pair.items():
+    for tests in by_pair.values():
         red = str(sum(t.verdict in RED for t in tests))
         suite = ElementTree.SubElement(
-            root, "testsuite", name=f"{task}/{algorithm}", tests=str(len(tests)), failures=red
+            root, "testsuite", name=f"{_task(tests[0])}/{_label(tests[0])}", tests=str(len(tests)), failures=red
         )
         for t in tests:
             _case(suite, t, findings)
@@ -202,7 +219,7 @@ def junit(findings: Findings) -> str:
 
 def _case(suite: ElementTree.Element, test: Test, findings: Findings) -> None:
     name = f"{test.metric} ({test.oracle})"
-    case = ElementTree.SubElement(suite, "testcase", classname=f"{test.task}.{test.algorithm}", name=name)
+    case = ElementTree.SubElement(suite, "testcase", classname=f"{_task(test)}.{_label(test)}", name=name)
     if test.verdict in RED:
         message = f"{test.verdict}: {test.reason}"
         failure = ElementTree.SubElement(case, "failure", message=message, type=test.verdict)

@@ -45,6 +45,7 @@ _NAMES = {
     "score": "mean score in direction {0}",
     "stein": "Stein's identity {0}",
     "gradient": "score against the gradient of the log density",
+    "again": "share of points whose density is the same when called again (otherwise it is no function of the point)",
     "score_evaluations": "score evaluations charged",
     "log_density": "log density at fixed point {0}",
 }

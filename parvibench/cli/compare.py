@@ -12,12 +12,14 @@ from rich.markup import escape
 from typer import Argument, Option
 
 from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S
+from parvibench.core.errors import InputError
 
 from .shared import EXIT_FAILED, Json, Out, Timeout, Workers, answer, names_of, new_table, out_console, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from parvibench.api.report import Results
     from parvibench.api.stores import Verification
 
 app = typer.Typer()
@@ -42,10 +44,8 @@ def compare(
     Replicates are paired where the runs share seed and particles.
     """
     from parvibench.api.compare import write_comparison
-    from parvibench.api.report import load
 
-    first, second = (load(run) if Path(run).is_dir() else load(out, run) for run in (run_a, run_b))
-    found = write_comparison(first, second, to or out / "compare", metric)
+    found = write_comparison(_loaded(run_a, out), _loaded(run_b, out), to or out / "compare", metric)
     if as_json:
         print_json(found.document())
         return
@@ -53,6 +53,17 @@ def compare(
     _print_cells(found.cells)
     for path in found.files:
         answer(str(path))
+
+
+def _loaded(run: str, out: Path) -> Results:
+    """A run of the store ``out`` by its id, or the latest of another store by its folder."""
+    from parvibench.api.report import load
+
+    if Path(run).is_dir():
+        return load(run)
+    if not (out / "runs" / f"{run}.json").is_file():
+        raise InputError(f"{run}: no folder of that name, and no run of that id in the store {out}")
+    return load(out, run)
 
 
 def _print_conditions(differs: pd.DataFrame) -> None:

@@ -34,7 +34,7 @@ def report(
     to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report, with --task OUT/report-part.")] = None,
     task: Tasks = None,
     figure: Annotated[str | None, Option(help="Write only this figure (the page shows its name), as SVG or PNG with CSV.")] = None,
-    format_: Annotated[Literal["html", "latex", "pdf"], Option("--format", help="latex: the leaderboard as a booktabs table; pdf: the --figure as PDF.")] = "html",
+    format_: Annotated[Literal["html", "latex", "pdf"], Option("--format", help="latex: print the leaderboard as a booktabs table, or write it into --to; pdf: the --figure as PDF.")] = "html",
     tracking_uri: Annotated[str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")] = None,
     index: Annotated[Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html, an overview of the reports in the folders of FOLDER.")] = None,
     compact: Annotated[bool, Option("--compact", help="For publication: without results.json and the data of figures.")] = False,
@@ -56,11 +56,11 @@ def report(
         for path in api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
             answer(str(path))
         return
-    page = api.report(results, folder, "latex" if format_ == "latex" else "html", compact=compact)
     if format_ == "latex":
-        answer(str(page))
-    else:
-        print_results(results, folder, as_json=as_json)
+        answer(api.latex(results) if to is None else str(api.report(results, to, "latex")))
+        return
+    api.report(results, folder, compact=compact)
+    print_results(results, folder, as_json=as_json)
 
 
 @app.command(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +20,7 @@ from .shared import EXIT_FAILED, Json, Out, answer, command_line, counted, durat
 
 if TYPE_CHECKING:
     from parvibench.api.run import Forecast
-    from parvibench.api.tune import TuningForecast
+    from parvibench.api.tune import Tuning, TuningForecast
 
 app = typer.Typer()
 
@@ -45,6 +47,7 @@ def run(
     match: Annotated[str | None, Option(metavar="effective-step", help="Scale step sizes so that the methods of a task share one effective step.")] = None,
     row: Annotated[list[str] | None, Option(metavar="GLOB", help="Only rows whose TASK/LABEL or published number matches the pattern (repeatable).")] = None,
     part: Annotated[str | None, Option("--shard", metavar="I/K", help="Run every K-th cell, starting with the I-th; `merge` combines the parts.")] = None,
+    allow_plugins: shared.Plugins = False,
     workers: shared.Workers = None,
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
     timeout: shared.Timeout = DEFAULT_TIMEOUT_S,
@@ -74,7 +77,7 @@ def run(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
         profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
-        retry_failed=retry == "failed", tune=tune_first,
+        retry_failed=retry == "failed", tune=tune_first, allow_plugins=allow_plugins,
     )  # fmt: skip
     settings = shared.parse_settings(setting, algorithm)
     arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
@@ -99,6 +102,7 @@ def tune(
     algorithm: shared.Algorithms = None,
     setting: shared.Settings = None,
     profile: Annotated[str | None, Option(help="Profile to tune. Default: the first of the suite.")] = None,
+    allow_plugins: shared.Plugins = False,
     workers: shared.Workers = None,
     out: Out = DEFAULT_STORE / "tuning",
     write: Annotated[Path | None, Option(help="Suite file for the chosen values. Default: the file of the suite; none for a part of a shipped suite.")] = None,
@@ -119,6 +123,7 @@ def tune(
         "algorithms": algorithm or (),
         "settings": settings,
         "profile": profile,
+        "allow_plugins": allow_plugins,
     }
     if dry_run:
         _print_tuning_forecast(api.forecast(suite, **arguments, out=out))
@@ -129,15 +134,30 @@ def tune(
     )
     if done.interrupted:
         raise typer.Exit(EXIT_FAILED)
-    for where, chosen in done.tuned.step_size.items():
-        for label, step in chosen.items():
-            edge = "  (at the end of the grid)" if f"{where}/{label}" in done.tuned.at_edge else ""
-            answer(f"--task {where} --set {label}.step_size={step:g}{edge}")
+    _print_tuned(done)
     note(f"step sizes stored in {done.file}" if done.file else "not stored: name a suite file with --write")
     for pair, why in done.left_out.items():
         note(f"{pair} has no tuned step size: {why}", style="red")
     if done.left_out:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _print_tuned(done: Tuning) -> None:
+    """The chosen step sizes and options as options of ``run``, and the values at all that were tried."""
+    from parvibench.api.compare import number
+
+    tuned = done.tuned
+    for task, chosen in tuned.step_size.items():
+        for label, step in chosen.items():
+            options = {"step_size": f"{step:g}", **tuned.settings.get(task, {}).get(label, {})}
+            texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in options.items()}
+            words = [f"--set {shlex.quote(f'{label}.{key}={text}')}" for key, text in texts.items()]
+            edge = "  (at the end of the grid)" if f"{task}/{label}" in tuned.at_edge else ""
+            answer(f"--task {task} {' '.join(words)}{edge}")
+            for t in (t for t in done.tried if (t.task, t.label) == (task, label)):
+                own = "".join(f" {key}={value}" for key, value in t.options.items())
+                whole = "" if t.whole is None else f", whole budget {number(t.whole)}"
+                answer(f"  {t.step_size:g}{own}: {t.metric} {number(t.value)}{whole}{'  <' if t.chosen else ''}")
 
 
 def _print_tuning_forecast(found: TuningForecast) -> None:

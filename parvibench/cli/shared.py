@@ -71,6 +71,9 @@ Settings = Annotated[
         help="Setting of algorithm or label A (repeatable); A may be omitted if exactly one algorithm is given.",
     ),
 ]  # fmt: skip
+Plugins = Annotated[
+    bool, typer.Option("--allow-plugins", help="Load the files beside the suite that it names as file.py:OBJECT.")
+]
 Workers = Annotated[
     int | None, typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU.")
 ]

@@ -179,10 +179,21 @@ def _lacks(cls: type[Method]) -> Iterator[str]:
         yield f"kind is {kind!r}, not one of {', '.join(kinds)}"
     for method in sorted(getattr(cls, "__abstractmethods__", ())):
         yield f"no {method}: add def {method}({', '.join(inspect.signature(getattr(cls, method)).parameters)})"
+    yield from shadowed(cls)
     if isinstance(cls.needs, str) or not all(isinstance(n, str) for n in cls.needs):
         yield f"needs is {cls.needs!r}, not a set of words such as frozenset({{'score'}})"
     if not (isinstance(cls.settings_type, type) and issubclass(cls.settings_type, AlgorithmSettings)):
         yield f"settings_type is {cls.settings_type!r}, not a class that derives from AlgorithmSettings"
+
+
+def shadowed(method: Method | type[Method]) -> Iterator[str]:
+    """The methods that an attribute of the same name hides, in a class or in an object, and what would be right."""
+    owner = method if isinstance(method, type) else type(method)
+    base = Anchor if issubclass(owner, Anchor) else Algorithm
+    for name, value in {**vars(base), **vars(Method)}.items():
+        routine = inspect.isroutine(value) and not name.startswith("_")
+        if routine and not callable(held := getattr(method, name)):
+            yield f"{name} is {held!r:.80}, an attribute that hides the method {name}(): give it another name"
 
 
 class Anchor(Method):

@@ -25,6 +25,11 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, get_args
 
+#: An unknown name is answered by all known ones where there are this few.
+_FEW = 12
+#: Kinds that a command lists.
+_LISTED = ("task", "algorithm", "metric")
+
 
 class ParVIBenchError(Exception):
     """Root of all errors raised on purpose."""
@@ -35,16 +40,23 @@ class InputError(ParVIBenchError, ValueError):
 
 
 class UnknownNameError(InputError):
-    """A name that no registry holds; the message suggests near ones.
+    """A name that no registry holds; the message suggests the three nearest.
 
     ``kind`` says what the name should be, e.g. ``"task"``, and ``hint`` where more names could come from.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        near = difflib.get_close_matches(name, self.known, n=2, cutoff=0.5)
-        guess = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
-        text = f"no {kind} named {name!r}{guess}\nKnown: {', '.join(self.known) or 'none'}."
+        near = difflib.get_close_matches(name, self.known, n=3, cutoff=0.5)
+        *first, last = [repr(n) for n in near] or [""]
+        guess = f"; did you mean {', '.join(first)}{' or ' if first else ''}{last}?" if near else "."
+        text = f"no {kind} named {name!r}{guess}"
+        if len(self.known) <= _FEW:
+            text += f"\nKnown: {', '.join(self.known) or 'none'}."
+        elif kind in _LISTED:
+            text += f"\n`parvibench list {kind}s` lists all {len(self.known)}."
+        elif not near:
+            text += f"\nKnown: {', '.join(self.known[:_FEW])} and {len(self.known) - _FEW} more."
         super().__init__(f"{text}\n{hint}" if hint else text)
 
 

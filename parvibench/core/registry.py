@@ -259,7 +259,7 @@ def as_method(found: Any, name: str = "") -> Method:
     Raises:
         InputError: it is neither, takes arguments, or lacks something; a line for each lack.
     """
-    from .algorithm import Method
+    from .algorithm import Method, shadowed
 
     owner = found if isinstance(found, type) else type(found)
     if not issubclass(owner, Method):
@@ -268,9 +268,12 @@ def as_method(found: Any, name: str = "") -> Method:
         raise InputError(f"{name or found!r} is {what}, not a parvibench Algorithm{hint}")
     owner.require_complete()
     try:
-        return found() if isinstance(found, type) else found
+        made = found() if isinstance(found, type) else found
     except TypeError as error:
         raise InputError(f"{name or owner.__name__}: the class must work without arguments: {error}") from error
+    if hidden := list(shadowed(made)):
+        raise InputError("\n".join(f"{owner.__name__}: {line}" for line in hidden))
+    return cast("Method", made)
 
 
 @cache
@@ -290,10 +293,10 @@ def _resolve(target: str) -> Any:
     place, _, attribute = target.rpartition(":")
     try:
         module = _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except ParVIBenchError as error:
+    except FileNotFoundError as error:
         raise InputError(f"cannot load {target!r}: {error}") from error
     except Exception as error:  # whatever the code of others raises
-        raise InputError(f"cannot load {target!r}: {_described(error, place)}") from error
+        raise InputError(_described(error, target)) from error
     if not hasattr(module, attribute):
         offered = [n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, type(sys))]
         raise InputError(
@@ -302,18 +305,25 @@ def _resolve(target: str) -> Any:
     return getattr(module, attribute)
 
 
-def _described(error: Exception, place: str) -> str:
-    """What a plug-in's code raised, and in which line of its file."""
-    if isinstance(error, ImportError | FileNotFoundError):
-        return str(error)
-    line = error.lineno if isinstance(error, SyntaxError) else None
-    trace = error.__traceback__
+def _described(error: Exception, target: str) -> str:
+    """What failed in the import of a place, and in which line of which file: the object is not to blame."""
+    what = str(error) if isinstance(error, ParVIBenchError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"importing {error.filename} fails in line {error.lineno}: {type(error).__name__}: {error.msg}"
+    lines, trace = [], error.__traceback__
     while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename).name == Path(place).name:
-            line = trace.tb_lineno
+        lines.append((Path(trace.tb_frame.f_code.co_filename), trace.tb_lineno))
         trace = trace.tb_next
-    where = "" if line is None else f" (line {line})"
-    return f"{type(error).__name__}: {error}{where}"
+    # Python's own frames have no file; what a plug-in calls lies elsewhere, and the files beside it are its own.
+    lines = [(file, line) for file, line in lines if file.is_file() and file.resolve() not in _IMPORTERS]
+    beside = [at for at in lines if at[0].parent == lines[0][0].parent]
+    if not beside:
+        return f"cannot load {target!r}: {what}"
+    return f"importing {beside[-1][0]} fails in line {beside[-1][1]}: {what}"
+
+
+#: Files through which every import of a place goes.
+_IMPORTERS = (Path(__file__).resolve(), Path(importlib.__file__).resolve())
 
 
 #: Names of the modules of file plug-ins begin so.

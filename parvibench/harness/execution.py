@@ -42,6 +42,7 @@ class Execution(BaseModel):
     out: Path = DEFAULT_STORE  #: the store
     fresh: bool = False  #: run again what the store holds
     retry_failed: bool = False  #: run again what failed
+    allow_plugins: bool = False  #: load the files beside the suite that it names as ``file.py:OBJECT``
     tune: bool = False  #: tune a suite with a grid first, where it holds no tuned values
 
     @classmethod

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -262,6 +262,7 @@ def checked(task: FunctionTask) -> FunctionTask:
                 f"{task.name}: log_density is {float(density[first]):g} at the initial point {_shown(x[first])}; it must be "
                 "finite wherever samplers start: choose `initial` in the support, and map bounded parameters to all of R"
             )
+        _repeat(task, "log_density", x)
         alone = task.target([0], "cpu", x.dtype).log_density(x[None, 1:2])[0]
         if not torch.allclose(alone, density[1:2], rtol=1e-4, atol=1e-4):
             raise InputError(
@@ -270,6 +271,7 @@ def checked(task: FunctionTask) -> FunctionTask:
             )
         score = _scored(task, x)
         if task.own_score is not None:
+            _repeat(task, "score", x)
             _compare(task, x, score)
         provides = {"score", "full-batch"} | ({"exact"} if task.draw is not None else set())
         provides |= {"hvp"} if _differentiates_twice(task, x) else set()
@@ -319,6 +321,8 @@ def _failure(task: FunctionTask, x: Tensor, error: Exception) -> str:
     first = str(error).strip().split("\n")[0][:300]
     shape = tuple(x.shape) if task.batched else (task.dim,)
     failed = f"log_density fails for a tensor of shape {shape}: {type(error).__name__}: {first}"
+    if "random operation" in first:  # vmap refuses them
+        return f"log_density {_RANDOM}: it draws random numbers; draw them once, outside of it"
     if task.batched or task.own_score is not None:
         return failed
     for precision in (torch.float64, torch.float32):
@@ -349,6 +353,25 @@ def _scored(task: FunctionTask, x: Tensor) -> Tensor:
             f"{task.name}: the score is not finite at the initial point {_shown(x[first_bad])}: {_shown(score[first_bad])}"
         )
     return score
+
+
+def same_again(first: Tensor, again: Tensor, *, single: bool) -> bool:
+    """Whether two evaluations at the same points agree but for rounding, in single or double precision."""
+    tolerance = 1e-4 if single else 1e-7
+    return torch.allclose(first, again, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def _repeat(task: FunctionTask, what: Literal["log_density", "score"], x: Tensor) -> None:
+    """Refuse a function that gives other values when it is called again at the same points (n, D)."""
+    function = getattr(task.target([0], "cpu", x.dtype), what)
+    first, again = (function(x[None]).detach().flatten() for _ in range(2))
+    if not same_again(first, again, single=task.precision is torch.float32):
+        i = int((first - again).abs().nan_to_num(torch.inf).argmax())
+        values = f"{float(first[i]):.6g}, then {float(again[i]):.6g} at one point"
+        raise InputError(f"{task.name}: {what} {_RANDOM} ({values}): draw random numbers once, outside of it")
+
+
+_RANDOM = "gives other values when it is called again, so that it is no function of the point"
 
 
 def _no_gradient(task: FunctionTask, why: str) -> str:

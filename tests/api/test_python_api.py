@@ -1,7 +1,9 @@
 """The commands as Python functions, and what they return."""
 
 import json
+import math
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from command_line import Run
+from ruamel.yaml import YAML
 
 import parvibench as pb
 from parvibench.api.run import forecast
@@ -108,10 +111,11 @@ def test_figures_for_papers(results: pb.Results, call: Run, tmp_path: Path) -> N
     assert call("report", *out, "--format", "latex", "--figure", axes).code == 2
 
 
-def test_the_leaderboard_in_latex(results: pb.Results, call: Run) -> None:
+def test_the_leaderboard_in_latex(results: pb.Results, call: Run, tmp_path: Path) -> None:
     """Numbers, intervals and the bold best are the board's; nothing of a label is obeyed."""
-    answer = call("report", "--out", str(results.store.root), "--format", "latex")
-    text = Path(answer.out.strip()).read_text()
+    text = call("report", "--out", str(results.store.root), "--format", "latex").out.removesuffix("\n")
+    written = call("report", "--out", str(results.store.root), "--format", "latex", "--to", str(tmp_path / "here")).out
+    assert Path(written.strip()).read_text() == text
     assert text == pb.report(results, results.store.root / "other", format="latex").read_text()
     rows = [line for line in text.splitlines() if line.endswith(r" \\")]
     assert rows[0] == r"method & avg. rank & banana & multimodal \\"
@@ -177,6 +181,35 @@ def test_step_sizes_of_one_s_own_sampler_are_tuned(call: Run, tmp_path: Path) ->
     assert done.tuned.step_size == {"banana": {"mine": step}}
     with pytest.raises(InputError, match="nothing to tune"):
         pb.tune("mine.yaml", algorithms=["nuts"], workers=0, out=tmp_path / "tuning")
+
+
+def test_tuning_prints_and_writes_all_that_it_chose_and_tried(call: Run, tmp_path: Path) -> None:
+    """The values are medians of the stored runs; options that were chosen before give way, with their step."""
+    options, file = ", options: {flow: {rule: [plain, adagrad]}}", tmp_path / "mine.yaml"
+    text = TUNED.replace("[mala]", "[{name: svgd, label: flow}]")
+    file.write_text(text.replace("points: 3", f"points: 3, replicates: 3{options}"))
+    answer = call("tune", "mine.yaml", "--workers", "0")
+    assert answer.code == 0, answer.err
+    chosen = re.search(r"--task banana --set flow.step_size=(\S+) --set flow.rule=(plain|adagrad)", answer.out)
+    assert YAML(typ="safe").load(file)["tuned"]["settings"] == {"banana": {"flow": {"rule": chosen[2]}}}
+    measured: dict[tuple[str, float, int | None], float] = {}
+    store = "parvibench-runs/tuning"
+    for cell in (cell for run in Store(Path(store)).runs() for cell in pb.load(store, run).cells):
+        at = (cell.spec.settings["rule"], cell.spec.settings["step_size"], cell.spec.budget.iterations)
+        measured[at] = statistics.median(math.inf if v is None else v for v in cell.values["sliced_w2"])
+    table = pd.read_csv(f"{store}/tried.csv").set_index(["options", "step_size"])
+    assert len(table) >= 6
+    for (own, step), row in table.iterrows():
+        rule = json.loads(own)["rule"]
+        assert row["value"] == pytest.approx(measured[rule, step, 5])
+        assert (rule, step, 20) not in measured or row["whole"] == pytest.approx(measured[rule, step, 20])
+        assert f"  {step:g} rule={rule}: sliced_w2 " in answer.out
+    best = table["whole"].idxmin()
+    assert (json.loads(best[0])["rule"], f"{best[1]:g}") == (chosen[2], chosen[1])
+    assert table.index[table["chosen"]].tolist() == [best]
+    file.write_text(file.read_text().replace(options, ""))
+    assert call("tune", "mine.yaml", "-a", "flow", "--workers", "0").code == 0
+    assert "rule:" not in file.read_text()
 
 
 def test_a_sampler_is_checked_from_python() -> None:

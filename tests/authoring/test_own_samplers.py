@@ -1,6 +1,7 @@
 """Samplers written for one replicate: laws, cost, refusals; what is missing in a class is told."""
 
 import math
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -271,6 +272,14 @@ class Wrong(pb.Algorithm):
     def init(self, problem, settings, streams, horizon): ...
     def step(self, problem, settings, state, streams): ...
 
+class Shadow(pb.Algorithm):
+    name, kind, step = "shadow", "chains", 0.1
+    def init(self, problem, settings, streams, horizon): ...
+
+class Hidden(Shadow):
+    def __init__(self): self.step = 0.1
+    def step(self, problem, settings, state, streams): ...
+
 class Arguments(Wrong):
     kind, settings_type = "chains", pb.AlgorithmSettings
     def __init__(self, width): ...
@@ -291,6 +300,8 @@ def function(problem, x0, generator):
                    "Wrong: settings_type is <class 'dict'>, not a class that derives from AlgorithmSettings"]),
         ("Arguments", ["the class must work without arguments: Arguments.__init__() missing 1 required"]),
         ("function", ["is a function, not a parvibench Algorithm; wrap a function of (problem, x0, generator) by pb.sampler"]),
+        ("Shadow", ["Shadow: step is 0.1, an attribute that hides the method step(): give it another name"]),
+        ("Hidden", ["Hidden: step is 0.1, an attribute that hides the method step(): give it another name"]),
         ("Nothing", ["cannot load", "'Nothing'"]),
     ],
 )  # fmt: skip
@@ -308,14 +319,21 @@ def test_what_is_missing_is_one_line_each(
 
 
 def test_a_file_that_does_not_run_is_told_by_its_line(call: Run, tmp_path: Path) -> None:
+    """The object is not blamed, whether its file fails or a helper beside it."""
+    (tmp_path / "helper.py").write_text("x = 1\n\nx.missing\n")
     for text, told in (
-        ("x = 1 +\n", "SyntaxError"),
-        ("\nundefined\n", "NameError: name 'undefined'"),
-        ("1 / 0\n", "ZeroDivisionError"),
+        ("x = 1 +\n", "broken.py fails in line 1: SyntaxError"),
+        ("\nundefined\n", "broken.py fails in line 2: NameError: name 'undefined' is not defined"),
+        ("1 / 0\n", "broken.py fails in line 1: ZeroDivisionError: division by zero"),
+        ("x = 1\nimport no_such_module\n", "broken.py fails in line 2: ModuleNotFoundError: No module named 'no_such"),
+        ("import torch\n\ntorch.zeros(-1)\n", "broken.py fails in line 3: RuntimeError"),
+        ("import parvibench as pb\npb.task('ring', 0)\n", "broken.py fails in line 2: "),
+        ("import helper\n", "helper.py fails in line 3: AttributeError"),
     ):
         (tmp_path / "broken.py").write_text(text)
         answer = call("run", "--task", "banana", "-a", "broken.py:X")
-        assert (answer.code, told in answer.err, "Traceback" in answer.err) == (2, True, False)
+        assert (answer.code, "Traceback" in answer.err, "broken.py:X" in answer.err) == (2, False, False)
+        assert told in answer.err, answer.err
 
 
 def test_a_plug_in_is_labelled_by_its_name(call: Run, own: Any, tmp_path: Path) -> None:
@@ -356,7 +374,18 @@ def test_a_plug_in_is_labelled_by_its_name(call: Run, own: Any, tmp_path: Path) 
     assert rows[0]["state"] == "cached"
 
 
-def test_a_suite_may_name_what_is_installed_and_no_file(own: Any, tmp_path: Path) -> None:
+def test_check_labels_a_sampler_as_a_run_does(call: Run, own: Any, tmp_path: Path) -> None:
+    """Whether it passes or fails; the command that repeats a test has its place."""
+    (tmp_path / "kw.py").write_text(PLUGIN)
+    answer = call(
+        "check", "-a", "kw.py:KWFlow", "-t", "tilted", "--iterations", "20", "--workers", "0", "--junit", "check.xml"
+    )
+    assert "kw-flow on tilted" in answer.out
+    assert "run again: parvibench check -a kw.py:KWFlow -t tilted" in answer.out
+    assert 'name="tilted/kw-flow"' in (tmp_path / "check.xml").read_text()
+
+
+def test_a_suite_may_name_what_is_installed_and_no_file_by_itself(own: Any, tmp_path: Path) -> None:
     from parvibench.harness.suite.cells import expand
     from parvibench.harness.suite.suite import SuiteError, load_suite
 
@@ -365,7 +394,10 @@ def test_a_suite_may_name_what_is_installed_and_no_file(own: Any, tmp_path: Path
     suite.write_text(text.format("'own_samplers_of_a_test:Batched'"))
     assert [c.label for c in expand(load_suite(str(suite)))] == ["svgd", "batched"]
     for name, told in (
-        ("'own_samplers_of_a_test.py:Batched'", r"mine.yaml:3: algorithms\[1\]: .*name a file by --algorithm"),
+        (
+            "'own_samplers_of_a_test.py:Batched'",
+            r"mine.yaml:3: algorithms\[1\]: .*runs no code of its own.*--algorithm or --task.*--allow-plugins",
+        ),
         ("'own_samplers_of_a_test:Nothing'", r"mine.yaml:3: algorithms\[1\]: cannot load"),
         ("'os:system'", r"mine.yaml:3: algorithms\[1\]: .* not a parvibench Algorithm"),
         ("{name: 'own_samplers_of_a_test:Batched', label: svgd}", "algorithm label given twice"),
@@ -374,6 +406,79 @@ def test_a_suite_may_name_what_is_installed_and_no_file(own: Any, tmp_path: Path
         suite.write_text(text.format(name))
         with pytest.raises(SuiteError, match=told):
             load_suite(str(suite))
+
+
+PLUGIN = """
+import pathlib
+pathlib.Path(__file__).with_suffix(".ran").touch()
+import parvibench as pb
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+
+class KWFlow(Algorithm[SteppedSettings, ParticleState]):
+    name = "kw-flow"
+    kind = "particles"
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState.start(problem)
+
+    def step(self, problem, settings, state, streams):
+        return ParticleState(state.x + 0.1 * problem.score(state.x))
+
+bowl = pb.task(lambda x: -x.square().sum(), 2, name="bowl")
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "options", "cells"),
+    [
+        ("tasks: [banana]\nalgorithms: [svgd, 'kw.py:KWFlow']", ["--allow-plugins"], ["banana/svgd", "banana/kw-flow"]),
+        ("tasks: [banana]\nalgorithms: [svgd, 'kw.py:KWFlow']", ["-a", "lab/kw.py:KWFlow"], ["banana/kw-flow"]),
+        ("tasks: [banana]\nalgorithms: [svgd, 'kw.py:KWFlow']", ["-a", "./lab/kw.py:KWFlow"], ["banana/kw-flow"]),
+        ("tasks: [banana]\nalgorithms: [{name: 'kw.py:KWFlow', label: flow}]", ["--allow-plugins"], ["banana/flow"]),
+        ("tasks: [banana, 'kw.py:bowl']\nalgorithms: [ula]", ["--allow-plugins"], ["banana/ula", "bowl/ula"]),
+        ("tasks: [banana, 'kw.py:bowl']\nalgorithms: [ula]", ["-t", "lab/kw.py:bowl"], ["bowl/ula"]),
+        ("rows: [{task: 'kw.py:bowl', algorithm: 'kw.py:KWFlow'}]", ["--allow-plugins"], ["bowl/kw-flow"]),
+        ("tasks: [banana]\nalgorithms: ['kw.py:KWFlow']\ntune: {step_size: [0.1, 1], options: {kw-flow: {step_size: [1]}}}",
+         ["--allow-plugins", "--set", "kw-flow.step_size=1"], ["banana/kw-flow"]),
+    ],
+)  # fmt: skip
+def test_a_suite_names_files_beside_it_where_the_command_allows_them(
+    call: Run, tmp_path: Path, listed: str, options: list[str], cells: list[str]
+) -> None:
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    (lab / "kw.py").write_text(PLUGIN)
+    (lab / "mine.yaml").write_text(f"name: mine\nbudget: {{iterations: 3}}\n{listed}\n")
+    words = ["run", "--suite", "lab/mine.yaml", "--replicates", "1", "--dry-run", "--json"]
+    refused = call(*words)
+    assert refused.code == 2
+    assert re.search("lab/mine.yaml:[0-9]+: .*a suite file is data and runs no code.*--allow-plugins", refused.err)
+    assert not (lab / "kw.ran").exists()
+    found = call(*words, *options)
+    assert found.code == 0, found.err
+    assert [f"{row['task']}/{row['label']}" for row in found.json] == cells
+
+
+def test_a_suite_names_no_file_elsewhere_and_runs_in_workers(call: Run, tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    text = "name: mine\ntasks: [banana]\nbudget: {{iterations: 3}}\nalgorithms: ['{}']\n"
+    for folder in (tmp_path, tmp_path / "lab"):
+        (folder / "kw.py").write_text(PLUGIN)
+    words = ["run", "--suite", "lab/mine.yaml", "--allow-plugins", "--replicates", "1", "--quiet"]
+    for place, told in (
+        ("../kw.py:KWFlow", "only files in its own folder"),
+        (f"{tmp_path}/kw.py:KWFlow", "only files in its own folder"),
+        ("no.py:KWFlow", "no such file beside the suite"),
+        ("kw.py:Nothing", "there is no 'Nothing'"),
+        ("not a module:Class", "neither installed code"),
+    ):
+        (tmp_path / "lab" / "mine.yaml").write_text(text.format(place))
+        answer = call(*words)
+        assert (answer.code, told in " ".join(answer.err.split())) == (2, True), answer.err
+    assert not (tmp_path / "kw.ran").exists()
+    (tmp_path / "lab" / "mine.yaml").write_text(text.format("kw.py:KWFlow"))
+    assert call(*words, "--workers", "1").code == 0
+    assert "&" in call("report", "--format", "latex").out
 
 
 def test_what_comes_from_elsewhere_joins_a_suite_and_names_select(own: Any) -> None:

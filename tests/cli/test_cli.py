@@ -1,9 +1,11 @@
 """The command line as a user meets it: documents, messages and exit codes."""
 
 import contextlib
+import importlib.util
 import io
 import json
 import os
+import random
 import re
 import shlex
 import signal
@@ -11,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +33,7 @@ from parvibench.core import registry
 from parvibench.core.result import Status
 from parvibench.harness.store.store import Store
 
+ROOT = Path(__file__).parents[2]
 TINY = ["--replicates", "2", "--budget", "iterations=8", "--workers", "0", "--quiet"]
 
 
@@ -72,6 +76,7 @@ def test_suites_are_listed(call: Run) -> None:
         (["run", "--suite", "quick", "--shard", "3/2"], "--shard takes I/K"),
         (["run", "--suite", "quick", "--match", "steps"], "match"),
         (["merge", "nowhere"], "no runs here"),
+        (["compare", "neither-this", "nor-that", "--out", "store"], "neither-this: no folder of that name, and no run of that id in the store store"),
         (["reference", "verify", "bananna"], "did you mean 'banana'"),
         (["run", "--no-such-option"], "No such option"),
         (["run", "--suite", "missing.yaml"], "missing.yaml: no such file"),
@@ -265,10 +270,23 @@ def test_the_ui_serves_the_mirror_on_loopback(call: Run, tmp_path: Path) -> None
         server.wait(30)
 
 
+#: Extra -> modules that it brings.
+MODULES = {
+    "ray": ["ray"], "jax": ["jax", "blackjax"], "blackjax": ["jax", "blackjax"], "numpyro": ["jax", "numpyro"],
+    "emcee": ["emcee"], "dynesty": ["dynesty"], "arviz": ["h5py", "zarr"],
+}  # fmt: skip
+
+
 def test_doctor_and_version(call: Run) -> None:
     checks = call("doctor", "--json")
     assert checks.code == 0
     assert all(c["ok"] for c in checks.json if c["required"])
+    extras = {c["what"].removeprefix("extra "): c for c in checks.json if c["what"].startswith("extra ")}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras.keys() == declared.keys() - {"dev", "docs"}
+    for extra, check in extras.items():
+        there = [importlib.util.find_spec(name) is not None for name in MODULES[extra]]
+        assert check["ok"] == all(there), check
     assert call("--version").out.startswith("parvibench ")
 
 
@@ -368,3 +386,17 @@ def test_progress_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPa
         show("banana/ula", 3, 40)
         show("caught", 4, 0)
     assert seen.getvalue() == "  3/40 banana/ula\n  4 caught\n"
+
+
+@pytest.mark.parametrize("kind", ["task", "algorithm", "metric"])
+def test_a_misspelt_name_is_answered_by_the_three_nearest(call: Run, kind: str) -> None:
+    """Letters changed, left out or doubled: the name meant is among three at most, and no list of all follows."""
+    names = [row["name"] for row in call("list", f"{kind}s", "--json").json]
+    for meant in random.Random(1).sample(names, 5):
+        for wrong in {meant + "x", meant[:-1], meant[0] + meant} - set(names):
+            answer = call("show", kind, wrong).err
+            told = [name for name in names if repr(name) in answer]
+            assert meant in told, (meant, answer)
+            assert len(told) <= 3, answer
+            assert f"parvibench list {kind}s" in answer
+            assert "Known:" not in answer

@@ -1,6 +1,9 @@
 """``pb.task``: a log density becomes a target, or the reason why not is told."""
 
+import itertools
 import math
+import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ from torch import Generator, Tensor
 import parvibench as pb
 from parvibench.core.errors import InputError, UnsupportedError
 from parvibench.core.task import Problem
+from parvibench.harness.run.account import Repeated
+from parvibench.targets.densities import FunctionTask
 
 MIX = torch.tensor([[1.0, 0.4, -0.2], [0.0, 0.8, 0.5], [0.3, 0.0, 1.2]])  # float32, as users' data are
 X = torch.randn(2, 7, 3, generator=Generator().manual_seed(3), dtype=torch.float64)
@@ -92,6 +97,8 @@ def draws(n: int, generator: Generator) -> Tensor:
     return torch.zeros(n, 2)
 
 
+COUNT = itertools.count()
+
 REFUSED = {
     "a vector": (lambda x: -x.square(), {}, r"gave shape \(3,\) for a point of shape \(3,\), not \(\)"),
     "one in a vector": (lambda x: -x.square().sum(0, keepdim=True), {}, r"write \.sum\(\) or \.squeeze\(\)"),
@@ -103,7 +110,12 @@ REFUSED = {
     "NumPy": (lambda x: -(x.numpy() ** 2).sum(), {}, r"not differentiable by autograd .*or give the gradient as score="),
     "an infinite gradient": (lambda x: (x - x.detach()).abs().sqrt().sum(), {}, "the score is not finite at the initial point"),
     "a branch": (lambda x: -x.square().sum() if x[0] > 0 else -x.abs().sum(), {}, r"cannot be vectorised .*torch\.where"),
-    "chance": (lambda x: -x.square().sum() + torch.randn(()), {}, "cannot be vectorised .*random"),
+    "chance": (lambda x: -x.square().sum() + torch.randn(()), {}, "gives other values when it is called again.*random numbers"),
+    "other chance": (lambda x: -x.square().sum() + random.random(), {}, r"log_density gives other values when .* \(.*, then .* at one point\)"),
+    "noise of a batch": (lambda x: -x.square().sum(-1) + torch.randn(len(x)), {"batched": True}, "log_density gives other values"),
+    "noise of a scale": (lambda x: -x.square().sum() * (1 + 1e-3 * random.random()), {}, "log_density gives other values"),
+    "a count of calls": (lambda x: -x.square().sum() + next(COUNT), {}, "log_density gives other values"),
+    "a score by chance": (lambda x: -(x.numpy() ** 2).sum(), {"score": lambda x: -2 * x + random.random()}, "score gives other values"),
     "a wrong score": (lambda x: -(x.numpy() ** 2).sum(), {"score": lambda x: -x}, "score is not the gradient of log_density"),
     "a failing score": (lambda x: -(x.numpy() ** 2).sum(), {"score": lambda x: 1 / 0}, "score fails: ZeroDivisionError"),
     "another dimension": (lambda x: -(torch.eye(4, dtype=x.dtype) @ x).sum(), {}, "is dim=3 right"),
@@ -129,3 +141,53 @@ def test_a_built_in_s_name_is_refused_where_it_would_matter(tmp_path) -> None:
     other = pb.task(lambda x: -x.square().sum(), 2, name="banana")
     with pytest.raises(InputError, match="'banana' is the name of a built-in task"):
         pb.evaluate(np.zeros((50, 2)), task=other)
+
+
+def _late(kind: str, first: int = 60) -> FunctionTask:
+    """A Gaussian that stops being a function after so many calls, in one of several ways; ``none`` stays one."""
+    calls, generator = itertools.count(), random.Random(1)
+
+    def density(x: Tensor) -> Tensor:
+        late, value = next(calls) >= first, -x.square().sum(-1) / 2
+        if not late or kind in ("none", "score"):
+            return value
+        return {
+            "added": value + generator.random(),
+            "in the gradient": value + 0.01 * generator.random() * x[..., 0],
+            "of a point": value + torch.tensor([generator.gauss(0, 1) for _ in x]),
+            "another law": value / 4,
+            "not finite": value * math.nan if generator.random() < 0.9 else value,
+        }[kind]
+
+    def score(x: Tensor) -> Tensor:
+        return -x + (0.01 * generator.random() if next(calls) >= first else 0.0)
+
+    return pb.task(density, 2, name="late", batched=True, score=score if kind == "score" else None)
+
+
+@pytest.mark.parametrize("algorithm", ["ula", "mala"])
+@pytest.mark.parametrize(
+    "kind", ["none", "added", "in the gradient", "of a point", "another law", "score", "not finite"]
+)
+def test_a_density_that_stops_being_a_function_is_flagged(kind: str, algorithm: str, tmp_path: Path) -> None:
+    options = {"replicates": 2, "particles": 8, "budget": {"iterations": 200}, "tracking": False, "out": tmp_path}
+    (cell,) = pb.run(tasks=[_late(kind)], algorithms=[algorithm], **options).cells
+    assert any("the density of one point changed between calls" in flag for flag in cell.flags) == (kind != "none")
+
+
+def test_calling_a_density_again_changes_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is charged, and samples are the same to the last bit; the densities of built-in tasks are not called."""
+    found = []
+    for again in (True, False):
+        if not again:
+            monkeypatch.setattr(Repeated, "changed", lambda *_: False)
+        run = pb.run(
+            tasks=[_late("none"), "banana"], algorithms=["ula", "mala"], replicates=2, particles=8,
+            budget={"score_evaluations": 500}, tracking=False, out=tmp_path / str(again),
+        )  # fmt: skip
+        found.append([(c.label, c.values.get("ksd"), c.score_evaluations, run.samples(c).tobytes()) for c in run.cells])
+    assert found[0] == found[1]
+    monkeypatch.setattr(Repeated, "__init__", lambda *_: pytest.fail("a built-in task"))
+    assert not pb.run(
+        tasks=["banana"], algorithms=["ula"], budget={"iterations": 5}, tracking=False, out=tmp_path, workers=0
+    ).failed

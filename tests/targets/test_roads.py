@@ -241,6 +241,25 @@ def test_a_density_is_checked(call: Run, tmp_path: Path) -> None:
     assert call("check", "--task", "wrong.py:wide", "--workers", "0", "--seed", "1").code == 1
 
 
+NOISY = """
+import itertools, random
+import parvibench as pb
+calls = itertools.count()
+def density(x):
+    return -x.square().sum(-1) / 2 + (random.random() if next(calls) > 20 else 0)
+noisy = pb.task(density, 2, batched=True, name="noisy")
+"""
+
+
+def test_a_density_that_stops_being_a_function_fails_its_check_by_that_name(call: Run, tmp_path: Path) -> None:
+    write(tmp_path, "noisy.py", NOISY)
+    answer = call("check", "--task", "noisy.py:noisy", "--workers", "0", "--seed", "1")
+    assert answer.code == 1
+    first = next(line for line in answer.out.splitlines() if line.strip().startswith("- "))
+    assert first.strip().startswith("- share of points whose density is the same when called again")
+    assert "density on noisy" in answer.out
+
+
 @pytest.mark.parametrize(
     ("place", "told"),
     [
@@ -251,7 +270,7 @@ def test_a_density_is_checked(call: Run, tmp_path: Path) -> None:
             "mine.py:function",
             "a function, not a task; write NAME = pb.task(function, dim=...), or of a Pyro model NAME = pb.from_pyro(function, data)",
         ),
-        ("broken.py:x", "ZeroDivisionError: division by zero (line 2)"),
+        ("broken.py:x", "broken.py fails in line 2: ZeroDivisionError: division by zero"),
         ("misspelt.py:x", "SyntaxError"),
         ("nan.py:x", "is nan at the initial point"),
         ("no.such.module:x", "No module named 'no'"),

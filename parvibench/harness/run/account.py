@@ -1,4 +1,4 @@
-"""The budget of a run: what was spent of it, where the run is inspected next, and a guard against samplers that bypass it."""
+"""The budget of a run: what was spent, where it is inspected next; guards against its bypass and unsteady densities."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from parvibench.core.errors import BudgetIgnored
 from parvibench.core.metric import Cost
+from parvibench.core.target import Target
 from parvibench.core.task import Problem
+from parvibench.targets.densities import same_again
 
 from .chunks import Chunk
 from .clock import Clock, peak_memory
@@ -147,3 +150,30 @@ class Guard:
                 self._depth -= 1
 
         return counted
+
+
+#: Flag of a run.
+CHANGED = (
+    "the density of one point changed between calls: it is no function of the point, and the samples follow no law"
+)
+
+
+class Repeated:
+    """Calls density and score at the first sample of the first checkpoint, (R, 1, D), outside of meter and clock."""
+
+    def __init__(self, target: Target, dtype: torch.dtype) -> None:
+        self._target, self._dtype = target, dtype
+        self._point: Tensor | None = None
+        self._values: Tensor | None = None
+
+    def changed(self, samples: Tensor) -> bool:
+        """Whether the values differ from the first ones; the first time they are computed twice."""
+        with torch.inference_mode(False), torch.no_grad():
+            if self._point is None or self._values is None:
+                self._point = samples[:, :1].clone().to(self._dtype)
+                self._values = self._called(self._point)
+            return not same_again(self._values, self._called(self._point), single=True)
+
+    def _called(self, point: Tensor) -> Tensor:
+        density, score = self._target.log_density_and_score(point.clone())
+        return torch.cat([density[..., None], score], -1).detach().clone()

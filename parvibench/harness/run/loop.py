@@ -17,7 +17,7 @@ from parvibench.harness.store.environment import process_facts
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
-from .account import Account, Guard
+from .account import CHANGED, Account, Guard, Repeated
 from .chunks import Chunk, ChunkResult
 from .clock import MAX_DRIFT, drift, reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
@@ -129,6 +129,8 @@ class _Run:
         self.account = Account(chunk, problem)
         self.path = Path(chunk, problem, self.decisions)
         self.curve = Curve(chunk, self.account, self.decisions, judge, notify)
+        repeatable = chunk.cell.own_task and self.decisions is None  # a posterior that grows does change
+        self.repeated = Repeated(problem._target, problem.dtype) if repeatable else None
         self.standing = Standing(self.account, self.path, self.decisions, self.curve)
 
     def resumed(self, trial: Trial) -> Place | None:
@@ -202,6 +204,8 @@ class _Run:
         path = self.path.recorded() if last and step > 0 else None
         moved = self.path.moved(state, step) if last else None
         with guard.pausing():
+            if self.repeated is not None and self.repeated.changed(samples):
+                self.curve.result.flag(CHANGED)
             self.curve.add(samples, step, last=last, path=path, moved=moved)
 
     def _follow(self, state: Any, step: int) -> None:

@@ -66,6 +66,12 @@ class Cell(Specified):
         place = type(held).__module__ if held is not None else row.target if row is not None else ""
         return not place.startswith("parvibench.")
 
+    @property
+    def own_task(self) -> bool:
+        """Whether the task comes from outside the package."""
+        row = registry.tasks().get(self.task)
+        return bool(self.place or self.objects[0] is not None or row is None or not row.built_in)
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what was loaded."""
         return {**vars(self), "loaded": None}

@@ -1,6 +1,7 @@
 """Suite files: read, validated, with every problem reported by file, line and key path.
 
-A suite is data. It names tasks and algorithms that are installed; it runs no code of its own.
+A suite is data. It names tasks and algorithms that are installed; a plug-in in a file beside it is loaded only where the
+caller allows it (``plugins``), and no other code.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .entries import (
     as_entry,
     as_tuple,
 )
+from .plugins import Allowed, plugin_place
 from .yaml_tree import line_of, plain, read_yaml
 
 Entries = Annotated[tuple[Annotated[TaskEntry, BeforeValidator(as_entry)], ...], BeforeValidator(as_tuple)]
@@ -152,8 +154,8 @@ def _refuse_repeats(kind: str, names: list[str]) -> None:
         raise ValueError(f"{kind} given twice: {', '.join(repeated)} (tell them apart by 'label')")
 
 
-def load_suite(name: str) -> Suite:
-    """A shipped suite by name, or a suite file by path (ending in .yaml or .yml).
+def load_suite(name: str, allowed: Allowed = ()) -> Suite:
+    """A shipped suite by name, or a suite file by path (ending in .yaml or .yml) with the file plug-ins ``allowed``.
 
     Raises:
         UnknownNameError: no shipped suite of that name.
@@ -163,14 +165,14 @@ def load_suite(name: str) -> Suite:
         path = Path(name)
         if not path.is_file():
             raise SuiteError(f"{name}: no such file")
-        return parse_suite(path.read_bytes(), str(path))
+        return parse_suite(path.read_bytes(), str(path), allowed)
     known = shipped()
     if name not in known:
         raise UnknownNameError("suite", name, known, "A suite of your own is named by its path, ending in .yaml.")
     return parse_suite(known[name].read_bytes(), f"{name}.yaml")
 
 
-def parse_suite(content: bytes, source: str) -> Suite:
+def parse_suite(content: bytes, source: str, allowed: Allowed = ()) -> Suite:
     """Validate the bytes of a suite file, ``source``; ``SuiteError`` with one line per problem."""
     tree = read_yaml(content, source)
     try:
@@ -178,23 +180,63 @@ def parse_suite(content: bytes, source: str) -> Suite:
     except ValidationError as error:
         problems = dict.fromkeys(_problem(tree, source, e) for e in error.errors())
         raise SuiteError("\n".join(problems)) from None
+    suite = _with_plugins(suite, tree, source, allowed)
     _check_names(suite, tree, source)
     return _labelled(suite, source)
 
 
+def _with_plugins(suite: Suite, tree: Any, source: str, allowed: Allowed) -> Suite:
+    """The suite with the places of its file plug-ins as seen from here; nothing of a refused suite is loaded."""
+    problems: list[str] = []
+
+    def placed(what: str, keys: Sequence[str]) -> dict[str, Any]:
+        entries = []
+        for i, entry in enumerate(getattr(suite, what)):
+            names = {key: getattr(entry, key) for key in keys}
+            try:
+                names = {key: plugin_place(name, Path(source).parent, allowed) for key, name in names.items()}
+            except InputError as error:
+                problems.append(f"{source}:{line_of(tree, [what, i])}: {what}[{i}]: {error}")
+            entries.append(entry.model_copy(update=names))
+        return {what: tuple(entries)}
+
+    found = placed("tasks", ["name"]) | placed("algorithms", ["name"]) | placed("rows", ["task", "algorithm"])
+    if problems:
+        raise SuiteError("\n".join(problems))
+    return suite.model_copy(update=found)
+
+
 def _labelled(suite: Suite, source: str) -> Suite:
-    """The suite with installed algorithms, ``module:Class``, under their own names where it gives no label."""
-    entries = tuple(
-        a.model_copy(update={"label": registry.load_method(a.name).name})
-        if registry.is_elsewhere(a.name) and not a.label
-        else a
-        for a in suite.algorithms
+    """The suite with tasks and algorithms from places under their own names, where it gives no label."""
+    algorithms = tuple(a.model_copy(update={"label": _display(a)}) if _unnamed(a) else a for a in suite.algorithms)
+    rows = tuple(
+        r.model_copy(update={"label": _display(r) if _unnamed(r) else r.label, "task": _task_name(r.task)})
+        for r in suite.rows
     )
+    tasks = tuple(t.model_copy(update={"name": _task_name(t.name)}) for t in suite.tasks)
     try:
-        _refuse_repeats("algorithm label", [a.display for a in entries])
+        _refuse_repeats("task", [t.name for t in tasks])
+        _refuse_repeats("algorithm label", [a.display for a in algorithms])
+        _refuse_repeats("row", [r.title for r in rows])
     except ValueError as error:
-        raise SuiteError(f"{source}: algorithms: {error}") from None
-    return suite.model_copy(update={"algorithms": entries})
+        raise SuiteError(f"{source}: {error}") from None
+    return suite.model_copy(update={"tasks": tasks, "algorithms": algorithms, "rows": rows})
+
+
+def _task_name(name: str) -> str:
+    return registry.load_task(name).name if registry.is_place(name) else name
+
+
+def _unnamed(entry: AlgorithmEntry | Row) -> bool:
+    return registry.is_elsewhere(entry.name) and not entry.label
+
+
+def _display(entry: AlgorithmEntry | Row) -> str:
+    """The label in tables: the own name of an algorithm from a place that has no label here and can be loaded."""
+    try:
+        return registry.load_method(entry.name).name if _unnamed(entry) else entry.display
+    except InputError:
+        return entry.display
 
 
 def _problem(tree: Any, source: str, error: Any) -> str:
@@ -217,23 +259,23 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
             problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
 
     for i, task in enumerate(suite.tasks):
-        check("tasks", i, partial(_known, "task", task.name, registry.tasks()))
+        check("tasks", i, partial(_check_task, task.name))
     for i, algorithm in enumerate(suite.algorithms):
         check("algorithms", i, partial(_check_algorithm, algorithm))
     for i, row in enumerate(suite.rows):
-        check("rows", i, partial(_known, "task", row.task, registry.tasks()))
+        check("rows", i, partial(_check_task, row.task))
         check("rows", i, partial(_check_algorithm, row))
         for number in row.published:
             check("rows", i, partial(_known, "metric", number.metric, registry.metrics()))
     for i, metric in enumerate(suite.metrics or ()):
         check("metrics", i, partial(_known, "metric", metric, registry.metrics()))
-    titles = {r.title for r in suite.rows}
+    titles = {f"{r.task}/{_display(r)}" for r in suite.rows}
     problems += [
         f"{source}: rows: {r.title} varies {r.varies}, which is no row"
         for r in suite.rows
         if r.varies not in ("", *titles)
     ]
-    labels = {a.display for _, a in suite.pairs}
+    labels = {_display(a) for a in suite.rows or suite.algorithms}
     for what, named in (
         ("step_from", [a.step_from for a in suite.entries if a.step_from]),
         ("tune.options", list(suite.tune.options) if suite.tune else []),
@@ -254,11 +296,15 @@ def _known(kind: str, name: str, rows: Any) -> None:
         raise UnknownNameError(kind, name, rows)
 
 
+def _check_task(name: str) -> None:
+    if registry.is_place(name):
+        registry.load_task(name)
+    else:
+        _known("task", name, registry.tasks())
+
+
 def _check_algorithm(entry: AlgorithmEntry | Row) -> None:
     if registry.is_elsewhere(entry.name):
-        module = entry.name.partition(":")[0]
-        if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
-            raise InputError(f"{entry.name}: a suite names installed code, 'module:Class'; name a file by --algorithm")
         registry.load_method(entry.name)
     else:
         _known("algorithm", entry.name, registry.algorithms())

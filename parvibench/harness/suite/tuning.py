@@ -32,7 +32,6 @@ import numpy as np
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from parvibench.core import registry
 from parvibench.core.algorithm import Method
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError
@@ -46,6 +45,7 @@ from .cells import Cell, expand
 from .entries import Tuned, TuneSpec
 from .grids import ADDED, Grid, choices, grid, grid_of, rounded
 from .suite import Suite
+from .tried import Tried, sign, values_of
 
 #: Times that a grid grows beyond an end.
 EXTENSIONS = 2
@@ -67,6 +67,7 @@ class Tuner:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: as of ``expand``, like ``objects``
     objects: Sequence[Task | Method] = ()
     left_out: dict[str, str] = field(default_factory=dict)  #: ``task/label`` without a value -> why
+    tried: list[Tried] = field(default_factory=list)  #: the values at all step sizes of the others
 
     def __post_init__(self) -> None:
         if self.suite.tune is None:
@@ -195,6 +196,7 @@ class Tuner:
                 continue
             _, best, step = min(tried, key=lambda t: (t[0], t[2]))
             steps[task][label] = step
+            self.tried += values_of(grids, scores, final, self._primary[task], best.named(step))
             if best.options:
                 settings[task][label] = dict(best.options)
             measured = [s for s in best.steps if best.named(s) in scores | final]
@@ -245,8 +247,7 @@ def _scores(records: dict[str, CellRecord], primary: Mapping[str, str]) -> dict[
         if record.status in _MEASURED:
             metric = primary[record.task]
             values = metric_values(metric, record.values.get(metric) or [None])
-            sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
-            found[name] = sign * float(np.median(values))
+            found[name] = sign(metric) * float(np.median(values))
     return found
 
 
@@ -330,6 +331,9 @@ def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = F
 def _merged(old: Any, new: dict[str, Any]) -> dict[str, Any]:
     """Stored choices with new ones put over them; flags of cells that were tuned again are the new ones."""
     again = {f"{task}/{label}" for task, chosen in new["step_size"].items() for label in chosen}
+    for task, own in old.get("settings", {}).items():  # options of a step that is replaced
+        for label in [label for label in own if f"{task}/{label}" in again]:
+            del own[label]
     edges = [c for c in old.get("at_edge", ()) if c not in again]
     by_task = {
         key: {t: {**old.get(key, {}).get(t, {}), **own.get(t, {})} for t in {**old.get(key, {}), **own}}
