@@ -121,7 +121,7 @@ def test_a_human_reads_what_is_wrong_with_which_settings_and_how_to_ask_again(ca
     prose = [line for line in ran.out.splitlines() if "/" not in line]
     assert all(len(line) <= 80 for line in prose)
     text = " ".join(ran.out.split())
-    assert f"{FILE}:Hot on normal, 500 steps, 50 points, step_size=0.02:" in text
+    assert "hot on normal, 500 steps, 50 points, step_size=0.02:" in text
     # log density of a normal law: -D/2, and 0.3 sds of sqrt(D/2) either way
     assert re.search(r"- mean log density: -[23]\.\d+, should be -1\.50 \+- 0\.4", text)
     assert f"source: {FILE}" in text

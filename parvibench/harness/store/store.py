@@ -96,8 +96,8 @@ class RunRecord(BaseModel):
 A = TypeVar("A", str, RunCell)
 V = TypeVar("V")
 #: Waiting times of a reader that meets a cell on its way into the store, s.
-_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-_RECENT_S = 2.0
+_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
+_RECENT_S = 0.5
 #: A missing record is looked for so many times more, a millisecond apart.
 _LOOKS = 3
 #: A writer waits so long, s, for a reader that looks whether the store is locked.

@@ -206,6 +206,7 @@ _NETWORKS: dict[str, Callable[[], Any]] = {
         lbfgs.inverse_hessian(numbers(221, 1, 2, 3).exp(), numbers(222, 1, 2, 2, 3), numbers(222, 1, 2, 2, 3) + 1)
     ),
     "lbfgs.start": lambda: list(lbfgs.start(numbers(223, 1, 2, 3), 2)),
+    "lbfgs.at_rest": lambda: [lbfgs.at_rest(x) * 1e9 for x in (50 * numbers(227, 2, 3), numbers(228, 2, 3).float())],
     "lbfgs.where": lambda: lbfgs.where(numbers(224, 2, 3) > 0, numbers(225, 2, 3, 4), numbers(226, 2, 3, 4)),
 }  # fmt: skip
 
