@@ -57,7 +57,7 @@ def _replaced(option: str) -> typer.models.OptionInfo:
     "`parvibench check -a mypackage.samplers:MySampler --set step_size=0.05 --junit check.xml`\n\n"
     "`parvibench check -a my_sampler.py:MySampler -t banana --update --baseline mine.json` (record its results)\n\n"
     "`parvibench check -a my_sampler.py:MySampler --baseline mine.json` (compare with them later)\n\n"
-    "`parvibench check -t target.py:ring` (the density of your own task)"
+    "`parvibench check -t target.py:ring` (the density of an unregistered task)"
 )
 def check(
     algorithm: Annotated[

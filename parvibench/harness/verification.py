@@ -296,7 +296,7 @@ def _compare_laws(
 
 
 def marks(results: StoredRun) -> dict[tuple[str, str], str]:
-    """(task, label) -> ``verified``, ``differs``, ``unverified`` or ``external``; empty where nobody verified the run here.
+    """(task, label) -> ``verified``, ``differs``, ``unverified`` or ``external``; empty if the run was not verified here.
 
     ``external`` are cells of a method that this installation does not know and that is no plug-in: samples from outside.
     A mark counts for the very ``cell.json`` that was compared, and only if this user's ``verify`` wrote it: a
