@@ -8,10 +8,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from parvibench.core.errors import DataMissingError, DiskError, ParVIBenchError, printable
+from parvibench.core.errors import DataMissingError, DiskError, ParVIBenchError, RefusedError, printable
 from parvibench.harness.workers.interrupts import ended_in_order
 
-from . import checking, compare, data, evaluation, lookup, references, reporting, running, tracking
+from . import board, checking, compare, data, evaluation, lookup, references, reporting, running, tracking
 from .shared import EXIT_FAILED, EXIT_USAGE, note
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
     epilog="First run: `parvibench run --suite quick`",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (running, reporting, checking, compare, evaluation, lookup, tracking):
+for group in (running, reporting, checking, compare, evaluation, lookup, tracking, board):
     app.add_typer(group.app)
 app.add_typer(data.app, name="data")
 app.add_typer(references.app, name="reference")
@@ -57,7 +57,7 @@ def main() -> NoReturn:
             code = app(standalone_mode=False)
     except ParVIBenchError as error:
         note(f"parvibench: {error}", style="red")
-        sys.exit(EXIT_FAILED if isinstance(error, DataMissingError | DiskError) else EXIT_USAGE)
+        sys.exit(EXIT_FAILED if isinstance(error, DataMissingError | DiskError | RefusedError) else EXIT_USAGE)
     except OSError as error:
         if error.errno not in _DISK:
             raise

@@ -13,6 +13,7 @@
     │       └── DamagedError         a cell whose files are not those that were written
     ├── DataMissingError             a data set that is not here and cannot be fetched
     │   └── LibraryMissingError      an optional library that is not installed
+    ├── RefusedError                 a submission that differs from reruns; the command line exits 1
     ├── UnsupportedError             the task lacks what the algorithm needs
     └── BudgetExhausted              the meter stopped the algorithm before an overrun
 
@@ -90,6 +91,10 @@ class DataMissingError(ParVIBenchError):
 
 class LibraryMissingError(DataMissingError):
     """An optional library that a sampler runs is not installed; the message holds the command that installs it."""
+
+
+class RefusedError(ParVIBenchError):
+    """A submission whose numbers are not those of its methods."""
 
 
 class UnsupportedError(ParVIBenchError):

@@ -1,7 +1,7 @@
 """Verifying a store that somebody else made: parts of it are run again and compared with the record.
 
 What is run comes from this installation, by the names and versions in the store, within the limits of every run; a store
-brings no code. Not verified are plug-ins, cells of other versions of a task or an algorithm, cells that failed, budgets in
+brings no code. Plug-ins are run only from a folder of sources that the caller gives, in a sandbox. Not verified are cells of other versions of a task or an algorithm, cells that failed, budgets in
 seconds, and seconds themselves, which nobody can vouch for but those who measured them.
 
 Three comparisons:
@@ -28,7 +28,7 @@ import math
 import os
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from parvibench.core import registry
 from parvibench.core.errors import DiskError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.execution import Execution
+from parvibench.harness.isolation import run_isolated
 from parvibench.harness.run.measuring import context_maker
 from parvibench.harness.session import make_executor, run_cells
 from parvibench.harness.store.environment import hardware, provenance
@@ -63,6 +64,8 @@ _FILE, _MOST_BYTES = "verification.json", 50_000_000
 _OF_SAMPLES = ("reference", "target", "moments", "modes", "unmixing", "predictive")
 #: Verdicts after which a row of the page is marked ``verified``.
 _GOOD = ("same bits", "same metrics", "same law")
+#: Verdict of the cells that a board made itself, beside those of submissions.
+OWN = "made here"
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,9 @@ class Verification:
         }
 
 
-def verify(store: Store, replicates: int, execution: Execution, seed: int | None = None) -> Verification:
+def verify(
+    store: Store, replicates: int, execution: Execution, seed: int | None = None, *, plugins: Path | None = None
+) -> Verification:
     """Run parts of a store's latest run again and compare.
 
     Args:
@@ -118,8 +123,10 @@ def verify(store: Store, replicates: int, execution: Execution, seed: int | None
         replicates: to run again, about: whole chunks on the same hardware, whole cells elsewhere.
         execution: workers and limits of the reruns.
         seed: of the choice; None draws one, which nobody can know beforehand.
+        plugins: folder of the plug-ins' sources, which are then run in a sandbox; None leaves plug-ins out.
 
     Raises:
+        InputError: plug-ins, and no sandbox on this machine.
         StoreError: no run, or damaged files.
     """
     run, rng = store.run(), np.random.default_rng(seed)
@@ -130,7 +137,7 @@ def verify(store: Store, replicates: int, execution: Execution, seed: int | None
         record = store.find_for(asked)
         if record is not None and (wrong := contradictions(record, store.curve(record.key))):
             checks.append(_check(record, None, "differs", "; ".join(wrong), store))
-        elif record is None or (why := _why_not(record)):
+        elif record is None or (why := _why_not(record, isolated=plugins is not None)):
             skipped[f"{asked.task} / {asked.label}"] = "no result" if record is None else why
         else:
             records.append(record)
@@ -138,7 +145,7 @@ def verify(store: Store, replicates: int, execution: Execution, seed: int | None
     elsewhere = [r for r in records if r not in here]
     count = sum(r.n_replicates for r in records)
     with tempfile.TemporaryDirectory() as folder:
-        rerun = _Rerun(store, Store(Path(folder)), execution)
+        rerun = _Rerun(store, Store(Path(folder)), execution, plugins)
         share = round(replicates * sum(r.n_replicates for r in here) / max(count, 1))
         for record, chosen in _chosen(here, share, rng):
             checks += _compare_bits(record, chosen, rerun)
@@ -146,19 +153,21 @@ def verify(store: Store, replicates: int, execution: Execution, seed: int | None
     return Verification(run.id, tuple(checks), skipped, count)
 
 
-def _why_not(record: CellRecord) -> str:
-    """Why a cell cannot be run again, or empty."""
+def _why_not(record: CellRecord, *, isolated: bool) -> str:
+    """Why a cell cannot be run again, or empty; ``isolated`` where plug-ins can."""
     spec = record.spec
     algorithm, task = registry.algorithms().get(spec.algorithm), registry.tasks().get(spec.task)
     if record.kind == "external":
         return "samples from outside: no method made them here"
-    if spec.source or algorithm is None or not algorithm.target.startswith("parvibench."):
+    plugin = bool(spec.source) or algorithm is None or not algorithm.built_in
+    if plugin and not (isolated and registry.is_elsewhere(spec.algorithm)):
         return "a plug-in: its code is not part of this installation"
-    if task is None or not task.target.startswith("parvibench."):
+    if task is None or not task.built_in:
         return "a task that is not part of this installation"
     if record.status not in (Status.OK, Status.DIVERGED):
         return f"ended as {record.status}"
-    if (spec.algorithm_version, spec.task_version) != (algorithm.version, task.version):
+    version = spec.algorithm_version if algorithm is None else algorithm.version
+    if (spec.algorithm_version, spec.task_version) != (version, task.version):
         return "made by another version of the method or the task"
     if spec.budget.seconds is not None:
         return "a budget in seconds does not repeat"
@@ -191,16 +200,20 @@ class _Rerun:
     store: Store
     aside: Store
     execution: Execution
+    plugins: Path | None
 
     def run(self, record: CellRecord, **changes: Any) -> tuple[CellRecord | None, str]:
         """The record of a rerun with other values in its specification, or why there is none."""
         metrics = tuple(m for m in {**record.values, **record.absent} if m in registry.metrics())
         cell = Cell(record.spec, record.label, metrics).varied(**changes)
-        executor = make_executor(self.execution, record.spec.device)
-        done = run_cells([cell], self.aside, executor, suite={"name": "verification"})
+        if record.spec.source and self.plugins is not None:
+            why = run_isolated(cell, self.aside, self.plugins, self.execution)
+        else:
+            executor = make_executor(self.execution, record.spec.device)
+            why = run_cells([cell], self.aside, executor, suite={"name": "verification"}).cells[0].reason
         found = self.aside.usable(cell.key)
         if found is None or found.status not in (Status.OK, Status.DIVERGED):
-            return None, done.cells[0].reason or "the rerun failed"
+            return None, why or "the rerun failed"
         return found, ""
 
     def observed(self, record: CellRecord) -> Observed:
@@ -296,32 +309,38 @@ def _compare_laws(
 
 
 def marks(results: StoredRun) -> dict[tuple[str, str], str]:
-    """(task, label) -> ``verified``, ``differs``, ``unverified`` or ``external``; empty if the run was not verified here.
+    """(task, label) -> mark, as of ``marks_of``; empty if the run was not verified here.
 
-    ``external`` are cells of a method that this installation does not know and that is no plug-in: samples from outside.
-    A mark counts for the very ``cell.json`` that was compared, and only if this user's ``verify`` wrote it: a
-    ``verification.json`` that came with the store is ignored.
+    A mark counts only if this user's ``verify`` wrote it: a ``verification.json`` that came with the store is ignored.
     """
-    store = results.store
     try:
-        kept = json.loads((store.root / _FILE).read_bytes()[:_MOST_BYTES])
+        kept = json.loads((results.store.root / _FILE).read_bytes()[:_MOST_BYTES])
         signature = kept.pop("signature")
         genuine = hmac.compare_digest(signature, _signature(kept))
-        checks = [(c["task"], c["label"], c["verdict"], c["cell"]) for c in kept["checks"]]
+        checks = [Check(**c) for c in kept["checks"]]
         known = genuine and kept["run_id"] == results.run.id
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    if not known:
-        return {}
+    return marks_of(results, checks) if known else {}
+
+
+def marks_of(results: StoredRun, checks: Iterable[Check]) -> dict[tuple[str, str], str]:
+    """(task, label) -> ``verified``, ``differs``, ``unverified``, ``external``, or empty for a board's own results.
+
+    ``external`` are cells of a method that this installation does not know and that is no plug-in: samples from outside.
+    A check counts for the very ``cell.json`` that was compared.
+    """
     found = {(c.task, c.label): _unchecked(c) for c in results.cells}
     keys = {(c.task, c.label): c.key for c in results.cells}
-    for task, label, verdict, digest in checks:
-        place = (task, label)
-        if place in found and found[place] != "differs" and _digest_or_empty(store, keys[place]) == digest:
-            if verdict == "differs":
+    for check in checks:
+        place = (check.task, check.label)
+        if place in found and found[place] != "differs" and _digest_or_empty(results.store, keys[place]) == check.cell:
+            if check.verdict == "differs":
                 found[place] = "differs"
-            elif verdict in _GOOD:
+            elif check.verdict in _GOOD:
                 found[place] = "verified"
+            elif check.verdict == OWN:
+                found[place] = ""
     return found
 
 

@@ -44,6 +44,14 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
     return merged, notes
 
 
+def copy_run(source: Store, run: RunRecord, into: Store) -> None:
+    """Copy a run's records and curves, without samples, under the same id; ``StoreError`` where a file is damaged."""
+    with into.locked():
+        for key in dict.fromkeys(c.key for c in run.cells):
+            _copy(source, into, key, samples=False)
+        into.write_run(run)
+
+
 def _check(source: Store, run: RunRecord) -> None:
     """Read every file once: a damaged, missing or oversized one raises."""
     for cell in run.cells:
