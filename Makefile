@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installs again when the requirements or the tested versions change.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: quickstart test test-slow traces past docs index lint benchmark benchmark-table benchmark-watch clean
+.PHONY: quickstart test test-slow traces past docs index edition lint benchmark benchmark-table benchmark-watch clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -43,6 +43,9 @@ traces: $(STAMP)  ## After an intended change of results: store the golden value
 
 past: $(STAMP)  ## After an intended change of laws: record the past of the built-in methods; ONLY='banana/ula', ONLY='options/*'.
 	$(BIN)/python tests/regression/accept_past.py '$(ONLY)'
+
+edition: $(STAMP)  ## Freeze versions and published results under a name: EDITION=2026.12.
+	$(BIN)/python -m parvibench.board.editions '$(EDITION)' reports
 
 lint: $(STAMP)  ## Style and types.
 	$(BIN)/ruff check .

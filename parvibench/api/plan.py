@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from parvibench.authoring.importing import importable
+from parvibench.board import editions
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, Method
 from parvibench.core.errors import InputError, UnknownNameError, validation_text
@@ -82,9 +83,11 @@ class Plan:
             tuned: whether a suite that lists a grid of step sizes must have tuned values.
 
         Raises:
-            InputError: invalid settings, or a suite without tuned step sizes.
+            InputError: invalid settings, a suite without tuned step sizes, or a run that is not as in the edition.
         """
         cells = self._expanded
+        if self.execution.edition is not None:
+            editions.check(self.execution.edition, self.source, cells)
         if tuned and (refusal := untuned(self.suite, cells, self.execution.profile, self.source)):
             raise InputError(refusal)
         return cells if self.execution.part is None else shard(cells, *self.execution.part)

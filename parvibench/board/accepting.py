@@ -86,7 +86,8 @@ def accept(
         plugins = found.plugins if run_plugins else None
         checked = verification.verify(found.store, replicates, execution, plugins=plugins)
         if checked.falsified:
-            cells = [f"{c.task} / {c.label}{_of(c)}: {c.reason}" for c in checked.falsified]
+            first = {(c.task, c.label): c for c in reversed(checked.falsified)}
+            cells = [f"{c.task} / {c.label}{_of(c)}: {c.reason.partition('; ')[0]}" for c in first.values()]
             raise RefusedError(f"{archive}: refused, these cells differ from reruns here:\n" + _list(cells))
         marks = verification.marks_of(StoredRun.load(found.store), checked.checks)
     folder = board / SUBMISSIONS

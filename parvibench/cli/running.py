@@ -48,6 +48,7 @@ def run(
     row: Annotated[list[str] | None, Option(metavar="GLOB", help="Only rows whose TASK/LABEL or published number matches the pattern (repeatable).")] = None,
     part: Annotated[str | None, Option("--shard", metavar="I/K", help="Run every K-th cell, starting with the I-th; `merge` combines the parts.")] = None,
     allow_plugins: shared.Plugins = False,
+    edition: Annotated[str | None, Option(metavar="YEAR.MONTH", help="Refuse what differs from this edition of the board.")] = None,
     workers: shared.Workers = None,
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
     timeout: shared.Timeout = DEFAULT_TIMEOUT_S,
@@ -77,7 +78,7 @@ def run(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
         profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
-        retry_failed=retry == "failed", tune=tune_first, allow_plugins=allow_plugins,
+        retry_failed=retry == "failed", tune=tune_first, allow_plugins=allow_plugins, edition=edition,
     )  # fmt: skip
     settings = shared.parse_settings(setting, algorithm)
     arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
