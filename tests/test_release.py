@@ -1,6 +1,9 @@
 """What a release needs says the same everywhere: version, licence, Python versions, commands of CI."""
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -67,11 +70,52 @@ def test_the_workflow_runs_the_commands_of_ci_on_two_pythons(project: dict) -> N
 
 
 def test_the_issue_forms_and_hooks_are_well_formed() -> None:
-    for form in ("bug", "number", "addition"):
+    for form in ("bug", "number", "addition", "submission"):
         content = yaml(f".github/ISSUE_TEMPLATE/{form}.yml")
         assert {"name", "description", "body"} <= set(content)
-        identifiers = [field["id"] for field in content["body"]]
-        assert len(identifiers) == len(set(identifiers))
-        assert all(field["attributes"]["label"] for field in content["body"])
+        fields = [field for field in content["body"] if field["type"] != "markdown"]
+        assert len({field["id"] for field in fields}) == len(fields)
+        assert all(field["attributes"]["label"] for field in fields)
     (hooks,) = (repo["hooks"] for repo in yaml(".pre-commit-config.yaml")["repos"])
     assert {"ruff-check", "ruff-format", "codespell"} <= {hook["id"] for hook in hooks}
+
+
+@pytest.mark.parametrize("name", ["ci", "release", "submission"])
+def test_actions_are_pinned_by_commit_and_no_text_of_others_is_code(name: str) -> None:
+    jobs = yaml(f".github/workflows/{name}.yml")["jobs"]
+    steps = [step for job in jobs.values() for step in job["steps"]]
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
+    assert not [step["run"] for step in steps if "${{" in step.get("run", "")]
+
+
+def release(tag: str, changelog: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """`.ci/release` with this changelog; the programs that it calls do nothing."""
+    (folder / ".ci").mkdir(parents=True)
+    for name in (".ci/release", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "CHANGELOG.md").write_text(changelog)
+    (folder / ".ci/wheel").write_text("")
+    for program in (folder / ".venv/bin/python", folder / "bin/make"):
+        program.parent.mkdir(parents=True)
+        program.symlink_to("/bin/true")
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    words = [str(folder / ".ci/release"), tag, "dist"]
+    return subprocess.run(words, env={"PATH": path}, capture_output=True, text=True, check=False)
+
+
+def test_a_tag_releases_its_version_with_its_section_of_the_changelog(project: dict, tmp_path: Path) -> None:
+    if not (ROOT / ".ci").is_dir():
+        pytest.skip("the scripts of CI are not here")
+    version, old = project["version"], "## 0.0.1 (2020-01-01)\n\n- Old.\n"
+    dated = f"# Changelog\n\n## {version} (2026-12-01)\n\n- One thing.\n\n{old}"
+    for tag, changelog, refusal in (
+        ("v9.9.9", dated, "is not version"),
+        (f"v{version}", f"# Changelog\n\n{old}", "no section"),
+        (f"v{version}", dated.replace("2026-12-01", "unreleased"), "no section"),
+    ):
+        done = release(tag, changelog, tmp_path / str(len(list(tmp_path.iterdir()))))
+        assert done.returncode == 2
+        assert refusal in done.stderr
+    done = release(f"v{version}", dated, tmp_path / "dated")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "dated/dist/notes.md").read_text().split() == ["-", "One", "thing."]
