@@ -21,10 +21,10 @@ def repository(folder: Path) -> Path:
     record = f'echo "$@" >>{folder}/$(basename "$0").txt'
     # The file after --body-file; the archive goes where --output says.
     (programs / "gh").write_text(
-        f"#!/bin/bash\n{record}\nwhile [ $# -gt 1 ]; do [ "$1" = --body-file ] && cat $2 >>{folder}/gh.txt; shift; done; true\n"
+        f"#!/bin/bash\n{record}\nwhile [ $# -gt 1 ]; do [[ $1 = --body-file ]] && cat $2 >>{folder}/gh.txt; shift; done; true\n"
     )
     (programs / "curl").write_text(
-        f"#!/bin/bash\n{record}\nwhile [ $# -gt 1 ]; do [ "$1" = --output ] && cp {folder}/theirs.zip $2; shift; done; true\n"
+        f"#!/bin/bash\n{record}\nwhile [ $# -gt 1 ]; do [[ $1 = --output ]] && cp {folder}/theirs.zip $2; shift; done; true\n"
     )
     for program in programs.iterdir():
         program.chmod(0o755)
