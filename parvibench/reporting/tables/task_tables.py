@@ -11,7 +11,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.marks.transient import MAX_RHAT
+from parvibench.harness.marks.convergence import MAX_RHAT
 from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.results import metric_values
 from parvibench.reporting.formatting import interval, number
