@@ -24,7 +24,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.harness.store.results import StoredRun, median_of
 from parvibench.statistics import median_interval
 
 #: Words for a cell that is not finished: no cell of these is the best of a task.
@@ -64,15 +64,10 @@ def finished(cell: CellRecord) -> str:
 
 def transient(cell: CellRecord) -> bool | None:
     """Whether a cell of chains is transient; None where neither R-hat nor the ESS is known."""
-    rhat, ess = _median(cell, "rhat"), _median(cell, "ess_bulk")
+    rhat, ess = median_of(cell, "rhat"), median_of(cell, "ess_bulk")
     if rhat is None and ess is None:
         return None
     return (rhat is not None and not rhat <= MAX_RHAT) or (ess is not None and not ess >= ESS_SHARE * cell.samples)
-
-
-def _median(cell: CellRecord, metric: str) -> float | None:
-    values = cell.values.get(metric)
-    return median_interval(metric_values(metric, values))[0] if values else None
 
 
 def still_improving(curve: pd.DataFrame, metric: str) -> bool | None:
@@ -86,8 +81,7 @@ def still_improving(curve: pd.DataFrame, metric: str) -> bool | None:
     wide = rows.pivot_table(index="replicate", columns="checkpoint", values="value", aggfunc="last")
     if wide.shape[1] < 2:
         return None
-    row = registry.metrics().get(metric)
-    sign = -1.0 if row is not None and row.direction == "higher" else 1.0
+    sign = -1.0 if registry.direction(metric) == "higher" else 1.0
     pairs = sign * wide.iloc[:, -2:].to_numpy(dtype=float)
     pairs = pairs[np.isfinite(pairs).all(1)]
     if not len(pairs):

@@ -393,6 +393,10 @@ class Panels:
         self.pictures.append(Picture(image, alt, caption, self._below))
         self._dots.append(dots)
 
+    def drawing(self, name: str, title: str, data: pd.DataFrame, note: str) -> Drawing:
+        """The finished figure with its data."""
+        return Drawing(name, title, tuple(self.pictures), data, note, paint=self.paint)
+
     def paint(self, number: int, axes: Axes) -> None:
         """Draw a picture on axes."""
         self._frame(axes)

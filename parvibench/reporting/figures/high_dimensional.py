@@ -113,8 +113,7 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
     if len(columns) < dim:
         note = captions.CORRELATIONS_OF_SOME.format(n=len(columns), dim=dim)
     title = captions.as_in("correlations of pairs of coordinates", paper)
-    pictures = tuple(panels.pictures)
-    return Drawing(slug("correlations", shown.task), title, pictures, long_form(frames), note, paint=panels.paint)
+    return panels.drawing(slug("correlations", shown.task), title, long_form(frames), note)
 
 
 def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
