@@ -13,7 +13,8 @@ from parvibench.core import registry
 from parvibench.core.task import Task
 from parvibench.reporting.text import captions
 
-from .figure import GREY, Dots, Drawing, Panels, TaskCells, long_form, short, slug
+from .figure import GREY, Drawing, TaskCells, long_form, short, slug
+from .panels import Dots, Panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from parvibench.reporting.tables.floor_comparison import reference_of
 from parvibench.reporting.text import captions
 
-from . import figure as figures
-from .figure import GREY, WIDE, Dots, Drawing, Panels, Picture, Plot, TaskCells, long_form, png, short, slug
+from .figure import GREY, Drawing, Picture, TaskCells, long_form, short, slug
+from .panels import Dots, Panels
+from .plots import WIDE, Plot, png, theme
 from .reference_corner import central
 from .vector import INK
 
@@ -68,7 +69,7 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
     columns = [f"x{c + 1}" for c in chosen]
     both = {"reference": exact, label: points}
     data = long_form({k: pd.DataFrame(_thinned(v)[:, chosen], columns=columns) for k, v in both.items()})
-    with figures.theme(ink=GREY):
+    with theme(ink=GREY):
         import matplotlib.pyplot as plt
         import seaborn as sns
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from .figure import Drawing, theme
+from .figure import Drawing
+from .plots import theme
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ import pandas as pd
 
 from parvibench.core.reference import Reference
 
-from .figure import theme
+from .plots import theme
 
 #: Coordinates drawn, evenly spaced where there are more.
 COORDINATES = 6
