@@ -67,7 +67,7 @@ def tune(
         InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.
     """
     from parvibench.harness.suite.entries import Tuned
-    from parvibench.harness.suite.tuning import write_tuned
+    from parvibench.harness.suite.tuned_values import write_tuned
 
     from .report import load
 
