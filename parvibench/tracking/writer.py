@@ -51,8 +51,8 @@ class Writer:
         self._batched(
             uid, "params", self._as_params(content.run_params(run))
         )  # those of a found run may not have arrived
-        self._client.log_dict(uid, content.plain(suite), "suite.yaml")
-        self._client.log_dict(uid, content.plain(run), "run.json")
+        self._client.log_dict(uid, dict(suite), "suite.yaml")
+        self._client.log_dict(uid, dict(run), "run.json")
         self._parents[run_id], self._experiment_of[run_id], self._cells[run_id] = uid, experiment, []
 
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
@@ -77,7 +77,7 @@ class Writer:
         from mlflow.entities import Metric
 
         uid = self._parents[str(run["id"])]
-        self._client.log_dict(uid, content.plain(run), "run.json")
+        self._client.log_dict(uid, dict(run), "run.json")
         held = self._client.get_run(uid).data.metrics
         self._batched(uid, "metrics", [Metric(*p) for p in content.system_points(run) if p[0] not in held])
 

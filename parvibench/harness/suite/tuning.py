@@ -38,9 +38,8 @@ from parvibench.harness.store.results import StoredRun, metric_values
 
 from .cells import Cell, expand
 from .entries import Tuned, TuneSpec
-from .grids import ADDED, Grid, choices, grid, grid_of, rounded
+from .grids import ADDED, Grid, Tried, choices, grid, grid_of, rounded, sign, values_of
 from .suite import Suite
-from .tried import Tried, sign, values_of
 
 #: Times that a grid grows beyond an end.
 EXTENSIONS = 2

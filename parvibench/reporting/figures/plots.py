@@ -1,4 +1,4 @@
-"""Axes to draw on: theme, scales, legend, and the finished figure as SVG or PNG."""
+"""Axes to draw on: theme, scales, legend, and the finished figure as SVG, PNG or PDF."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
@@ -187,3 +188,34 @@ class Plot:
     def drawing(self, title: str, alt: str, data: pd.DataFrame, note: str, axis: str = "") -> Drawing:
         """The finished figure with its data."""
         return Drawing(self._name, title, (Picture(self._image, alt),), data, note, axis)
+
+
+def as_figure(drawing: Drawing, figures: Mapping[str, Figure]) -> Figure:
+    """The Matplotlib figure of a drawing: the one it was drawn on, or its pictures side by side."""
+    if drawing.name in figures:
+        return figures[drawing.name]
+    from matplotlib.figure import Figure as Empty
+
+    columns = min(4, len(drawing.pictures))
+    rows = math.ceil(len(drawing.pictures) / columns)
+    with theme(drawing.name, ink="black"):
+        made = Empty(figsize=(1.9 * columns, 2.1 * rows))
+        for i, picture in enumerate(drawing.pictures):
+            axes = made.add_subplot(rows, columns, i + 1)
+            if drawing.paint is not None:
+                drawing.paint(i, axes)
+            else:
+                with Image.open(io.BytesIO(picture.content)) as image:
+                    axes.imshow(image.convert("RGBA"), interpolation="none")
+                axes.set_axis_off()
+            axes.set_title(picture.caption, fontsize=7)
+        made.tight_layout(pad=0.3)
+    return made
+
+
+def write_pdf(figure: Figure, path: Path) -> None:
+    """Write a figure as PDF with embedded fonts, without a date: the same figure gives the same bytes."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"pdf.fonttype": 42}):
+        figure.savefig(path, format="pdf", transparent=True, bbox_inches="tight", metadata={"CreationDate": None})

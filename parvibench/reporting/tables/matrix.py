@@ -96,7 +96,7 @@ def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     for label, rank, of_tasks in by_method(board):
         mine = [of_tasks.get(task) for task in tasks]
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
-        rests = averages.common_rank(rank["n_tasks"], len(tasks), rank["n_failed"])
+        rests = averages.COMMON_RANK.format(n=rank["n_tasks"], of=len(tasks), failed=rank["n_failed"])
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
         count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = numeric(float(np.mean(costs)) if costs else None)
