@@ -22,7 +22,7 @@ from parvibench.cli import app as commands
 from parvibench.core import registry
 from parvibench.harness.suite.entries import Row
 from parvibench.harness.suite.suite import load_suite
-from parvibench.reporting.figures.reference_corner import write_corner
+from parvibench.reporting.figures.high_dimensional import write_corner
 from parvibench.reporting.published import PAPERS, numbers
 from parvibench.suites import of_papers, shipped
 

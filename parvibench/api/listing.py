@@ -111,7 +111,7 @@ def draw_reference(task: str, path: Path) -> Path:
     reference = registry.load_task(task).reference()
     if reference is None:
         raise InputError(f"--figure: task {task} has no reference samples to draw")
-    from parvibench.reporting.figures.reference_corner import write_corner
+    from parvibench.reporting.figures.high_dimensional import write_corner
 
     if path.suffix not in (".png", ".svg"):
         raise InputError(f"--figure {path}: the name must end in .png or .svg")

@@ -23,7 +23,7 @@ from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.plugins import Allowed
 from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.harness.suite.tuning import lacking, of_tasks, untuned, with_more
+from parvibench.harness.suite.tuned_values import lacking, of_tasks, untuned, with_more
 
 DEFAULT_BUDGET = {"scores_per_particle": 500.0}
 #: An algorithm of a suite: its name, or an entry as in a suite file.

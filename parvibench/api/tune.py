@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from parvibench.harness.store import results as stored
     from parvibench.harness.suite.cells import Cell
     from parvibench.harness.suite.entries import Tuned
+    from parvibench.harness.suite.grids import Tried
     from parvibench.harness.suite.suite import Suite
-    from parvibench.harness.suite.tried import Tried
     from parvibench.reporting.presented import Results
 
 
@@ -67,7 +67,7 @@ def tune(
         InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.
     """
     from parvibench.harness.suite.entries import Tuned
-    from parvibench.harness.suite.tuning import write_tuned
+    from parvibench.harness.suite.tuned_values import write_tuned
 
     from .report import load
 
@@ -98,7 +98,7 @@ def tune_suite(
     from parvibench.core.result import Status
     from parvibench.harness.session import make_executor, run_cells
     from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.tried import write_csv
+    from parvibench.harness.suite.grids import write_csv
     from parvibench.harness.suite.tuning import Tuner
     from parvibench.reporting.presented import Results
 

@@ -9,19 +9,8 @@ import typer
 
 from parvibench.api.run import DEFAULT_STORE
 
-from .shared import (
-    Json,
-    Out,
-    answer,
-    command_line,
-    key_value,
-    listed,
-    names_of,
-    new_table,
-    out_console,
-    parse_number,
-    print_json,
-)
+from . import shared
+from .shared import Json, Out, answer, listed, names_of, new_table, out_console, print_json
 
 app = typer.Typer()
 
@@ -48,10 +37,10 @@ def evaluate(
     """Compare samples with the reference of a task, or with trusted reference draws, by several metrics."""
     from parvibench.api.evaluate import evaluate_files
 
-    stated = {k: parse_number(k, v) for k, v in (key_value(c, "--cost") for c in cost or [])}
+    stated = {k: shared.parse_number(k, v) for k, v in (shared.key_value(c, "--cost") for c in cost or [])}
     found = evaluate_files(
         samples, task, metric, reference=reference or (), columns=listed(columns), variables=listed(variables),
-        axes=axes or "", cost=stated, label=label, out=out, command=command_line(),
+        axes=axes or "", cost=stated, label=label, out=out, command=shared.command_line(),
     )  # fmt: skip
     document = found.document
     if as_json:

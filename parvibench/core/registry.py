@@ -112,6 +112,12 @@ def metrics() -> Mapping[str, MetricRow]:
     return _indexed("metrics", MetricRow)
 
 
+def direction(metric: str) -> str:
+    """Which values of a metric are better: ``lower`` (also of unknown ones), ``higher`` or ``neutral``."""
+    row = metrics().get(metric)
+    return "lower" if row is None else row.direction
+
+
 def _indexed(section: str, row: type[R]) -> dict[str, R]:
     """The rows of a section of the index."""
     index = json.loads((files("parvibench.core") / "index.json").read_text(encoding="utf-8"))

@@ -66,7 +66,7 @@ class Results(stored.StoredRun):
         Raises:
             InputError: no figure's name fits.
         """
-        from .figures.image_files import as_figure
+        from .figures.plots import as_figure
 
         drawings, figures = self._drawn
         found = {name: as_figure(d, figures) for name, d in drawings.items() if fnmatch(name, figure)}

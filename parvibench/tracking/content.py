@@ -138,12 +138,3 @@ def clean_name(text: str) -> str:
     """A name MLflow accepts: other characters become ``_``; a name that is cut ends in its digest."""
     clean = re.sub(r"[^\w\-. :/]", "_", text, flags=re.ASCII)
     return clean if len(clean) <= 250 else f"{clean[:230]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def plain(value: Any) -> Any:
-    """Mappings and sequences as dict and list, for YAML and JSON."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)

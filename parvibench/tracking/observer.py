@@ -23,44 +23,28 @@ from .content import Ranking as Ranking
 from .mirror import replay
 
 
-class MirrorObserver:
-    """Hands every cell to the mirror as it ends.
-
-    Args:
-        root: the store's folder.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self._mirror = Mirror(root)
-        self._run_id = ""
+class MirrorObserver(Mirror):
+    """A mirror that gets a run's cells as they end; arguments as of ``Mirror``."""
 
     def started(self, run: RunRecord, total: int, cached: int) -> None:
         """Mirror the suite run."""
         self._run_id = run.id
-        self._mirror.start_run(run.model_dump(mode="json"))
+        self.start_run(run.model_dump(mode="json"))
 
     def progress(self, progress: Progress) -> None:
         """Checkpoints of running jobs are mirrored with their cell."""
 
     def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
         """Mirror a cell (a cell found in the store is linked, not doubled)."""
-        self._mirror.cell(self._run_id, record.model_copy(update={"label": cell.label}), folder)
+        self.cell(self._run_id, record.model_copy(update={"label": cell.label}), folder)
 
     def ended(self, run: RunRecord) -> None:
         """Mirror what is known at the end; the queue is drained by ``close``."""
-        self._mirror.end_run(run.model_dump(mode="json"))
-
-    def report(self, run_id: str, folder: Path) -> None:
-        """Mirror a run's report."""
-        self._mirror.report(run_id, folder)
-
-    def rank(self, run_id: str, ranking: Ranking) -> None:
-        """Mirror a run's leaderboard."""
-        self._mirror.rank(run_id, ranking)
+        self.end_run(run.model_dump(mode="json"))
 
     def close(self, timeout: float = 60.0) -> str:
-        """Wait for the mirror; a warning when something was not delivered, or a broken database was set aside."""
-        return "\n".join(filter(None, (self._mirror.close(timeout), self._mirror.notice)))
+        """Wait for delivery; a warning when something was not delivered, or a broken database was set aside."""
+        return "\n".join(filter(None, (super().close(timeout), self.notice)))
 
 
 def sync(

@@ -18,7 +18,7 @@ import parvibench as pb
 from parvibench.api.run import forecast
 from parvibench.core.errors import InputError
 from parvibench.harness.store.store import Store
-from parvibench.reporting.figures.image_files import write_pdf
+from parvibench.reporting.figures.plots import write_pdf
 
 OPTIONS: dict[str, Any] = {
     "replicates": 6,

@@ -11,8 +11,7 @@ from parvibench.core.result import Status
 from parvibench.data.loaders import load
 from parvibench.data.splits import split
 from parvibench.harness.marks.blown_up import counted, rmse_limits
-from parvibench.harness.marks.improving import still_improving
-from parvibench.harness.marks.transient import transient
+from parvibench.harness.marks.convergence import still_improving, transient
 
 
 def cell(algorithm, values, **changes):

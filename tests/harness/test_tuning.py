@@ -16,7 +16,7 @@ from parvibench.core.task import TUNING_REPLICATES
 from parvibench.harness.execution import Execution
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite import grids, tuning
+from parvibench.harness.suite import grids, tuned_values, tuning
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import load_suite, parse_suite
 from parvibench.harness.workers.executors import InProcess
@@ -271,7 +271,7 @@ def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> 
     suite, store = short(path), Store(tmp_path / "store")
     tuned = tuning.Tuner(suite).tune(lambda cells: run_cells(cells, store, InProcess(), suite=suite.resolved()))
     assert tuned.step_size["multimodal"]["ula"] == 0.1
-    tuning.write_tuned(path, tuned, "short")
+    tuned_values.write_tuned(path, tuned, "short")
     assert "# a comment that stays" in path.read_text()
     used = {c.label: c for c in expand(short(path))}
     assert (used["ula"].settings["step_size"], used["ula"].tuned) == (0.1, True)
@@ -355,17 +355,17 @@ def test_a_task_without_tuned_values_is_refused_where_others_have_some(tmp_path:
     ):
         pb.run(suite, tracking=False, workers=0, out=tmp_path / "store")
     by_hand = {label: {"step_size": 0.1} for label in ("ula", "svgd")}
-    assert tuning.untuned(suite, expand(suite, settings=by_hand), None, "mine") is None
-    alone = tuning.of_tasks(suite, {"multimodal"})
-    assert tuning.untuned(alone, expand(alone), None, "mine") is None
+    assert tuned_values.untuned(suite, expand(suite, settings=by_hand), None, "mine") is None
+    alone = tuned_values.of_tasks(suite, {"multimodal"})
+    assert tuned_values.untuned(alone, expand(alone), None, "mine") is None
 
 
 def test_a_method_without_a_tuned_value_on_a_tuned_task_runs_at_its_default() -> None:
     """A method that somebody adds to a published suite is not refused; the report marks it."""
     suite = parse_suite(HALF.replace("ula, svgd, exact", "ula, svgd, sgld, exact").encode(), "mine.yaml")
-    alone = tuning.of_tasks(suite, {"multimodal"})
+    alone = tuned_values.of_tasks(suite, {"multimodal"})
     cells = expand(alone)
-    assert tuning.untuned(alone, cells, None, "mine") is None
+    assert tuned_values.untuned(alone, cells, None, "mine") is None
     assert [c.label for c in cells if c.untuned] == ["sgld"]
 
 
@@ -399,7 +399,7 @@ def test_a_profile_may_have_the_tuned_values_of_another(tmp_path: Path) -> None:
     }
     file = tmp_path / "mine.yaml"
     file.write_text(LIKE)
-    tuning.write_tuned(file, tuning.Tuned(step_size={"multimodal": {"ula": 0.2}}), "long")
+    tuned_values.write_tuned(file, tuning.Tuned(step_size={"multimodal": {"ula": 0.2}}), "long")
     assert {n: p.tuned.step_size["multimodal"]["ula"] for n, p in load_suite(str(file)).profiles.items()} == {
         "short": 0.1,
         "long": 0.2,

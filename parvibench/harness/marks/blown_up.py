@@ -55,8 +55,7 @@ def _limits(cells: Sequence[CellRecord], primary: Callable[[str], str]) -> Mappi
     found = {}
     for cell in cells:
         metric = primary(cell.task)
-        row = registry.metrics().get(metric)
-        if cell.algorithm == "initial" and metric in cell.values and (row is None or row.direction == "lower"):
+        if cell.algorithm == "initial" and metric in cell.values and registry.direction(metric) == "lower":
             values = [v for v in cell.values[metric] if v is not None]
             median = float(np.median(values)) if values else math.nan
             if median > 0:
@@ -68,8 +67,7 @@ def _counted(cell: CellRecord, metric: str, limit: float) -> CellRecord:
     values = cell.values.get(metric)
     if not values or cell.status is not Status.OK:
         return cell
-    row = registry.metrics().get(metric)
-    pick = min if row is not None and row.direction == "higher" else max
+    pick = min if registry.direction(metric) == "higher" else max
     finite = [v for v in values if v is not None]
     seen = cell.model_copy(update={"worst": pick(finite) if finite else None})
     ids = cell.spec.replicates

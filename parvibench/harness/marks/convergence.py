@@ -1,15 +1,41 @@
-"""How far a cell has come, in one word."""
+"""How far a cell has come, in one word: chains still on their way, cells that a longer run would still improve.
+
+A chain's cell is ``transient`` when, in the median over replicates,
+
+    R-hat > 1.05   or   bulk ESS of the path after burn-in < n / 4,
+
+n the number of samples judged. R-hat is rank-normalised (Vehtari et al. 2021, arXiv:1903.08008), nested where a chain
+has few kept states; networks are judged by what they predict (``metrics.chains``). A replicate without a finite R-hat
+counts as not converged.
+
+With a_r and b_r the primary metric of replicate r at the last checkpoint but one and at the last (about twice the
+budget), signed so that lower is better, a cell is ``still improving`` when
+
+    median_r (a_r - b_r) > 0.05 |median_r a_r|   and the 95% interval of that median lies above zero.
+
+A negative log likelihood has no zero of its own (units of y shift it): there the fall must exceed 0.05 nats, 5% of the
+likelihood. The interval is that of order statistics (``statistics.median_interval``), below six replicates the range.
+"""
 
 from __future__ import annotations
 
-from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import StoredRun
+import numpy as np
+import pandas as pd
 
-from .improving import still_improving
-from .transient import transient
+from parvibench.core import registry
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.results import StoredRun, median_of
+from parvibench.statistics import median_interval
 
 #: Words for a cell that is not finished: no cell of these is the best of a task.
 UNFINISHED = ("transient", "still improving")
+#: Rank-normalised R-hat above which a path has not converged.
+MAX_RHAT = 1.05
+#: Bulk ESS of the path over the number of samples judged, at least.
+ESS_SHARE = 0.25
+#: Least fall between the last two checkpoints, as a share of the value; of ``nll``, in nats.
+LEAST_FALL = 0.05
+_LOG_SCALE = ("nll",)
 
 
 def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
@@ -34,3 +60,32 @@ def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
 def finished(cell: CellRecord) -> str:
     """The word for a cell that more budget would not help."""
     return "converged" if cell.kind == "chains" else "flat"
+
+
+def transient(cell: CellRecord) -> bool | None:
+    """Whether a cell of chains is transient; None where neither R-hat nor the ESS is known."""
+    rhat, ess = median_of(cell, "rhat"), median_of(cell, "ess_bulk")
+    if rhat is None and ess is None:
+        return None
+    return (rhat is not None and not rhat <= MAX_RHAT) or (ess is not None and not ess >= ESS_SHARE * cell.samples)
+
+
+def still_improving(curve: pd.DataFrame, metric: str) -> bool | None:
+    """Whether the metric of a cell's curve still falls (or rises, where higher is better); None with one checkpoint.
+
+    Args:
+        curve: of one cell, with the columns ``replicate``, ``checkpoint``, ``metric`` and ``value``.
+        metric: the task's primary metric.
+    """
+    rows = curve[curve["metric"] == metric]
+    wide = rows.pivot_table(index="replicate", columns="checkpoint", values="value", aggfunc="last")
+    if wide.shape[1] < 2:
+        return None
+    sign = -1.0 if registry.direction(metric) == "higher" else 1.0
+    pairs = sign * wide.iloc[:, -2:].to_numpy(dtype=float)
+    pairs = pairs[np.isfinite(pairs).all(1)]
+    if not len(pairs):
+        return None
+    least = LEAST_FALL * (1.0 if metric in _LOG_SCALE else abs(float(np.median(pairs[:, 0]))))
+    median, low, _ = median_interval((pairs[:, 0] - pairs[:, 1]).tolist())
+    return bool(median > least and low > 0)

@@ -85,38 +85,20 @@ class StoredRun:
         ``low`` and ``high`` bound the 95% interval of the median over replicates (below 6 replicates: the
         range, which covers it with probability 1 - 2^(1 - R)); diverged replicates count as the worst value.
         """
-        rows = []
-        for cell in self.cells:
-            for metric, stored in cell.values.items():
-                values = metric_values(metric, stored)
-                median, low, high = median_interval(values)
-                rows.append(
-                    {
-                        "task": cell.task,
-                        "label": cell.label,
-                        "algorithm": cell.algorithm,
-                        "status": str(cell.status),
-                        "metric": metric,
-                        "median": median,
-                        "low": low,
-                        "high": high,
-                        "values": values,
-                    }
-                )
         columns = ["task", "label", "algorithm", "status", "metric", "median", "low", "high", "values"]
+        rows = [
+            (c.task, c.label, c.algorithm, str(c.status), m, *interval_of(c, m), metric_values(m, stored))
+            for c in self.cells
+            for m, stored in c.values.items()
+        ]
         return pd.DataFrame(rows, columns=columns)
 
     @cached_property
     def curves(self) -> pd.DataFrame:
         """Long table over all cells: task, label, then the columns of a cell's curve."""
-        frames = []
-        for cell in self.cells:
-            curve = self.curve(cell)
-            if len(curve):
-                frames.append(curve.assign(task=cell.task, label=cell.label))
-        if not frames:
-            return pd.DataFrame(columns=["task", "label"])
-        return pd.concat(frames, ignore_index=True)
+        found = ((c, self.curve(c)) for c in self.cells)
+        frames = [curve.assign(task=c.task, label=c.label) for c, curve in found if len(curve)]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["task", "label"])
 
     def curve(self, cell: CellRecord) -> pd.DataFrame:
         """A cell's metric values at every checkpoint; empty where there are none or the cell is damaged."""
@@ -148,6 +130,16 @@ def metric_values(metric: str, stored: Sequence[float | None]) -> list[float]:
     return [lost if v is None or math.isnan(v) else float(v) for v in stored]
 
 
+def interval_of(cell: CellRecord, metric: str) -> tuple[float, float, float]:
+    """Median over a cell's replicates with its 95% interval; NaN without values."""
+    return median_interval(metric_values(metric, cell.values.get(metric, [])))
+
+
+def median_of(cell: CellRecord, metric: str) -> float | None:
+    """Median over a cell's replicates; None where the metric was not measured."""
+    return interval_of(cell, metric)[0] if cell.values.get(metric) else None
+
+
 def checkpoint_values(metric: str, rows: pd.DataFrame, diverged: Collection[int]) -> list[float]:
     """Values of all replicates at one checkpoint of a curve; those that diverged before it count as the worst.
 
@@ -162,8 +154,7 @@ def checkpoint_values(metric: str, rows: pd.DataFrame, diverged: Collection[int]
 
 def worst(metric: str) -> float:
     """What a replicate without a value counts as: +inf where lower is better, -inf where higher is."""
-    row = registry.metrics().get(metric)
-    return -math.inf if row is not None and row.direction == "higher" else math.inf
+    return -math.inf if registry.direction(metric) == "higher" else math.inf
 
 
 def primary_metric(cells: Sequence[CellRecord], task: str) -> str:
@@ -207,15 +198,10 @@ def _without_seconds(cell: CellRecord) -> CellRecord:
 
 
 def _cell_document(cell: CellRecord) -> dict[str, Any]:
-    metrics = {}
+    metrics: dict[str, Any] = {}
     for name, stored in cell.values.items():
-        median, low, high = median_interval(metric_values(name, stored))
-        metrics[name] = {
-            "median": to_json_number(median),
-            "low": to_json_number(low),
-            "high": to_json_number(high),
-            "values": [v if v is not None and math.isfinite(v) else None for v in stored],
-        }
+        ends = zip(("median", "low", "high"), map(to_json_number, interval_of(cell, name)), strict=True)
+        metrics[name] = dict(ends) | {"values": [v if v is not None and math.isfinite(v) else None for v in stored]}
     return {
         "task": cell.task,
         "algorithm": cell.algorithm,

@@ -15,83 +15,31 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import functools
-import io
-import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-import filelock
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from parvibench.core.errors import DamagedError, DiskError, StoreError
-from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
+from parvibench.core.result import CellRecord, Status
 
+from .cell_files import CURVE_COLUMNS as CURVE_COLUMNS
+from .cell_files import Trajectories as Trajectories
+from .cell_files import contents
 from .files import SnapshotFile, write_atomically
 from .reading import MAX_BYTES, inside, plain_name, read_npz, read_table, read_text
-from .sealing import checked_json, parse_cell, sealed, sha256
-
-
-class Trajectories(NamedTuple):
-    """Where some particles of a replicate went."""
-
-    iterations: NDArray[np.integer]  #: (C,), of the start and of every checkpoint
-    positions: NDArray[np.float32]  #: (C, k, D)
-
-
-CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
-
-
-class RunCell(BaseModel, Specified):
-    """A cell of a run: the label is the run's, the results are stored under the key of the specification."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    spec: CellSpec
-    label: str  #: name in tables
-    sha256: str = ""  #: of ``cell.json`` when the run ended, or empty
-
-
-class _Named(BaseModel):
-    name: str
-
-
-class _SuiteFacts(_Named):
-    """The parts of a suite that readers of a run use."""
-
-    tasks: list[_Named] = Field(default_factory=list)
-    algorithms: list[_Named] = Field(default_factory=list)
-
-
-def _with_facts(suite: dict[str, Any]) -> dict[str, Any]:
-    _SuiteFacts.model_validate(suite)
-    return suite
-
-
-class RunRecord(BaseModel):
-    """``runs/<id>.json``."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    format: int = STORE_FORMAT
-    id: str
-    suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]  #: as it was run; ``name`` at least
-    profile: str | None = None
-    cells: list[RunCell]
-    provenance: dict[str, Any] = Field(default_factory=dict)
-    started: str
-    finished: str = ""
-    system: list[dict[str, float]] = Field(default_factory=list)
-    sha256: str = ""  #: of the file with this field left empty; empty in records of earlier versions
-
+from .run_records import RunCell as RunCell
+from .run_records import RunFolder
+from .run_records import RunRecord as RunRecord
+from .run_records import new_run_id as new_run_id
+from .sealing import parse_cell, sealed, sha256
 
 A = TypeVar("A", str, RunCell)
 V = TypeVar("V")
@@ -100,8 +48,6 @@ _PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 _RECENT_S = 0.5
 #: A missing record is looked for so many times more, a millisecond apart.
 _LOOKS = 3
-#: A writer waits so long, s, for a reader that looks whether the store is locked.
-_PROBE_S = 0.2
 
 
 def _settled(read: Callable[[Store, A], V]) -> Callable[[Store, A], V]:
@@ -121,81 +67,12 @@ def _settled(read: Callable[[Store, A], V]) -> Callable[[Store, A], V]:
     return again
 
 
-def new_run_id(suite: str) -> str:
-    """An id that sorts by time: date, time in milliseconds, name of the suite."""
-    now = dt.datetime.now(dt.UTC)
-    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}-{suite}"
-
-
-class Store:
+class Store(RunFolder):
     """A folder of results, created on first write.
 
     Methods that read raise ``DamagedError`` where a file is missing or is not the one that was written, and ``StoreError``
     where it is of another format or unsafe to read; methods that write raise ``StoreError`` where that is impossible.
     """
-
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
-
-    def check_writable(self) -> None:
-        """Make the folder.
-
-        Raises:
-            DiskError: it cannot be made or written.
-            StoreError: its mirror would be another file.
-        """
-        if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
-            # In the address of its SQLite mirror they would name another file.
-            raise StoreError(f"{self.root}: the path of a store cannot hold {odd[0]!r}; choose another folder (--out)")
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.root):
-                pass
-        except OSError as error:
-            raise DiskError(f"{self.root}: cannot write here ({error.strerror or error})") from None
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the store for writing; ``StoreError`` while another run writes to it."""
-        self.check_writable()
-        for run_id in self.runs()[:1]:
-            with contextlib.suppress(DamagedError):
-                self._peek(run_id)
-        lock = filelock.FileLock(self.root / ".lock")
-        try:
-            lock.acquire(timeout=_PROBE_S)
-        except filelock.Timeout:
-            message = f"{self.root}: another run is writing to this store; wait for it, or use --out"
-            raise StoreError(message) from None
-        try:
-            self._tidy()
-            yield
-        finally:
-            lock.release()
-
-    def is_being_written(self, run_id: str) -> bool:
-        """Whether a run is going on: the latest of a store that is locked."""
-        path = self.root / ".lock"
-        if not path.is_file() or run_id != max(self.runs(), key=self._place):
-            return False
-        try:
-            with filelock.FileLock(path).acquire(timeout=0):
-                return False
-        except filelock.Timeout:
-            return True
-        except OSError:  # a store that cannot be written
-            return False
-
-    def _tidy(self) -> None:
-        """Complete or undo the unfinished writes of a killed process."""
-        for aside in (self.root / "cells").glob(".old-*"):
-            final = aside.with_name(aside.name.removeprefix(".old-"))
-            if final.exists():
-                shutil.rmtree(aside, ignore_errors=True)
-            else:
-                aside.rename(final)
-        for left in (*(self.root / "cells").glob(".new-*"), *(self.root / "runs").glob(".new-*")):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def folder(self, key: str) -> Path:
         """Folder of the results of a cell; ``StoreError`` for what is no key, such as a path."""
@@ -340,7 +217,7 @@ class Store:
             final.parent.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
             try:
-                files = dict(_contents(record, curve, samples, trajectories))
+                files = dict(contents(record, curve, samples, trajectories))
                 digests = {name: sha256(content) for name, content in files.items()}
                 for name, content in {**files, "cell.json": sealed(record, files=digests)}.items():
                     write_atomically(aside / name, content)
@@ -381,63 +258,6 @@ class Store:
             reason = error.strerror or str(error)
             message = f"{self.root}: cannot write ({reason}); finished cells are safe; the same command resumes"
             raise DiskError(message) from None
-
-    def runs(self) -> list[str]:
-        """Ids of all runs, oldest first."""
-        return sorted(p.stem for p in (self.root / "runs").glob("[!.]*.json"))
-
-    def run(self, run_id: str | None = None) -> RunRecord:
-        """A run by id, the latest by default; ``StoreError`` without such a run."""
-        ids = self.runs()
-        if not ids:
-            raise StoreError(
-                f"{self.root}: no runs here; make one with: parvibench run --suite quick --out {self.root}"
-            )
-        if run_id is None:
-            run_id = max(ids, key=self._place)
-        if run_id not in ids:
-            raise StoreError(f"{self.root}: no run {run_id!r}; runs here: {', '.join(ids)}")
-        try:
-            return RunRecord.model_validate(self._peek(run_id))
-        except ValidationError as error:
-            raise DamagedError(
-                f"{self.root}/runs/{run_id}.json: not a run record ({error.error_count()} problems)"
-            ) from None
-
-    def _place(self, run_id: str) -> tuple[str, str]:
-        """Sorts runs by time."""
-        return str(self._peek(run_id).get("started", "")), run_id
-
-    def _peek(self, run_id: str) -> dict[str, Any]:
-        path = self.root / "runs" / f"{run_id}.json"
-        content = read_text(inside(path, self.root))
-        try:
-            found = checked_json(path, content)
-        except DamagedError as error:
-            raise DamagedError(f"{error}; delete it: the cells are stored separately") from None
-        return found
-
-
-def _contents(
-    record: CellRecord,
-    curve: pd.DataFrame | None,
-    samples: NDArray[np.floating] | None,
-    trajectories: Trajectories | None,
-) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of the files beside ``cell.json``."""
-    if record.traceback:
-        yield "traceback.txt", record.traceback.encode()
-    if curve is not None:
-        buffer = io.BytesIO()
-        curve.to_parquet(buffer, index=False)
-        yield "curve.parquet", buffer.getvalue()
-    if samples is not None:
-        buffer = io.BytesIO()
-        arrays: dict[str, NDArray[Any]] = {"samples": samples.astype(np.float32)}
-        if trajectories is not None:
-            arrays |= {"iterations": trajectories.iterations, "trajectories": trajectories.positions}
-        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-        yield "samples.npz", buffer.getvalue()
 
 
 def is_final(record: CellRecord | None, retry_failed: bool = False) -> bool:

@@ -17,8 +17,8 @@ from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
 
 from . import protocol
-from .digests import plugin_source
 from .entries import TaskEntry
+from .plugins import plugin_source
 from .suite import Suite
 
 #: A chunk on a CPU holds at most this many particles, numbers in a state, and particles times the data rows of a

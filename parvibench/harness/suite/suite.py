@@ -7,7 +7,6 @@ caller allows it (``plugins``), and no other code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -85,9 +84,7 @@ class Suite(Strict):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        _refuse_repeats("task", [t.name for t in self.tasks])
-        _refuse_repeats("algorithm label", [a.display for a in self.algorithms])
-        _refuse_repeats("row", [r.title for r in self.rows])
+        _require_distinct(self.tasks, self.algorithms, self.rows)
         if self.rows and (self.tasks or self.algorithms):
             raise ValueError("rows replace tasks and algorithms: give one or the other")
         missing = [] if self.rows else [n for n in ("tasks", "algorithms", "budget") if not getattr(self, n)]
@@ -148,10 +145,11 @@ class Suite(Strict):
         return self.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
 
 
-def _refuse_repeats(kind: str, names: list[str]) -> None:
-    repeated = sorted({n for n in names if names.count(n) > 1})
-    if repeated:
-        raise ValueError(f"{kind} given twice: {', '.join(repeated)} (tell them apart by 'label')")
+def _require_distinct(tasks: Entries, algorithms: Methods, rows: Rows) -> None:
+    names = {"task": [t.name for t in tasks], "algorithm label": [a.display for a in algorithms]}
+    for kind, given in {**names, "row": [r.title for r in rows]}.items():
+        if repeated := sorted({n for n in given if given.count(n) > 1}):
+            raise ValueError(f"{kind} given twice: {', '.join(repeated)} (tell them apart by 'label')")
 
 
 def load_suite(name: str, allowed: Allowed = ()) -> Suite:
@@ -215,9 +213,7 @@ def _labelled(suite: Suite, source: str) -> Suite:
     )
     tasks = tuple(t.model_copy(update={"name": _task_name(t.name)}) for t in suite.tasks)
     try:
-        _refuse_repeats("task", [t.name for t in tasks])
-        _refuse_repeats("algorithm label", [a.display for a in algorithms])
-        _refuse_repeats("row", [r.title for r in rows])
+        _require_distinct(tasks, algorithms, rows)
     except ValueError as error:
         raise SuiteError(f"{source}: {error}") from None
     return suite.model_copy(update={"tasks": tasks, "algorithms": algorithms, "rows": rows})
@@ -251,24 +247,24 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
     """Every named task, algorithm and metric exists and every setting is valid, or all problems are reported."""
     problems: list[str] = []
 
-    def check(what: str, index: int, action: Any) -> None:
+    def check(what: str, index: int, action: Any, *given: Any) -> None:
         try:
-            action()
+            action(*given)
         except InputError as error:
             first = str(error).split("\nA ")[0].split("\nKnown")[0]
             problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
 
     for i, task in enumerate(suite.tasks):
-        check("tasks", i, partial(_check_task, task.name))
+        check("tasks", i, _check_task, task.name)
     for i, algorithm in enumerate(suite.algorithms):
-        check("algorithms", i, partial(_check_algorithm, algorithm))
+        check("algorithms", i, _check_algorithm, algorithm)
     for i, row in enumerate(suite.rows):
-        check("rows", i, partial(_check_task, row.task))
-        check("rows", i, partial(_check_algorithm, row))
+        check("rows", i, _check_task, row.task)
+        check("rows", i, _check_algorithm, row)
         for number in row.published:
-            check("rows", i, partial(_known, "metric", number.metric, registry.metrics()))
+            check("rows", i, _known, "metric", number.metric, registry.metrics())
     for i, metric in enumerate(suite.metrics or ()):
-        check("metrics", i, partial(_known, "metric", metric, registry.metrics()))
+        check("metrics", i, _known, "metric", metric, registry.metrics())
     titles = {f"{r.task}/{_display(r)}" for r in suite.rows}
     problems += [
         f"{source}: rows: {r.title} varies {r.varies}, which is no row"

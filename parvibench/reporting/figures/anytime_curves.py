@@ -15,7 +15,8 @@ from parvibench.harness.store.results import StoredRun, checkpoint_values
 from parvibench.reporting.text import captions
 
 from . import figure
-from .figure import AXES, GREY, Drawing, LabelStyle, Plot, TaskCells, axis_label, long_form, short, slug
+from .figure import AXES, GREY, Drawing, LabelStyle, TaskCells, axis_label, long_form, short, slug
+from .plots import Plot, log_axes
 from .vector import INK
 
 #: Label -> columns of ``_line``.
@@ -70,7 +71,7 @@ def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits,
         axes.axhspan(*(floor.quantile(q) for q in _FLOOR_BAND), color=GREY, alpha=0.3, linewidth=0)
         axes.axhline(floor.median, color=GREY, linewidth=1, label="floor")
     axes.set_ylim(limits[:2])
-    figure.log_axes(axes, y=limits[2])
+    log_axes(axes, y=limits[2])
 
 
 def _line(results: StoredRun, cell: CellRecord, metric: str) -> pd.DataFrame:

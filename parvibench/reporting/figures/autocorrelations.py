@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from parvibench.metrics.chains import array_stats
 from parvibench.reporting.text import captions
 
-from .figure import GREY, WIDE, Drawing, Plot, TaskCells, long_form, short, slug
+from .figure import GREY, Drawing, TaskCells, long_form, short, slug
+from .plots import WIDE, Plot
 
 _LAGS = 25
 

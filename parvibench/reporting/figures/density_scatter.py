@@ -13,7 +13,8 @@ from parvibench.core import registry
 from parvibench.core.task import Task
 from parvibench.reporting.text import captions
 
-from .figure import GREY, Dots, Drawing, Panels, TaskCells, long_form, short, slug
+from .figure import GREY, Drawing, TaskCells, long_form, short, slug
+from .panels import Dots, Panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +23,7 @@ MAX_POINTS = 300
 #: Probability within the contours, from the inside out.
 CONTOURS = (0.5, 0.9, 0.99)
 _GRID = 120
+Density = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 #: Tag of a paper's tasks -> its own figure of two-dimensional targets.
 _PAPER_FIGURES = {"sifg": "SIFG, Figure 1", "ksivi": "KSIVI, Figure 1", "srld": "SRLD, Figure 3"}
 
@@ -37,13 +39,8 @@ def particles(shown: TaskCells) -> list[Drawing]:
     density = _density(shown.task) if drawn else None
     if density is None:
         return []
-    x, y, mass = density
-
-    def ground(axes: Axes) -> None:
-        axes.contourf(x, y, mass, levels=[0, *CONTOURS], colors=GREY, alpha=0.16)
-        axes.contour(x, y, mass, levels=CONTOURS, colors=GREY, linewidths=0.7)
-
-    panels, chains = Panels((x.tolist(), y.tolist()), ground, size=2.6, opacity=0.85), False
+    x, y, _ = density
+    panels, chains = _panels(density, opacity=0.85, filled=True), False
     for cell in (c for c in shown.cells if c.label in drawn):
         points, single = drawn[cell.label], cell.kind == "chains" and cell.particles == 1
         chains |= single
@@ -55,11 +52,9 @@ def particles(shown: TaskCells) -> list[Drawing]:
         panels.add(dots, alt, cell.label + lost)
     data = long_form({k: pd.DataFrame(v, columns=["x1", "x2"]) for k, v in drawn.items()})
     source = next((figure for tag, figure in _PAPER_FIGURES.items() if tag in shown.tags), "")
-    title, note = (
-        captions.as_in("samples over the target", source),
-        captions.SCATTER_CHAINS if chains else captions.SCATTER,
-    )
-    return [Drawing(slug("samples", shown.task), title, tuple(panels.pictures), data, note, paint=panels.paint)]
+    title = captions.as_in("samples over the target", source)
+    note = captions.SCATTER_CHAINS if chains else captions.SCATTER
+    return [panels.drawing(slug("samples", shown.task), title, data, note)]
 
 
 def trajectories(shown: TaskCells) -> list[Drawing]:
@@ -70,12 +65,7 @@ def trajectories(shown: TaskCells) -> list[Drawing]:
     density = _density(shown.task) if drawn else None
     if density is None:
         return []
-    x, y, mass = density
-
-    def ground(axes: Axes) -> None:
-        axes.contour(x, y, mass, levels=CONTOURS, colors=GREY, linewidths=0.7)
-
-    panels, frames = Panels((x.tolist(), y.tolist()), ground, size=2.6, opacity=0.7), {}
+    panels, frames = _panels(density, opacity=0.7, filled=False), {}
     for cell in (c for c in shown.cells if c.label in drawn):
         iterations, positions = drawn[cell.label]
         paths = positions.astype(float).transpose(1, 0, 2)
@@ -86,18 +76,8 @@ def trajectories(shown: TaskCells) -> list[Drawing]:
             "iteration": np.tile(iterations, len(paths)),
         }
         frames[cell.label] = pd.DataFrame(index | {"x1": paths[..., 0].ravel(), "x2": paths[..., 1].ravel()})
-    pictures = tuple(panels.pictures)
     title = captions.as_in("trajectories of particles", "SIFG, Figure 2" if "sifg" in shown.tags else "")
-    return [
-        Drawing(
-            slug("trajectories", shown.task),
-            title,
-            pictures,
-            long_form(frames),
-            captions.PATHS_NOTE,
-            paint=panels.paint,
-        )
-    ]
+    return [panels.drawing(slug("trajectories", shown.task), title, long_form(frames), captions.PATHS_NOTE)]
 
 
 def _first_finite(samples: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
@@ -108,7 +88,19 @@ def _first_finite(samples: NDArray[np.float32] | None) -> NDArray[np.float32] | 
     return samples[finite.argmax()][:MAX_POINTS] if finite.any() else None
 
 
-def _density(task: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+def _panels(density: Density, opacity: float, *, filled: bool) -> Panels:
+    """Small pictures over the contours of a density, between them grey if ``filled``."""
+    x, y, mass = density
+
+    def ground(axes: Axes) -> None:
+        if filled:
+            axes.contourf(x, y, mass, levels=[0, *CONTOURS], colors=GREY, alpha=0.16)
+        axes.contour(x, y, mass, levels=CONTOURS, colors=GREY, linewidths=0.7)
+
+    return Panels((x.tolist(), y.tolist()), ground, size=2.6, opacity=opacity)
+
+
+def _density(task: str) -> Density | None:
     """Grid and, at every point, the probability of all denser points: (G,), (G,), (G, G)."""
     try:
         known = registry.load_task(task)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parvibench.core.reference import Reference
 from parvibench.reporting.tables.floor_comparison import reference_of
 from parvibench.reporting.text import captions
 
-from . import figure as figures
-from .figure import GREY, WIDE, Dots, Drawing, Panels, Picture, Plot, TaskCells, long_form, png, short, slug
-from .reference_corner import central
+from .figure import GREY, Drawing, Picture, TaskCells, long_form, short, slug
+from .panels import Dots, Panels
+from .plots import WIDE, Plot, png, theme
 from .vector import INK
 
 Points = NDArray[np.float64]
@@ -22,6 +24,8 @@ _CLOUD = 600
 #: Coordinates whose pairwise correlations are drawn, evenly spaced where there are more.
 _CORRELATED = 32
 _PATHS = 4
+#: Coordinates and draws of a corner plot of the reference alone, evenly spaced where there are more coordinates.
+COORDINATES, _POINTS = 6, 4000
 
 
 def marginals(shown: TaskCells) -> list[Drawing]:
@@ -68,7 +72,7 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
     columns = [f"x{c + 1}" for c in chosen]
     both = {"reference": exact, label: points}
     data = long_form({k: pd.DataFrame(_thinned(v)[:, chosen], columns=columns) for k, v in both.items()})
-    with figures.theme(ink=GREY):
+    with theme(ink=GREY):
         import matplotlib.pyplot as plt
         import seaborn as sns
 
@@ -113,8 +117,7 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
     if len(columns) < dim:
         note = captions.CORRELATIONS_OF_SOME.format(n=len(columns), dim=dim)
     title = captions.as_in("correlations of pairs of coordinates", paper)
-    pictures = tuple(panels.pictures)
-    return Drawing(slug("correlations", shown.task), title, pictures, long_form(frames), note, paint=panels.paint)
+    return panels.drawing(slug("correlations", shown.task), title, long_form(frames), note)
 
 
 def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
@@ -134,3 +137,26 @@ def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Dra
     title = captions.as_in("mean path and 95% band", "KSIVI, Figure 5")
     alt = captions.of_methods(title, map(short, clouds), short(shown.task))
     return plot.drawing(title, alt, long_form(frames), captions.BANDS.format(n=len(clouds)))
+
+
+def write_corner(reference: Reference, path: Path) -> Path:
+    """Write histograms of single coordinates and of pairs of the reference draws to an image, .png or .svg; its path."""
+    draws = reference.draws.numpy()
+    chosen = np.unique(np.linspace(0, draws.shape[1] - 1, min(COORDINATES, draws.shape[1])).astype(int))
+    table = central(pd.DataFrame(draws[:_POINTS, chosen], columns=[f"x{i + 1}" for i in chosen]))
+    with theme(path.stem):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+
+        grid = sns.pairplot(table, corner=True, kind="hist", diag_kind="hist", height=1.6)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        grid.figure.savefig(path, dpi=120)
+        plt.close(grid.figure)
+    return path
+
+
+def central(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with every number between its column's 0.2% and 99.8% quantiles: heavy tails would leave the bulk one bin."""
+    numbers = table.select_dtypes("number")
+    low, high = numbers.quantile(0.002), numbers.quantile(0.998)
+    return table[((numbers >= low) & (numbers <= high)).all(axis=1)]

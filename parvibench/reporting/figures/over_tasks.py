@@ -17,9 +17,9 @@ from parvibench.reporting.tables.winners import Findings
 from parvibench.reporting.text import captions
 from parvibench.statistics import hitting_times, runtime_profile
 
-from . import figure
 from .anytime_curves import MAX_LINES
-from .figure import AXES, GREY, SIZE, Drawing, Plot, Styles, axis_label, log_axes, short, slug
+from .figure import AXES, GREY, Drawing, Styles, axis_label, budget_axes, long_form, short, slug
+from .plots import SIZE, Plot, log_axes
 from .vector import INK
 
 #: Targets of the profile, in floors: as good as exact draws, and multiples.
@@ -101,7 +101,7 @@ def runtime_profiles(results: StoredRun, tasks: Sequence[str], labels: Sequence[
     floors = {c.task: known.median for c in cells if (known := floor(c.task, "sliced_w2", c.samples))}
     curves = {c.key: results.curve(c) for c in cells}
     found = []
-    for axis in figure.budget_axes(results.timed):
+    for axis in budget_axes(results.timed):
         times: dict[str, dict[str, NDArray[np.float64]]] = {}
         for cell in (c for c in cells if c.task in floors):
             task, curve = cell.task, curves[cell.key].assign(task=cell.task)
@@ -138,11 +138,7 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
     title = f"share of targets reached over {AXES[axis]}"
     alt = captions.listed(title, end, "; reached at the end: ")
     return plot.drawing(
-        title,
-        alt,
-        figure.long_form(profiles),
-        captions.PROFILE.format(targets=", ".join(f"{t:g}" for t in TARGETS)),
-        axis,
+        title, alt, long_form(profiles), captions.PROFILE.format(targets=", ".join(f"{t:g}" for t in TARGETS)), axis
     )
 
 

@@ -14,7 +14,8 @@ from parvibench.core.errors import ParVIBenchError
 from parvibench.core.task import PredictiveData
 from parvibench.reporting.text import captions
 
-from .figure import GREY, Drawing, Plot, TaskCells, long_form, short, slug
+from .figure import GREY, Drawing, TaskCells, long_form, short, slug
+from .plots import Plot
 from .vector import INK
 
 #: Replicates (data splits) drawn.

@@ -16,6 +16,7 @@ from parvibench.core import registry
 from parvibench.harness.marks.convergence import UNFINISHED
 from parvibench.reporting.figures.figure import Drawing, Styles, budget_axes, slug
 from parvibench.reporting.figures.over_tasks import forest, quality_and_cost, runtime_profiles
+from parvibench.reporting.formatting import count, name
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.aggregate_tables import difference_table, means_table, winners_table
 from parvibench.reporting.tables.matrix import average_ranks, common_tasks
@@ -122,7 +123,7 @@ def headline(board: pd.DataFrame, scores: Scores | None = None) -> str:
     judged = lb.judged(board)
     begin = averages.finished(int(judged["convergence"].isin(UNFINISHED).sum()), len(judged))
     if len(ranked) == 1:
-        return begin + averages.only_one(str(ranked.index[0]))
+        return begin + averages.ONLY_ONE.format(label=name(str(ranked.index[0])))
     common = common_tasks(board)
     found = friedman(board, common)
     compared = [str(v) for v in found.table.index]
@@ -170,7 +171,7 @@ def _lowest_mean(table: pd.DataFrame, tasks: Sequence[str], finished: set[str]) 
         return ""
     label = str(finite.index[0])
     if label not in finished:
-        return averages.lowest_unfinished(label, len(tasks))
+        return averages.LOWEST_UNFINISHED.format(tasks=count(len(tasks), "task"), label=name(label))
     value, low, high = (float(v) for v in finite.iloc[0][["value", "low", "high"]])
     rivals = [str(v) for v in finite.index[finite["p_value"] > 0.05]]
     return averages.lowest_mean(label, (value, low, high), len(tasks), len(finite) - 1, rivals)

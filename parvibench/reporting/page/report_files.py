@@ -12,8 +12,8 @@ import pandas as pd
 
 from parvibench.core.errors import InputError
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.figures.figure import Drawing, keeping
-from parvibench.reporting.figures.image_files import as_figure, write_pdf
+from parvibench.reporting.figures.figure import Drawing
+from parvibench.reporting.figures.plots import as_figure, keeping, write_pdf
 from parvibench.reporting.formatting import write_csv
 from parvibench.reporting.tables.leaderboard import task_names
 from parvibench.reporting.tables.paper_comparison import plain_rows

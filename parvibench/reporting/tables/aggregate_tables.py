@@ -10,7 +10,7 @@ import pandas as pd
 from parvibench import statistics
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.formatting import count, interval, number
+from parvibench.reporting.formatting import count, interval, name, number
 from parvibench.reporting.text import averages, leaders, marks
 
 from . import leaderboard as lb
@@ -136,7 +136,7 @@ def difference_table(found: pd.DataFrame, leader: str, group: lb.Group) -> Table
         score = f"{verdict.count('w')} / {verdict.count('?')} / {verdict.count('b')}"
         entries = [Entry("") if r is None else _difference_entry(r) for r in mine]
         body.append(Row((method(str(label)), Entry(score, sortable(float(verdict.count("w")))), *entries)))
-    return Table(averages.differences_caption(group.metric, leader), tuple(columns), tuple(body))
+    return Table(averages.DIFFERENCES.format(metric=group.metric, leader=name(leader)), tuple(columns), tuple(body))
 
 
 def _difference_entry(row: dict[Any, Any]) -> Entry:

@@ -24,10 +24,9 @@ from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished
 from parvibench.harness.store import results as stored_results
-from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.harness.store.results import StoredRun, interval_of, metric_values
 from parvibench.reporting.text import marks as words
 from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT
-from parvibench.statistics import median_interval
 
 from .floor_comparison import compare_with_floor, floor_of
 
@@ -58,10 +57,7 @@ def table(results: StoredRun) -> pd.DataFrame:
     if not rankings:
         return pd.DataFrame(columns=list(COLUMNS))
     frame = pd.concat(rankings, ignore_index=True)
-    medians = {
-        (c.task, c.label): {m: median_interval(metric_values(m, v))[0] for m, v in c.values.items()}
-        for c in results.cells
-    }
+    medians = {(c.task, c.label): {m: interval_of(c, m)[0] for m in c.values} for c in results.cells}
     wide = pd.DataFrame([medians[key] for key in zip(frame["task"], frame["label"], strict=True)])
     return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
 
@@ -99,7 +95,7 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
 
 def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, object]:
     """Columns of ``ranking`` from a cell's record and its floor; ``marks`` is a list."""
-    median, low, high = median_interval(metric_values(metric, cell.values.get(metric, [])))
+    median, low, high = interval_of(cell, metric)
     known = floor(cell.task, metric, cell.samples)
     compared = compare_with_floor(cell, metric)
     state = convergence(results, cell, metric)
@@ -157,6 +153,11 @@ def _beyond(cells: Sequence[CellRecord]) -> pd.Series:
         return pd.Series(False, index=budgets.index)
     spent = pd.Series([c.score_evaluations for c in cells], dtype=float)
     return ~usual & (spent > _BEYOND * spent[usual].max())
+
+
+def higher_is_better(metric: str) -> bool:
+    """Whether higher values of a metric are better."""
+    return registry.direction(metric) == "higher"
 
 
 def primary_metric(results: StoredRun, task: str) -> str:
@@ -285,14 +286,3 @@ def method_kinds(results: StoredRun) -> dict[str, str]:
         registered = "" if row is None else row.kind
         found[cell.label] = "anchor" if is_anchor(cell) else cell.kind or registered or "not run"
     return found
-
-
-def direction(metric: str) -> str:
-    """Which values of a metric are better: ``lower`` (also of unknown ones), ``higher`` or ``neutral``."""
-    row = registry.metrics().get(metric)
-    return "lower" if row is None else row.direction
-
-
-def higher_is_better(metric: str) -> bool:
-    """Whether higher values of a metric are better."""
-    return direction(metric) == "higher"

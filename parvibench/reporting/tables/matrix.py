@@ -11,10 +11,9 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.harness.store.results import StoredRun, interval_of
 from parvibench.reporting.formatting import name, number
 from parvibench.reporting.text import averages, marks
-from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
 from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
@@ -97,7 +96,7 @@ def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     for label, rank, of_tasks in by_method(board):
         mine = [of_tasks.get(task) for task in tasks]
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
-        rests = averages.common_rank(rank["n_tasks"], len(tasks), rank["n_failed"])
+        rests = averages.COMMON_RANK.format(n=rank["n_tasks"], of=len(tasks), failed=rank["n_failed"])
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
         count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = numeric(float(np.mean(costs)) if costs else None)
@@ -147,7 +146,7 @@ def numbers(results: StoredRun, board: pd.DataFrame, table: Table, axes: Mapping
 
 
 def _sign(metric: str) -> int:
-    return {"higher": -1, "neutral": 0}.get(lb.direction(metric), 1)
+    return {"higher": -1, "neutral": 0}.get(registry.direction(metric), 1)
 
 
 def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
@@ -171,7 +170,7 @@ def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
         return [marks.status_word(cell.status, cell.reason), None, _UNRANKED if unranked else _FAILED]
     if metric not in cell.values:
         return None
-    median = median_interval(metric_values(metric, cell.values[metric]))[0]
+    median = interval_of(cell, metric)[0]
     how = _UNRANKED if lb.is_anchor(cell) else _RANKED if math.isfinite(median) else _FAILED
     return [number(median), _six_digits(median) if math.isfinite(median) else None, how]
 

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun, metric_values
@@ -192,7 +193,7 @@ def _obstacle(x: CellRecord, y: CellRecord, metric: str) -> str:
 def _verdict(row: pd.Series) -> str:
     if row["p_value"] > ALPHA:
         return comparing.SAME
-    if lb.direction(str(row["metric"])) == "neutral":
+    if registry.direction(str(row["metric"])) == "neutral":
         return comparing.DIFFERENT
     up = row["change"] > 0 if math.isfinite(row["change"]) else row["b"] > row["a"]
     return comparing.BETTER if up == lb.higher_is_better(str(row["metric"])) else comparing.WORSE

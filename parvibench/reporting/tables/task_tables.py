@@ -11,12 +11,11 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.marks.transient import MAX_RHAT
+from parvibench.harness.marks.convergence import MAX_RHAT
 from parvibench.harness.run.judging import SEQUENTIAL
-from parvibench.harness.store.results import metric_values
+from parvibench.harness.store.results import interval_of, median_of
 from parvibench.reporting.formatting import interval, number
 from parvibench.reporting.text import marks
-from parvibench.statistics import median_interval
 
 from .table import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
 from .winners import Winner
@@ -111,7 +110,7 @@ def _equivalent(row: pd.Series) -> Entry:
 def _metric_entry(metric: str, _: pd.Series, cell: CellRecord) -> Entry:
     if metric not in cell.values:
         return Entry("", help=cell.absent.get(metric, ""))
-    median, low, high = median_interval(metric_values(metric, cell.values[metric]))
+    median, low, high = interval_of(cell, metric)
     help = f"[{interval(low, high)}]"
     row = registry.metrics().get(metric)
     if row is not None and row.unit == "count" and math.isfinite(median):
@@ -179,7 +178,7 @@ def path_table(cells: Sequence[CellRecord]) -> Table | None:
 
 def _path_row(cell: CellRecord) -> Row:
     converged = _converged(cell)
-    rhat = Entry("", note="unknown") if _median_of(cell, "rhat") is None else numeric(_median_of(cell, "rhat"))
+    rhat = Entry("", note="unknown") if median_of(cell, "rhat") is None else numeric(median_of(cell, "rhat"))
     if not converged:
         rhat = Entry(rhat.text, rhat.sort, note="not converged")
     values = [_summary(cell, m) if converged else Entry("") for m in PATH_METRICS]
@@ -192,26 +191,20 @@ def _path_row(cell: CellRecord) -> Row:
 
 
 def _converged(cell: CellRecord) -> bool:
-    rhat = _median_of(cell, "rhat")
+    rhat = median_of(cell, "rhat")
     return rhat is not None and rhat <= MAX_RHAT
 
 
 def _path_order(cell: CellRecord) -> tuple[float, float]:
     """Sort key: largest equivalent n first; without one, by the primary metric."""
-    size, primary = _median_of(cell, "path_equivalent_n"), _median_of(cell, "path_primary")
+    size, primary = median_of(cell, "path_equivalent_n"), median_of(cell, "path_primary")
     return (-(size or 0.0), float("inf") if primary is None else primary)
-
-
-def _median_of(cell: CellRecord, metric: str) -> float | None:
-    if metric not in cell.values:
-        return None
-    return median_interval(metric_values(metric, cell.values[metric]))[0]
 
 
 def _summary(cell: CellRecord, metric: str) -> Entry:
     if metric not in cell.values:
         return Entry("", help=cell.absent.get(metric, ""))
     scale = 1000 if metric == "ess_per_evaluation" else 1
-    median, low, high = (scale * v for v in median_interval(metric_values(metric, cell.values[metric])))
+    median, low, high = (scale * v for v in interval_of(cell, metric))
     entry = numeric(median)
     return Entry(f"{entry.text} [{interval(low, high)}]", entry.sort)

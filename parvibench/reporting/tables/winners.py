@@ -15,6 +15,7 @@ from parvibench.core import registry
 from parvibench.core.result import Status
 from parvibench.data.splits import training_rows
 from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.formatting import name
 from parvibench.reporting.text import averages, leaders
 from parvibench.statistics import Aggregate
 
@@ -67,7 +68,7 @@ class Winner:
     def sentence(self) -> str:
         """Everything in one sentence."""
         if not self.label:
-            return leaders.nobody_leads(self.where, self.nobody)
+            return leaders.NOBODY_LEADS.format(where=name(self.where), why=self.nobody)
         behind, exact = leaders.distance(self.margin, self.next), self.indistinguishable
         return leaders.leads(self.where, self.label, self.quantity, self.value, behind, self.confidence, exact=exact)
 

@@ -11,6 +11,11 @@ from parvibench.reporting.formatting import count, interval, join, name, number
 CLAIMED = 0.95
 #: Rivals for a first place are named from this share on, at most so many.
 _RIVAL, _NAMED = 0.05, 3
+ONLY_ONE = "{label} is the only ranked method."
+LOWEST_UNFINISHED = "Over {tasks}, {label} has the lowest interquartile mean but has not converged on all of them."
+#: Caption of the table of paired differences; the tasks an average rank rests on.
+DIFFERENCES = "paired differences in {metric} from {leader} (above 0: worse), corrected for overlapping splits"
+COMMON_RANK = "ranked on {n} of {of} tasks, {failed} without a result"
 
 
 def finished(unfinished: int, judged: int) -> str:
@@ -18,11 +23,6 @@ def finished(unfinished: int, judged: int) -> str:
     if judged and unfinished == judged:
         return "No run has converged: these numbers come from unfinished runs, and no method is called the best of any target. "
     return f"{judged - unfinished} of {judged} results have converged. " if unfinished else ""
-
-
-def only_one(label: str) -> str:
-    """That one method alone is ranked."""
-    return f"{name(label)} is the only ranked method."
 
 
 def best_average(leaders: Sequence[str], average: float, n_tasks: int) -> str:
@@ -74,11 +74,6 @@ def lowest_mean(label: str, value: tuple[float, float, float], n_tasks: int, oth
     return f"Over {count(n_tasks, 'task')}, {name(label)} has the lowest interquartile mean, {shown} times the floor: {sure}."
 
 
-def lowest_unfinished(label: str, n_tasks: int) -> str:
-    """The same of a method that has not converged on all of the tasks."""
-    return f"Over {count(n_tasks, 'task')}, {name(label)} has the lowest interquartile mean but has not converged on all of them."
-
-
 def paired(leader: str, n_tasks: int, beaten: Mapping[str, int], lost: Mapping[str, int]) -> str:
     """On how many tasks the leader is significantly better and worse than others."""
     better, worse = ([f"{name(k)} on {v}" for k, v in counts.items()] for counts in (beaten, lost))
@@ -89,13 +84,3 @@ def paired(leader: str, n_tasks: int, beaten: Mapping[str, int], lost: Mapping[s
     )
     second = f", and significantly worse than {join(worse)}" if worse else ""
     return f"{name(leader)} has the best average rank. {first}{second}."
-
-
-def differences_caption(metric: str, leader: str) -> str:
-    """Caption of the table of paired differences."""
-    return f"paired differences in {metric} from {name(leader)} (above 0: worse), corrected for overlapping splits"
-
-
-def common_rank(n_tasks: int, of: int, failed: int) -> str:
-    """What an average rank rests on."""
-    return f"ranked on {n_tasks} of {of} tasks, {failed} without a result"

@@ -11,6 +11,7 @@ _NAMED = 3
 #: Unit of ratios to the floor.
 FLOORS = "× floor"
 NO_RESULT = "no method has a finite result"
+NOBODY_LEADS = "On {where}, {why}."
 NONE_ON_ALL = "no method has converged on all of these targets"
 
 
@@ -44,11 +45,6 @@ def leads(
     behind = f", {behind}" if behind else ""
     verdict = "; its samples are indistinguishable from exact draws" if exact else ""
     return f"On {name(where)}, {name(label)} leads with {quantity} {result}{behind}: {sure}{verdict}."
-
-
-def nobody_leads(where: str, why: str) -> str:
-    """That a target has no best method."""
-    return f"On {name(where)}, {why}."
 
 
 def none_converged(lowest: str, marks: str) -> str:

@@ -17,7 +17,7 @@ from parvibench.core.budget import Budget
 from parvibench.core.reference import Reference
 from parvibench.core.registry import load_task
 from parvibench.core.result import CellRecord, CellSpec, Status
-from parvibench.harness.marks import blown_up, convergence, improving, transient
+from parvibench.harness.marks import blown_up, convergence
 from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
@@ -236,8 +236,8 @@ def _marks() -> Values:
     results, found = _results(), dict[str, list[Value]]()
     for c in results.cells:
         metric = _TASKS[c.task]
-        words = [convergence.convergence(results, c, metric), improving.still_improving(results.curve(c), metric)]
-        found[f"{c.task} {c.label}"] = plain([*words, transient.transient(c), c.n_diverged, c.worst, str(c.status)])
+        words = [convergence.convergence(results, c, metric), convergence.still_improving(results.curve(c), metric)]
+        found[f"{c.task} {c.label}"] = plain([*words, convergence.transient(c), c.n_diverged, c.worst, str(c.status)])
     return found | _frame(results.summary.drop(columns="values"))
 
 

@@ -1,0 +1,111 @@
+"""Tuned step sizes of a suite: what lacks them, the values of two tunings together, and storing them in the suite file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from parvibench.harness.store.files import write_atomically
+
+from .cells import Cell
+from .entries import Tuned
+from .suite import Suite
+
+
+def lacking(suite: Suite, cells: Sequence[Cell]) -> list[Cell]:
+    """Those with a default step size on tasks for which the suite has a grid and no tuned values.
+
+    A method that is added to a task with tuned values is not among them: the report marks it ``untuned``.
+    """
+    if suite.tune is None:
+        return []
+    held = {} if suite.tuned is None else suite.tuned.step_size
+    return [c for c in cells if c.untuned and c.spec.task not in held and suite.tune.covers(c.label)]
+
+
+def of_tasks(suite: Suite, names: Collection[str]) -> Suite:
+    """The suite with these tasks alone, whether it lists products or rows."""
+    tasks, rows = (t for t in suite.tasks if t.name in names), (r for r in suite.rows if r.task in names)
+    return suite.model_copy(update={"tasks": tuple(tasks), "rows": tuple(rows)})
+
+
+def with_more(old: Tuned | None, new: Tuned) -> Tuned:
+    """The values of both; where both have one, the new."""
+    if old is None:
+        return new
+    return Tuned.model_validate(_merged(*(t.model_dump(mode="json", exclude_defaults=True) for t in (old, new))))
+
+
+def untuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: str) -> str | None:
+    """Why a suite is not run that has a grid and, on one of its tasks, neither tuned values nor given ones; else None.
+
+    ``source`` is what the suite is called by: its name, or its file's path. The command that tunes it is named.
+    """
+    waiting = lacking(suite, cells)
+    if not waiting:
+        return None
+    labels, tasks = (
+        list(dict.fromkeys(values)) for values in zip(*((c.label, c.spec.task) for c in waiting), strict=True)
+    )
+    command = f"parvibench tune {source}" + (f" --profile {profile}" if profile else "")
+    return (
+        f"suite {suite.name!r} has a grid of step sizes and no tuned ones for {_some(labels)}"
+        f"{'' if suite.tuned is None else f' on {_some(tasks)}'}: `{command}` chooses them, `run --tune` does so first, "
+        "and --set METHOD.step_size=VALUE sets one by hand"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
+
+
+def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False) -> None:
+    """Store the choice in the suite file, keeping its comments; with ``keep`` also what it holds of other cells."""
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = 160
+    tree: Any = yaml.load(path.read_text())
+    place = tree if profile is None else tree["profiles"][profile]
+    new = tuned.model_dump(mode="json", exclude_defaults=True)
+    if keep and place.get("tuned"):
+        new = _merged(place["tuned"], new)
+    place.pop("tuned_as", None)
+    place["tuned"] = _laid_out(new)
+    buffer = io.StringIO()
+    yaml.dump(tree, buffer)
+    write_atomically(path.resolve(), buffer.getvalue().encode())
+
+
+def _merged(old: Any, new: dict[str, Any]) -> dict[str, Any]:
+    """Stored choices with new ones put over them; flags of cells that were tuned again are the new ones."""
+    again = {f"{task}/{label}" for task, chosen in new["step_size"].items() for label in chosen}
+    for task, own in old.get("settings", {}).items():  # options of a step that is replaced
+        for label in [label for label in own if f"{task}/{label}" in again]:
+            del own[label]
+    edges = [c for c in old.get("at_edge", ()) if c not in again]
+    by_task = {
+        key: {t: {**old.get(key, {}).get(t, {}), **own.get(t, {})} for t in {**old.get(key, {}), **own}}
+        for key in ("step_size", "settings", "score_evaluations")
+        if (own := new.get(key, {})) or key in old
+    }
+    return {**new, **by_task, "at_edge": sorted([*edges, *new.get("at_edge", ())])}
+
+
+def _laid_out(values: dict[str, Any]) -> CommentedMap:
+    """One line a task: outer mappings in block style, the innermost and lists in flow style."""
+    laid = CommentedMap()
+    for key, value in values.items():
+        if isinstance(value, dict):
+            laid[key] = _laid_out(value)
+            inner = any(isinstance(v, dict) for v in value.values())
+            (laid[key].fa.set_block_style if inner else laid[key].fa.set_flow_style)()
+        elif isinstance(value, list):
+            laid[key] = CommentedSeq(value)
+            laid[key].fa.set_flow_style()
+        else:
+            laid[key] = value
+    return laid
