@@ -270,7 +270,7 @@ class Made:
         return Saved([self.at("s.npz")], None, "plain")
 
     def kind_weighted_csv(self) -> Saved:
-        name = self.chance.choice(["weight", "weights", "log_weight", "w"])
+        name = self.chance.choice(["weight", "weights", "log_weight", "importance_weights"])
         frame = self.frame().assign(**{name: self.rng.uniform(size=len(self.flat))})
         return Saved([self.text(frame)], None)
 
@@ -430,6 +430,8 @@ def judged(saved: Saved, code: int, said: str, read: np.ndarray | None) -> str:
         return f"traceback: {said[-200:]}"
     if code == 2:
         return "refused" if said.strip().count("\n") == 0 else f"{said.count(chr(10))} lines: {said}"
+    if read is not None and not np.isfinite(read).all():
+        return "refused"  # by its values, which the replaced judgement would have seen
     if read is None:
         return f"exit code {code}: {said}"
     if saved.meant is None:
