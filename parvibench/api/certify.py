@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,23 +30,25 @@ class Built(NamedTuple):
 
     task: str
     path: Path
-    gates: Sequence[Gate] = ()  #: the tests of given draws; those of chains have all passed
+    gates: Sequence[Gate] = ()  #: the tests; of built-in tasks all have passed
     read: str = ""  #: how files of draws were read
 
     @property
-    def certified(self) -> bool:
-        """Whether all tests passed."""
-        return all(gate.passed for gate in self.gates)
+    def grade(self) -> str:
+        """``certified``, ``standard`` or ``not certified``, see ``Reference.grade``."""
+        found = json.loads(self.path.read_text(encoding="utf-8"))
+        return str(found.get("grade", "certified" if found.get("certified", True) else "not certified"))
 
 
 def build_reference(
     task: str, folder: Path | None = None, *, files: Sequence[Path] = (), columns: Sequence[str] = (),
-    variables: Sequence[str] = (), notify: Notify, **effort: Any,
+    variables: Sequence[str] = (), uncertified: bool = False, notify: Notify, **effort: Any,
 ) -> Built:  # fmt: skip
     """Make reference samples with noise floors and a certificate: from chains, or from files of draws.
 
     They are written into ``folder``, by default ``parvibench-references`` or, for a built-in task, the installed
-    package. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with the progress.
+    package. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with the progress. ``uncertified``
+    writes chains that fail a test too, marked.
 
     Raises:
         Refused: chains did not pass all tests; the message says what would help.
@@ -55,9 +58,10 @@ def build_reference(
         draws = in_coordinates(read_draws(files, Choice(columns, variables)), found, "the draws")
         path, gates = own.build_from_draws(found, folder, torch.tensor(draws.values), notify)
         return Built(found.name, path, gates, "; ".join(draws.read))
-    if _built_in(found) and not effort:
+    if _built_in(found) and not effort and not uncertified:
         return Built(found.name, shipped.build(found, folder, notify))
-    return Built(found.name, own.build_own(found, folder, Effort(**effort), notify))
+    path, gates = own.build_own(found, folder, Effort(**effort), notify, uncertified=uncertified)
+    return Built(found.name, path, gates)
 
 
 def verify_references(tasks: Sequence[str] = ()) -> Iterator[tuple[str, list[Any]]]:

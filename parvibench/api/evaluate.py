@@ -85,7 +85,7 @@ class Evaluation(NamedTuple):
     """The outcome of ``evaluate_files``."""
 
     document: dict[str, Any]  #: as of ``evaluate``
-    certified: bool  #: whether the task's reference is certified, or there is none
+    doubt: str  #: what the task's reference lacks of a certificate
     cost: Cost | None
     label: str  #: name of the row
     report: Path | None  #: page with the row; None where nothing was stored
@@ -122,4 +122,8 @@ def evaluate_files(
         run = store_external(store, found, x.reshape(-1, x.shape[-1]), f"{label} (external)", spent, command)
         page = report(load(out, run.id), store.root / "report")
     known = None if found is None else found.reference()
-    return Evaluation(document, known is None or known.certified, spent, label, page)
+    grade = "certified" if known is None else known.grade
+    words = {"certified": "", "standard": "the reference is of the grade standard, not certified in full"}
+    doubt = words.get(grade, "the reference is not certified")
+    failed = "" if known is None or not doubt else "; ".join(known.failed_gates)
+    return Evaluation(document, f"{doubt}: it failed {failed}" if failed else doubt, spent, label, page)

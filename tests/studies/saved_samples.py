@@ -44,7 +44,9 @@ class Saved(NamedTuple):
     """Files, and what they mean."""
 
     paths: list[Path]
-    meant: np.ndarray | None  #: (chains, draws, d), or (n, d) where the file has no chains; None: only a refusal is right
+    meant: (
+        np.ndarray | None
+    )  #: (chains, draws, d), or (n, d) where the file has no chains; None: only a refusal is right
     task: str = "five"
     options: tuple[str, ...] = ()
     loose: float = 1e-9  #: relative rounding of the format
@@ -81,7 +83,9 @@ class Made:
 
     # Stan -----------------------------------------------------------------------------------------------------------
 
-    def stan(self, x: np.ndarray, name: str, extra: list[str], config: str, tail: str = "", mid: str = "", before: int = 0) -> Path:
+    def stan(
+        self, x: np.ndarray, name: str, extra: list[str], config: str, tail: str = "", mid: str = "", before: int = 0
+    ) -> Path:
         rows = [[*self.rng.uniform(size=len(extra)), *row] for row in x]
         lines = [",".join(repr(float(v)) for v in row) for row in rows]
         if mid:
@@ -103,7 +107,10 @@ class Made:
 
     def kind_cmdstan_chains(self) -> Saved:
         config = self.sample_config(0, 1000, self.chance.choice([1, 2]))
-        paths = [self.stan(x, f"o_{i}.csv", list(self.SAMPLER), config, self.TIMES, self.ADAPTED) for i, x in enumerate(self.x)]
+        paths = [
+            self.stan(x, f"o_{i}.csv", list(self.SAMPLER), config, self.TIMES, self.ADAPTED)
+            for i, x in enumerate(self.x)
+        ]
         return Saved(paths, self.x)
 
     def kind_cmdstan_saved_warmup(self) -> Saved:
@@ -121,13 +128,27 @@ class Made:
     def kind_cmdstan_advi(self) -> Saved:
         rows = np.concatenate([self.x[0].mean(0, keepdims=True), self.x[0]])
         config = f"variational\n#   variational\n#     output_samples = {self.n}"
-        return Saved([self.stan(rows, "v.csv", ["lp__", "log_p__", "log_g__"], config, mid="# Stepsize adaptation complete.\n# eta = 1")], self.x[0])
+        return Saved(
+            [
+                self.stan(
+                    rows,
+                    "v.csv",
+                    ["lp__", "log_p__", "log_g__"],
+                    config,
+                    mid="# Stepsize adaptation complete.\n# eta = 1",
+                )
+            ],
+            self.x[0],
+        )
 
     def kind_cmdstan_optimize(self) -> Saved:
         return Saved([self.stan(self.x[0, :1], "o.csv", ["lp__"], "optimize\n#   optimize\n#     jacobian = 0")], None)
 
     def kind_cmdstanpy_frame(self) -> Saved:
-        frame = self.frame([n.replace("[0]", "[1]").replace("[1]", "[1]") for n in ["mu", "tau", "theta[1]", "theta[2]", "theta[3]"]], ("chain__", "iter__", "draw__"))
+        frame = self.frame(
+            [n.replace("[0]", "[1]").replace("[1]", "[1]") for n in ["mu", "tau", "theta[1]", "theta[2]", "theta[3]"]],
+            ("chain__", "iter__", "draw__"),
+        )
         frame.insert(3, "lp__", self.rng.normal(size=len(frame)))
         return Saved([self.text(frame.astype({"chain__": float}), index=self.chance.random() < 0.5)], self.x)
 
@@ -148,7 +169,10 @@ class Made:
     def kind_posterior_draws_df(self) -> Saved:
         frame = self.frame(["mu", "tau", "theta[1]", "theta[2]", "theta[3]"], (".chain", ".iteration", ".draw"))
         last = [c for c in frame if c.startswith(".")]
-        return Saved([self.text(frame[[c for c in frame if c not in last] + last], quoting=2, index=self.chance.random() < 0.5)], self.x)
+        return Saved(
+            [self.text(frame[[c for c in frame if c not in last] + last], quoting=2, index=self.chance.random() < 0.5)],
+            self.x,
+        )
 
     def long(self, ids: tuple[str, ...], names: list[str], variable: str, value: str) -> pd.DataFrame:
         frame = self.frame(names, ids).melt(id_vars=list(ids), var_name=variable, value_name=value)
@@ -159,7 +183,9 @@ class Made:
         return Saved([self.text(self.long((".chain", ".iteration", ".draw"), names, ".variable", ".value"))], self.x)
 
     def kind_ggmcmc(self) -> Saved:
-        frame = self.long(("Chain", "Iteration"), ["mu", "tau", "theta[1]", "theta[2]", "theta[3]"], "Parameter", "value")
+        frame = self.long(
+            ("Chain", "Iteration"), ["mu", "tau", "theta[1]", "theta[2]", "theta[3]"], "Parameter", "value"
+        )
         return Saved([self.text(frame[["Iteration", "Chain", "Parameter", "value"]])], self.x)
 
     def kind_spread_draws(self) -> Saved:
@@ -186,7 +212,9 @@ class Made:
         frame = self.frame(NAMES, ("chain", "iteration"))
         warm = frame.assign(**{n: 7.0 for n in NAMES})
         name = self.chance.choice(["warmup", "is_warmup", "tune", ".warmup", "burnin"])
-        both = pd.concat([warm.assign(**{name: True}), frame.assign(**{name: False})]).sort_values("chain", kind="stable")
+        both = pd.concat([warm.assign(**{name: True}), frame.assign(**{name: False})]).sort_values(
+            "chain", kind="stable"
+        )
         return Saved([self.text(both)], self.x)
 
     def kind_coda_text(self) -> Saved:
@@ -203,7 +231,9 @@ class Made:
 
     def kind_inferencedata_netcdf(self) -> Saved:
         warm = {k: v[:, :7] + 5 for k, v in self.sites.items()}
-        groups = self.chance.choice([{}, {"prior": {"mu": self.x[..., 1]}}, {"warmup_posterior": warm, "save_warmup": True}])
+        groups = self.chance.choice(
+            [{}, {"prior": {"mu": self.x[..., 1]}}, {"warmup_posterior": warm, "save_warmup": True}]
+        )
         self.idata(**groups).to_netcdf(str(self.at("i.nc")), engine="h5netcdf")
         return Saved([self.at("i.nc")], self.x)
 
@@ -212,7 +242,9 @@ class Made:
         return Saved([self.at("i.zarr")], self.x)
 
     def kind_dataset_transposed(self) -> Saved:
-        data = self.idata().posterior.transpose(*self.chance.choice([("draw", "chain", ...), (..., "draw", "chain"), (..., "chain", "draw")]))
+        data = self.idata().posterior.transpose(
+            *self.chance.choice([("draw", "chain", ...), (..., "draw", "chain"), (..., "chain", "draw")])
+        )
         data.to_netcdf(self.at("d.nc"), engine="h5netcdf", invalid_netcdf=True)
         return Saved([self.at("d.nc")], self.x)
 
@@ -266,7 +298,12 @@ class Made:
 
     def kind_npz_weighted(self) -> Saved:
         name = self.chance.choice(["weights", "logwt", "log_weights", "weight"])
-        np.savez(self.at("s.npz"), samples=self.flat[:, :3], logl=self.flat[:, 0], **{name: self.rng.normal(size=len(self.flat))})
+        np.savez(
+            self.at("s.npz"),
+            samples=self.flat[:, :3],
+            logl=self.flat[:, 0],
+            **{name: self.rng.normal(size=len(self.flat))},
+        )
         return Saved([self.at("s.npz")], None, "plain")
 
     def kind_weighted_csv(self) -> Saved:
@@ -276,7 +313,9 @@ class Made:
 
     def kind_emcee_array(self) -> Saved:
         np.save(self.at("c.npy"), self.x[..., :3].transpose(1, 0, 2))
-        return Saved([self.at("c.npy")], self.x[..., :3], "plain", self.chance.choice([(), ("--axes", "draw,chain,dim")]))
+        return Saved(
+            [self.at("c.npy")], self.x[..., :3], "plain", self.chance.choice([(), ("--axes", "draw,chain,dim")])
+        )
 
     def kind_julia_array(self) -> Saved:
         np.save(self.at("c.npy"), self.x[..., :3].transpose(1, 2, 0))
@@ -307,7 +346,9 @@ class Made:
         x = torch.tensor(self.x[..., :3])
         x = x.bfloat16() if kind == "bfloat16" else x
         torch.save({"sites": sites, "samples": {"samples": x}, "list": list(x)}.get(kind, x), self.at("t.pt"))
-        return Saved([self.at("t.pt")], self.x if kind == "sites" else x.double().numpy(), "five" if kind == "sites" else "plain")
+        return Saved(
+            [self.at("t.pt")], self.x if kind == "sites" else x.double().numpy(), "five" if kind == "sites" else "plain"
+        )
 
     def kind_flat_one(self) -> Saved:
         x = self.flat[:, 0]
@@ -316,7 +357,9 @@ class Made:
         return Saved([path], x[:, None], "one")
 
     def kind_savetxt(self) -> Saved:
-        delimiter, name = self.chance.choice([(" ", "s.txt"), (",", "s.csv"), (" ", "s.csv"), ("\t", "s.tsv"), ("\t", "s.csv"), (", ", "s.csv")])
+        delimiter, name = self.chance.choice(
+            [(" ", "s.txt"), (",", "s.csv"), (" ", "s.csv"), ("\t", "s.tsv"), ("\t", "s.csv"), (", ", "s.csv")]
+        )
         named = self.chance.random() < 0.5
         x = self.flat if named else self.flat[:, :3]
         np.savetxt(self.at(name), x, delimiter=delimiter, fmt="%.17g", header=delimiter.join(NAMES) if named else "")
@@ -340,13 +383,18 @@ class Made:
         return Saved([self.text(frame, index=self.chance.random() < 0.5)], self.flat[:, :3], "plain")
 
     def kind_reordered(self) -> Saved:
-        style = self.chance.choice(["theta[{}]", "theta.{}", "theta_{}", "theta__{}", "theta{}", "theta({})", "theta {}"])
+        style = self.chance.choice(
+            ["theta[{}]", "theta.{}", "theta_{}", "theta__{}", "theta{}", "theta({})", "theta {}"]
+        )
         first = self.chance.choice([0, 1])
         names = ["mu", "tau", *(style.format(i + first) for i in range(3))]
         return Saved([self.text(self.shuffled(self.frame(names)))], self.flat)
 
     def kind_chains_in_own_order(self) -> Saved:
-        return Saved([self.text(self.shuffled(pd.DataFrame(x, columns=NAMES)), f"c{i}.csv") for i, x in enumerate(self.x)], self.x)
+        return Saved(
+            [self.text(self.shuffled(pd.DataFrame(x, columns=NAMES)), f"c{i}.csv") for i, x in enumerate(self.x)],
+            self.x,
+        )
 
     def kind_interleaved(self) -> Saved:
         frame = self.frame(NAMES, ("chain", "draw")).sort_values(["draw", "chain"], kind="stable")
@@ -370,7 +418,11 @@ class Made:
             polars.DataFrame({k: frame[k].to_numpy() for k in frame}).write_parquet(self.at("p.parquet"))
         else:
             frame = frame.astype("float64" if kind == "category" else kind)
-            frame = frame.assign(chain=pd.Categorical(["a", "b"] * (len(frame) // 2) + ["a"] * (len(frame) % 2))) if kind == "category" else frame
+            frame = (
+                frame.assign(chain=pd.Categorical(["a", "b"] * (len(frame) // 2) + ["a"] * (len(frame) % 2)))
+                if kind == "category"
+                else frame
+            )
             frame.to_parquet(self.at("p.parquet"))
         meant = None if kind == "category" and len(frame) % 2 else self.flat
         if kind == "category" and meant is not None:
@@ -409,7 +461,15 @@ def ask(saved: Saved, tasks: Path) -> tuple[int, str, np.ndarray | None]:
         seen.append(values.double().numpy())
         return {"task": "t", "n": len(values), "verdict": "", "metrics": []}
 
-    sys.argv = ["parvibench", "evaluate", "--task", f"{tasks}:{saved.task}", *map(str, saved.paths), "--json", *saved.options]
+    sys.argv = [
+        "parvibench",
+        "evaluate",
+        "--task",
+        f"{tasks}:{saved.task}",
+        *map(str, saved.paths),
+        "--json",
+        *saved.options,
+    ]
     shared.console.file, own = said, evaluating.evaluate_samples
     evaluating.evaluate_samples, code = evaluate, 0
     try:
@@ -465,9 +525,13 @@ def study(files: int, seed: int = 0) -> tuple[list[str], Counter[str], dict[str,
             verdict, label = judged(saved, *answer), kind.__name__.removeprefix("kind_")
             counts[verdict.split(":", 1)[0]] += 1
             if verdict == "refused":
-                refusals[f"{label} ({'' if saved.meant is None else 'readable, '}{saved.paths[0].suffix})"] = answer[1].strip()
+                refusals[f"{label} ({'' if saved.meant is None else 'readable, '}{saved.paths[0].suffix})"] = answer[
+                    1
+                ].strip()
             elif verdict != "right":
-                problems.append(f"{label} {[p.name for p in saved.paths]} seed {seed * 10_000 + i}: {verdict} | {answer[1][-300:]}")
+                problems.append(
+                    f"{label} {[p.name for p in saved.paths]} seed {seed * 10_000 + i}: {verdict} | {answer[1][-300:]}"
+                )
     return problems, counts, refusals
 
 

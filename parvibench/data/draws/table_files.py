@@ -46,7 +46,11 @@ def read_csv(path: Path, choice: Choice) -> Found:
     names = _bracketed(first) if header else [f"column {i + 1}" for i in range(len(first))]
     try:
         found = _table(
-            lambda kept: _csv_batches(source, names, kept, skip=int(header)), names, choice, skipped, numbered=not header
+            lambda kept: _csv_batches(source, names, kept, skip=int(header)),
+            names,
+            choice,
+            skipped,
+            numbered=not header,
         )
     except ValueError as error:
         told = re.search(r"column #(\d+): Row #(\d+): .* invalid value '(.*)'", str(error))
@@ -99,7 +103,9 @@ def _table(
         chosen = choose([str(i + 1) for i in range(len(names))], choice)
         return Found(_stacked(read([names[i] for i in chosen]), len(chosen))[skipped:])
     if (lower := {name.lower().lstrip(".") for name in names}) & {"parameter", "variable"} and "value" in lower:
-        raise ValueError("draws in long form, a row for each parameter: give a row to each draw (R: posterior::as_draws_df)")
+        raise ValueError(
+            "draws in long form, a row for each parameter: give a row to each draw (R: posterior::as_draws_df)"
+        )
     kept, counts = wanted(names, choice)
     columns = list(dict.fromkeys([*kept, *counts]))
     if not columns:
