@@ -119,7 +119,7 @@ def evaluate_files(
     if spent is not None and found is not None:
         x = torch.tensor(in_coordinates(draws, found).values)
         store = Store(Path(out))
-        run = store_external(store, found, x.reshape(-1, x.shape[-1]), f"{label} (external)", spent, command)
+        run = store_external(store, found, x, f"{label} (external)", spent, command)
         page = report(load(out, run.id), store.root / "report")
     known = None if found is None else found.reference()
     grade = "certified" if known is None else known.grade

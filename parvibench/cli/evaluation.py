@@ -73,9 +73,11 @@ def _print(document: dict[str, Any], doubt: str) -> None:
     rows = [row for row in document["metrics"] if row["value"] is not None]
     thinned = any(row["floor"] and row["n_judged"] < document["n"] for row in rows)
     judged = ["judged"] if thinned else []
-    table = new_table("metric", "value", *judged, "floor", "ratio", "p", "equivalent n", "exact?")
+    equivalent = [] if document["chains"] else ["equivalent n"]
+    table = new_table("metric", "value", *judged, "floor", "ratio", "p", *equivalent, "exact?")
     for row in rows:
-        table.add_row(*_evaluation_cells(row, thinned))
+        *cells, size, mark = _evaluation_cells(row, thinned)
+        table.add_row(*cells, *[size] * bool(equivalent), mark)
     out_console.print(table)
     reasons: dict[str, list[str]] = {}
     for row in document["metrics"]:
@@ -87,7 +89,9 @@ def _print(document: dict[str, Any], doubt: str) -> None:
         "floor: median of exact draws" if any(row["ratio"] is not None for row in rows) else "",
         "judged: the value at the sample size of the floor" if thinned else "",
         "p: adjusted for the number of metrics (Holm)",
-        "equivalent n: number of exact draws with the same error [95% interval]",
+        "equivalent n: number of exact draws with the same error [95% interval]"
+        if equivalent
+        else "equivalent n by metric, which also counts bias and is cruder than ESS: --json",
         "exact?: ≈ indistinguishable from exact draws, ≠ distinguishable",
     ]
     out_console.print("; ".join(filter(None, legend)), style="dim")

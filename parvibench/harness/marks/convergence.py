@@ -20,7 +20,7 @@ def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
     """
     if cell.status is not Status.OK or cell.kind == "anchor":
         return ""
-    on_the_way = transient(cell) if cell.kind == "chains" else False
+    on_the_way = transient(cell) if cell.kind == "chains" or "rhat" in cell.values else False
     if on_the_way:
         return "transient"
     improving = still_improving(results.curve(cell), metric)

@@ -29,6 +29,11 @@ def transient(cell: CellRecord) -> bool | None:
     return (rhat is not None and not rhat <= MAX_RHAT) or (ess is not None and not ess >= ESS_SHARE * cell.samples)
 
 
+def undiagnosed(cell: CellRecord) -> bool:
+    """Whether chains have neither R-hat nor ESS although both were wanted: no path was recorded, or a short one."""
+    return cell.kind == "chains" and transient(cell) is None and bool({"rhat", "ess_bulk"} & set(cell.absent))
+
+
 def _median(cell: CellRecord, metric: str) -> float | None:
     values = cell.values.get(metric)
     return median_interval(metric_values(metric, values))[0] if values else None
