@@ -11,6 +11,7 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
+from parvibench.core.reference import Reference
 from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.samples import read_draws
@@ -36,8 +37,7 @@ class Built(NamedTuple):
     @property
     def grade(self) -> str:
         """``certified``, ``standard`` or ``not certified``, see ``Reference.grade``."""
-        found = json.loads(self.path.read_text(encoding="utf-8"))
-        return str(found.get("grade", "certified" if found.get("certified", True) else "not certified"))
+        return Reference(torch.empty(0), False, json.loads(self.path.read_text(encoding="utf-8"))).grade
 
 
 def build_reference(

@@ -123,7 +123,8 @@ def evaluate_files(
         page = report(load(out, run.id), store.root / "report")
     known = None if found is None else found.reference()
     grade = "certified" if known is None else known.grade
-    words = {"certified": "", "standard": "the reference is of the grade standard, not certified in full"}
-    doubt = words.get(grade, "the reference is not certified")
-    failed = "" if known is None or not doubt else "; ".join(known.failed_gates)
-    return Evaluation(document, f"{doubt}: it failed {failed}" if failed else doubt, spent, label, page)
+    doubt = (
+        "" if grade == "certified" else f"the reference is {'of the grade ' * (grade == 'standard')}{grade}: it failed "
+    )
+    doubt += "" if known is None or not doubt else "; ".join(known.failed_gates)
+    return Evaluation(document, doubt, spent, label, page)

@@ -100,8 +100,7 @@ def _never_moved(results: Sequence[ChunkResult]) -> set[int]:
     return {r for r, of in seen.items() if of["acceptance"] == {0.0} and of["displacement"] <= {0.0}}
 
 
-#: Of replicates lost within so many steps.
-_FIRST_STEPS = 10
+#: Of replicates lost within ten steps.
 _EARLY = ": the step size is too large for the scale of the target at the start (a smaller step_size, or standardised coordinates)"
 
 
@@ -113,7 +112,7 @@ def _divergence(diverged: dict[int, int], stuck: set[int], replicates: int) -> s
         first = min(moved.values())
         reasons.append(
             f"{len(moved)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
-            + (_EARLY if first <= _FIRST_STEPS else "")
+            + (_EARLY if first <= 10 else "")
         )
     if at_rest := len(diverged) - len(moved):
         reasons.append(f"{at_rest} of {replicates} replicates never moved from a start that is far off")

@@ -37,8 +37,6 @@ MIN_ESS = 10_000
 STANDARD_ESS = 9000
 MAX_DIVERGENT = 0.01
 SEED = 20241105
-#: Draws at which identities are checked.
-MOST_ROWS = 100_000
 _ALGORITHMS = {"nuts": "nuts", "hmc": "chees-hmc"}
 
 
@@ -197,7 +195,7 @@ def grade_of(gates: Sequence[Gate], found: Diagnostics) -> str:
 
 def density_gates(task: Task, rows: Tensor) -> list[Gate]:
     """Stein identities with the task's density, at 1% each, of independent rows (m, D), or of chains (T, C, D)."""
-    rows = thin(rows, max(2, MOST_ROWS // rows.shape[1])) if rows.dim() == 3 else rows
+    rows = thin(rows, max(2, 100_000 // rows.shape[1])) if rows.dim() == 3 else rows
     scores = task.target([0], "cpu", torch.float64).score(rows.reshape(1, -1, rows.shape[-1]))[0].view(rows.shape)
     advice = (
         "the draws follow another density: are they on the unconstrained scale, in the order of the task's coordinates?"

@@ -13,7 +13,6 @@ import torch
 from records import make_record
 
 import parvibench as pb
-from parvibench.api import doubts
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.reference import Reference
 from parvibench.data.draws.arrays import Choice
@@ -23,6 +22,7 @@ from parvibench.harness.marks.transient import undiagnosed
 from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.reference.own_gates import Gate, grade_of
 from parvibench.reference.shared_checks import stein_checks
+from parvibench.reporting import doubts
 
 X = np.random.default_rng(0).normal(size=(2, 30, 3))
 FLAT = X.reshape(-1, 3)

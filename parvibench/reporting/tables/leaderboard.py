@@ -90,8 +90,8 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     ranked = ran & score.notna() & ~untrained & ~one_point & ~more
     ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
     unknown = frame["marks"].map(lambda words: UNDIAGNOSED in words).astype(bool)
-    finished_ones = ~frame["convergence"].isin(UNFINISHED) & ~unknown
-    crowned = score.where(ranked & np.isfinite(score) & finished_ones & ~no_better)
+    ended = ~frame["convergence"].isin(UNFINISHED) & ~unknown
+    crowned = score.where(ranked & np.isfinite(score) & ended & ~no_better)
     frame["rank"] = score.where(ranked).rank(method="min")
     frame["best"] = crowned.notna() & (crowned == crowned.min())
     late = zip(frame["marks"], no_better, more, strict=True)

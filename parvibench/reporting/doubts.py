@@ -14,12 +14,11 @@ from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import Task
 from parvibench.metrics.evaluate import evaluate_samples
-from parvibench.reporting.presented import Results
+
+from .presented import Results
 
 #: A start is far from the mass beyond so many standard deviations; methods stay there above so many floors.
 FAR, UNMOVED = 10.0, 5.0
-#: Methods whose samples are tested, and initial points.
-_MOST, _POINTS = 20, 100
 
 
 def doubts(results: Results) -> list[str]:
@@ -44,7 +43,7 @@ def _untested(results: Results, task: Task, cells: list[CellRecord], place: str)
     if not any("ksd" in cell.values for cell in cells):
         return []  # ranked by what they predict
     tested = []
-    for cell in cells[:_MOST]:
+    for cell in cells[:20]:
         if (x := results.samples(cell)) is not None and bool(torch.tensor(x[0]).isfinite().all()):
             row = evaluate_samples(task, torch.tensor(x[0], dtype=torch.float64), metrics=["ksd"])["metrics"][0]
             tested += [] if row["p_value"] is None else [f"{cell.label} {row['p_value']:.2g}"]
@@ -62,7 +61,7 @@ def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
     if not isinstance(reference, Reference) or not len(ratios) or ratios.min() < UNMOVED:
         return []
     target = task.target([0], "cpu", torch.float64)
-    start = task.initial(target, _POINTS, [Generator().manual_seed(0)])[0].double()
+    start = task.initial(target, 100, [Generator().manual_seed(0)])[0].double()
     apart = (start.mean(0) - reference.mean).abs() / reference.sd
     worst = int(apart.nan_to_num(0.0).argmax())
     far = float(apart[worst])
