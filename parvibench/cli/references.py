@@ -68,9 +68,8 @@ def reference_build(
     """Build reference samples with noise floors and a certificate: under a minute with exact draws in 2-D, else minutes.
 
     Chains must pass tests of R-hat, effective sample size, divergences, agreement with a second method, and Stein
-    identities; otherwise nothing is written unless --uncertified, and the message says what would help. Draws from files
-    are tested as well, but also written if they fail: as "standard" where only the effective sample size falls short and
-    exceeds 9,000, else as "not certified".
+    identities; otherwise nothing is written unless --uncertified. Draws from files are tested as well, but also written if
+    they fail: as "standard" where only the ESS falls short and exceeds 9,000, else as "not certified".
     """
     from parvibench.api.certify import Refused, build_reference
 

@@ -100,7 +100,6 @@ def _never_moved(results: Sequence[ChunkResult]) -> set[int]:
     return {r for r, of in seen.items() if of["acceptance"] == {0.0} and of["displacement"] <= {0.0}}
 
 
-#: Of replicates lost within ten steps.
 _EARLY = ": the step size is too large for the scale of the target at the start (a smaller step_size, or standardised coordinates)"
 
 

@@ -32,8 +32,6 @@ _CHAIN = "neighbouring samples are correlated, and the interval is that of indep
 MOST_SAMPLES = 5000
 #: Most samples of the wild bootstrap, and its values.
 _BOOTSTRAP_SAMPLES, _BOOTSTRAP_VALUES = 1000, 2000
-#: Standard deviation of a log ESS that is believed, at most.
-_MOST_NOISE = 0.25
 #: What remains unseen without a reference.
 BLIND = (
     "without a reference only KSD judges, by wild bootstrap: it cannot see wrong weights of separated modes, nor a mode that "
@@ -185,7 +183,7 @@ def _worth(x: NDArray[np.float64], bulk: NDArray[np.float64]) -> int:
         halves = [
             array_stats().ess(part, method="bulk", chain_axis=0, draw_axis=1) for part in (x[:, :half], x[:, half:])
         ]
-        noise = min(float(np.std(np.log(halves[0] / halves[1]), ddof=1)) / 2, _MOST_NOISE)
+        noise = min(float(np.std(np.log(halves[0] / halves[1]), ddof=1)) / 2, 0.25)
     if not noise > 0:  # also where a half stands still
         return int(bulk.min())
     near = int((logs <= logs.min() + 2 * z[-1] * noise).sum())

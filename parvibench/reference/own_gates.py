@@ -189,8 +189,11 @@ def grade_of(gates: Sequence[Gate], found: Diagnostics) -> str:
     """``Reference.grade`` of draws that have these diagnostics."""
     failed = [gate for gate in gates if not gate.passed]
     least = min(float(np.nan_to_num(found[kind]).min()) for kind in ("ess_bulk", "ess_tail"))
-    only_ess = all(gate.name.endswith("ESS") for gate in failed)
-    return ("standard" if only_ess and least >= STANDARD_ESS else "not certified") if failed else "certified"
+    return (
+        ("standard" if all(gate.name.endswith("ESS") for gate in failed) and least >= STANDARD_ESS else "not certified")
+        if failed
+        else "certified"
+    )
 
 
 def density_gates(task: Task, rows: Tensor) -> list[Gate]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 
 import torch
@@ -63,13 +62,12 @@ def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
     target = task.target([0], "cpu", torch.float64)
     start = task.initial(target, 100, [Generator().manual_seed(0)])[0].double()
     apart = (start.mean(0) - reference.mean).abs() / reference.sd
-    worst = int(apart.nan_to_num(0.0).argmax())
-    far = float(apart[worst])
-    if not (math.isfinite(far) and far > FAR):
+    far, worst = (v.item() for v in apart.nan_to_num(0.0).max(0))
+    if not FAR < far < float("inf"):
         return []
     names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
     return [
-        f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[worst]}, and no method came "
+        f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method came "
         f"within {UNMOVED:g} floors. Start nearer (pb.task(..., initial=...): the mean of samples of pathfinder or laplace, or "
         "draws of the prior), or standardise the coordinates"
     ]

@@ -38,7 +38,6 @@ _MAX_MEMORY_TORCH = 8 * 2**30
 REFUSED = 3
 #: Labels of one dimension.
 _MAX_LABELS = 2**16
-#: A member of an archive that holds one chain of several.
 _OF_CHAIN = re.compile(r"(?i)chains?[_ .-]?\d+")
 
 

@@ -89,8 +89,9 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     untrained = (frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better)
     ranked = ran & score.notna() & ~untrained & ~one_point & ~more
     ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
-    unknown = frame["marks"].map(lambda words: UNDIAGNOSED in words).astype(bool)
-    ended = ~frame["convergence"].isin(UNFINISHED) & ~unknown
+    ended = ~frame["convergence"].isin(UNFINISHED) & ~frame["marks"].map(lambda words: UNDIAGNOSED in words).astype(
+        bool
+    )
     crowned = score.where(ranked & np.isfinite(score) & ended & ~no_better)
     frame["rank"] = score.where(ranked).rank(method="min")
     frame["best"] = crowned.notna() & (crowned == crowned.min())
@@ -109,10 +110,9 @@ def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, ob
     if state == UNFINISHED[1] and compared.verdict == "indistinguishable":
         state = finished(cell)  # from exact draws: a fall of its metric is their noise
     one = cell.kind == "particles" and cell.particles == 1 and metric.startswith("ksd")
-    unknown = state != "" and undiagnosed(cell)
+    first = UNDIAGNOSED if state and undiagnosed(cell) else state
     marks = [
-        *[state] * (state in UNFINISHED),
-        *[UNDIAGNOSED] * unknown,
+        *[first] * (first in (*UNFINISHED, UNDIAGNOSED)),
         *[ONE_POINT] * one,
         *_step_marks(results.run.suite, cell),
     ]

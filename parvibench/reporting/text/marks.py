@@ -15,7 +15,6 @@ NO_BETTER = "no better than initial"
 ONE_POINT = "one point"
 #: A method with an individual budget that exceeds that of the others.
 MORE = "beyond the budget"
-#: Chains without R-hat and ESS.
 UNDIAGNOSED = "convergence unknown"
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
