@@ -16,8 +16,7 @@ from parvibench.metrics.evaluate import evaluate_samples
 
 from .presented import Results
 
-#: A start is far from the mass beyond so many standard deviations; methods stay there above so many floors.
-FAR, UNMOVED = 10.0, 5.0
+FAR, UNMOVED = 10.0, 5.0  # standard deviations of the start from the mass; floors above which no method came near
 
 
 def doubts(results: Results) -> list[str]:
@@ -59,15 +58,16 @@ def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
     ratios = results.board.query("task == @task.name and not anchor")["floor_ratio"].dropna()
     if not isinstance(reference, Reference) or not len(ratios) or ratios.min() < UNMOVED:
         return []
-    target = task.target([0], "cpu", torch.float64)
-    start = task.initial(target, 100, [Generator().manual_seed(0)])[0].double()
+    start = task.initial(task.target([0], "cpu", torch.float64), 100, [Generator().manual_seed(0)])[0].double()
     apart = (start.mean(0) - reference.mean).abs() / reference.sd
     far, worst = (v.item() for v in apart.nan_to_num(0.0).max(0))
-    if not FAR < far < float("inf"):
-        return []
     names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
-    return [
-        f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method came "
-        f"within {UNMOVED:g} floors. Start nearer (pb.task(..., initial=...): the mean of samples of pathfinder or laplace, or "
-        "draws of the prior), or standardise the coordinates"
-    ]
+    return (
+        []
+        if not FAR < far < float("inf")
+        else [
+            f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method came "
+            f"within {UNMOVED:g} floors. Start nearer (pb.task(..., initial=...): the mean of samples of pathfinder or laplace, or "
+            "draws of the prior), or standardise the coordinates"
+        ]
+    )
