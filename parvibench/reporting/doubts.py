@@ -30,7 +30,7 @@ def doubts(results: Results) -> list[str]:
             if cells and task.floored() is None:
                 found += _untested(results, task, cells, place)
             elif cells:
-                found += _far(results, task, cells)
+                found += _far(results, task)
         except ParVIBenchError:  # the task's data are not here
             continue
     return found
@@ -52,7 +52,7 @@ def _untested(results: Results, task: Task, cells: list[CellRecord], place: str)
     ]
 
 
-def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
+def _far(results: Results, task: Task) -> list[str]:
     """How far the start is from the mass, where no method came near it."""
     reference = task.reference()
     ratios = results.board.query("task == @task.name and not anchor")["floor_ratio"].dropna()
@@ -62,12 +62,7 @@ def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
     apart = (start.mean(0) - reference.mean).abs() / reference.sd
     far, worst = (v.item() for v in apart.nan_to_num(0.0).max(0))
     names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
-    return (
-        []
-        if not FAR < far < float("inf")
-        else [
-            f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method came "
-            f"within {UNMOVED:g} floors. Start nearer (pb.task(..., initial=...): the mean of samples of pathfinder or laplace, or "
-            "draws of the prior), or standardise the coordinates"
-        ]
-    )
+    text = f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method "
+    text += f"came within {UNMOVED:g} floors. Start nearer (pb.task(..., initial=...): the mean of samples of pathfinder or laplace, "
+    text += "or draws of the prior), or standardise the coordinates"
+    return [text] if FAR < far < float("inf") else []
