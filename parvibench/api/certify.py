@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
+from parvibench.core.reference import Reference
 from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.samples import read_draws
@@ -29,23 +31,24 @@ class Built(NamedTuple):
 
     task: str
     path: Path
-    gates: Sequence[Gate] = ()  #: the tests of given draws; those of chains have all passed
+    gates: Sequence[Gate] = ()  #: the tests; of built-in tasks all have passed
     read: str = ""  #: how files of draws were read
 
     @property
-    def certified(self) -> bool:
-        """Whether all tests passed."""
-        return all(gate.passed for gate in self.gates)
+    def grade(self) -> str:
+        """``certified``, ``standard`` or ``not certified``, see ``Reference.grade``."""
+        return Reference(torch.empty(0), False, json.loads(self.path.read_text(encoding="utf-8"))).grade
 
 
 def build_reference(
     task: str, folder: Path | None = None, *, files: Sequence[Path] = (), columns: Sequence[str] = (),
-    variables: Sequence[str] = (), notify: Notify, **effort: Any,
+    variables: Sequence[str] = (), uncertified: bool = False, notify: Notify, **effort: Any,
 ) -> Built:  # fmt: skip
     """Make reference samples with noise floors and a certificate: from chains, or from files of draws.
 
     They are written into ``folder``, by default ``parvibench-references`` or, for a built-in task, the installed
-    package. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with the progress.
+    package. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with the progress. ``uncertified``
+    writes chains that fail a test too, marked.
 
     Raises:
         Refused: chains did not pass all tests; the message says what would help.
@@ -55,9 +58,10 @@ def build_reference(
         draws = in_coordinates(read_draws(files, Choice(columns, variables)), found, "the draws")
         path, gates = own.build_from_draws(found, folder, torch.tensor(draws.values), notify)
         return Built(found.name, path, gates, "; ".join(draws.read))
-    if _built_in(found) and not effort:
+    if _built_in(found) and not effort and not uncertified:
         return Built(found.name, shipped.build(found, folder, notify))
-    return Built(found.name, own.build_own(found, folder, Effort(**effort), notify))
+    path, gates = own.build_own(found, folder, Effort(**effort), notify, uncertified=uncertified)
+    return Built(found.name, path, gates)
 
 
 def verify_references(tasks: Sequence[str] = ()) -> Iterator[tuple[str, list[Any]]]:

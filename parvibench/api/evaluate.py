@@ -85,7 +85,7 @@ class Evaluation(NamedTuple):
     """The outcome of ``evaluate_files``."""
 
     document: dict[str, Any]  #: as of ``evaluate``
-    certified: bool  #: whether the task's reference is certified, or there is none
+    doubt: str  #: what the task's reference lacks of a certificate
     cost: Cost | None
     label: str  #: name of the row
     report: Path | None  #: page with the row; None where nothing was stored
@@ -119,7 +119,12 @@ def evaluate_files(
     if spent is not None and found is not None:
         x = torch.tensor(in_coordinates(draws, found).values)
         store = Store(Path(out))
-        run = store_external(store, found, x.reshape(-1, x.shape[-1]), f"{label} (external)", spent, command)
+        run = store_external(store, found, x, f"{label} (external)", spent, command)
         page = report(load(out, run.id), store.root / "report")
     known = None if found is None else found.reference()
-    return Evaluation(document, known is None or known.certified, spent, label, page)
+    grade = "certified" if known is None else known.grade
+    doubt = (
+        "" if grade == "certified" else f"the reference is {'of the grade ' * (grade == 'standard')}{grade}: it failed "
+    )
+    doubt += "" if known is None or not doubt else "; ".join(known.failed_gates)
+    return Evaluation(document, doubt, spent, label, page)

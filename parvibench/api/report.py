@@ -86,6 +86,13 @@ def report(
     return path
 
 
+def doubts(results: Results) -> list[str]:
+    """What to know of the ranks of a run; files of tasks that its suite names are imported."""
+    from parvibench.reporting.doubts import doubts as found
+
+    return found(results)
+
+
 def latex(results: Results) -> str:
     """The leaderboard of a run as a LaTeX table."""
     from parvibench.reporting.page.text_tables import to_latex

@@ -46,7 +46,7 @@ def evaluate(
     if as_json:
         print_json(document | ({"report": str(found.report)} if found.report else {}))
         return
-    _print(document, found.certified)
+    _print(document, found.doubt)
     sizes = (row["equivalent_sample_size"] for row in document["metrics"])
     best = next(filter(None, sizes), None)
     if found.cost and best:
@@ -56,15 +56,17 @@ def evaluate(
         answer(f"stored as {found.label} (external), cost self-reported; report: {found.report}")
 
 
-def _print(document: dict[str, Any], certified: bool) -> None:
+def _print(document: dict[str, Any], doubt: str) -> None:
     if document["chains"]:
         _print_chains(document["chains"])
     rows = [row for row in document["metrics"] if row["value"] is not None]
     thinned = any(row["floor"] and row["n_judged"] < document["n"] for row in rows)
     judged = ["judged"] if thinned else []
-    table = new_table("metric", "value", *judged, "floor", "ratio", "p", "equivalent n", "exact?")
+    equivalent = [] if document["chains"] else ["equivalent n"]
+    table = new_table("metric", "value", *judged, "floor", "ratio", "p", *equivalent, "exact?")
     for row in rows:
-        table.add_row(*_evaluation_cells(row, thinned))
+        *cells, size, mark = _evaluation_cells(row, thinned)
+        table.add_row(*cells, *[size] * bool(equivalent), mark)
     out_console.print(table)
     reasons: dict[str, list[str]] = {}
     for row in document["metrics"]:
@@ -76,12 +78,14 @@ def _print(document: dict[str, Any], certified: bool) -> None:
         "floor: median of exact draws" if any(row["ratio"] is not None for row in rows) else "",
         "judged: the value at the sample size of the floor" if thinned else "",
         "p: adjusted for the number of metrics (Holm)",
-        "equivalent n: number of exact draws with the same error [95% interval]",
+        "equivalent n: number of exact draws with the same error [95% interval]"
+        if equivalent
+        else "equivalent n by metric, which also counts bias and is cruder than ESS: --json",
         "exact?: ≈ indistinguishable from exact draws, ≠ distinguishable",
     ]
     out_console.print("; ".join(filter(None, legend)), style="dim")
-    if not certified:
-        answer("the reference is not certified: it was built from given draws that did not pass all tests")
+    if doubt:
+        answer(doubt)
     if document["read"]:
         answer(f"read: {document['read']}")
     left = [row for row in document["metrics"] if row["reason"].startswith("not computed")]
@@ -102,7 +106,9 @@ def _print_chains(found: dict[str, Any]) -> None:
         table.add_row(name, "-" if rhat is None else f"{rhat:.3f}", f"{bulk:,.0f}", f"{tail:,.0f}")
     out_console.print(table)
     more = f"; the worst {_MOST_COORDINATES} of {len(rows)} coordinates" if worst is not rows else ""
-    worth = f"equivalent to {found['worth']:,} independent draws in the slowest coordinate (ESS); at most so many are judged"
+    worth = (
+        f"worth {found['worth']:,} independent draws (bulk ESS of the slowest coordinate); at most so many are judged"
+    )
     answer(f"{found['chains']} chains of {found['draws']} draws, {worth}{more}")
 
 

@@ -62,13 +62,14 @@ def reference_build(
     chains: Annotated[int | None, Option(help="Number of chains (200).")] = None,
     columns: Annotated[str | None, Option(help="Columns of --draws FILE to use, as a,b,c, in the order of the task's coordinates.")] = None,
     variables: Annotated[str | None, Option(help="Variables of --draws FILE to use, as a,b.")] = None,
+    uncertified: Annotated[bool, Option("--uncertified", help="Write the reference of chains that fail a test too, marked with the failed tests.")] = False,
     folder: Annotated[Path | None, Option(help="Output folder. Default: ./parvibench-references; for built-in tasks the installed package.")] = None,
 ) -> None:  # fmt: skip
     """Build reference samples with noise floors and a certificate: under a minute with exact draws in 2-D, else minutes.
 
     Chains must pass tests of R-hat, effective sample size, divergences, agreement with a second method, and Stein
-    identities; otherwise nothing is written, and the message says what would help. Draws from files are tested as well,
-    but also written, marked as not certified, if they fail.
+    identities; otherwise nothing is written unless --uncertified. Draws from files are tested as well, but also written if
+    they fail: as "standard" where only the ESS falls short and exceeds 9,000, else as "not certified".
     """
     from parvibench.api.certify import Refused, build_reference
 
@@ -90,7 +91,9 @@ def reference_build(
     for name in names:
         try:
             with progress() as show:
-                built = build_reference(name, folder, files=files, **selected, notify=_announced(show), **effort)
+                built = build_reference(
+                    name, folder, files=files, uncertified=uncertified, **selected, notify=_announced(show), **effort
+                )
         except Refused as refusal:
             note(str(refusal))
             raise typer.Exit(EXIT_FAILED) from None
@@ -99,7 +102,7 @@ def reference_build(
         for gate in built.gates:
             if not gate.passed:
                 note(f"  {gate.name}: {gate.found}\n    -> {gate.advice}", style="yellow")
-        note(f"{built.task}: {'certified' if built.certified else 'not certified'}: {built.path}")
+        note(f"{built.task}: {built.grade}: {built.path}")
 
 
 def _announced(show: Notify) -> Notify:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -84,8 +85,10 @@ def merge(
     print_results(results, to or out / "report", as_json=as_json)
 
 
-def print_results(results: Results, folder: Path, *, as_json: bool, quiet: bool = False) -> None:
-    """Print the leaderboard, or the JSON document, of a run whose report is in ``folder``; exit 1 if a cell failed."""
+def print_results(
+    results: Results, folder: Path, *, as_json: bool, quiet: bool = False, more: Iterable[str] = ()
+) -> None:
+    """Print the leaderboard (and ``more``), or the JSON document, of a run with a report in ``folder``; exit 1 if a cell failed."""
     from parvibench.api.report import print_leaderboard
 
     page = folder / "index.html"
@@ -93,6 +96,8 @@ def print_results(results: Results, folder: Path, *, as_json: bool, quiet: bool 
         print_json(results.document(str(page)))
     elif not quiet:
         print_leaderboard(results, out_console)
+        for text in more:
+            answer(text)
         answer(f"\nreport: {page}")
     if results.failed:
         raise typer.Exit(EXIT_FAILED)

@@ -89,7 +89,10 @@ def run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    print_results(results, out / "report", as_json=as_json, quiet=quiet)
+    from parvibench.api.report import doubts
+
+    more = () if as_json or quiet else doubts(results)
+    print_results(results, out / "report", as_json=as_json, quiet=quiet, more=more)
 
 
 @app.command(

@@ -92,6 +92,16 @@ class Reference(Floored):
         """Whether the draws passed the gates of a certificate."""
         return bool(self.certificate.get("certified", True))
 
+    @property
+    def grade(self) -> str:
+        """``certified``; ``standard``, of given draws that lack only a larger ESS; else ``not certified``."""
+        return str(self.certificate.get("grade", "certified" if self.certified else "not certified"))
+
+    @property
+    def failed_gates(self) -> list[str]:
+        """The gates that the draws did not pass, with their numbers."""
+        return [f"{gate['gate']}: {gate['found']}" for gate in self.certificate.get("gates", ()) if not gate["passed"]]
+
     @cached_property
     def mean(self) -> Tensor:
         """Mean per coordinate, (D,): the certificate's (from all draws) where recorded."""

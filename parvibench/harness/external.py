@@ -44,7 +44,7 @@ def costs_of(stated: Mapping[str, float]) -> Cost:
 
 
 def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: Cost, command: str = "") -> RunRecord:
-    """Measure finite samples (n, D), write them as a cell, and a run: the store's latest one of this task with this row.
+    """Measure finite samples (n, D), or chains (C, T, D), write them as a cell, and a run: the store's latest one of this task with this row.
 
     They are thinned to the number of samples that the run judges, where that is smaller. ``label`` is the name in tables,
     ``command`` the command line, for provenance.
@@ -52,8 +52,9 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
     before = _latest(store, task)
     others = [] if before is None else [c for c in before.cells if not (c.task == task.name and c.label == label)]
     judged = [c.samples for c in others if c.task == task.name]
-    x = thin(samples, min(judged) if judged else _MOST)
-    record, curve = _measured(task, x, label, cost)
+    path = samples.transpose(0, 1)[None].double() if samples.dim() == 3 else None
+    x = thin(samples.reshape(-1, samples.shape[-1]), min(judged) if judged else _MOST)
+    record, curve = _measured(task, x, label, cost, path)
     suite = {"name": KIND, "tasks": [{"name": task.name}], "algorithms": []} if before is None else before.suite
     run = RunRecord(
         id=new_run_id(str(suite["name"])),
@@ -79,10 +80,10 @@ def _latest(store: Store, task: Task) -> RunRecord | None:
     return run if any(c.task == task.name for c in run.cells) else None
 
 
-def _measured(task: Task, x: Tensor, label: str, cost: Cost) -> tuple[CellRecord, pd.DataFrame]:
-    """Record and curve of the samples (n, D)."""
+def _measured(task: Task, x: Tensor, label: str, cost: Cost, path: Tensor | None) -> tuple[CellRecord, pd.DataFrame]:
+    """Record and curve of the samples (n, D), with the path (1, T, C, D) of chains."""
     result = ChunkResult()
-    Judge(task, task.metrics, (0,)).add(result, Checkpoint(x[None], cost, last=True))
+    Judge(task, task.metrics, (0,)).add(result, Checkpoint(x[None], cost, last=True, known={"path": path}))
     unknown = {"peak_memory"} | (set() if cost.seconds else {"seconds"})
     values = {m: [to_json_number(v) for v in found] for m, found in result.values.items() if m not in unknown}
     spec = CellSpec(

@@ -100,6 +100,9 @@ def _never_moved(results: Sequence[ChunkResult]) -> set[int]:
     return {r for r, of in seen.items() if of["acceptance"] == {0.0} and of["displacement"] <= {0.0}}
 
 
+_EARLY = ": the step size is too large for the scale of the target at the start (a smaller step_size, or standardised coordinates)"
+
+
 def _divergence(diverged: dict[int, int], stuck: set[int], replicates: int) -> str:
     """How replicates were lost; one that never moved can be as far off as others that blew up."""
     moved = {r: iteration for r, iteration in diverged.items() if r not in stuck}
@@ -108,6 +111,7 @@ def _divergence(diverged: dict[int, int], stuck: set[int], replicates: int) -> s
         first = min(moved.values())
         reasons.append(
             f"{len(moved)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
+            + (_EARLY if first <= 10 else "")
         )
     if at_rest := len(diverged) - len(moved):
         reasons.append(f"{at_rest} of {replicates} replicates never moved from a start that is far off")

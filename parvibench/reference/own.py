@@ -32,7 +32,7 @@ from parvibench.targets.densities import METRICS
 
 from .certificates import floor_summaries, identity, origin, write
 from .long_run import diagnostics
-from .own_gates import Effort, Gate, chains_of, density_gates, independent_rows, mixing_gates, refusal, summary
+from .own_gates import Effort, Gate, chains_of, density_gates, grade_of, mixing_gates, refusal, summary
 
 #: Rows of a reference, and draws of the pool that floors come from.
 ROWS, POOL = 5000, 100_000
@@ -80,12 +80,14 @@ def task_of_draws(dim: int) -> DrawsTask:
     )
 
 
-def build_own(task: Task, folder: Path | None, effort: Effort, notify: Notify) -> Path:
-    """Run chains (or draw exactly), certify them, and write the reference; the certificate's path.
+def build_own(
+    task: Task, folder: Path | None, effort: Effort, notify: Notify, *, uncertified: bool = False
+) -> tuple[Path, list[Gate]]:
+    """Run chains (or draw exactly), certify them, and write the reference; the certificate's path and its gates.
 
     Raises:
         InputError: ``method="exact"`` of a task without exact draws.
-        Refused: a gate failed; which, by how much, and what would help.
+        Refused: a gate failed, unless ``uncertified``; which, by how much, and what would help.
     """
     if effort.method == "exact":
         g = Generator().manual_seed(_SEED)
@@ -96,15 +98,16 @@ def build_own(task: Task, folder: Path | None, effort: Effort, notify: Notify) -
                 f"{task.name} has no exact sampler; give pb.task(..., exact=...), or use --method nuts"
             ) from None
         rows, pool = draws[:ROWS], draws[ROWS:]
-        gates = density_gates(task, rows)
-        return _certified(task, folder, rows, pool, gates, {"method": "exact sampler"}, notify, exact=True)
-    main, gates, record = chains_of(task, effort, notify)
-    if not all(gate.passed for gate in gates):
+        gates, record = density_gates(task, rows), {"method": "exact sampler", "exact": True}
+    else:
+        main, gates, run = chains_of(task, effort, notify)
+        if uncertified or all(gate.passed for gate in gates):
+            gates += density_gates(task, main)
+        (rows, pool), record = _parts(main), {"method": f"chains by {effort.method}", "run": run}
+    certified = all(gate.passed for gate in gates)
+    if not (certified or uncertified):
         raise refusal(task.name, gates)
-    rows, pool = _parts(main)
-    found = diagnostics(main)
-    gates += density_gates(task, independent_rows(main, found, ROWS))
-    return _certified(task, folder, rows, pool, gates, {"method": f"chains by {effort.method}", "run": record}, notify)
+    return _written(task, folder, rows, pool, gates, record | {"certified": certified}, notify), gates
 
 
 def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Notify) -> tuple[Path, list[Gate]]:
@@ -120,8 +123,8 @@ def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Not
     rows, pool = _parts(chains)
     gates = mixing_gates(task, found)
     if density_of(task) is not None:
-        gates += density_gates(task, independent_rows(chains, found, ROWS))
-    record = {"method": "draws that were given", "run": {"main": summary(found)}}
+        gates += density_gates(task, chains)
+    record = {"method": "draws that were given", "run": {"main": summary(found)}, "grade": grade_of(gates, found)}
     certified = all(gate.passed for gate in gates)
     return _written(task, folder, rows, pool, gates, record | {"certified": certified}, notify), gates
 
@@ -187,16 +190,6 @@ def _without_repeats(draws: Tensor) -> Tensor:
         if float((kept[1:] == kept[:-1]).all(-1).double().mean()) <= max(_REPEATED, anyhow):
             break
     return kept
-
-
-def _certified(
-    task: Task, folder: Path | None, rows: Tensor, pool: Tensor, gates: list[Gate], record: dict[str, Any],
-    notify: Notify, exact: bool = False,
-) -> Path:  # fmt: skip
-    """Write, or refuse by a gate that failed."""
-    if not all(gate.passed for gate in gates):
-        raise refusal(task.name, gates)
-    return _written(task, folder, rows, pool, gates, record | {"certified": True, "exact": exact}, notify)
 
 
 def _written(

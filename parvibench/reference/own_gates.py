@@ -33,6 +33,8 @@ from .whitening import Whitened
 #: Vehtari et al. (2021) ask for 1.01; the shipped references for 1.005, with ten times as many chains.
 MAX_RHAT = 1.01
 MIN_ESS = 10_000
+#: ESS of 10 chains of 1,000 nearly independent draws, as of posteriordb's references: of the grade ``standard``.
+STANDARD_ESS = 9000
 MAX_DIVERGENT = 0.01
 SEED = 20241105
 _ALGORITHMS = {"nuts": "nuts", "hmc": "chees-hmc"}
@@ -183,13 +185,26 @@ def _agreement_gate(compared: dict[str, float], other: str) -> Gate:
     return Gate(f"check by {_ALGORITHMS[other]}", largest <= compared["z_limit"], text, advice)
 
 
+def grade_of(gates: Sequence[Gate], found: Diagnostics) -> str:
+    """``Reference.grade`` of draws that have these diagnostics."""
+    failed = [gate for gate in gates if not gate.passed]
+    least = min(float(np.nan_to_num(found[kind]).min()) for kind in ("ess_bulk", "ess_tail"))
+    return (
+        ("standard" if all(gate.name.endswith("ESS") for gate in failed) and least >= STANDARD_ESS else "not certified")
+        if failed
+        else "certified"
+    )
+
+
 def density_gates(task: Task, rows: Tensor) -> list[Gate]:
-    """Stein identities of nearly independent rows (m, D) with the task's density."""
-    scores = task.target([0], "cpu", torch.float64).score(rows[None])[0]
+    """Stein identities with the task's density, at 1% each, of independent rows (m, D), or of chains (T, C, D)."""
+    rows = thin(rows, max(2, 100_000 // rows.shape[1])) if rows.dim() == 3 else rows
+    scores = task.target([0], "cpu", torch.float64).score(rows.reshape(1, -1, rows.shape[-1]))[0].view(rows.shape)
     advice = (
         "the draws follow another density: are they on the unconstrained scale, in the order of the task's coordinates?"
     )
-    return [Gate(check.name, bool(check.passed), check.found, advice) for check in stein_checks(rows, scores)]
+    of = f", level 1%, {scores.numel() // scores.shape[-1]:,} rows"
+    return [Gate(check.name, bool(check.passed), check.found + of, advice) for check in stein_checks(rows, scores)]
 
 
 def summary(found: Diagnostics) -> dict[str, Any]:
@@ -205,14 +220,8 @@ def refusal(name: str, gates: Sequence[Gate]) -> Refused:
     """The error about the gates that failed: a line each, and one for what would help."""
     lines = [f"  {gate.name}: {gate.found}\n    -> {gate.advice}" for gate in gates if not gate.passed]
     passed = ", ".join(gate.name for gate in gates if gate.passed) or "none"
-    return Refused(f"{name}: no certificate, nothing is written\n" + "\n".join(lines) + f"\n  passed: {passed}")
-
-
-def independent_rows(draws: Tensor, found: Diagnostics, most: int) -> Tensor:
-    """Evenly spaced rows of (T, C, D) draws, (m, D), no more than the smallest effective size."""
-    worth = int(max(2, np.nan_to_num(found["ess_bulk"]).min()))
-    times = max(1, min(len(draws), min(worth, most) // draws.shape[1]))
-    return thin(draws, times).flatten(0, 1)
+    more = f"  passed: {passed}\n  --uncertified writes it as it is, marked"
+    return Refused(f"{name}: no certificate, nothing is written\n" + "\n".join([*lines, more]))
 
 
 def round_up(number: float) -> int:

@@ -59,7 +59,7 @@ def chains(times: int, count: int, scale: float = 1.0) -> torch.Tensor:
 
 def test_exact_draws_make_a_certified_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "_FEWEST", 200)
-    path = own.build_own(TASK, None, own_gates.Effort("exact"), silent)
+    path, _ = own.build_own(TASK, None, own_gates.Effort("exact"), silent)
     assert path == tmp_path / "parvibench-references" / "own-normal.json"
     reference = TASK.reference()
     assert reference.exact
@@ -109,7 +109,7 @@ def test_chains_pass_the_gates_and_agree_with_a_second_method(monkeypatch: pytes
     """Few chains and lower bars."""
     monkeypatch.setattr(own_gates, "MIN_ESS", 500)
     monkeypatch.setattr(own_gates, "MAX_RHAT", 1.1)
-    path = own.build_own(TASK, None, own_gates.Effort("nuts", 60, 80, 30), silent)
+    path, _ = own.build_own(TASK, None, own_gates.Effort("nuts", 60, 80, 30), silent)
     found = json.loads(path.read_text())
     assert (found["exact"], found["certified"]) == (False, True)
     assert {g["gate"] for g in found["gates"]} >= {"R-hat", "bulk ESS", "tail ESS", "divergences", "check by chees-hmc"}

@@ -20,6 +20,9 @@ _POINTS = re.compile(r"([^\W\d][^.]*)((?:\.\d+)+)")
 _UNDERSCORES = re.compile(r"(.+?)((?:_\d+)+)")
 #: What programs write where there are no names, counted from 0 or 1.
 _DEFAULT = re.compile(r"(|V|X|x|column ?|col|dim_?|param_?|\.\.\.)(\d+)")
+#: Weights of draws, and densities at them: no coordinates, unless a task has one of that name.
+WEIGHT = re.compile(r"(?i)(log_?|importance_)?(weights?|wts?)")
+_DENSITY = re.compile(r"(?i)log_?(p|prob|prior|post|posterior|lik|likelihood|like|l|density)|lp|lprior|deviance")
 _SHOWN, _LONGEST = 6, 40
 
 
@@ -37,6 +40,10 @@ def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: 
     Raises:
         ValueError: both have names, and some that are wanted are missing; both lists are shown.
     """
+    if weights := [name for name in found if WEIGHT.fullmatch(name) and name not in wanted]:
+        raise ValueError(f"{of} have weights ({listed(weights)}): resample the draws by them, or choose with --columns")
+    if not wanted and (densities := [name for name in found if _DENSITY.fullmatch(name)]):
+        raise ValueError(f"{of}: {listed(densities)} may be a density, no coordinate: choose with --columns")
     for names, whose in ((found, of), (wanted, to)):
         if not names:
             seen = f": {listed(found)}" if found else ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +26,9 @@ from parvibench.core.errors import install_hint
 from .arrays import REAL, Choice, choose, read_array
 from .axes import Variable, arrange
 from .found import Found, refuse_many
-from .naming import listed
+from .naming import WEIGHT, listed
 from .table_files import read_csv, read_parquet
+from .tables import arranged, offered, wanted
 
 #: Address space of the reading process, bytes: a parser's own needs, and a few copies of that many numbers. PyTorch
 #: reserves more.
@@ -36,6 +38,7 @@ _MAX_MEMORY_TORCH = 8 * 2**30
 REFUSED = 3
 #: Labels of one dimension.
 _MAX_LABELS = 2**16
+_OF_CHAIN = re.compile(r"(?i)chains?[_ .-]?\d+")
 
 
 Reader = Callable[[Path, Choice], Found]
@@ -72,9 +75,14 @@ def _npz(path: Path, choice: Choice) -> Found:
             with archive.open(found[0]) as file:
                 return read_array(file, found[0].file_size)
 
-        if not choice.variables:
-            return _columns_of(read("samples"), choice)
-        return _joined({name: Variable(read(name)) for name in choice.variables}, choice)
+        if choice.variables:
+            return _joined({name: Variable(read(name)) for name in choice.variables}, choice)
+        for name in filter(WEIGHT.fullmatch, names):
+            if (weights := read(name)).ndim == 1 and len(np.unique(weights)) > 1:
+                raise ValueError(f"draws with weights ({name:.40}): resample them by their weights")
+        if len(names) > 1 and all(map(_OF_CHAIN.fullmatch, names)):
+            return _columns_of(np.stack([read(name) for name in names]), choice)
+        return _columns_of(read("arr_0" if names == ["arr_0"] else "samples"), choice)
 
 
 def _joined(variables: Mapping[str, Variable], choice: Choice) -> Found:
@@ -84,8 +92,13 @@ def _joined(variables: Mapping[str, Variable], choice: Choice) -> Found:
     refuse_many(sum(variable.values.size for variable in variables.values()))
     found = arrange(variables, choice.axes)
     kept = choose(found.names, choice)
-    said = [found.said] if found.said else []
-    return Found(found.values[..., kept], [found.names[i] for i in kept], said, [found.places[i] for i in kept])
+    names, places = ([own[i] for i in kept] for own in (found.names, found.places))
+    values, said = found.values[..., kept], [found.said] if found.said else []
+    if values.ndim == 2 and offered(names)[1]:  # chains and draws were stacked into one dimension
+        of_name = dict(zip(names, places, strict=True))
+        values, names, more = arranged(dict(zip(names, values.T, strict=True)), *wanted(names, choice), choice)
+        said, places = said + more, [of_name[name] for name in names]
+    return Found(values, names, said, places)
 
 
 def _torch(path: Path, choice: Choice) -> Found:

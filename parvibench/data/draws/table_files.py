@@ -21,7 +21,7 @@ from .stan_csv import uncommented
 from .tables import arranged, wanted
 
 _MAX_LINE = 2**24
-_NAME = re.compile(r"[^\W\d][\w .,:\[\](){}*^/'-]*|\.(chain|iteration|draw)|\(['\"].*\)|#.*")
+_NAME = re.compile(r"[^\W\d][\w .,:\[\](){}*^/'-]*|\.(chain|iteration|draw|variable|value)|\(['\"].*\)|#.*")
 
 
 def read_csv(path: Path, choice: Choice) -> Found:
@@ -44,9 +44,20 @@ def read_csv(path: Path, choice: Choice) -> Found:
     named = len(first) > 1 and first[0] == "" and all(map(_NAME.fullmatch, first[1:]))
     header = _is_header(first[1:] if named else first)
     names = _bracketed(first) if header else [f"column {i + 1}" for i in range(len(first))]
-    found = _table(
-        lambda kept: _csv_batches(source, names, kept, skip=int(header)), names, choice, skipped, numbered=not header
-    )
+    try:
+        found = _table(
+            lambda kept: _csv_batches(source, names, kept, skip=int(header)),
+            names,
+            choice,
+            skipped,
+            numbered=not header,
+        )
+    except ValueError as error:
+        told = re.search(r"column #(\d+): Row #(\d+): .* invalid value '(.*)'", str(error))
+        if not told or int(told[1]) >= len(names):
+            raise
+        column = f"column {names[int(told[1])]!r:.40}, row {told[2]}: {told[3][:40]!r} is not a number"
+        raise ValueError(f"{column}; choose columns of draws with --columns") from None
     return found._replace(said=[*said, *found.said])
 
 
@@ -91,6 +102,10 @@ def _table(
     if numbered:
         chosen = choose([str(i + 1) for i in range(len(names))], choice)
         return Found(_stacked(read([names[i] for i in chosen]), len(chosen))[skipped:])
+    if (lower := {name.lower().lstrip(".") for name in names}) & {"parameter", "variable"} and "value" in lower:
+        raise ValueError(
+            "draws in long form, a row for each parameter: give a row to each draw (R: posterior::as_draws_df)"
+        )
     kept, counts = wanted(names, choice)
     columns = list(dict.fromkeys([*kept, *counts]))
     if not columns:

@@ -46,7 +46,7 @@ def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
     """
     if cell.status is not Status.OK or cell.kind == "anchor":
         return ""
-    on_the_way = transient(cell) if cell.kind == "chains" else False
+    on_the_way = transient(cell) if cell.kind == "chains" or "rhat" in cell.values else False
     if on_the_way:
         return "transient"
     improving = still_improving(results.curve(cell), metric)
@@ -68,6 +68,11 @@ def transient(cell: CellRecord) -> bool | None:
     if rhat is None and ess is None:
         return None
     return (rhat is not None and not rhat <= MAX_RHAT) or (ess is not None and not ess >= ESS_SHARE * cell.samples)
+
+
+def undiagnosed(cell: CellRecord) -> bool:
+    """Whether chains have neither R-hat nor ESS although both were wanted: no path was recorded, or a short one."""
+    return cell.kind == "chains" and transient(cell) is None and bool({"rhat", "ess_bulk"} & set(cell.absent))
 
 
 def still_improving(curve: pd.DataFrame, metric: str) -> bool | None:

@@ -125,7 +125,8 @@ def _certificate(task: str) -> tuple[tuple[str, str], ...]:
         return ()
     what = facts.PREDICTIONS
     if isinstance(found, Reference):
-        what = facts.reference(len(found.draws), exact=found.exact, certified=found.certified)
+        what = facts.reference(len(found.draws), exact=found.exact, grade=found.grade)
     shown = ("method", "checks", "run", "seed", "created", "versions", "sha256")
-    known = {"reference": what} | {k: found.certificate[k] for k in shown if k in found.certificate}
+    failed = {"failed tests": failed} if (failed := "; ".join(getattr(found, "failed_gates", ()))) else {}
+    known = {"reference": what} | failed | {k: found.certificate[k] for k in shown if k in found.certificate}
     return tuple((k, facts.value(v)[:1500]) for k, v in known.items())

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from parvibench.core import registry
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished
+from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished, undiagnosed
 from parvibench.harness.store import results as stored_results
 from parvibench.harness.store.results import StoredRun, interval_of, metric_values
 from parvibench.reporting.text import marks as words
-from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT
+from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT, UNDIAGNOSED
 
 from .floor_comparison import compare_with_floor, floor_of
 
@@ -84,7 +84,10 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     untrained = (frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better)
     ranked = ran & score.notna() & ~untrained & ~one_point & ~more
     ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
-    crowned = score.where(ranked & np.isfinite(score) & ~frame["convergence"].isin(UNFINISHED) & ~no_better)
+    ended = ~frame["convergence"].isin(UNFINISHED) & ~frame["marks"].map(lambda words: UNDIAGNOSED in words).astype(
+        bool
+    )
+    crowned = score.where(ranked & np.isfinite(score) & ended & ~no_better)
     frame["rank"] = score.where(ranked).rank(method="min")
     frame["best"] = crowned.notna() & (crowned == crowned.min())
     late = zip(frame["marks"], no_better, more, strict=True)
@@ -102,7 +105,12 @@ def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, ob
     if state == UNFINISHED[1] and compared.verdict == "indistinguishable":
         state = finished(cell)  # from exact draws: a fall of its metric is their noise
     one = cell.kind == "particles" and cell.particles == 1 and metric.startswith("ksd")
-    marks = [*[state] * (state in UNFINISHED), *[ONE_POINT] * one, *_step_marks(results.run.suite, cell)]
+    first = UNDIAGNOSED if state and undiagnosed(cell) else state
+    marks = [
+        *[first] * (first in (*UNFINISHED, UNDIAGNOSED)),
+        *[ONE_POINT] * one,
+        *_step_marks(results.run.suite, cell),
+    ]
     same = ("task", "label", "algorithm", "kind", "reason", "n_diverged", "samples", "score_evaluations", "start")
     return {name: getattr(cell, name) for name in same} | {
         "group": task_group(cell.task),
@@ -189,7 +197,7 @@ def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDA
 
 def disqualifies(marks: object) -> bool:
     """Whether a row with these words in its column ``marks`` cannot be the best of its task."""
-    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER, ONE_POINT, MORE))
+    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER, ONE_POINT, MORE, UNDIAGNOSED))
 
 
 def judged(board: pd.DataFrame) -> pd.DataFrame:

@@ -31,10 +31,11 @@ def method(summary: str, kind: str, needs: Sequence[str], citation: str) -> str:
     return ". ".join(p for p in parts if p) + "."
 
 
-def reference(rows: int, *, exact: bool, certified: bool) -> str:
+def reference(rows: int, *, exact: bool, grade: str) -> str:
     """What reference samples are."""
     kind = "independent exact draws" if exact else "a certified long run"
-    return f"{rows:,} rows from {kind if certified else 'user-supplied draws, not certified'}"
+    lesser = {"standard": "user-supplied draws of the usual standard (R-hat below 1.01, ESS above 9,000)"}
+    return f"{rows:,} rows from {kind if grade == 'certified' else lesser.get(grade, f'draws that are {grade}')}"
 
 
 def value(found: Any) -> str:

@@ -15,6 +15,7 @@ NO_BETTER = "no better than initial"
 ONE_POINT = "one point"
 #: A method with an individual budget that exceeds that of the others.
 MORE = "beyond the budget"
+UNDIAGNOSED = "convergence unknown"
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
     "≈": "indistinguishable from exact draws at this sample size (5% level over all metrics with a floor, Holm)",
@@ -22,6 +23,7 @@ MARKS = {
     "†": "transient: R-hat above 1.05, or a bulk ESS of the path below a quarter of the samples",
     "↓": "still improving: the metric fell by more than 5% over the last doubling of the budget",
     "‡": "no better than the initial distribution",
+    "°": "convergence unknown: chains without R-hat and ESS, since their path is too short or was not recorded",
     "•": "a single point: not ranked, since a discrepancy without reference samples cannot compare it with samples",
     "+": "more score evaluations than the other methods: not ranked",
     "|": "step size at the edge of the tuning grid",
@@ -39,7 +41,7 @@ LOST_REFERENCES = (
 )
 #: Marks for the words of the column ``marks``.
 _OF_WORDS = {
-    "transient": "†", "still improving": "↓", NO_BETTER: "‡", ONE_POINT: "•", MORE: "+", "edge": "|", "untuned": "?",
+    "transient": "†", "still improving": "↓", UNDIAGNOSED: "°", NO_BETTER: "‡", ONE_POINT: "•", MORE: "+", "edge": "|", "untuned": "?",
 }  # fmt: skip
 
 

@@ -273,7 +273,8 @@ def _gates() -> list[Any]:
     effort = own_gates.Effort()
     return [
         own_gates.mixing_gates(everything(), found), own_gates.mixing_gates(everything(), found, effort), own_gates.summary(found),
-        own_gates.density_gates(everything(), numbers(254, 80, 4)), own_gates.independent_rows(_chains(253), found, 50),
+        own_gates.density_gates(everything(), numbers(254, 80, 4)), own_gates.density_gates(everything(), _chains(253)),
+        own_gates.grade_of(own_gates.mixing_gates(everything(), found), found),
         [own_gates.round_up(v) for v in (0.3, 11.0, 1234.0)],
     ]  # fmt: skip
 
