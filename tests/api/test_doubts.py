@@ -18,7 +18,7 @@ from parvibench.core.reference import Reference
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.forms import in_coordinates
 from parvibench.data.draws.samples import read_draws
-from parvibench.harness.marks.transient import undiagnosed
+from parvibench.harness.marks.convergence import undiagnosed
 from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.reference.own_gates import Gate, grade_of
 from parvibench.reference.shared_checks import stein_checks
