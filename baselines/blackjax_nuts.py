@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parvibench.core.algorithm import Example
+from parvibench.jax_programs.by_callback import Density
+from parvibench.jax_programs.loading import jax_library
 
-from ._jax_chains import Density, JaxChains, Program, TreeSettings, jax_library
+from ._jax_chains import JaxChains, Program, TreeSettings
 
 
 class Inner(NamedTuple):
