@@ -43,7 +43,7 @@ class BlackJaxNUTS(JaxChains):
     def _build(n: int, dim: int, settings: Any) -> Program:
         jax = jax_library("jax", "blackjax")
         blackjax = jax_library("blackjax", "blackjax")
-        adaptation = partial(jax_library, name="blackjax")
+        adaptation = partial(jax_library, extra="blackjax")
         schedule = np.array(
             adaptation("blackjax.adaptation.staged_adaptation").build_schedule(
                 settings.block * max(1, settings.warmup_blocks)

@@ -4,7 +4,7 @@ On a target that is written in JAX (``Target.in_jax``) a block of steps of all c
 charged the evaluations that its chains made (``jax_programs.counting``) when the harness takes it, so that a budget ends
 where it would be overrun, at the price of a block that is computed in part for nothing. On other targets, and where
 evaluations cannot be counted in compiled code, the log density is a callback (``jax_programs.by_callback``), and a block
-is one step.
+is one step. JAX computes in double precision, whatever the problem's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem
 from parvibench.jax_programs.by_callback import Density
 from parvibench.jax_programs.counting import counted, recognised
-from parvibench.jax_programs.loading import jax_library, numpy_type, precision
+from parvibench.jax_programs.loading import double, jax_library
 
 from .functions import settings_of_function
 
@@ -61,7 +61,9 @@ class Program(NamedTuple):
     """A kernel compiled for chains of one shape."""
 
     start: Callable[..., Any]  # seed, x (N, D), data -> states, scores, values
-    run: Callable[..., Any]  # seed, states, data -> states, (positions, scores, values, told) with an axis of steps
+    run: Callable[
+        ..., Any
+    ]  # seed, first step, states, data -> states, (positions, scores, values, told) with an axis of steps
     density: Density | None  # where it is a callback
 
 
@@ -80,8 +82,8 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Running:
         """Chains at the task's initial points; ``LibraryMissingError`` where JAX is not installed."""
         x = problem.init()
-        with precision(problem.dtype):
-            points, seed = x[0].cpu().numpy(), self._seed(streams, "start")
+        with double():
+            points, seed = x[0].cpu().double().numpy(), self._seed(streams)
             program, (inner, scores, values) = self._called(problem, settings, "start", seed, points)
             scores, values = np.asarray(scores), np.asarray(values)
         if program.density is None:
@@ -99,28 +101,24 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
         return (after, block.told) if block.told is not None and place + 1 == len(block.x) else after
 
     def _block(self, problem: Problem, settings: Any, inner: Any, streams: Streams) -> Block:
-        with precision(problem.dtype):
-            program, (inner, found) = self._called(problem, settings, "run", self._seed(streams, streams.step), inner)
+        with double():
+            program, (inner, found) = self._called(problem, settings, "run", self._seed(streams), streams.step, inner)
         x, scores, values, told = found
         points = torch.from_numpy(np.array(x)).to(problem.device, problem.dtype).unsqueeze(1)
         if points.shape[2:] != (problem.particles, problem.dim):
             shape = (problem.particles, problem.dim)
             raise ShapeError(f"{self.name}: positions of shape {tuple(points.shape[2:])}, expected {shape}")
-        means = {name: points.new_tensor([float(np.mean(v))]) for name, v in told.items()}
-        told = namedtuple("Info", means)(**means) if means else None  # type: ignore[misc]
+        means = {name: points.new_tensor([float(np.asarray(v).mean())]) for name, v in told.items()}
+        told = namedtuple("Info", means)(**means) if means else None
         if program.density is not None:
             return Block(points.unbind(0), [], [], [], told, inner)
         scores, values = (np.asarray(v).reshape(len(points), -1) for v in (scores, values))
-        sums = (v.tolist() for v in (scores.sum(1), values.sum(1), (scores + values).max(1)))
-        return Block(points.unbind(0), *sums, told, inner)
+        most = (scores + values).max(1).tolist()
+        return Block(points.unbind(0), scores.sum(1).tolist(), values.sum(1).tolist(), most, told, inner)
 
     def _called(self, problem: Problem, settings: Any, function: str, *args: Any) -> tuple[Program, Any]:
         """The program of a problem's shape and formula, and the results of one of its functions."""
-        jax, in_jax, shape = (
-            jax_library("jax"),
-            problem._target.in_jax(),
-            (problem.particles, problem.dim, problem.dtype),
-        )
+        jax, in_jax, shape = (jax_library("jax"), problem._target.in_jax(), (problem.particles, problem.dim))
         if in_jax is not None and (type(self), in_jax.log_density) not in _uncounted:
             program = _compiled(type(self), in_jax.log_density, *shape, settings)
             try:
@@ -132,8 +130,8 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
         with program.density.of(problem):
             return program, jax.block_until_ready(getattr(program, function)(*args, ()))
 
-    def _seed(self, streams: Streams, at: object) -> np.uint32:
-        return np.uint32(derive_seed(streams.seed, "algorithm", streams.replicates[0], self.name, at) >> 32)
+    def _seed(self, streams: Streams) -> np.uint32:
+        return np.uint32(derive_seed(streams.seed, "algorithm", streams.replicates[0], self.name) >> 32)
 
 
 def _charge(problem: Problem, scores: Any, values: Any, depth: Any) -> None:
@@ -144,16 +142,11 @@ def _charge(problem: Problem, scores: Any, values: Any, depth: Any) -> None:
 
 @lru_cache(maxsize=64)
 def _compiled(
-    owner: type[KernelSampler],
-    formula: Callable[[Any, Any], Any] | None,
-    n: int,
-    dim: int,
-    dtype: torch.dtype,
-    settings: Any,
+    owner: type[KernelSampler], formula: Callable[[Any, Any], Any] | None, n: int, dim: int, settings: Any
 ) -> Program:
     """The program of a kernel, by callback without a formula."""
     jax = jax_library("jax")
-    density = None if formula is not None else Density(dim, jax, dtype)
+    density = None if formula is not None else Density(dim, jax, double=True)
     count = counted if formula is not None else lambda function, _: lambda *a: (function(*a), 0, 0)
     chains = owner.kind == "chains"
 
@@ -169,17 +162,18 @@ def _compiled(
     def start(seed: Any, x: Any, data: Any) -> Any:
         return kernel(data)[0](keys(jax.random.key(seed)), x)
 
-    def run(seed: Any, states: Any, data: Any) -> Any:
+    def run(seed: Any, first: Any, states: Any, data: Any) -> Any:
         move = kernel(data)[1]
 
-        def one(states: Any, key: Any) -> Any:
+        def one(states: Any, number: Any) -> Any:
+            key = jax.random.fold_in(jax.random.key(seed), number)
             (states, info), scores, values = move(keys(key), states)
             told = {name: getattr(info, field) for field, name in _TOLD.items() if hasattr(info, field)}
-            told = {name: v.astype(numpy_type(dtype)).mean() for name, v in told.items()}
+            told = {name: v.astype(float).mean() for name, v in told.items()}
             where = jax.vmap(owner.position) if chains else owner.position
             return states, (where(states), scores, values, told)
 
-        return jax.lax.scan(one, states, jax.random.split(jax.random.key(seed), 1 if density else owner.block))
+        return jax.lax.scan(one, states, first + 1 + jax.numpy.arange(1 if density else owner.block))
 
     return Program(jax.jit(start), jax.jit(run), density)
 
@@ -241,7 +235,7 @@ def jax_sampler(
 
     On tasks in JAX (``pb.from_jax``, ``pb.from_numpyro``, and shipped ones with ``in_jax``) nothing leaves the compiled
     code; evaluations are counted there, and each step is charged its own. Elsewhere every evaluation is a callback of
-    0.2 to 1 ms. One replicate at a time; an interrupted run starts its unfinished chunks again.
+    0.2 to 1 ms. Double precision. One replicate at a time; an interrupted run starts its unfinished chunks again.
 
     Raises:
         InputError: no functions of that form.

@@ -22,14 +22,12 @@ import torch
 from parvibench.core.errors import BudgetExhausted
 from parvibench.core.task import Problem
 
-from .loading import numpy_type
-
 
 class Density:
     """The log density of the problem of the moment as a function of (D,) that JAX can batch and differentiate."""
 
-    def __init__(self, dim: int, jax: Any, dtype: torch.dtype = torch.float32) -> None:
-        self._dim, self._dtype, self._type = dim, dtype, numpy_type(dtype)
+    def __init__(self, dim: int, jax: Any, *, double: bool = False) -> None:
+        self._dim, self._type = dim, np.float64 if double else np.float32
         self._known: dict[bytes, int] = {}  # point -> its row in the table
         self._table = np.full((1024, dim + 1), np.nan, self._type)  # values and scores; the first row is of none
         self._problem: Problem | None = None
@@ -68,7 +66,7 @@ class Density:
 
     def _ask(self, problem: Problem, new: list[bytes]) -> None:
         """Score points that were not met before in this block."""
-        points = torch.frombuffer(bytearray(b"".join(new)), dtype=self._dtype).view(1, -1, self._dim)
+        points = torch.from_numpy(np.frombuffer(bytearray(b"".join(new)), self._type)).view(1, -1, self._dim)
         try:
             values, scores = problem.log_density_and_score(points.to(problem.device, problem.dtype))
         except BudgetExhausted:

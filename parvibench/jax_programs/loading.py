@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
-import torch
 
 from parvibench.core.errors import imported_library
 
@@ -21,11 +19,17 @@ def jax_library(module: str, extra: str = "jax") -> Any:
     return imported_library(module, extra)
 
 
-def precision(dtype: torch.dtype) -> AbstractContextManager[Any]:
-    """Within the block JAX computes in that precision: its own default is single."""
-    return jax_library("jax").enable_x64(dtype is torch.float64)
+@contextmanager
+def double() -> Iterator[None]:
+    """Within the block JAX computes in double precision, callbacks on threads of their own included.
 
-
-def numpy_type(dtype: torch.dtype) -> Any:
-    """The NumPy type of the same numbers."""
-    return np.float64 if dtype is torch.float64 else np.float32
+    Programs with NumPy arrays in them must always be: JAX 0.10 mixes both precisions in the gradient of a function that
+    it has met in double before.
+    """
+    config = jax_library("jax").config
+    before = config.jax_enable_x64
+    config.update("jax_enable_x64", True)
+    try:
+        yield
+    finally:
+        config.update("jax_enable_x64", before)

@@ -1,7 +1,7 @@
 """Tasks made of a log density in JAX, or of a NumPyro model: ``pb.from_jax`` and ``pb.from_numpyro``.
 
-Samplers in PyTorch call the density through compiled JAX code, values and gradients at once, in the precision of the
-points; kernels of ``pb.jax_sampler`` are compiled together with it. The density of a NumPyro model is minus NumPyro's own
+Samplers in PyTorch call the density through compiled JAX code, values and gradients at once, in double precision;
+kernels of ``pb.jax_sampler`` are compiled together with it. The density of a NumPyro model is minus NumPyro's own
 potential energy: the joint density times the Jacobians of the maps of all latent sites to R^k.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.target import InJax
-from parvibench.jax_programs.loading import jax_library, numpy_type, precision
+from parvibench.jax_programs.loading import double, jax_library
 
 from .densities import METRICS, Draw, FunctionTarget, FunctionTask, checked, initial_points, label_of
 from .pyro_models import Box, PyroTask
@@ -42,14 +42,13 @@ class JaxDensity:
 
     def both(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Log densities (n,) and scores (n, D); ``InputError`` where the function fails."""
-        n, given = len(points), points.detach().cpu().numpy()
+        n, given = len(points), points.detach().cpu().double().numpy()
         padded = np.concatenate([given, given[-1:].repeat((1 << (n - 1).bit_length()) - n, 0)])  # few shapes to compile
         try:
-            with precision(points.dtype):
-                found = self._compiled((), padded.astype(numpy_type(points.dtype)))
-                value, score = (torch.from_numpy(np.array(part)[:n]).to(points) for part in found)
+            with double():
+                value, score = (torch.from_numpy(np.array(part)[:n]).to(points) for part in self._compiled(padded))
         except Exception as error:
-            first = str(error).strip().split("\\n")[0][:300]
+            first = str(error).strip().split("\n")[0][:300]
             shape = given.shape[1:]
             raise InputError(
                 f"{self._name}: the log density fails for a JAX array of shape {shape}: {type(error).__name__}: {first}"
@@ -59,7 +58,7 @@ class JaxDensity:
     @cached_property
     def _compiled(self) -> Any:
         jax = jax_library("jax")
-        return jax.jit(jax.vmap(jax.value_and_grad(self.in_jax.log_density, argnums=1), in_axes=(None, 0)))
+        return jax.jit(jax.vmap(jax.value_and_grad(partial(self.in_jax.log_density, ()))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +81,8 @@ class JaxTarget(FunctionTarget):
         """Both at once."""
         if x.requires_grad and torch.is_grad_enabled():
             return super().log_density_and_score(x, batch)
-        points = x.reshape(-1, self.dim).to(self.task.precision or x.dtype)
-        value, score = self.task.log_density.both(points)
-        return value.to(x).reshape(x.shape[:-1]), score.to(x).reshape(x.shape)
+        value, score = self.task.log_density.both(x.reshape(-1, self.dim))
+        return value.reshape(x.shape[:-1]), score.reshape(x.shape)
 
     def in_jax(self) -> InJax:
         """The density."""
@@ -105,7 +103,8 @@ def from_jax(
 
     Args:
         log_density: unnormalised log density on the whole of R^D in nats, of a point (D,) -> scalar, traceable by
-            ``jax.jit`` and ``jax.grad``. It is called in single and in double precision: give data as NumPy arrays.
+            ``jax.jit`` and ``jax.grad``. It is called in double precision: data given as NumPy arrays have all their digits,
+            JAX arrays those that they were made with.
         dim: D.
         initial: where samplers start: ``(n, generator) -> (n, D)``, or the mean (D,) of a unit Gaussian; default
             N(0, I).
@@ -186,7 +185,7 @@ class NumpyroModel:
     def mapped(self, function: str, values: Any) -> dict[str, Any]:
         """NumPyro's ``constrain_fn`` or ``unconstrain_fn`` for many values, name -> (n, ...)."""
         one = lambda v: getattr(_util(), function)(self.model, self.args, self.kwargs, v)  # noqa: E731
-        with precision(torch.float64):
+        with double():
             found = jax_library("jax").vmap(one)(values)
         return {site.name: torch.from_numpy(np.array(found[site.name])) for site in self.sites}
 
@@ -203,7 +202,7 @@ class NumpyroTask(JaxTask):
     def constrain(self, x: Tensor) -> dict[str, Tensor]:
         """Values of the sites, name -> (n, ...), float64, at points (n, D)."""
         points = torch.as_tensor(x).to(torch.float64).numpy()
-        with precision(torch.float64):
+        with double():
             return self.model.mapped("constrain_fn", jax_library("jax").vmap(self.model.free)(points))
 
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
@@ -232,7 +231,7 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
 
     Args:
         model: a NumPyro model with continuous latent sites; plates must not be subsampled.
-        args: of the model, data included; NumPyro runs in single and in double precision: give NumPy arrays.
+        args: of the model, data included; it runs in double precision: give NumPy arrays, which have all their digits.
         name: of the task; default: the model's.
         kwargs: of the model.
 
@@ -274,7 +273,7 @@ def _sites(label: str, model: Any, args: Any, kwargs: Any) -> tuple[NumpyroSite,
     """The latent sites, in the model's order."""
     jax, handlers = jax_library("jax"), jax_library("numpyro.handlers")
     try:
-        with precision(torch.float64):
+        with double():
             key = jax.random.key(0)
             trace = handlers.trace(handlers.seed(model, key)).get_trace(*args, **kwargs)
             for site in trace.values():
