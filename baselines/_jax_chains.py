@@ -21,7 +21,7 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Kind
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.jax_programs.by_callback import Density
-from parvibench.jax_programs.loading import jax_library
+from parvibench.jax_programs.loading import jax_library, single
 
 from ._external import require_one_replicate, seed_of
 
@@ -102,6 +102,13 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
         return self._advance(problem, settings, streams, state, state.warmed)
 
     def _advance(
+        self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int
+    ) -> tuple[Chains, Any]:
+        jax_library("jax", self.library)
+        with single():
+            return self._advanced(problem, settings, streams, state, warmed)
+
+    def _advanced(
         self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int
     ) -> tuple[Chains, Any]:
         jax = jax_library("jax", self.library)

@@ -25,7 +25,7 @@ from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem
 from parvibench.jax_programs.by_callback import Density
 from parvibench.jax_programs.counting import counted, recognised
-from parvibench.jax_programs.loading import double, jax_library
+from parvibench.jax_programs.loading import double_jax
 
 from .functions import settings_of_function
 
@@ -82,10 +82,9 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Running:
         """Chains at the task's initial points; ``LibraryMissingError`` where JAX is not installed."""
         x = problem.init()
-        with double():
-            points, seed = x[0].cpu().double().numpy(), self._seed(streams)
-            program, (inner, scores, values) = self._called(problem, settings, "start", seed, points)
-            scores, values = np.asarray(scores), np.asarray(values)
+        points, seed = x[0].cpu().double().numpy(), self._seed(streams)
+        program, (inner, scores, values) = self._called(problem, settings, "start", seed, points)
+        scores, values = np.asarray(scores), np.asarray(values)
         if program.density is None:
             _charge(problem, np.sum(scores), np.sum(values), np.max(scores + values))
         return Running(x, Block((), [], [], [], None, inner), 0)
@@ -101,8 +100,8 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
         return (after, block.told) if block.told is not None and place + 1 == len(block.x) else after
 
     def _block(self, problem: Problem, settings: Any, inner: Any, streams: Streams) -> Block:
-        with double():
-            program, (inner, found) = self._called(problem, settings, "run", self._seed(streams), streams.step, inner)
+        seed = self._seed(streams)
+        program, (inner, found) = self._called(problem, settings, "run", seed, streams.step, inner)
         x, scores, values, told = found
         points = torch.from_numpy(np.array(x)).to(problem.device, problem.dtype).unsqueeze(1)
         if points.shape[2:] != (problem.particles, problem.dim):
@@ -118,7 +117,7 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
 
     def _called(self, problem: Problem, settings: Any, function: str, *args: Any) -> tuple[Program, Any]:
         """The program of a problem's shape and formula, and the results of one of its functions."""
-        jax, in_jax, shape = (jax_library("jax"), problem._target.in_jax(), (problem.particles, problem.dim))
+        jax, in_jax, shape = (double_jax(), problem._target.in_jax(), (problem.particles, problem.dim))
         if in_jax is not None and (type(self), in_jax.log_density) not in _uncounted:
             program = _compiled(type(self), in_jax.log_density, *shape, settings)
             try:
@@ -145,7 +144,7 @@ def _compiled(
     owner: type[KernelSampler], formula: Callable[[Any, Any], Any] | None, n: int, dim: int, settings: Any
 ) -> Program:
     """The program of a kernel, by callback without a formula."""
-    jax = jax_library("jax")
+    jax = double_jax()
     density = None if formula is not None else Density(dim, jax, double=True)
     count = counted if formula is not None else lambda function, _: lambda *a: (function(*a), 0, 0)
     chains = owner.kind == "chains"

@@ -19,16 +19,21 @@ def jax_library(module: str, extra: str = "jax") -> Any:
     return imported_library(module, extra)
 
 
-@contextmanager
-def double() -> Iterator[None]:
-    """Within the block JAX computes in double precision, callbacks on threads of their own included.
+def double_jax(module: str = "jax") -> Any:
+    """As ``jax_library``, with JAX in double precision from now on in this process.
 
-    Programs with NumPy arrays in them must always be: JAX 0.10 mixes both precisions in the gradient of a function that
-    it has met in double before.
+    Going back would not do for NumPy arrays that are used in both: JAX 0.10 takes them to be of the type that they had.
     """
+    jax_library("jax").config.update("jax_enable_x64", True)
+    return jax_library(module)
+
+
+@contextmanager
+def single() -> Iterator[None]:
+    """Within the block JAX computes in single precision, callbacks on threads of their own included."""
     config = jax_library("jax").config
     before = config.jax_enable_x64
-    config.update("jax_enable_x64", True)
+    config.update("jax_enable_x64", False)
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.target import InJax
-from parvibench.jax_programs.loading import double, jax_library
+from parvibench.jax_programs.loading import double_jax
 
 from .densities import METRICS, Draw, FunctionTarget, FunctionTask, checked, initial_points, label_of
 from .pyro_models import Box, PyroTask
@@ -45,8 +45,7 @@ class JaxDensity:
         n, given = len(points), points.detach().cpu().double().numpy()
         padded = np.concatenate([given, given[-1:].repeat((1 << (n - 1).bit_length()) - n, 0)])  # few shapes to compile
         try:
-            with double():
-                value, score = (torch.from_numpy(np.array(part)[:n]).to(points) for part in self._compiled(padded))
+            value, score = (torch.from_numpy(np.array(part)[:n]).to(points) for part in self._compiled(padded))
         except Exception as error:
             first = str(error).strip().split("\n")[0][:300]
             shape = given.shape[1:]
@@ -57,7 +56,7 @@ class JaxDensity:
 
     @cached_property
     def _compiled(self) -> Any:
-        jax = jax_library("jax")
+        jax = double_jax()
         return jax.jit(jax.vmap(jax.value_and_grad(partial(self.in_jax.log_density, ()))))
 
 
@@ -104,7 +103,7 @@ def from_jax(
     Args:
         log_density: unnormalised log density on the whole of R^D in nats, of a point (D,) -> scalar, traceable by
             ``jax.jit`` and ``jax.grad``. It is called in double precision: data given as NumPy arrays have all their digits,
-            JAX arrays those that they were made with.
+            JAX arrays those that they were made with. JAX stays in double precision for the rest of the process.
         dim: D.
         initial: where samplers start: ``(n, generator) -> (n, D)``, or the mean (D,) of a unit Gaussian; default
             N(0, I).
@@ -119,7 +118,7 @@ def from_jax(
 
     >>> ring = from_jax(lambda x: -8 * (jnp.linalg.norm(x) - 2) ** 2, dim=2, initial=[2.0, 0.0])  # doctest: +SKIP
     """
-    jax_library("jax")
+    double_jax()
     label = label_of(name or getattr(log_density, "__name__", "").replace("_", "-"))
     if not isinstance(dim, int) or dim < 1:
         raise InputError(f"{label}: dim is the number of coordinates, a whole number from 1 on; got {dim!r}")
@@ -185,8 +184,7 @@ class NumpyroModel:
     def mapped(self, function: str, values: Any) -> dict[str, Any]:
         """NumPyro's ``constrain_fn`` or ``unconstrain_fn`` for many values, name -> (n, ...)."""
         one = lambda v: getattr(_util(), function)(self.model, self.args, self.kwargs, v)  # noqa: E731
-        with double():
-            found = jax_library("jax").vmap(one)(values)
+        found = double_jax().vmap(one)(values)
         return {site.name: torch.from_numpy(np.array(found[site.name])) for site in self.sites}
 
 
@@ -202,8 +200,7 @@ class NumpyroTask(JaxTask):
     def constrain(self, x: Tensor) -> dict[str, Tensor]:
         """Values of the sites, name -> (n, ...), float64, at points (n, D)."""
         points = torch.as_tensor(x).to(torch.float64).numpy()
-        with double():
-            return self.model.mapped("constrain_fn", jax_library("jax").vmap(self.model.free)(points))
+        return self.model.mapped("constrain_fn", double_jax().vmap(self.model.free)(points))
 
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
         """Points (n, D), float64, of values of the sites, name -> (n, ...); others are left out.
@@ -231,7 +228,8 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
 
     Args:
         model: a NumPyro model with continuous latent sites; plates must not be subsampled.
-        args: of the model, data included; it runs in double precision: give NumPy arrays, which have all their digits.
+        args: of the model, data included; it runs in double precision, as JAX does for the rest of the process: give NumPy arrays,
+            which have all their digits.
         name: of the task; default: the model's.
         kwargs: of the model.
 
@@ -242,7 +240,7 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
     >>> task = from_numpyro(eight_schools, y, sigma)  # doctest: +SKIP
     >>> task.constrain(samples)["tau"]  # doctest: +SKIP
     """
-    jax_library("numpyro")
+    double_jax("numpyro")
     label = label_of(name or getattr(model, "__name__", type(model).__name__).replace("_", "-"))
     held = NumpyroModel(label, model, args, kwargs, _sites(label, model, args, kwargs))
     dim = sum(site.size for site in held.sites)
@@ -266,19 +264,18 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
 
 
 def _util() -> Any:
-    return jax_library("numpyro.infer.util")
+    return double_jax("numpyro.infer.util")
 
 
 def _sites(label: str, model: Any, args: Any, kwargs: Any) -> tuple[NumpyroSite, ...]:
     """The latent sites, in the model's order."""
-    jax, handlers = jax_library("jax"), jax_library("numpyro.handlers")
+    jax, handlers = double_jax(), double_jax("numpyro.handlers")
     try:
-        with double():
-            key = jax.random.key(0)
-            trace = handlers.trace(handlers.seed(model, key)).get_trace(*args, **kwargs)
-            for site in trace.values():
-                _refuse(label, site)
-            found = _util().initialize_model(key, model, model_args=args, model_kwargs=kwargs, validate_grad=False)
+        key = jax.random.key(0)
+        trace = handlers.trace(handlers.seed(model, key)).get_trace(*args, **kwargs)
+        for site in trace.values():
+            _refuse(label, site)
+        found = _util().initialize_model(key, model, model_args=args, model_kwargs=kwargs, validate_grad=False)
     except InputError:
         raise
     except Exception as error:

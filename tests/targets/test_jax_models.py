@@ -54,7 +54,7 @@ def test_a_kernel_without_jax_is_a_row(tmp_path: Path, monkeypatch: pytest.Monke
 jax = pytest.importorskip("jax", reason="needs JAX: pip install '.[jax]'")
 import jax.numpy as jnp  # noqa: E402
 
-from parvibench.jax_programs.loading import double  # noqa: E402
+from parvibench.jax_programs.loading import double_jax  # noqa: E402
 
 
 @pytest.mark.parametrize("name", [*TWINS, *STABLE])
@@ -66,8 +66,7 @@ def test_a_twin_is_the_density(name: str) -> None:
     twin = target.in_jax()
     assert twin is not None
     assert task.target([3], "cpu", torch.float32).in_jax().log_density is twin.log_density  # type: ignore[union-attr]
-    with double():
-        found = jax.vmap(jax.value_and_grad(twin.log_density, argnums=1), in_axes=(None, 0))(twin.data, x.numpy())
+    found = double_jax().vmap(jax.value_and_grad(twin.log_density, argnums=1), in_axes=(None, 0))(twin.data, x.numpy())
     value, score = (torch.from_numpy(np.array(part)) for part in found)
     density, gradient = (part[0] for part in target.log_density_and_score(x[None]))
     torch.testing.assert_close(score, gradient, rtol=1e-8, atol=1e-8)
@@ -121,9 +120,8 @@ def test_a_numpyro_model_is_its_posterior() -> None:
     np.testing.assert_allclose(values["p"], 1 / (1 + np.exp(-x[:, 1].numpy())))
     torch.testing.assert_close(task.unconstrain(values), x)
     found = task.target([0], "cpu", torch.float64).log_density(x[None])[0].numpy()
-    with double():
-        free = {"sd": x[:, 0].numpy(), "p": x[:, 1].numpy(), "mean": x[:, 2:].numpy()}
-        np.testing.assert_allclose(found, -jax.vmap(lambda z: potential_energy(model, (y,), {}, z))(free), rtol=1e-8)
+    free = {"sd": x[:, 0].numpy(), "p": x[:, 1].numpy(), "mean": x[:, 2:].numpy()}
+    np.testing.assert_allclose(found, -jax.vmap(lambda z: potential_energy(model, (y,), {}, z))(free), rtol=1e-8)
     sd, p, mean = values["sd"], values["p"], values["mean"]
     own = stats.halfnorm.logpdf(sd, scale=2) + np.log(sd) + stats.beta.logpdf(p, 2, 3) + np.log(p * (1 - p))
     own += stats.norm.logpdf(mean, 0, sd[:, None]).sum(1) + stats.norm.logpdf(y, mean + p[:, None], 0.5).sum(1)
