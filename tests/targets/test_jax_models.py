@@ -1,6 +1,5 @@
 """Densities in JAX and NumPyro models as tasks; twins of shipped tasks."""
 
-import importlib
 import math
 from pathlib import Path
 from typing import Any
@@ -13,42 +12,12 @@ from scipy import stats
 import parvibench as pb
 from parvibench.checks.targets import STABLE
 from parvibench.core import registry
-from parvibench.core.errors import InputError, LibraryMissingError, ShapeError
+from parvibench.core.errors import InputError, ShapeError
 
 TWINS = (
     "banana", "banana-ksivi-code", "correlated-2d", "funnel-10d", "eight-schools-centered", "eight-schools-noncentered",
     "biased-start-gaussian", "gaussian-100d", "multimodal", "gmm40-2d",
 )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["from_jax", "from_numpyro"])
-def test_doors_name_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.import_module
-
-    def absent(module: str, *args: Any, **options: Any) -> Any:
-        if module.partition(".")[0] in ("jax", "numpyro"):
-            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
-        return real(module, *args, **options)
-
-    monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(LibraryMissingError, match=r"jax is not installed; .*pip install '.\[jax\]'"):
-        getattr(pb, name)(lambda x: x, dim=1)
-
-
-def test_a_kernel_without_jax_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.import_module
-
-    def absent(module: str, *args: Any, **options: Any) -> Any:
-        if module.partition(".")[0] == "jax":
-            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
-        return real(module, *args, **options)
-
-    monkeypatch.setattr(importlib, "import_module", absent)
-    kernel = pb.jax_sampler(lambda log_density, dim: None, name="mine")
-    options = {"workers": 0, "out": tmp_path, "tracking": False, "budget": {"iterations": 3}, "replicates": 1}
-    (cell,) = pb.run(tasks=["banana"], algorithms=[kernel], **options).cells
-    assert cell.status == "skipped"
-    assert "pip install '.[jax]'" in cell.reason
 
 
 jax = pytest.importorskip("jax", reason="needs JAX: pip install '.[jax]'")
