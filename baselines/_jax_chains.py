@@ -1,23 +1,14 @@
 """Chains of JAX libraries on our scores: a log density by callback, in jitted blocks of transitions.
 
-The problem is asked by one callback for all chains of a vectorised program; its score is the gradient. Vectorised
-trajectories of different lengths are computed in lockstep, those that have ended over and over again with the same
-points: within a block, a point that was scored before is not scored, and not charged, again. JAX cannot be stopped by
-an exception: once the budget is spent the density is NaN, which ends every trajectory, and the block is dropped; the
-last complete one stands. Compiled programs are kept for the process and serve all problems of their shape, so that the
-time of compiling falls into the warm-up before a run. Single precision.
-
-Overhead (``tests/studies/callback_overhead.py``, N(0, I) in the plane, one busy thread of an AMD EPYC): a call takes 0.2 ms
-with one point, 0.8 with 100, 1.4 with 1000, of which our density takes 0.1; the same density written in JAX takes 0.002.
-So compare speeds of libraries on their own densities, and what samplers make of an evaluation here.
+How scores reach JAX, what is charged and what it costs: ``parvibench.jax_programs.by_callback``. Compiled programs are
+kept for the process and serve all problems of their shape, so that the time of compiling falls into the warm-up before a
+run. Single precision. Compare speeds of libraries on their own densities, and what samplers make of an evaluation here.
 """
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,78 +18,12 @@ from pydantic import Field
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Kind
-from parvibench.core.errors import BudgetExhausted
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.jax_programs.by_callback import Density
+from parvibench.jax_programs.loading import jax_library, single
 
-from ._external import library, require_one_replicate, seed_of
-
-
-def jax_library(module: str, name: str) -> Any:
-    """A module of a JAX library, with JAX on one thread."""
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    jax = library("jax", name)
-    jax.config.update("jax_cpu_enable_async_dispatch", False)  # a callback that waits for an argument would block
-    return library(module, name)
-
-
-class Density:
-    """The log density of the problem of the moment as a function of (D,) that JAX can batch and differentiate."""
-
-    def __init__(self, dim: int, jax: Any) -> None:
-        self._dim = dim
-        self._known: dict[bytes, int] = {}  # point -> its row in the table
-        self._table = np.full((1024, dim + 1), np.nan, np.float32)  # values and scores; the first row is of none
-        self._problem: Problem | None = None
-        self.spent = False
-        shapes = tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in ((), (dim,)))
-
-        def both(x: Any) -> Any:
-            return jax.pure_callback(self._evaluate, shapes, x, vmap_method="broadcast_all")
-
-        log_density = jax.custom_vjp(lambda x: both(x)[0])
-        log_density.defvjp(both, lambda score, slope: (slope * score,))
-        self.log_density: Callable[[Any], Any] = log_density
-
-    @contextmanager
-    def of(self, problem: Problem) -> Iterator[None]:
-        """Within the block, this problem's; ``BudgetExhausted`` at its end where the budget was spent."""
-        self._problem, self.spent = problem, False
-        self._known.clear()
-        try:
-            yield
-        finally:
-            self._problem = None
-        if self.spent:
-            raise BudgetExhausted("the budget ended within a block of transitions: the last complete one stands")
-
-    def _evaluate(self, x: Any) -> tuple[Any, Any]:
-        """Values (...) and scores (..., D) of points (..., D)."""
-        assert self._problem is not None
-        rows = np.ascontiguousarray(x, np.float32).reshape(-1, self._dim)
-        names = rows.view(f"V{4 * self._dim}").ravel().tolist()  # bytes
-        new = [name for name in dict.fromkeys(names) if name not in self._known]
-        if new and not self.spent:
-            self._ask(self._problem, new)
-        found = self._table[[self._known.get(name, 0) for name in names]]
-        return found[:, 0].reshape(x.shape[:-1]), found[:, 1:].reshape(x.shape)
-
-    def _ask(self, problem: Problem, new: list[bytes]) -> None:
-        """Score points that were not met before in this block."""
-        points = torch.frombuffer(bytearray(b"".join(new)), dtype=torch.float32).view(1, -1, self._dim)
-        try:
-            values, scores = problem.log_density_and_score(points.to(problem.device, problem.dtype))
-        except BudgetExhausted:
-            self.spent = True
-            return
-        first = len(self._known) + 1
-        last = first + len(new)
-        if last > len(self._table):
-            self._table = np.concatenate([self._table, np.empty((last, self._dim + 1), np.float32)])
-        self._table[first:last, 0] = values[0].detach().cpu().numpy()
-        self._table[first:last, 1:] = scores[0].detach().cpu().numpy()
-        self._known.update(zip(new, range(first, last), strict=True))
+from ._external import require_one_replicate, seed_of
 
 
 class ChainSettings(AlgorithmSettings):
@@ -177,6 +102,13 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
         return self._advance(problem, settings, streams, state, state.warmed)
 
     def _advance(
+        self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int
+    ) -> tuple[Chains, Any]:
+        jax_library("jax", self.library)
+        with single():
+            return self._advanced(problem, settings, streams, state, warmed)
+
+    def _advanced(
         self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int
     ) -> tuple[Chains, Any]:
         jax = jax_library("jax", self.library)

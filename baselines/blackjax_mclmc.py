@@ -17,8 +17,10 @@ from parvibench.core.algorithm import Example
 from parvibench.core.errors import UnsupportedError
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.jax_programs.by_callback import Density
+from parvibench.jax_programs.loading import jax_library
 
-from ._jax_chains import Chains, ChainSettings, Density, JaxChains, Program, jax_library
+from ._jax_chains import Chains, ChainSettings, JaxChains, Program
 
 
 class Settings(ChainSettings):

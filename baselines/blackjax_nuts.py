@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parvibench.core.algorithm import Example
+from parvibench.jax_programs.by_callback import Density
+from parvibench.jax_programs.loading import jax_library
 
-from ._jax_chains import Density, JaxChains, Program, TreeSettings, jax_library
+from ._jax_chains import JaxChains, Program, TreeSettings
 
 
 class Inner(NamedTuple):
@@ -41,7 +43,7 @@ class BlackJaxNUTS(JaxChains):
     def _build(n: int, dim: int, settings: Any) -> Program:
         jax = jax_library("jax", "blackjax")
         blackjax = jax_library("blackjax", "blackjax")
-        adaptation = partial(jax_library, name="blackjax")
+        adaptation = partial(jax_library, extra="blackjax")
         schedule = np.array(
             adaptation("blackjax.adaptation.staged_adaptation").build_schedule(
                 settings.block * max(1, settings.warmup_blocks)

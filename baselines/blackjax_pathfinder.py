@@ -18,9 +18,11 @@ from torch import Tensor
 from parvibench.core.algorithm import AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.jax_programs.by_callback import Density
+from parvibench.jax_programs.loading import jax_library
 
 from ._external import seed_of
-from ._jax_chains import Chains, Density, JaxChains, Program, jax_library
+from ._jax_chains import Chains, JaxChains, Program
 
 
 class Settings(AlgorithmSettings):

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from parvibench.core.algorithm import AlgorithmSettings, Example
+from parvibench.jax_programs.by_callback import Density
+from parvibench.jax_programs.loading import jax_library
 
-from ._jax_chains import Density, JaxChains, Program, jax_library
+from ._jax_chains import JaxChains, Program
 
 
 class Settings(AlgorithmSettings):

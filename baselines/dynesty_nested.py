@@ -28,11 +28,11 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.errors import BudgetExhausted
+from parvibench.core.errors import BudgetExhausted, imported_library
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._external import library, require_one_replicate, seed_of
+from ._external import require_one_replicate, seed_of
 
 
 class Settings(AlgorithmSettings):
@@ -88,7 +88,7 @@ class Dynesty(Algorithm[Settings, State]):
         cube = draws.random((problem.particles, dim))
         points = sd * ndtri(cube)
         with _quiet():
-            sampler = library("dynesty").NestedSampler(
+            sampler = imported_library("dynesty").NestedSampler(
                 lambda x: float(likelihoods(x)[0]), lambda u: sd * ndtri(u), dim, nlive=problem.particles, rstate=draws,
                 live_points=[cube, points, likelihoods(points)],
             )  # fmt: skip

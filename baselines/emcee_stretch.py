@@ -19,11 +19,11 @@ from pydantic import Field
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.errors import UnsupportedError
+from parvibench.core.errors import UnsupportedError, imported_library
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._external import library, require_one_replicate, seed_of
+from ._external import require_one_replicate, seed_of
 
 
 class Settings(AlgorithmSettings):
@@ -66,7 +66,7 @@ class Emcee(Algorithm[Settings, State]):
             LibraryMissingError: emcee is not installed.
         """
         require_one_replicate(problem, self.name)
-        library("emcee")
+        imported_library("emcee")
         x = problem.init()
         if x.shape[1] < 2 * problem.dim:
             raise UnsupportedError(f"emcee needs at least 2 D = {2 * problem.dim} walkers, got {x.shape[1]} particles")
@@ -74,14 +74,14 @@ class Emcee(Algorithm[Settings, State]):
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """Move both halves of the ensemble."""
-        moves, model = library("emcee.moves"), library("emcee.model").Model
+        moves, model = imported_library("emcee.moves"), imported_library("emcee.model").Model
 
         def log_densities(points: Any) -> tuple[Any, None]:
             x = torch.as_tensor(points, dtype=problem.dtype, device=problem.device).unsqueeze(0)
             return np.nan_to_num(problem.log_density(x)[0].double().cpu().numpy(), nan=-np.inf), None
 
         draws = np.random.RandomState(seed_of(streams, "emcee", streams.step))
-        held = library("emcee.state").State(
+        held = imported_library("emcee.state").State(
             state.x[0].double().cpu().numpy(), log_prob=state.log_density[0].double().cpu().numpy()
         )
         move = moves.StretchMove(a=settings.stretch)

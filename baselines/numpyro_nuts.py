@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from parvibench.core.algorithm import Example
+from parvibench.jax_programs.by_callback import Density
+from parvibench.jax_programs.loading import jax_library
 
-from ._jax_chains import Density, JaxChains, Program, TreeSettings, jax_library
+from ._jax_chains import JaxChains, Program, TreeSettings
 
 
 class NumPyroNUTS(JaxChains):

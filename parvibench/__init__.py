@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .api.stores import merge, verify
     from .api.tune import tune
     from .authoring.functions import sampler
+    from .authoring.jax_kernels import jax_sampler
     from .authoring.unbatched import OneReplicate, UnbatchedSampler
     from .core.algorithm import Algorithm, AlgorithmSettings, SteppedSettings
     from .core.budget import Budget
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .core.task import Facts, Modes, Problem, Task
     from .reporting.presented import Results
     from .targets.densities import task
+    from .targets.jax_models import from_jax, from_numpyro
     from .targets.pyro_models import from_pyro
 
 _NAMES = {
@@ -42,6 +44,7 @@ _NAMES = {
     "api.stores": "merge verify",
     "api.tune": "tune",
     "authoring.functions": "sampler",
+    "authoring.jax_kernels": "jax_sampler",
     "authoring.unbatched": "OneReplicate UnbatchedSampler",
     "core.algorithm": "Algorithm AlgorithmSettings SteppedSettings",
     "core.budget": "Budget",
@@ -52,6 +55,7 @@ _NAMES = {
     "core.task": "Facts Modes Problem Task",
     "reporting.presented": "Results",
     "targets.densities": "task",
+    "targets.jax_models": "from_jax from_numpyro",
     "targets.pyro_models": "from_pyro",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
@@ -59,7 +63,7 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 __all__ = [  # noqa: RUF022 - in the order of use
     "run", "load", "report", "compare", "tune", "evaluate", "check", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
     "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
-    "task", "from_pyro",
+    "task", "from_pyro", "from_jax", "from_numpyro", "jax_sampler",
 ]  # fmt: skip
 
 

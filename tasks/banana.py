@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask
-from parvibench.core.target import JointTarget
+from parvibench.core.target import InJax, JointTarget
 from parvibench.core.task import Facts
 
 _CORRELATION = 0.9
@@ -42,6 +43,16 @@ class BananaTarget(JointTarget):
         constant = -math.log(2 * math.pi) - 0.5 * math.log(_DETERMINANT)
         score = self._sign * torch.stack([2 * v1 * g2 - g1, -g2], dim=-1)
         return constant - 0.5 * (g1 * v1 + g2 * v2), score
+
+    def in_jax(self) -> InJax:
+        """The same, up to a constant."""
+        return InJax(_in_jax, self._sign)
+
+
+def _in_jax(sign: Any, x: Any) -> Any:
+    v1 = sign * x[0]
+    v2 = sign * x[1] - v1**2 - 1
+    return -0.5 * (v1**2 - 2 * _CORRELATION * v1 * v2 + v2**2) / _DETERMINANT
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from scipy.special import gammaincinv
 from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask, TruncatedNormal
-from parvibench.core.target import JointTarget
+from parvibench.core.target import InJax, JointTarget
 from parvibench.core.task import Facts
 
 # Integral of exp(-t^4/10) is 2 * 10^(1/4) * Gamma(5/4); that over t2 is sqrt(2 pi) / 4.
@@ -38,6 +39,14 @@ class RidgeTarget(JointTarget):
         u = 4 * (t2 + 1.2) - t1**2
         log_p = -(t1**4) / 10 - 0.5 * u**2 - _LOG_NORMALISER
         return log_p, torch.stack([2 * u * t1 - 0.4 * t1**3, -4 * u], dim=-1)
+
+    def in_jax(self) -> InJax:
+        """The same, up to a constant."""
+        return InJax(_in_jax, ())
+
+
+def _in_jax(data: Any, x: Any) -> Any:
+    return -(x[0] ** 4) / 10 - (4 * (x[1] + 1.2) - x[0] ** 2) ** 2 / 2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,13 @@ posteriordb's eight_schools-eight_schools_centered and -eight_schools_noncentere
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.target import JointTarget
+from parvibench.core.target import InJax, JointTarget
 
 from ._posterior import Place, PosteriorTask, Variables, half_student
 from ._transforms import POSITIVE, Layout, Parameter, layout
@@ -63,6 +64,34 @@ class SchoolsTarget(JointTarget):
         density = -0.5 * ((fit * misfit) + z**2).sum(-1)
         along = tau * fit
         return density, along - z, fit.sum(-1, keepdim=True), (along * z).sum(-1, keepdim=True)
+
+    def in_jax(self) -> InJax:
+        """The same, up to a constant."""
+        return InJax(_centred_in_jax if self.centred else _noncentred_in_jax, (np.array(_EFFECTS), np.array(_ERRORS)))
+
+
+def _centred_in_jax(data: Any, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    tau = jnp.exp(x[-1])
+    spread = -0.5 * (((x[:-2] - x[-2]) / tau) ** 2).sum() - _SCHOOLS * x[-1]
+    return spread + _rest_in_jax(data, x[:-2], x[-2], tau) + x[-1]
+
+
+def _noncentred_in_jax(data: Any, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    z, mu, tau = x[:-2], x[-2], jnp.exp(x[-1])
+    return -0.5 * (z @ z) + _rest_in_jax(data, mu + tau * z, mu, tau) + x[-1]
+
+
+def _rest_in_jax(data: Any, theta: Any, mu: Any, tau: Any) -> Any:
+    """Likelihood, and the priors of mu and tau."""
+    import jax.numpy as jnp
+
+    effects, errors = data
+    fit = ((effects - theta) / errors) ** 2
+    return -0.5 * fit.sum() - 0.5 * (mu / _MU_SD) ** 2 - jnp.log1p((tau / _TAU_SCALE) ** 2)
 
 
 class NoncentredTarget(SchoolsTarget):

@@ -23,13 +23,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from scipy.special import gammaincinv
 from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask
-from parvibench.core.target import JointTarget, Target
+from parvibench.core.target import InJax, JointTarget, Target
 from parvibench.core.task import DENSITY_METRICS, Facts
 
 _EXPONENT = 0.9
@@ -94,6 +95,17 @@ class FunnelTarget(JointTarget):
         constant = -0.5 * self.dim * math.log(2 * math.pi) - math.log(3)
         log_p = constant - (v**2 / 9 + n * v + q) / 2
         return log_p.squeeze(-1), torch.cat([-v / 9 + (q - n) / 2, pull], -1)
+
+    def in_jax(self) -> InJax:
+        """The same, up to a constant."""
+        return InJax(_funnel_in_jax, ())
+
+
+def _funnel_in_jax(data: Any, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    v, y = x[0], x[1:]
+    return -(v**2) / 18 - 0.5 * (len(y) * v + jnp.exp(-v) * (y @ y))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,12 +35,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask, Normal, Start, TruncatedNormal
-from parvibench.core.target import Target
+from parvibench.core.target import InJax, Target
 from parvibench.core.task import DENSITY_METRICS, Facts, Modes
 
 #: Beyond, hardly any mass of a Gaussian lies near its centre and modes are not counted.
@@ -132,6 +133,7 @@ class FullMixtureTarget(Target):
         precisions = torch.linalg.inv(mixture.covariances)
         self.dim = mixture.means.shape[1]
         constants = mixture.weights.log() + 0.5 * (precisions / (2 * math.pi)).logdet()
+        self._in_jax = constants.numpy(), mixture.means.numpy(), precisions.numpy()
         self._means = mixture.means.unsqueeze(-1).to(device, dtype)
         self._precisions = precisions.to(device, dtype)
         self._constants = constants.unsqueeze(-1).to(device, dtype)
@@ -159,6 +161,18 @@ class FullMixtureTarget(Target):
         pulls = self._precisions @ apart
         return self._constants - 0.5 * (apart * pulls).sum(-2), pulls
 
+    def in_jax(self) -> InJax:
+        """The same."""
+        return InJax(_full_in_jax, self._in_jax)
+
+
+def _full_in_jax(data: Any, x: Any) -> Any:
+    from jax.numpy import einsum
+    from jax.scipy.special import logsumexp
+
+    constants, means, precisions = data
+    return logsumexp(constants - 0.5 * einsum("kd,kde,ke->k", x - means, precisions, x - means))
+
 
 class SphericalMixtureTarget(Target):
     """The normalised density of components of one covariance v I, by products with the (K, D) means.
@@ -174,6 +188,7 @@ class SphericalMixtureTarget(Target):
         self._offsets = offsets.to(device, dtype)
         self._variance = v
         self._constant = -0.5 * self.dim * math.log(2 * math.pi * v)
+        self._in_jax = mixture.weights.log().numpy(), mixture.means.numpy(), v
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log density in nats: (R, N, D) -> (R, N)."""
@@ -197,6 +212,17 @@ class SphericalMixtureTarget(Target):
 
     def _score(self, x: Tensor, logits: Tensor) -> Tensor:
         return (logits.softmax(-1) @ self._means - x) / self._variance
+
+    def in_jax(self) -> InJax:
+        """The same, up to a constant."""
+        return InJax(_spherical_in_jax, self._in_jax)
+
+
+def _spherical_in_jax(data: Any, x: Any) -> Any:
+    from jax.scipy.special import logsumexp
+
+    log_weights, means, variance = data
+    return logsumexp(log_weights - ((x - means) ** 2).sum(-1) / (2 * variance))
 
 
 @dataclass(frozen=True)

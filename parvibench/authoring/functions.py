@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, get_args, get_type_hints, overload
 
 from pydantic import create_model
@@ -114,7 +114,7 @@ def sampler(
         "name": called,
         "kind": kind,
         "needs": frozenset({"score", "full-batch"} if full_batch else {"score"}),
-        "settings_type": _settings_type(function, called),
+        "settings_type": settings_of_function(function, called, ("problem", "x0", "generator")),
         "summary": summary or (inspect.getdoc(function) or "").split("\n")[0],
         "function": staticmethod(function),
         "__module__": getattr(function, "__module__", __name__),
@@ -123,20 +123,20 @@ def sampler(
     return type(f"Sampler_{getattr(function, '__name__', 'function')}", (FunctionSampler,), members)()
 
 
-def _settings_type(function: Sampling, name: str) -> type[AlgorithmSettings]:
-    """The settings that a function's further arguments are; ``InputError`` where it does not take the first three."""
+def settings_of_function(function: Callable[..., Any], name: str, first: Sequence[str]) -> type[AlgorithmSettings]:
+    """The settings that a function's further arguments are; ``InputError`` where it does not take the first ones."""
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if len(positional) < 3:
+    if len(positional) < len(first):
         raise InputError(
-            f"{name}: the function must take (problem, x0, generator), and takes {inspect.signature(function)}"
+            f"{name}: the function must take ({', '.join(first)}), and takes {inspect.signature(function)}"
         )
     try:
         hints = get_type_hints(function)
     except Exception:  # names that only a type checker imports
         hints = {}
     fields: dict[str, Any] = {}
-    for p in parameters[3:]:
+    for p in parameters[len(first) :]:
         if p.default is p.empty:
             raise InputError(f"{name}: the argument {p.name} is a setting and needs a default")
         fields[p.name] = (hints.get(p.name, type(p.default)), p.default)

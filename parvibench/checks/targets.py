@@ -16,14 +16,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask, Normal
 from parvibench.core.registry import load_task
-from parvibench.core.target import Target
+from parvibench.core.target import InJax, Target
 from parvibench.core.task import Facts, Task
 
 from .summaries import generator_of
@@ -59,6 +59,15 @@ class _Gaussian(_Coordinates):
         """-P (x - m), in the unit of x."""
         return -(self._standard(x / self.unit) @ self._inverse.to(x)) / self.unit
 
+    def in_jax(self) -> InJax:
+        """The same density."""
+        return InJax(_gaussian_in_jax, (self.unit, self._mean.numpy(), self._inverse.numpy()))
+
+
+def _gaussian_in_jax(data: Any, x: Any) -> Any:
+    unit, mean, inverse = data
+    return -0.5 * ((inverse @ (x / unit - mean)) ** 2).sum()
+
 
 class _Bent(_Coordinates):
     def _standard(self, x: Tensor) -> Tensor:
@@ -71,6 +80,17 @@ class _Bent(_Coordinates):
         z1, z2 = self._standard(x).unbind(-1)
         slope = _HEIGHT * _WAVES * torch.sin(_WAVES * x[..., 0]) / _ACROSS
         return torch.stack([-z1 / _ALONG - z2 * slope, -z2 / _ACROSS], -1) / self.unit
+
+    def in_jax(self) -> InJax:
+        """The same density."""
+        return InJax(_bent_in_jax, self.unit)
+
+
+def _bent_in_jax(unit: Any, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    first, second = x[0] / unit, x[1] / unit
+    return -0.5 * ((first / _ALONG) ** 2 + ((second - _HEIGHT * jnp.cos(_WAVES * first)) / _ACROSS) ** 2)
 
 
 #: sd of x1, amplitude and wave number of the bend, sd of x2 about it.

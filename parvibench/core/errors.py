@@ -23,6 +23,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from typing import Any, get_args
 
@@ -115,6 +116,17 @@ class BudgetIgnored(BaseException):
 def install_hint(extra: str) -> str:
     """How to install what the package's extra of this name brings, as the end of a message."""
     return f"install it in a checkout of ParVIBench: pip install '.[{extra}]'"
+
+
+def imported_library(module: str, extra: str = "") -> Any:
+    """A module of an optional library; ``LibraryMissingError`` names the extra, by default of the library's name."""
+    top = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in (top, extra):
+            raise
+        raise LibraryMissingError(f"{top} is not installed; {install_hint(extra or top)}") from None
 
 
 def validation_text(error: Any, owner: str = "", model: Any = None, unknown: str = "unknown key") -> str:

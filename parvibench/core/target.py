@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .errors import UnsupportedError
+
+
+class InJax(NamedTuple):
+    """A log density written in JAX."""
+
+    log_density: Callable[[Any, Any], Any]  #: of data and a point (D,) -> scalar; the same object for the same formula
+    data: Any  #: arrays and numbers, nested; of one replicate
 
 
 class Target(ABC):
@@ -45,6 +52,10 @@ class Target(ABC):
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once; override where they share work."""
         return self.log_density(x, batch), self.score(x, batch)
+
+    def in_jax(self) -> InJax | None:
+        """The same density in JAX, for samplers that are compiled with it; None where it is not written in JAX."""
+        return None
 
     def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
         """Gradient of the mean squared error of the N points' mean prediction: (R, N, D) -> (R, N, D).

@@ -85,7 +85,7 @@ def task(
         log_density=log_density,
         own_score=score,
         batched=batched,
-        start=_start(found, initial, dim),
+        start=initial_points(found, initial, dim),
         draw=exact,
         coordinates=tuple(coordinates),
     )
@@ -212,7 +212,8 @@ class _ByScore(torch.autograd.Function):
         return weight[..., None] * ctx.target.score(ctx.saved_tensors[0]), None
 
 
-def _start(name: str, initial: Any, dim: int) -> Draw:
+def initial_points(name: str, initial: Any, dim: int) -> Draw:
+    """Draws of initial points, by a function or around a mean (D,); ``InputError`` for anything else."""
     if callable(initial):
         return initial
     try:

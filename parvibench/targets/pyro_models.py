@@ -113,7 +113,7 @@ class PyroTask(FunctionTask):
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """The best of ten uniform draws from [-2, 2]^D for each point, (R, n, D)."""
-        drawn = super().initial(target, DRAWS * n, generators)
+        drawn = FunctionTask.initial(self, target, DRAWS * n, generators)
         drawn = drawn.view(len(drawn), n, DRAWS, self.dim)
         density = target.log_density(drawn.flatten(1, 2)).view(drawn.shape[:3]).nan_to_num(nan=-torch.inf)
         best = density.argmax(2)[..., None, None].expand(-1, -1, 1, self.dim)

@@ -502,3 +502,17 @@ def refusal(method: type[Any]) -> str:
 def test_everything_an_algorithm_must_have_is_there_in_the_built_in_ones() -> None:
     refused = {name: refusal(type(registry.load_method(name))) for name in registry.algorithms()}
     assert set(refused.values()) == {""}, refused
+
+
+def test_it_starts_where_initial_points_depend_on_the_density(tmp_path: Path) -> None:
+    """Their evaluations are the task's own, and no way past the meter."""
+
+    def langevin(problem: Any, x0: Any, generator: Any) -> Any:
+        x = x0
+        while True:
+            x = x + 1e-3 * problem.score(x)
+            yield x
+
+    options = {"workers": 0, "out": tmp_path, "tracking": False, "replicates": 1, "budget": {"iterations": 5}}
+    (cell,) = pb.run(tasks=["eight-schools-noncentered"], algorithms=[pb.sampler(langevin)], **options).cells
+    assert cell.status == "ok", cell.reason

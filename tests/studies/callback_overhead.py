@@ -16,8 +16,9 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 
 import torch
 
-from parvibench.baselines._jax_chains import Density, jax_library
 from parvibench.core.registry import load_task
+from parvibench.jax_programs.by_callback import Density
+from parvibench.jax_programs.loading import jax_library
 
 STEPS, ROUNDS = 100, 9
 

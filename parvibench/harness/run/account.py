@@ -108,9 +108,17 @@ class Guard:
     def __enter__(self) -> Self:
         for name in self._own:
             setattr(self._type, name, self._counted(getattr(self._type, name)))
+        start = self._problem.init
+
+        def uncounted(n: int | None = None) -> Tensor:  # initial points may depend on the density
+            with self.pausing():
+                return start(n)
+
+        self._problem.init = uncounted  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
+        del self._problem.init
         for name, method in self._own.items():
             if method is None:
                 delattr(self._type, name)

@@ -1,0 +1,40 @@
+"""JAX and the libraries on it: imported when they are first needed, on one thread of a CPU unless told otherwise."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from parvibench.core.errors import imported_library
+
+
+def jax_library(module: str, extra: str = "jax") -> Any:
+    """A module of a JAX library, with JAX on one thread; ``LibraryMissingError`` names the extra that brings it."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    jax = imported_library("jax", extra)
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # a callback that waits for an argument would block
+    return imported_library(module, extra)
+
+
+def double_jax(module: str = "jax") -> Any:
+    """As ``jax_library``, with JAX in double precision from now on in this process.
+
+    Going back would not do for NumPy arrays that are used in both: JAX 0.10 takes them to be of the type that they had.
+    """
+    jax_library("jax").config.update("jax_enable_x64", True)
+    return jax_library(module)
+
+
+@contextmanager
+def single() -> Iterator[None]:
+    """Within the block JAX computes in single precision, callbacks on threads of their own included."""
+    config = jax_library("jax").config
+    before = config.jax_enable_x64
+    config.update("jax_enable_x64", False)
+    try:
+        yield
+    finally:
+        config.update("jax_enable_x64", before)

@@ -1,0 +1,302 @@
+"""Tasks made of a log density in JAX, or of a NumPyro model: ``pb.from_jax`` and ``pb.from_numpyro``.
+
+Samplers in PyTorch call the density through compiled JAX code, values and gradients at once, in double precision;
+kernels of ``pb.jax_sampler`` are compiled together with it. The density of a NumPyro model is minus NumPyro's own
+potential energy: the joint density times the Jacobians of the maps of all latent sites to R^k.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parvibench.core.errors import InputError, ShapeError
+from parvibench.core.target import InJax
+from parvibench.jax_programs.loading import double_jax
+
+from .densities import METRICS, Draw, FunctionTarget, FunctionTask, checked, initial_points, label_of
+from .pyro_models import Box, PyroTask
+
+
+class JaxDensity:
+    """A log density of a point (D,) in JAX, called with points (n, D) in PyTorch."""
+
+    def __init__(self, name: str, log_density: Callable[[Any], Any], wrapped: Any = None) -> None:
+        self._name, self.__wrapped__ = name, wrapped or log_density
+        self.in_jax = InJax(lambda data, x: log_density(x), ())
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Log densities, (n,)."""
+        return self.both(points)[0]
+
+    def score(self, points: Tensor) -> Tensor:
+        """Scores, (n, D)."""
+        return self.both(points)[1]
+
+    def both(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Log densities (n,) and scores (n, D); ``InputError`` where the function fails."""
+        n, given = len(points), points.detach().cpu().double().numpy()
+        padded = np.concatenate([given, given[-1:].repeat((1 << (n - 1).bit_length()) - n, 0)])  # few shapes to compile
+        try:
+            value, score = (torch.from_numpy(np.array(part)[:n]).to(points) for part in self._compiled(padded))
+        except Exception as error:
+            first = str(error).strip().split("\n")[0][:300]
+            shape = given.shape[1:]
+            raise InputError(
+                f"{self._name}: the log density fails for a JAX array of shape {shape}: {type(error).__name__}: {first}"
+            ) from error
+        return value, score
+
+    @cached_property
+    def _compiled(self) -> Any:
+        jax = double_jax()
+        return jax.jit(jax.vmap(jax.value_and_grad(partial(self.in_jax.log_density, ()))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JaxTask(FunctionTask):
+    """A density in JAX."""
+
+    log_density: JaxDensity
+
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> JaxTarget:
+        """The density."""
+        return JaxTarget(self)
+
+
+class JaxTarget(FunctionTarget):
+    """The density of a ``JaxTask``."""
+
+    task: JaxTask
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+        if x.requires_grad and torch.is_grad_enabled():
+            return super().log_density_and_score(x, batch)
+        value, score = self.task.log_density.both(x.reshape(-1, self.dim))
+        return value.reshape(x.shape[:-1]), score.reshape(x.shape)
+
+    def in_jax(self) -> InJax:
+        """The density."""
+        return self.task.log_density.in_jax
+
+
+def from_jax(
+    log_density: Callable[[Any], Any],
+    dim: int,
+    *,
+    initial: Draw | Sequence[float] | Tensor | None = None,
+    name: str | None = None,
+    exact: Draw | None = None,
+    coordinates: Sequence[str] = (),
+    summary: str = "",
+) -> JaxTask:
+    """A task of a log density in JAX; ``pb.task`` is its equal for PyTorch.
+
+    Args:
+        log_density: unnormalised log density on the whole of R^D in nats, of a point (D,) -> scalar, traceable by
+            ``jax.jit`` and ``jax.grad``. It is called in double precision: data given as NumPy arrays have all their digits,
+            JAX arrays those that they were made with. JAX stays in double precision for the rest of the process.
+        dim: D.
+        initial: where samplers start: ``(n, generator) -> (n, D)``, or the mean (D,) of a unit Gaussian; default
+            N(0, I).
+        name: of the task in tables, stores and references; default: the function's.
+        exact: ``(n, generator) -> (n, D)``, independent exact draws (PyTorch or NumPy), if they are known.
+        coordinates: D names, for reports.
+        summary: one line for tables.
+
+    Raises:
+        LibraryMissingError: JAX is not installed.
+        InputError: as of ``pb.task``.
+
+    >>> ring = from_jax(lambda x: -8 * (jnp.linalg.norm(x) - 2) ** 2, dim=2, initial=[2.0, 0.0])  # doctest: +SKIP
+    """
+    double_jax()
+    label = label_of(name or getattr(log_density, "__name__", "").replace("_", "-"))
+    if not isinstance(dim, int) or dim < 1:
+        raise InputError(f"{label}: dim is the number of coordinates, a whole number from 1 on; got {dim!r}")
+    if coordinates and len(coordinates) != dim:
+        raise InputError(f"{label}: {len(coordinates)} coordinates are named, and dim={dim}")
+    density = JaxDensity(label, log_density)
+    task = JaxTask(
+        name=label,
+        summary=summary or f"a density in JAX, {dim} dimensions",
+        dim=dim,
+        tags=frozenset({"own", "jax"}),
+        citation="",
+        metrics=METRICS,
+        log_density=density,
+        own_score=density.score,
+        batched=True,
+        start=initial_points(label, initial, dim),
+        draw=exact,
+        coordinates=tuple(coordinates),
+    )
+    return checked(task)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class NumpyroSite:
+    """A latent site."""
+
+    name: str
+    shape: tuple[int, ...]  #: of its value
+    free: tuple[int, ...]  #: of the value mapped to the whole of R^k
+
+    @property
+    def size(self) -> int:
+        """k."""
+        return math.prod(self.free)
+
+    @property
+    def coordinates(self) -> list[str]:
+        """A name for each of the k numbers."""
+        return [self.name + (f"[{','.join(map(str, i))}]" if i else "") for i in np.ndindex(self.free)]
+
+
+@dataclass(frozen=True)
+class NumpyroModel:
+    """A model with its arguments."""
+
+    name: str
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    sites: tuple[NumpyroSite, ...]
+
+    def log_density(self, x: Any) -> Any:
+        """Of a flat point (D,), in nats."""
+        return -_util().potential_energy(self.model, self.args, self.kwargs, self.free(x))
+
+    def free(self, x: Any) -> dict[str, Any]:
+        """The unconstrained values of the sites, by name, of a flat point (D,)."""
+        ends = np.cumsum([site.size for site in self.sites])
+        parts = [x[end - site.size : end] for site, end in zip(self.sites, ends, strict=True)]
+        return {site.name: part.reshape(site.free) for site, part in zip(self.sites, parts, strict=True)}
+
+    def mapped(self, function: str, values: Any) -> dict[str, Any]:
+        """NumPyro's ``constrain_fn`` or ``unconstrain_fn`` for many values, name -> (n, ...)."""
+        one = lambda v: getattr(_util(), function)(self.model, self.args, self.kwargs, v)  # noqa: E731
+        found = double_jax().vmap(one)(values)
+        return {site.name: torch.from_numpy(np.array(found[site.name])) for site in self.sites}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumpyroTask(JaxTask):
+    """The posterior of a NumPyro model; its points are the flat vectors of all latent sites, mapped to R^D."""
+
+    model: NumpyroModel
+    sites: tuple[NumpyroSite, ...] = ()
+
+    initial = PyroTask.initial
+
+    def constrain(self, x: Tensor) -> dict[str, Tensor]:
+        """Values of the sites, name -> (n, ...), float64, at points (n, D)."""
+        points = torch.as_tensor(x).to(torch.float64).numpy()
+        return self.model.mapped("constrain_fn", double_jax().vmap(self.model.free)(points))
+
+    def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
+        """Points (n, D), float64, of values of the sites, name -> (n, ...); others are left out.
+
+        Raises:
+            ShapeError: a site is missing, of another shape, or outside its support.
+        """
+        missing = [site.name for site in self.sites if site.name not in values]
+        if missing:
+            raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
+        given = {site.name: np.asarray(values[site.name], np.float64) for site in self.sites}
+        for site in self.sites:
+            if given[site.name].shape[1:] != site.shape:
+                wanted = ", ".join(["n", *map(str, site.shape)])
+                raise ShapeError(f"{self.name}: {site.name} has shape {given[site.name].shape}, not ({wanted})")
+        free = self.model.mapped("unconstrain_fn", given)
+        for name, value in free.items():
+            if not bool(value.isfinite().all()):
+                raise ShapeError(f"{self.name}: values of {name} lie on the edge of its support or outside of it")
+        return torch.cat([free[site.name].reshape(-1, site.size) for site in self.sites], 1)
+
+
+def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) -> NumpyroTask:
+    """The posterior of a NumPyro model as a task.
+
+    Args:
+        model: a NumPyro model with continuous latent sites; plates must not be subsampled.
+        args: of the model, data included; it runs in double precision, as JAX does for the rest of the process: give NumPy arrays,
+            which have all their digits.
+        name: of the task; default: the model's.
+        kwargs: of the model.
+
+    Raises:
+        LibraryMissingError: NumPyro is not installed.
+        InputError: a latent site is discrete, a plate subsampled, the model fails, or what ``pb.task`` refuses.
+
+    >>> task = from_numpyro(eight_schools, y, sigma)  # doctest: +SKIP
+    >>> task.constrain(samples)["tau"]  # doctest: +SKIP
+    """
+    double_jax("numpyro")
+    label = label_of(name or getattr(model, "__name__", type(model).__name__).replace("_", "-"))
+    held = NumpyroModel(label, model, args, kwargs, _sites(label, model, args, kwargs))
+    dim = sum(site.size for site in held.sites)
+    density = JaxDensity(label, held.log_density, model)
+    task = NumpyroTask(
+        name=label,
+        summary=f"a NumPyro model with the sites {', '.join(site.name for site in held.sites)}",
+        dim=dim,
+        tags=frozenset({"own", "numpyro"}),
+        citation="",
+        metrics=METRICS,
+        log_density=density,
+        own_score=density.score,
+        batched=True,
+        start=Box(dim),
+        coordinates=tuple(c for site in held.sites for c in site.coordinates),
+        model=held,
+        sites=held.sites,
+    )
+    return checked(task)  # type: ignore[return-value]
+
+
+def _util() -> Any:
+    return double_jax("numpyro.infer.util")
+
+
+def _sites(label: str, model: Any, args: Any, kwargs: Any) -> tuple[NumpyroSite, ...]:
+    """The latent sites, in the model's order."""
+    jax, handlers = double_jax(), double_jax("numpyro.handlers")
+    try:
+        key = jax.random.key(0)
+        trace = handlers.trace(handlers.seed(model, key)).get_trace(*args, **kwargs)
+        for site in trace.values():
+            _refuse(label, site)
+        found = _util().initialize_model(key, model, model_args=args, model_kwargs=kwargs, validate_grad=False)
+    except InputError:
+        raise
+    except Exception as error:
+        first = str(error).strip().split("\\n")[0][:300]
+        raise InputError(f"{label}: the model fails: {type(error).__name__}: {first}") from error
+    free = found.param_info.z
+    if not free:
+        raise InputError(f"{label}: the model has no latent sites; are all of them observed?")
+    ordered = [name for name in trace if name in free]
+    return tuple(NumpyroSite(n, tuple(np.shape(trace[n]["value"])), tuple(np.shape(free[n]))) for n in ordered)
+
+
+def _refuse(label: str, site: Any) -> None:
+    """``InputError`` for a site that is no coordinate of a fixed density."""
+    if site["type"] == "plate" and site["args"][1] is not None and site["args"][1] < site["args"][0]:
+        raise InputError(
+            f"{label}: plate {site['name']!r} is subsampled ({site['args'][1]} of {site['args'][0]} rows); "
+            "give it all rows: the density must not be random"
+        )
+    if site["type"] == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
+        kind = type(getattr(site["fn"], "base_dist", site["fn"])).__name__
+        raise InputError(
+            f"{label}: site {site['name']!r} is discrete ({kind}); samplers here move in R^D: sum it out by hand, or observe it"
+        )
