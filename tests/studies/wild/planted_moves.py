@@ -119,10 +119,7 @@ class Evolution(Plain):
     def step(self, problem: pb.Problem, settings: Stepped, state: Chains, streams: pb.Streams) -> Chains:
         n, dim = state.x.shape[1:]
         half = n // 2
-        parts = [
-            Chains(t, v)
-            for t, v in zip(state.x.split([half, n - half], 1), state.log_density.split([half, n - half], 1))
-        ]
+        parts = [Chains(state.x[:, part], state.log_density[:, part]) for part in (slice(half), slice(half, n))]
         for i in range(2):
             old, other = parts[i], parts[1 - i]
             uniform = streams.uniform("algorithm", (3, old.x.shape[1]), index=i)
