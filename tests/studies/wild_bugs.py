@@ -24,6 +24,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent))
 
 from wild.common import with_bug
+from wild.moments import moments_of
 
 import parvibench as pb
 from parvibench.checks.outcomes import RED
@@ -101,7 +102,8 @@ def measure(store: Path, look: str, only: str) -> None:
     for kind, name, sampler in work(only):
         if (look, kind, name) in done:
             continue
-        entry = {"look": look, "kind": kind, "name": name, **ask(sampler())}
+        measured = moments_of(sampler()) if look == "moments" else ask(sampler())
+        entry = {"look": look, "kind": kind, "name": name, **measured}
         with store.open("a") as file:
             file.write(json.dumps(entry) + "\n")
         print(f"{kind:14}{name:34}{entry.get('task', '-')} {entry.get('metric', '')} {entry['cpu_s']} s", flush=True)
@@ -112,7 +114,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("measure", "report"))
     parser.add_argument("--store", type=Path, required=True, help="JSON lines of what was measured")
-    parser.add_argument("--look", default="first", help="label of the questions as they stand")
+    parser.add_argument(
+        "--look", default="first", help="label of the questions as they stand; moments: of a plain test"
+    )
     parser.add_argument("--only", default="", help="wild, right, planted, planted-shown or planted-aside")
     args = parser.parse_args()
     if args.command == "measure":
