@@ -8,6 +8,8 @@ Standard deviations are about 1/2, which steps of 0.01 cross within some hundred
 - ``tilted``: two coordinates of correlation 0.7.
 - ``bent``: x1 ~ N(0, 0.6^2), x2 ~ N(0.6 cos(2 x1), 0.4^2).
 - ``skewed``: two independent coordinates of a generalised logistic law, of opposite skewness.
+- ``parted``: two normal laws of other width, apart, between which intervals and levels have gaps; for chains from exact
+  draws.
 """
 
 from __future__ import annotations
@@ -92,6 +94,32 @@ class _Skewed(Target):
         return ((_SHAPES.to(x) + 1) * torch.sigmoid(-x / scale) - 1) / scale
 
 
+class _Parted(Target):
+    """A mixture of two spherical normal laws."""
+
+    def __init__(self, unit: float) -> None:
+        self.dim, self.unit = _CENTRES.shape[1], unit
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """(R, N, D) -> (R, N)."""
+        return self._parts(x)[1].logsumexp(-1)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Of the parts, weighted by their shares at the point."""
+        pull, log_parts = self._parts(x)
+        return (log_parts.softmax(-1).unsqueeze(-1) * pull).sum(-2) / self.unit
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (R, N, K, D), and log densities (R, N, K), in units."""
+        away, spread = _CENTRES.to(x) - x.unsqueeze(-2) / self.unit, _SPREADS.to(x)
+        heights = _WEIGHTS.to(x).log() - self.dim * spread.log()
+        return away / spread.unsqueeze(-1).square(), heights - 0.5 * away.square().sum(-1) / spread.square()
+
+
+#: Weights, centres and sds of ``parted``.
+_WEIGHTS = torch.tensor([0.6, 0.4], dtype=torch.float64)
+_CENTRES = torch.tensor([[-0.8, 0.3], [0.8, -0.3]], dtype=torch.float64)
+_SPREADS = torch.tensor([0.3, 0.45], dtype=torch.float64)
 #: b of ``skewed``, and the scales that make its sds 1/2: var u = psi'(b) + psi'(1), E u = psi(b) - psi(1).
 _SHAPES = torch.tensor([4.0, 0.5], dtype=torch.float64)
 _SCALES = 0.5 / (torch.polygamma(1, _SHAPES) + math.pi**2 / 6).sqrt()
@@ -165,6 +193,22 @@ def _skewed() -> StableTask:
     )  # fmt: skip
 
 
+def _parted() -> StableTask:
+    """Mean and variance of a mixture."""
+    mean = _WEIGHTS @ _CENTRES
+    variance = _WEIGHTS @ (_SPREADS.square().unsqueeze(-1) + _CENTRES.square()) - mean.square()
+
+    def draw(n: int, generator: Generator) -> Tensor:
+        part = (torch.rand(n, generator=generator, dtype=torch.float64) > _WEIGHTS[0]).long()
+        z = torch.randn(n, len(mean), generator=generator, dtype=torch.float64)
+        return _CENTRES[part] + _SPREADS[part].unsqueeze(-1) * z
+
+    return StableTask(
+        name="parted", summary="two normal laws, apart", dim=len(mean), facts=Facts(mean, variance.sqrt()),
+        start=Normal((0.0,), 0.8), density=_Parted, draw=draw,
+    )  # fmt: skip
+
+
 STABLE: dict[str, StableTask] = {
     task.name: task
     for task in (
@@ -173,6 +217,7 @@ STABLE: dict[str, StableTask] = {
         _gaussian("tilted", "a normal law of correlation 0.7", (0.5, -0.5), 0.5 * torch.tensor([[1.0, 0.0], [0.7, math.sqrt(0.51)]], dtype=torch.float64)),
         _bent(),
         _skewed(),
+        _parted(),
     )
 }  # fmt: skip
 
@@ -200,7 +245,7 @@ def moments(name: str) -> Moments:
     assert sd is not None
     x = task.exact(_DRAWS, generator_of("moments", name))
     z = (x - mean) / sd
-    if isinstance(task, StableTask) and name != "skewed":  # half of a chi-square variable
+    if isinstance(task, StableTask) and name not in ("skewed", "parted"):  # half of a chi-square variable
         energy = (-task.dim / 2, math.sqrt(task.dim / 2))
     else:
         density = task.target([0], "cpu", torch.float64).log_density(x[None])

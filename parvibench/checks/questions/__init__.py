@@ -83,5 +83,7 @@ def _of_any(
         yield Invariance(task, sampler, long, adapted=exact == "adapted")
         if exact is True:
             yield Reversibility(task, sampler, replace(effort, steps=_RANKED, points=_CHAINS))
+    if exact in (True, "invariant") and chains:  # chains that start elsewhere may stay in one of its parts
+        yield Invariance("parted", sampler, replace(effort, steps=_LONG, points=_CHAINS))
     if reports_normaliser(algorithm):
         yield Normaliser("tilted", sampler, replace(effort, points=_PARTICLES))

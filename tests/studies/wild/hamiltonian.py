@@ -89,6 +89,7 @@ class DualAveraging(Port):
     """
 
     name = "wild-dual-averaging"
+    exact = "adapted"  # a claim that was added afterwards
     warmup, target, gamma, shift, decay = 150, 0.8, 0.05, 10.0, 0.75
 
     def init(self, problem: pb.Problem, settings: Stepped, streams: pb.Streams, horizon: int) -> Adapting:

@@ -77,6 +77,7 @@ class GHMC(Port):
     """Generalised HMC (Horowitz 1991): momenta are partially refreshed, and turned round at a rejection."""
 
     name, keep = "planted-ghmc", 0.7
+    exact = "invariant"  # a claim that was added afterwards
     BUGS = ("no-flip", "short-refresh", "early-energy")
 
     def init(self, problem: pb.Problem, settings: Stepped, streams: pb.Streams, horizon: int) -> Moving:

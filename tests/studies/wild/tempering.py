@@ -42,7 +42,8 @@ class Tempering(Port):
     ``flipped``: an accepted exchange also reverses the order of the coordinates (flowMC 06b97a6).
     """
 
-    name = "wild-tempering"
+    name: ClassVar[str] = "wild-tempering"
+    exact = "adapted"  # a claim that was added afterwards: hotter replicas reach their laws in half of a run
 
     def init(self, problem: pb.Problem, settings: Stepped, streams: pb.Streams, horizon: int) -> Ladder:
         x = problem.init()
@@ -103,7 +104,7 @@ class KineticTempering(Tempering):
     ``inverted``: the factor of the velocities is the inverse of the right one (mlcg PR 70).
     """
 
-    name, friction = "wild-kinetic-tempering", 0.5
+    name, exact, friction = "wild-kinetic-tempering", False, 0.5
 
     def _move(self, problem: pb.Problem, settings: Stepped, state: Ladder, streams: pb.Streams) -> Ladder:
         beta, h = _betas(state.points), 0.7 * eps(settings)
