@@ -39,6 +39,13 @@ def write(store: Path) -> None:
     ]
     sets = [("bugs of libraries", "wild", counted), ("planted, shown", "planted-shown", shown)]
     sets += [("planted, put aside", "planted-aside", aside), ("right versions of the ports", "right", right)]
+    sets += [
+        (
+            "right versions of those with planted errors",
+            "right-planted",
+            sorted({n for _, k, n in found if k == "right-planted"}),
+        )
+    ]
     lines += [
         f"| {title} | {len(names)} | {_share(found, 'first', k, names)} | {_share(found, 'now', k, names)} |"
         for title, k, names in sets
