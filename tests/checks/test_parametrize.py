@@ -66,7 +66,7 @@ def test_a_failure_explains_itself() -> None:
         "WRONG: shared-noise, independence on normal",
         "asked: Dependence between points and replicates on a symmetric target",
         "target: normal, a normal law of independent coordinates",
-        "- correlation of the steps of different chains: 1.0",
+        "- correlation of the steps of different chains: 0.99",
         "replicates)",
         "usual causes: noise that chains or replicates share",
         "a right sampler fails this test with probability 0.0001 at most (p < ",
