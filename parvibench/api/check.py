@@ -43,11 +43,9 @@ def check(
 
     Args:
         sampler: a name, ``module:Class``, ``file.py:Class``, an object or a class; or several names.
-        tasks: with a baseline, on which samplers are run; otherwise the targets of the tests, or tasks from outside,
-            whose densities are tested.
+        tasks: with a baseline, on which samplers run; otherwise targets of the tests, or unregistered tasks to be tested.
         baseline: file with recorded results, for a comparison with them.
-        iterations: of a sampler that is not built in, or has settings of its own: enough for a curved target of unit
-            scale.
+        iterations: of a sampler that is not built in, or has settings of its own: enough for targets of scale 1/2.
         allow_diverged: share of the points of such a sampler that may be non-finite.
         exact: claim about its kernel, by default that of its class: True, ``invariant``, ``adapted`` or False.
         seed: of all fresh replicates; by default 1 for unregistered samplers, otherwise random; the result has it.

@@ -14,7 +14,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """``parametrize``, imported with pytest when it is first used."""
+    """``parametrize``, and pytest with it, when it is first used."""
     if name != "parametrize":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .plugin import parametrize

@@ -30,6 +30,7 @@ from .tolerance import SinglePrecision, Tolerance
 _BRIEF, _REST, _RANKED, _LONG = 10, 100, 9, 200
 #: By kind of sampler; few interacting particles are too narrow in three dimensions.
 _TARGETS = {"chains": ("normal", "tilted", "bent", "skewed"), "generator": ("unit",)}
+_OTHERS = ("tilted", "bent")
 #: Targets of tests of exact laws, and chains of a replicate in them.
 _STRICT, _CHAINS = ("tilted", "bent", "skewed"), 400
 #: Share of the usual tolerance that a sampler is allowed which claims to be exact, and particles behind a log normaliser.
@@ -45,8 +46,7 @@ def sampler_questions(
     """
     algorithm = _loaded(sampler)
     exact = algorithm.exact if exact is None else exact
-    targets = _TARGETS.get(algorithm.kind, ("tilted", "bent"))
-    factor = _FACTOR if exact else 1.0
+    targets, factor = _TARGETS.get(algorithm.kind, _OTHERS), _FACTOR if exact else 1.0
     tolerances = [Tolerance(task, sampler, effort, allow_diverged, factor) for task in targets]
     return [*tolerances, *_of_any(sampler, effort, exact, allow_diverged=allow_diverged)]
 
@@ -68,12 +68,11 @@ def _of_any(
 ) -> Iterator[Question]:
     """What does not depend on a tolerance."""
     algorithm = _loaded(sampler)
-    generates, chains = algorithm.kind == "generator", algorithm.kind == "chains"
+    chains, (start, *_) = algorithm.kind == "chains", _TARGETS.get(algorithm.kind, _OTHERS)
     brief = replace(effort, steps=min(effort.steps, brief_steps, _BRIEF), points=min(effort.points, 20))
-    rest = replace(effort, steps=min(effort.steps, _REST))
-    start = {"chains": "normal", "generator": "unit"}.get(algorithm.kind, "tilted")
     yield Contract("tilted", sampler, brief)
-    yield AtEquilibrium(start, sampler, brief if generates else rest)
+    at_rest = brief if algorithm.kind == "generator" else replace(effort, steps=min(effort.steps, _REST))
+    yield AtEquilibrium(start, sampler, at_rest)
     if chains:
         yield SinglePrecision("tilted", sampler, effort, allow_diverged)
     if chains and algorithm.n_particles != 1:

@@ -24,7 +24,7 @@ from .of_sampler import OfSampler
 #: Independent parameters, trials of each, prior sd of the log odds, and the unit in which posteriors are about 1/2 wide.
 _DIM, _TRIALS, _PRIOR, _UNIT = 6, 8, 1.5, 0.7
 #: Errors of the mean rank and of its mean distance from the middle, as shares of N, that an approximation is allowed.
-_LIMIT = 0.05
+_LIMIT = 0.03
 
 
 class _Binomial(Target):

@@ -30,13 +30,10 @@ _AT_ONCE, _SOON = 20, 12
 
 @dataclass(frozen=True)
 class FromExactDraws(OfSampler):
-    """Chains from exact draws, at two units of x.
-
-    ``far`` is the unit in which steps reach farthest, ``hard`` a smaller one, at which many moves are rejected.
-    """
+    """Chains from exact draws, at two units of x."""
 
     def units(self) -> dict[str, float]:
-        """Both units."""
+        """``far``, the unit in which steps reach farthest, and ``hard``, a smaller one where many moves are rejected."""
         return _units(
             Invariance(self.task, self.sampler, replace(self.effort, steps=_PILOT_STEPS, points=_PILOT_CHAINS))
         )

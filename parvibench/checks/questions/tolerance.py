@@ -27,7 +27,7 @@ _KEPT = 20
 #: A run is still on its way where at its half the error was this much larger, at this p-value.
 _APPROACH, _SURE = 1.2, 1e-3
 #: Distance of a target from the origin in every coordinate.
-_AWAY = 500.0
+_AWAY = 4000.0
 
 
 class Limits(NamedTuple):
@@ -145,7 +145,7 @@ class Tolerance(OfSampler):
 
 @dataclass(frozen=True)
 class SinglePrecision(Tolerance):
-    """Whether the same is reached in single precision, about a thousand sds from the origin."""
+    """Whether the same is reached in single precision, some thousand sds from the origin."""
 
     title = "precision"
     hint = "differences of large numbers, as in mean(x^2) - mean(x)^2, or tensors of a fixed dtype"
