@@ -7,7 +7,7 @@ factor or target exceeds them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -147,14 +147,29 @@ class Tolerance(OfSampler):
 class SinglePrecision(Tolerance):
     """Whether the same is reached in single precision, some thousand sds from the origin."""
 
+    dtype: torch.dtype = torch.float32
+
     title = "precision"
     hint = "differences of large numbers, as in mean(x^2) - mean(x)^2, or tensors of a fixed dtype"
 
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Errors; NaN where double precision is as far off, as of proposals about the origin that do not get there."""
+        found = super().measure(replicates, seed)
+        if self.dtype == torch.float64 or not self._off(found):
+            return found
+        double = replace(self, dtype=torch.float64).measure(replicates, seed)
+        return {name: [np.nan] * len(values) for name, values in found.items()} if self._off(double) else found
+
+    def _off(self, found: Values) -> bool:
+        """Whether an average is beyond its limit."""
+        limits = {name: e.limit for name, e in self.expected().items() if isinstance(e, Bound | Share)}
+        return any(abs(np.nan_to_num(found[name], nan=np.inf).mean()) > limit for name, limit in limits.items())
+
     def _observed(self, ids: Sequence[int], seed: int) -> Observed:
         task = task_named(self.task)
-        target = Counted(task.target(ids, "cpu", torch.float32), shift=_AWAY)
+        target = Counted(task.target(ids, "cpu", self.dtype), shift=_AWAY)
         start = task.initial(target, self.points, [generator_of("single", seed, r) for r in ids]) + _AWAY
-        problem = self.problem(task, target, ids, seed, start.float(), torch.float32)
+        problem = self.problem(task, target, ids, seed, start.to(self.dtype), self.dtype)
         return self.observe(problem, [max(1, self.effort.steps // 2)])
 
     def _judged(self, run: Observed, steps: int) -> Tensor:
