@@ -52,7 +52,19 @@ def write(store: Path) -> None:
     ]
     lines += ["", "## The bugs", "", *_wild(found, listed), "", "## Replaced", ""]
     lines += [f"- {b.replaces}; in its place {b.reference}." for b in listed if b.replaces]
-    lines += ["", "## Planted errors", "", *_note("planted"), "", *_planted(found, shown, aside), "", *_note("end"), ""]
+    lines += [
+        "",
+        "## Planted errors",
+        "",
+        *_note("planted"),
+        "",
+        *_planted(found, shown, aside),
+        "",
+        *_note("end"),
+        "",
+        *_power(found),
+        "",
+    ]
     PAGE.write_text("\n".join(lines))
     sys.stdout.write(f"{PAGE}\n")
 
@@ -69,7 +81,7 @@ def _share(found: Store, look: str, kind: str, names: Iterable[str]) -> str:
 
 
 def _wild(found: Store, listed: list[Any]) -> list[str]:
-    head = "| bug | error | first look | now | chain states, CPU s | its own tests then | independent draws that a test of moments needs |"
+    head = "| bug | error | first look | now | chain states, CPU s | its own tests then, as far as the thread tells | independent draws that a test of moments needs |"
     rows = [head, "|---|---|---|---|---:|---|---:|"]
     for b in listed:
         first, now, plain = (found.get((look, "wild", b.name), {}) for look in ("first", "now", "moments"))
@@ -80,6 +92,27 @@ def _wild(found: Store, listed: list[Any]) -> list[str]:
             f"| {name} | {_cell(b.error)} | {_by(first)} | {_by(now)} | {cost} | {b.tests} | {_needed(plain)} |"
         )
     return rows
+
+
+def _power(found: Store) -> list[str]:
+    """Bugs in a share of the steps."""
+    entries: dict[str, list[tuple[float, Entry]]] = {n.split(" ")[0]: [] for _, k, n in found if k == "power"}
+    for (_, kind, name), entry in found.items():
+        if kind == "power":
+            bug, share = name.split(" ")
+            entries[bug].append((float(share), entry))
+    rows = [
+        "Bugs missed at the first look, in a share of the steps:",
+        "",
+        "| bug | share of steps | now | chain states |",
+        "|---|---:|---|---:|",
+    ]
+    for bug, parts in sorted(entries.items()):
+        rows += [
+            f"| {bug} | {share:.1%} | {_by(e)} | {_count(e['draws'])} |"
+            for share, e in sorted(parts, key=lambda p: -p[0])
+        ]
+    return rows if entries else []
 
 
 def _by(entry: Entry) -> str:
@@ -102,11 +135,8 @@ def _needed(entry: Entry) -> str:
 
 
 def _count(number: float) -> str:
-    """Two digits, with a unit."""
-    for limit, unit in ((1e6, " million"), (1e3, ",000")):
-        if number >= limit:
-            return f"{number / limit:.2g}{unit}" if number / limit < 100 else f"{number / limit:.0f}{unit}"
-    return f"{number:.0f}"
+    """Two digits."""
+    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def _planted(found: Store, shown: list[str], aside: list[str]) -> list[str]:
