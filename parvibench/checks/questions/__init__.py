@@ -5,6 +5,7 @@
 - ``equilibrium``: dependence between chains, ties, chains that never move;
 - ``calibration``: ranks of parameters in the posteriors of data that they made;
 - ``exactness``: invariance and reversibility, of a sampler that claims to be exact;
+- ``parted``: the same invariance where a law has two parts;
 - ``normaliser``: normalising constants, where a sampler reports them;
 - ``density``: the density of a task from outside.
 """
@@ -24,6 +25,7 @@ from .equilibrium import AtEquilibrium
 from .exactness import Invariance, Reversibility
 from .normaliser import Normaliser, reports_normaliser
 from .of_sampler import Effort, Sampler
+from .parted import Parted
 from .tolerance import SinglePrecision, Tolerance
 
 #: Steps of runs that are examined for noise, at rest, for ranks, and for averages.
@@ -83,6 +85,6 @@ def _of_any(
         if exact is True:
             yield Reversibility(task, sampler, replace(effort, steps=_RANKED, points=_CHAINS))
     if exact in (True, "invariant") and chains:  # chains that start elsewhere may stay in one of its parts
-        yield Invariance("parted", sampler, replace(effort, steps=_LONG, points=_CHAINS))
+        yield Parted("parted", sampler, replace(effort, steps=_LONG, points=_CHAINS))
     if reports_normaliser(algorithm):
         yield Normaliser("tilted", sampler, replace(effort, points=_PARTICLES))
