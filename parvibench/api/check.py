@@ -1,53 +1,113 @@
-"""``check``: a sampler, or all built-in ones, against known truth."""
+"""``check``: samplers against known truth and a baseline; ``record``: the baseline."""
 
 from __future__ import annotations
 
+import datetime as dt
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from parvibench.checks import output as output
+from parvibench.checks.baseline import Baseline, make, replaced
+from parvibench.checks.rounds import Findings as Findings
+from parvibench.checks.rounds import check as run
+from parvibench.checks.selection import ITERATIONS, SEED, outside_questions, select_questions
+from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm, Exact
 from parvibench.core.errors import InputError
 
-if TYPE_CHECKING:
-    from parvibench.checks.rounds import Findings
-    from parvibench.core.algorithm import Algorithm
+from .plan import named_methods
+
+#: Called with a name and the numbers of answered and of all questions.
+Notify = Callable[[str, int, int], None]
+_silent: Notify = lambda text, done, total: None  # noqa: E731
 
 
 def check(
-    sampler: str | Algorithm | type[Algorithm] | None = None,
+    sampler: str | Algorithm | type[Algorithm] | Sequence[str] | None = None,
     *,
-    iterations: int = 500,
+    tasks: Sequence[str] = (),
+    baseline: str | Path | None = None,
+    iterations: int = ITERATIONS,
+    allow_diverged: float = 0.0,
+    exact: Exact | None = None,
     seed: int | None = None,
     workers: int = 0,
+    each: Mapping[str, Mapping[str, Any]] | None = None,
+    notify: Notify = _silent,
     **settings: Any,
 ) -> Findings:
-    """Test a sampler against known truth and the contract; without one, every built-in method, as ``parvibench check``.
+    """Test samplers against known truth and the contract; without one, every built-in method, as ``parvibench check``.
 
     Args:
-        sampler: a name, ``module:Class``, an object or a class.
-        iterations: number of iterations of an unregistered sampler: enough for a curved target of unit scale.
-        seed: of all fresh replicates; by default drawn at random and stored in the result.
+        sampler: a name, ``module:Class``, ``file.py:Class``, an object or a class; or several names.
+        tasks: with a baseline, on which samplers run; otherwise targets of the tests, or unregistered tasks to be tested.
+        baseline: file with recorded results, for a comparison with them.
+        iterations: of a sampler that is not built in, or has settings of its own: enough for targets of scale 1/2.
+        allow_diverged: share of the points of such a sampler that may be non-finite.
+        exact: claim about its kernel, by default that of its class: True, ``invariant``, ``adapted`` or False.
+        seed: of all fresh replicates; by default 1 for unregistered samplers, otherwise random; the result has it.
         workers: number of processes; 0 runs in this one, as objects that cannot be imported always do.
-        settings: of an unregistered sampler.
+        each: settings by the name of a sampler, where there are several.
+        notify: called with a name and the numbers of answered and of all questions.
+        settings: of the sampler.
 
     Returns:
-        ``verdict`` (``pass``, ``wrong`` or ``not converged``), ``tests``, ``red`` (those that failed), ``seed``.
+        ``verdict`` (``pass``, ``wrong`` or ``not converged``; with a baseline also ``regression`` or ``changed``),
+        ``tests``, ``red`` (those that failed), ``seed``.
+
+    Raises:
+        InputError: an unknown name, setting or baseline.
     """
-    from parvibench.checks.rounds import check as run
-    from parvibench.checks.selection import outside_questions, select_questions
-    from parvibench.core import registry
-
-    from .plan import named_methods
-
-    root = secrets.randbelow(2**31) if seed is None else seed
-    if sampler is None or (isinstance(sampler, str) and not registry.is_elsewhere(sampler)):
-        if settings:
-            raise InputError(
-                "settings apply to unregistered samplers only; built-in methods are checked with their own"
-            )
-        asked = select_questions(algorithms=() if sampler is None else (sampler,)).resolve()
-        return run(asked.questions, seed=root, workers=workers)
-    if not isinstance(sampler, str):
+    if isinstance(sampler, Algorithm | type):
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)
-        sampler, workers = (held[0], 0) if held else (entry["name"], workers)  # type: ignore[assignment]
-    return run(outside_questions(sampler, settings, iterations), seed=root, workers=workers)  # type: ignore[arg-type]
+        if held:  # measured here, and known by no name
+            if baseline is not None or tasks:
+                raise InputError(f"{entry['label']}: for tasks or a baseline, define it in a module or a file")
+            questions = outside_questions(held[0], settings, iterations, allow_diverged, exact)  # type: ignore[arg-type]
+            return run(questions, seed=SEED if seed is None else seed, notify=notify)
+        names = [str(entry["name"])]
+    else:
+        names = [sampler] if isinstance(sampler, str) else list(sampler or ())
+    if settings and len(names) != 1:
+        raise InputError("settings apply to one sampler: name it, or give settings by name (each={'mala': {...}})")
+    chosen = select_questions(
+        algorithms=names, tasks=tasks, settings={**(each or {}), **({names[0]: settings} if settings else {})},
+        iterations=iterations, allow_diverged=allow_diverged, baseline=baseline is not None, exact=exact,
+    )  # fmt: skip
+    asked = chosen.resolve(None if baseline is None else Path(baseline))
+    findings = run(asked.questions, seed=_root(seed, names), workers=workers, notify=notify)
+    return replace(findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline or ""))
+
+
+def _root(seed: int | None, names: Sequence[str]) -> int:
+    if seed is None and names and all(map(registry.is_elsewhere, names)):
+        return SEED
+    return secrets.randbelow(2**31) if seed is None else seed
+
+
+def record(
+    samplers: Sequence[str],
+    baseline: Path,
+    *,
+    tasks: Sequence[str] = (),
+    each: Mapping[str, Mapping[str, Any]] | None = None,
+    iterations: int = ITERATIONS,
+    seed: int | None = None,
+    workers: int = 0,
+    notify: Notify = _silent,
+) -> tuple[Baseline, list[str] | None]:
+    """Clean replicates of samplers, for ``write(baseline)``, and what differs beyond chance from the file that is there.
+
+    The arguments are those of ``check``.
+    """
+    old = Baseline.load(baseline) if baseline.is_file() else None
+    chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
+    made = make(
+        chosen.subjects(old), chosen.densities, seed=_root(seed, samplers), date=f"{dt.date.today():%Y-%m-%d}",
+        workers=workers, notify=notify,
+    )  # fmt: skip
+    return (made, None) if old is None else replaced(old, made)

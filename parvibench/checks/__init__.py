@@ -4,6 +4,19 @@
 - ``baseline.py``, ``replicates.py``: a file of recorded replicates, and the questions about it;
 - ``selection.py``: the questions of a check; ``rounds.py``: measures them until every answer is clear;
 - ``question.py``, ``evidence.py``, ``outcomes.py``: what a question is, its p-values, its verdicts;
-- ``words.py``, ``output.py``: the outcome in words, as text, Markdown, JSON and JUnit XML; ``plugin.py``: in pytest;
+- ``words.py``, ``output.py``: the outcome in words, as text, Markdown, JSON and JUnit XML; ``plugin.py``: in pytest, ``parametrize``;
 - ``summaries.py``, ``ranks.py``: statistics that questions share.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """``parametrize``, and pytest with it, when it is first used."""
+    if name != "parametrize":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .plugin import parametrize
+
+    return parametrize

@@ -35,6 +35,8 @@ class Test:
     replicates: int  #: fresh ones drawn
     reason: str = ""  #: the outcome in words, where it is not ok
     circumstances: str = ""  #: length and settings of the runs, in words
+    question: str = ""  #: its kind and its target
+    cause: str = ""  #: what usually causes a failure
 
 
 def decide(question: Question, values: Mapping[str, list[float]], threshold: float) -> list[Test]:
@@ -58,7 +60,7 @@ def decide(question: Question, values: Mapping[str, list[float]], threshold: flo
         tests.append(
             Test(
                 question.task, question.algorithm, name, question.oracle, effect.effect, (effect.low, effect.high), p,
-                verdict, len(x), reason, question.circumstances,
+                verdict, len(x), reason, question.circumstances, question.name, question.hint,
             )
         )  # fmt: skip
     return tests
@@ -70,7 +72,7 @@ def failed(question: Question, reason: str, metric: str = "status") -> Test:
     verdict: Verdict = "wrong" if question.oracle == "truth" else "regression"
     return Test(
         question.task, question.algorithm, metric, question.oracle, nan, (nan, nan), 0.0, verdict, 0, reason,
-        question.circumstances,
+        question.circumstances, question.name, question.hint,
     )  # fmt: skip
 
 

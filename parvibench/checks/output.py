@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import shlex
 import textwrap
@@ -15,7 +16,9 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError
 
 from .outcomes import RED, Test
+from .question import Question
 from .rounds import Findings
+from .targets import STABLE
 
 #: Width of text; sentences shown of a group, and names of a list.
 _WIDTH, _SENTENCES, _NAMES = 80, 4, 5
@@ -108,12 +111,37 @@ def _lines_of(group: Group) -> list[str]:
         if heading != before:
             found += _wrapped(heading, "  ")
         before = heading
-        found += _wrapped(f"- {t.reason}", "    ", "      ")
+        found += _wrapped(f"- {_stated(t)}", "    ", "      ")
     if len(group.tests) > _SENTENCES:
         found.append(f"    ... and {len(group.tests) - _SENTENCES} more (--json lists all)")
+    if group.tests[0].cause:
+        found += _wrapped(f"usual causes: {group.tests[0].cause}", "  ")
     if group.where:
         found += _wrapped(f"source: {group.where}", "  ")
     return [*found, f"  run again: {group.command}", ""]
+
+
+def _stated(test: Test) -> str:
+    """The reason with its p-value, where it is a matter of chance."""
+    return test.reason + (f" (p = {test.p_value:.1g}, {test.replicates} replicates)" if test.p_value else "")
+
+
+def failure(question: Question, findings: Findings, level: float) -> str:
+    """A failed question for whoever has never seen it: what was asked, on which target, the statistics, usual causes."""
+    red, target = sorted(findings.red, key=_gravity), STABLE.get(question.task)
+    measured = [f"- {_stated(t)}" for t in red[:_SENTENCES]]
+    measured += [f"... and {len(red) - _SENTENCES} more"] * (len(red) > _SENTENCES)
+    text = [
+        f"asked: {(type(question).__doc__ or '').partition(chr(10))[0]}",
+        f"target: {question.task}" + (f", {target.summary}" if target else ""),
+        f"run: {red[0].circumstances}",
+        *measured,
+        f"usual causes: {question.hint}",
+        f"a right sampler fails this test with probability {level:.1g} at most (p < {findings.threshold:.1g})",
+        f"seed: {findings.seed}",
+    ]
+    head = f"{findings.verdict.upper()}: {question.algorithm}, {question.name}"
+    return "\n".join([head, *(line for said in text for line in _wrapped(said, "  ", "      "))])
 
 
 def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
@@ -188,11 +216,27 @@ def notes(findings: Findings) -> list[str]:
 def markdown(findings: Findings) -> str:
     """A summary for a pull request."""
     found = [f"## parvibench check: {findings.verdict}", "", f"{counts(findings)}; seed {findings.seed}.", ""]
+    found += [*_table(findings), ""] if findings.tests else []
     if text := lines(findings):
         found += ["```text", *(line.replace("```", "'''") for line in text), "```", ""]
     if noted := notes(findings):
         found += [*(f"- {line}" for line in noted), ""]
     return "\n".join(found)
+
+
+def _table(findings: Findings) -> list[str]:
+    """A row for each sampler and question: its outcome, and the clearest failure."""
+    rows: dict[tuple[str, str], list[Test]] = {}
+    for t in findings.tests:
+        rows.setdefault((_label(t), t.question), []).append(t)
+    table = ["| sampler | question | tests | outcome | clearest failure |", "|---|---|---:|---|---|"]
+    for (label, question), tests in rows.items():
+        red = sorted((t for t in tests if t.verdict in RED), key=_gravity)
+        outcome, why = (f"**{red[0].verdict}** ({len(red)})", _stated(red[0])) if red else ("ok", "")
+        cells = (html.escape(" ".join(cell.split()), quote=False) for cell in (label, question, why))
+        name, asked, said = (cell.replace("|", "\\|").replace("`", "&#96;") for cell in cells)
+        table.append(f"| {name} | {asked} | {len(tests)} | {outcome} | {said} |")
+    return table
 
 
 def junit(findings: Findings) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,8 @@ Expected = Law | Fixed | Bound | Share
 class Question(ABC):
     """One question about a task and an algorithm; picklable, since it is measured in another process."""
 
+    title: ClassVar[str] = "question"  #: of its kind, in a word
+    hint: ClassVar[str] = ""  #: what usually causes a failure
     oracle: Oracle = "truth"  #: where the expectations come from
     task: str  #: name shown
     algorithm: str  #: label shown
@@ -82,6 +84,11 @@ class Question(ABC):
     @abstractmethod
     def expected(self) -> Mapping[str, Expected]:
         """Statistic -> what is expected of it, fixed before anything is measured; each is a test of its own."""
+
+    @property
+    def name(self) -> str:
+        """Its kind and its target."""
+        return f"{self.title} on {self.task}"
 
     @property
     def circumstances(self) -> str:

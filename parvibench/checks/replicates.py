@@ -44,6 +44,8 @@ class CellQuestion(Question):
     baseline: Mapping[str, Expected]  #: statistic -> what is stored of it
 
     oracle: Oracle = "past"
+    title = "baseline"
+    hint = "a change of the sampler, of its settings or of a library since the baseline was recorded"
 
     @property
     def task(self) -> str:  # type: ignore[override]
@@ -188,6 +190,8 @@ class DensityQuestion(Question):
     baseline: Mapping[str, Expected]  #: name -> stored value
     algorithm: str = "density"
     oracle: Oracle = "past"
+    title = "baseline"
+    hint = "a change of the density or of its data since the baseline was recorded"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """The values; the seed has no part in them."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm
+from parvibench.core.algorithm import Algorithm, Exact
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite
@@ -87,6 +87,7 @@ def select_questions(
     iterations: int = ITERATIONS,
     allow_diverged: float = 0.0,
     baseline: bool = False,
+    exact: Exact | None = None,
 ) -> Selection:
     """Choose the questions of a check.
 
@@ -98,6 +99,7 @@ def select_questions(
         iterations: of samplers that do not ship with the package, or have settings of their own.
         allow_diverged: share of their points that may be not finite.
         baseline: whether there is one.
+        exact: the samplers' claim, where it is not what their classes state.
 
     Raises:
         InputError: an unknown name or setting.
@@ -106,7 +108,7 @@ def select_questions(
     own = _outside(tasks)
     named = [t for t in tasks if t not in own]
     names = () if own and not named and not algorithms else algorithms or built_in_samplers()
-    truths = [q for n in dict.fromkeys(names) for q in _truths(n, given.get(n, {}), iterations, allow_diverged)]
+    truths = [q for n in dict.fromkeys(names) for q in _truths(n, given.get(n, {}), iterations, allow_diverged, exact)]
     if algorithms and not truths and not baseline:
         raise InputError(
             f"{', '.join(algorithms)}: no sampler, so that only a comparison with --baseline FILE is possible"
@@ -135,14 +137,16 @@ def built_in_samplers() -> list[str]:
     return [name for name in own if registry.load_method(name).example.samples]
 
 
-def _truths(name: str, settings: dict[str, Any], iterations: int, allow_diverged: float) -> list[Question]:
-    """A built-in sampler has the settings and steps that its class states, unless settings are given."""
+def _truths(
+    name: str, settings: dict[str, Any], iterations: int, allow_diverged: float, exact: Exact | None
+) -> list[Question]:
+    """A built-in sampler has the settings and steps that its class states, unless settings or a claim are given."""
     method = registry.load_method(name)
     if not isinstance(method, Algorithm) or not method.example.samples:
         return []  # an anchor, or a search for modes: for a baseline only
-    if name in registry.algorithms() and registry.algorithms()[name].built_in and not settings:
+    if name in registry.algorithms() and registry.algorithms()[name].built_in and not settings and exact is None:
         return example_questions(name, method.example)
-    return outside_questions(name, settings, iterations, allow_diverged)
+    return outside_questions(name, settings, iterations, allow_diverged, exact)
 
 
 def _settings_of(algorithms: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -155,17 +159,18 @@ def _settings_of(algorithms: Sequence[str], settings: Mapping[str, Mapping[str, 
 
 
 def outside_questions(
-    sampler: Sampler, settings: dict[str, Any], iterations: int, allow_diverged: float = 0.0
-) -> list[Question]:
+    sampler: Sampler, settings: dict[str, Any], iterations: int, allow_diverged: float = 0.0,
+    exact: Exact | None = None,
+) -> list[Question]:  # fmt: skip
     """Questions of any sampler: easy targets within a tolerance, the contract, dependence, exactness where claimed.
 
     ``sampler`` is a name, ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process
     only; ``iterations`` must be enough for targets of scale 1/2; ``allow_diverged`` is the share of points there that
-    may be not finite.
+    may be not finite; ``exact`` is the sampler's claim, by default its class's.
 
     Raises:
         InputError: no such sampler or setting.
     """
     algorithm = registry.load_algorithm(sampler) if isinstance(sampler, str) else sampler
     algorithm.make_settings(settings)
-    return sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged)
+    return sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged, exact)

@@ -7,19 +7,23 @@ Standard deviations are about 1/2, which steps of 0.01 cross within some hundred
   them contain it.
 - ``tilted``: two coordinates of correlation 0.7.
 - ``bent``: x1 ~ N(0, 0.6^2), x2 ~ N(0.6 cos(2 x1), 0.4^2).
+- ``skewed``: two independent coordinates of a generalised logistic law, of opposite skewness.
+- ``parted``: two normal laws of other width, apart, between which intervals and levels have gaps; for chains from exact
+  draws.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import softplus
 
 from parvibench.core.exact import ExactTask, Normal
 from parvibench.core.registry import load_task
@@ -93,6 +97,52 @@ def _bent_in_jax(unit: Any, x: Any) -> Any:
     return -0.5 * ((first / _ALONG) ** 2 + ((second - _HEIGHT * jnp.cos(_WAVES * first)) / _ACROSS) ** 2)
 
 
+class _Skewed(Target):
+    """Densities b e^-u / (1 + e^-u)^(b + 1) of u = x / scale: type I of the generalised logistic laws."""
+
+    def __init__(self, unit: float) -> None:
+        self.dim, self._scale = len(_SHAPES), _SCALES * unit
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """(R, N, D) -> (R, N)."""
+        u = x / self._scale.to(x)
+        return (-u - (_SHAPES.to(x) + 1) * softplus(-u)).sum(-1)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Bounded, (R, N, D)."""
+        scale = self._scale.to(x)
+        return ((_SHAPES.to(x) + 1) * torch.sigmoid(-x / scale) - 1) / scale
+
+
+class _Parted(Target):
+    """A mixture of two spherical normal laws."""
+
+    def __init__(self, unit: float) -> None:
+        self.dim, self.unit = _CENTRES.shape[1], unit
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """(R, N, D) -> (R, N)."""
+        return self._parts(x)[1].logsumexp(-1)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Of the parts, weighted by their shares at the point."""
+        pull, log_parts = self._parts(x)
+        return (log_parts.softmax(-1).unsqueeze(-1) * pull).sum(-2) / self.unit
+
+    def _parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (R, N, K, D), and log densities (R, N, K), in units."""
+        away, spread = _CENTRES.to(x) - x.unsqueeze(-2) / self.unit, _SPREADS.to(x)
+        heights = _WEIGHTS.to(x).log() - self.dim * spread.log()
+        return away / spread.unsqueeze(-1).square(), heights - 0.5 * away.square().sum(-1) / spread.square()
+
+
+#: Weights, centres and sds of ``parted``.
+_WEIGHTS = torch.tensor([0.6, 0.4], dtype=torch.float64)
+_CENTRES = torch.tensor([[-0.8, 0.3], [0.8, -0.3]], dtype=torch.float64)
+_SPREADS = torch.tensor([0.3, 0.45], dtype=torch.float64)
+#: b of ``skewed``, and the scales that make its sds 1/2: var u = psi'(b) + psi'(1), E u = psi(b) - psi(1).
+_SHAPES = torch.tensor([4.0, 0.5], dtype=torch.float64)
+_SCALES = 0.5 / (torch.polygamma(1, _SHAPES) + math.pi**2 / 6).sqrt()
 #: sd of x1, amplitude and wave number of the bend, sd of x2 about it.
 _ALONG, _HEIGHT, _WAVES, _ACROSS = 0.6, 0.6, 2.0, 0.4
 
@@ -101,73 +151,95 @@ _ALONG, _HEIGHT, _WAVES, _ACROSS = 0.6, 0.6, 2.0, 0.4
 class StableTask(ExactTask):
     """A target with exact draws that is no task of the benchmark."""
 
-    summary: str = "an easy target"
     tags: frozenset[str] = frozenset({"exact"})
     citation: str = ""
     unit: float = 1.0  #: of x: all lengths are multiples of it
+    density: Callable[[float], Target]  #: in a unit
+    draw: Callable[[int, Generator], Tensor]  #: independent exact draws in units, (n, D) float64
+    log_normaliser: float = math.nan  #: logarithm of the integral of the density in the unit 1
 
     def in_units(self, unit: float) -> StableTask:
         """The same with other units of x."""
         return replace(self, unit=unit)
 
-
-@dataclass(frozen=True, kw_only=True)
-class _GaussianTask(StableTask):
-    mean: tuple[float, ...]
-    root: tuple[tuple[float, ...], ...]
-
-    def _parts(self) -> tuple[Tensor, Tensor]:
-        return torch.tensor(self.mean, dtype=torch.float64), torch.tensor(self.root, dtype=torch.float64)
-
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The density, the same for all replicates."""
-        return _Gaussian(*self._parts(), self.unit)
+        return self.density(self.unit)
 
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent exact draws, (n, D) float64."""
-        mean, root = self._parts()
-        z = torch.randn(n, self.dim, generator=generator, dtype=torch.float64)
-        return self.unit * (mean + z @ root.T)
+        return self.unit * self.draw(n, generator)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _BentTask(StableTask):
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
-        """The density, the same for all replicates."""
-        return _Bent(2, self.unit)
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, 2) float64."""
-        z1, z2 = torch.randn(2, n, generator=generator, dtype=torch.float64)
-        first = _ALONG * z1
-        return self.unit * torch.stack([first, _HEIGHT * torch.cos(_WAVES * first) + _ACROSS * z2], -1)
+def _gaussian(name: str, summary: str, mean: tuple[float, ...], root: Tensor) -> StableTask:
+    m, dim = torch.tensor(mean, dtype=torch.float64), len(mean)
+    return StableTask(
+        name=name, summary=summary, dim=dim, facts=Facts(m, root.square().sum(1).sqrt()), start=Normal((0.0,), 0.5),
+        density=lambda unit: _Gaussian(m, root, unit),
+        draw=lambda n, g: m + torch.randn(n, dim, generator=g, dtype=torch.float64) @ root.T,
+        log_normaliser=float(torch.logdet(root)) + dim / 2 * math.log(2 * math.pi),
+    )  # fmt: skip
 
 
-def _gaussian(name: str, mean: tuple[float, ...], root: Tensor) -> _GaussianTask:
-    facts = Facts(torch.tensor(mean, dtype=torch.float64), root.square().sum(1).sqrt())
-    rows = tuple(tuple(row) for row in root.tolist())
-    start = Normal((0.0,), 0.5)
-    return _GaussianTask(name=name, dim=len(mean), mean=mean, root=rows, facts=facts, start=start)
-
-
-def _bent() -> _BentTask:
+def _bent() -> StableTask:
     """E cos(k x) = exp(-k^2 s^2 / 2) and E cos^2(k x) = (1 + exp(-2 k^2 s^2)) / 2 for x ~ N(0, s^2)."""
     phase = (_WAVES * _ALONG) ** 2
     height = _HEIGHT * math.exp(-phase / 2)
     variance = _ACROSS**2 + _HEIGHT**2 * (1 + math.exp(-2 * phase)) / 2 - height**2
     facts = Facts(torch.tensor([0.0, height]).double(), torch.tensor([_ALONG, math.sqrt(variance)]).double())
-    return _BentTask(name="bent", dim=2, facts=facts, start=Normal((-0.3, 0.0), 0.5))
+
+    def draw(n: int, generator: Generator) -> Tensor:
+        z1, z2 = torch.randn(2, n, generator=generator, dtype=torch.float64)
+        first = _ALONG * z1
+        return torch.stack([first, _HEIGHT * torch.cos(_WAVES * first) + _ACROSS * z2], -1)
+
+    return StableTask(
+        name="bent", summary="a normal law bent along a cosine", dim=2, facts=facts, start=Normal((-0.3, 0.0), 0.5),
+        density=lambda unit: _Bent(2, unit), draw=draw,
+    )  # fmt: skip
+
+
+def _skewed() -> StableTask:
+    """Drawn by the inverse cdf."""
+    mean = _SCALES * (torch.digamma(_SHAPES) - torch.digamma(torch.ones_like(_SHAPES)))
+
+    def draw(n: int, generator: Generator) -> Tensor:
+        p = torch.rand(n, len(_SHAPES), generator=generator, dtype=torch.float64)
+        return -_SCALES * torch.expm1(-p.log() / _SHAPES).log()
+
+    return StableTask(
+        name="skewed", summary="two independent coordinates, skewed in opposite directions", dim=2,
+        facts=Facts(mean, torch.full_like(mean, 0.5)), start=Normal((0.0,), 0.5), density=_Skewed, draw=draw,
+    )  # fmt: skip
+
+
+def _parted() -> StableTask:
+    """Mean and variance of a mixture."""
+    mean = _WEIGHTS @ _CENTRES
+    variance = _WEIGHTS @ (_SPREADS.square().unsqueeze(-1) + _CENTRES.square()) - mean.square()
+
+    def draw(n: int, generator: Generator) -> Tensor:
+        part = (torch.rand(n, generator=generator, dtype=torch.float64) > _WEIGHTS[0]).long()
+        z = torch.randn(n, len(mean), generator=generator, dtype=torch.float64)
+        return _CENTRES[part] + _SPREADS[part].unsqueeze(-1) * z
+
+    return StableTask(
+        name="parted", summary="two normal laws, apart", dim=len(mean), facts=Facts(mean, variance.sqrt()),
+        start=Normal((0.0,), 0.8), density=_Parted, draw=draw,
+    )  # fmt: skip
 
 
 STABLE: dict[str, StableTask] = {
     task.name: task
     for task in (
-        _gaussian("normal", (0.4, -0.4, 0.8), torch.diag(torch.tensor([0.6, 0.4, 0.5], dtype=torch.float64))),
-        _gaussian("unit", (0.3, -0.2, 0.4), torch.diag(torch.tensor([0.7, 0.65, 0.75], dtype=torch.float64))),
-        _gaussian("tilted", (0.5, -0.5), 0.5 * torch.tensor([[1.0, 0.0], [0.7, math.sqrt(0.51)]], dtype=torch.float64)),
+        _gaussian("normal", "a normal law of independent coordinates", (0.4, -0.4, 0.8), torch.diag(torch.tensor([0.6, 0.4, 0.5], dtype=torch.float64))),
+        _gaussian("unit", "a normal law near the standard one", (0.3, -0.2, 0.4), torch.diag(torch.tensor([0.7, 0.65, 0.75], dtype=torch.float64))),
+        _gaussian("tilted", "a normal law of correlation 0.7", (0.5, -0.5), 0.5 * torch.tensor([[1.0, 0.0], [0.7, math.sqrt(0.51)]], dtype=torch.float64)),
         _bent(),
+        _skewed(),
+        _parted(),
     )
-}
+}  # fmt: skip
 
 
 def task_named(name: str) -> Task:
@@ -193,7 +265,7 @@ def moments(name: str) -> Moments:
     assert sd is not None
     x = task.exact(_DRAWS, generator_of("moments", name))
     z = (x - mean) / sd
-    if isinstance(task, StableTask):  # half of a chi-square variable
+    if isinstance(task, StableTask) and name not in ("skewed", "parted"):  # half of a chi-square variable
         energy = (-task.dim / 2, math.sqrt(task.dim / 2))
     else:
         density = task.target([0], "cpu", torch.float64).log_density(x[None])

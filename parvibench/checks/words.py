@@ -20,6 +20,8 @@ PROMISES = {
     "seeded": "another seed, same samples: draw from `streams`",
     "untouched": "a step changes the state that it was given: return new tensors",
     "shape": "the output's shape is not (replicates, n, dim)",
+    "dtype": "the output's dtype is not the problem's: make tensors like `problem.init()`",
+    "constant": "a constant added to the log density changes the samples: use differences of log densities",
     "metered": "scores are evaluated that are not charged: evaluate through `problem` alone",
     "scored": "neither scores nor densities are evaluated: where do the samples come from?",
 }
@@ -29,6 +31,7 @@ _PREFIXES = {
     "far.": "with long steps from exact draws, ",
     "hard.": "with steps so long that moves fail, ",
     "early ": "early in the run, ",
+    "calibrated.": "of parameters in the posteriors of their data, ",
 }
 #: Name before the brackets -> the same in words; {0} and {1} stand for a coordinate and the next, from 1.
 _NAMES = {
@@ -41,6 +44,9 @@ _NAMES = {
     "rank": "mean rank of exact draws in their chains, function {0}",
     "rank_spread": "spread of the ranks of exact draws in their chains, function {0}",
     "dependence": "correlation of the steps of different {0}",
+    "flow": "flow against its reversal, pair {0} of functions",
+    "centre": "mean of coordinate {0} over the path, from the exact one, in sd",
+    "normaliser": "estimated normalising constant over the exact one, less 1,",
     "spread": "n times the squared error of the mean, over the variance",
     "score": "mean score in direction {0}",
     "stein": "Stein's identity {0}",

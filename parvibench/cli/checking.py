@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
-import secrets
 import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -22,33 +20,11 @@ from .progress import progress
 from .shared import EXIT_FAILED, Json, answer, warn
 
 if TYPE_CHECKING:
-    from parvibench.checks.rounds import Findings
-    from parvibench.checks.selection import Selection
+    from parvibench.api.check import Findings
 
 app = typer.Typer()
-#: Option of earlier versions -> its replacement.
-_REPLACED = {
-    "--suite": "the built-in samplers are compared with their recorded past by `python -m pytest -m past "
-    "tests/regression/past` in a checkout, your own sampler by --baseline FILE",
-    "--oracle": "known truth is always tested, and a baseline where --baseline FILE is given; the golden values and the "
-    "recorded past of the built-in samplers are tests of the repository: `python -m pytest tests/regression`",
-    "--traces": "golden values are tests of the repository: `python -m pytest tests/regression/golden`; `make traces` "
-    "accepts new ones",
-}
-
-
-def _refuse(option: str) -> None:
-    raise InputError(f"{option} is no longer an option of check: {_REPLACED[option]}")
-
-
-def _replaced(option: str) -> typer.models.OptionInfo:
-    """An option that refuses every value and names its replacement."""
-
-    def refuse(value: str | None) -> None:
-        if value is not None:
-            _refuse(option)
-
-    return Option(option, hidden=True, callback=refuse)
+#: Word on the command line -> claim about a kernel.
+_CLAIMS: dict[str, Any] = {"reversible": True, "invariant": "invariant", "adapted": "adapted", "no": False}
 
 
 @app.command(
@@ -86,6 +62,12 @@ def check(
     allow_diverged: Annotated[
         float, Option(min=0, max=1, help="Share of the points of such a sampler that may be non-finite.")
     ] = 0.0,
+    exact: Annotated[
+        Literal["reversible", "invariant", "adapted", "no"] | None,
+        Option(
+            help="Claim about the kernel to be tested, in place of the class's `exact`; adapted: from half of the run on."
+        ),
+    ] = None,
     baseline: Annotated[
         Path | None, Option(help="File with recorded results of the samplers, for comparison or for --update.")
     ] = None,
@@ -103,9 +85,6 @@ def check(
     markdown: Annotated[Path | None, Option(help="Append a Markdown summary to this file.")] = None,
     as_json: Json = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Let --update write without confirmation.")] = False,
-    suite: Annotated[str | None, _replaced("--suite")] = None,
-    oracle: Annotated[str | None, _replaced("--oracle")] = None,
-    traces: Annotated[str | None, _replaced("--traces")] = None,
 ) -> int:
     """Test samplers against known truth, and against a baseline: exit code 0 if all is well, 1 if a test fails.
 
@@ -119,51 +98,39 @@ def check(
     if update and baseline is None:
         raise InputError("--update records a baseline: name its file with --baseline FILE")
     processes = (os.cpu_count() or 1) if workers is None else workers
-    from parvibench.checks.rounds import check as run
-    from parvibench.checks.selection import SEED, select_questions
+    from parvibench.api import check as api
 
     names = algorithm or []
     settings = shared.parse_settings(setting, names)
-    outside = bool(names) and all(":" in name for name in names)
-    root = seed if seed is not None else SEED if outside else secrets.randbelow(2**31)
-    chosen = select_questions(
-        algorithms=names, tasks=task or (), settings=settings, iterations=iterations,
-        allow_diverged=allow_diverged, baseline=baseline is not None,
-    )  # fmt: skip
     if update and baseline is not None:
-        return _update(chosen, baseline, processes, root, yes)
-    asked = chosen.resolve(baseline)
+        return _update(names, baseline, yes, tasks=task or (), each=settings, iterations=iterations, seed=seed,
+                       workers=processes)  # fmt: skip
     with progress() as show:
-        findings = run(asked.questions, seed=root, workers=processes, notify=show)
-    findings = replace(
-        findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline or ""),
-        options=dict.fromkeys(names, _options(setting or (), iterations, allow_diverged)),
-    )  # fmt: skip
-    return _write(findings, junit, markdown, as_json)
+        findings = api.check(
+            names, tasks=task or (), baseline=baseline, iterations=iterations, allow_diverged=allow_diverged,
+            exact=_CLAIMS[exact] if exact else None, seed=seed, workers=processes, each=settings, notify=show,
+        )  # fmt: skip
+    options = _options(setting or (), iterations, allow_diverged) + (f" --exact {exact}" if exact else "")
+    return _write(replace(findings, options=dict.fromkeys(names, options)), junit, markdown, as_json)
 
 
-def _update(chosen: Selection, path: Path, workers: int, seed: int, yes: bool) -> int:
+def _update(names: Sequence[str], path: Path, yes: bool, **options: Any) -> int:
     """Record what the samplers do now; differences are shown before anything is written."""
-    from parvibench.checks import baseline
+    from parvibench.api import check as api
 
     if not path.parent.is_dir():
         raise InputError(f"--baseline {path}: no such folder: {path.parent}")
-    old = baseline.Baseline.load(path) if path.is_file() else None
-    if old is not None and not yes and not sys.stdin.isatty():
+    if path.is_file() and not yes and not sys.stdin.isatty():
         raise InputError(f"--update asks before it changes {path}, and there is no terminal to answer: add --yes")
     with progress() as show:
-        new = baseline.make(
-            chosen.subjects(old), chosen.densities, seed=seed, date=f"{dt.date.today():%Y-%m-%d}", workers=workers,
-            notify=show,
-        )  # fmt: skip
-    if old is not None:
-        new, lines = baseline.replaced(old, new)
+        made, lines = api.record(names, path, notify=show, **options)
+    if lines is not None:
         for line in [*lines, f"{len(lines)} changes" if lines else "no change beyond chance"]:
             answer(line)
         if not yes and not typer.confirm(f"Write {path}?"):
             return EXIT_FAILED
-    new.write(path)
-    answer(f"{path}: {len(new.cells)} cells, {len(new.densities)} densities")
+    made.write(path)
+    answer(f"{path}: {len(made.cells)} cells, {len(made.densities)} densities")
     return 0
 
 
@@ -175,7 +142,7 @@ def _options(pairs: Sequence[str], iterations: int, allow_diverged: float) -> st
 
 def _write(findings: Findings, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
     """Write the outcome in all formats; the exit code."""
-    from parvibench.checks import output
+    from parvibench.api.check import output
 
     if junit is not None:
         junit.write_text(output.junit(findings))

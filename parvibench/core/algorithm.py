@@ -21,6 +21,9 @@ from .task import Problem, Task
 
 Kind = Literal["particles", "chains", "generator", "anchor"]
 Source = Literal["paper", "code", "ours"]
+#: What a sampler claims of its kernel: nothing, that it is ``adapted`` for at most half of a run and leaves every target
+#: invariant from there on, that it is ``invariant`` from the first step on, or (True) that it is also reversible.
+Exact = bool | Literal["invariant", "adapted"]
 
 
 class AlgorithmSettings(BaseModel):
@@ -223,9 +226,10 @@ class Algorithm(Method, Generic[S, T]):
 
     differentiates: ClassVar[bool] = False  #: True when ``step`` uses autograd (otherwise it runs in inference mode)
     resumable: ClassVar[bool] = True  #: False when the state cannot be saved
-    #: True for a claim that `parvibench check` tests: from its first step on a reversible kernel that leaves every target
-    #: exactly invariant, as Metropolis and Hastings's are; False with discretisation error, adaptation or annealing
-    exact: ClassVar[bool] = False
+    #: a claim that `parvibench check` tests: True for a reversible kernel that leaves every target exactly invariant from
+    #: its first step on, as Metropolis and Hastings's are; ``invariant`` where it is not reversible, ``adapted`` where
+    #: that holds from half of the run on; False with discretisation error or annealing
+    exact: ClassVar[Exact] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -232,9 +232,8 @@ def test_a_task_of_ones_own(call: Run, tmp_path: Path) -> None:
         (("-a", "nomodule:Nothing"), "nomodule"),
         (("-a", "ula", "--update"), "--baseline FILE"),
         (("--baseline", "b.json", "--update"), "--algorithm"),
-        (("--suite", "ci"), "-m past tests/regression/past"),
-        (("--oracle", "truth"), "known truth is always tested"),
-        (("--traces", "t.json"), "make traces"),
+        (("-a", "ula", "--suite", "ci"), "--suite"),
+        (("-a", "ula", "--exact", "perhaps"), "adapted"),
     ],
 )
 def test_wrong_input_is_named(arguments: tuple[str, ...], message: str, call: Run) -> None:

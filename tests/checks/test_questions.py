@@ -5,7 +5,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 
 from parvibench.checks.question import Bound
 from parvibench.checks.questions import example_questions
@@ -14,7 +13,7 @@ from parvibench.checks.questions.of_sampler import Effort
 from parvibench.checks.questions.tolerance import Tolerance
 from parvibench.checks.ranks import uniform_ranks
 from parvibench.checks.selection import select_questions
-from parvibench.checks.summaries import settings_of, summaries
+from parvibench.checks.summaries import settings_of
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
 
@@ -64,15 +63,6 @@ def test_a_sampler_may_be_given_by_its_class() -> None:
     question = Tolerance("biased-start-gaussian", "parvibench.baselines.ula:ULA", effort)
     named = Tolerance("biased-start-gaussian", "ula", effort)
     assert question.measure(range(3), 1) == named.measure(range(3), 1)
-
-
-def test_summaries_of_points() -> None:
-    x = torch.tensor([[[0.0, 1.0], [2.0, 3.0]], [[0.0, 0.0], [torch.inf, 1.0]]])
-    found = summaries(x, torch.tensor([[1.0, 3.0], [0.0, 0.0]]), "p.")
-    assert found["p.mean[0]"] == [1.0, np.inf]
-    assert found["p.log_sd[1]"] == pytest.approx([0.0, np.log(0.5)])
-    assert found["p.corr[0]"] == [1.0, np.inf]
-    assert found["p.energy"] == [2.0, 0.0]
 
 
 def test_uniform_ranks_have_their_moments() -> None:

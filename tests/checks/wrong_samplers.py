@@ -490,3 +490,161 @@ ASIDE = [
     DoubleDrift, Hot, UnevenNoise, HeldNoise, PriorTwice, HalfStuck, Centred, FromNeighbour, SharedReplicates,
     GlobalNoise, BatchClip, Unmetered, InPlace, Remembers, JitteredOutput, Underdamped,
 ]  # fmt: skip
+
+# -- written with the questions that they are for ------------------------------------------------------------------
+
+
+class AbsoluteDensity(Metropolis):
+    """The density at the old position is forgotten."""
+
+    name = "absolute-density"
+
+    def step(self, problem, settings, state, streams):
+        return super().step(problem, settings, state._replace(log_density=0 * state.log_density), streams)
+
+
+class OffCentre(Langevin):
+    """The noise has a mean of 0.05."""
+
+    name = "off-centre"
+
+    def noise(self, streams, x):
+        return super().noise(streams, x) + 0.05
+
+
+class CancelledVariance(Langevin):
+    """Preconditioned by the variance of the chains, as a difference of two means of squares."""
+
+    name = "cancelled-variance"
+
+    def step(self, problem, settings, state, streams):
+        x = state.x
+        variance = (x.square().mean(1) - x.mean(1).square()).clamp(min=1e-9, max=1.0)[:, None]
+        eta = 4 * settings.step_size * variance
+        return ParticleState(x + eta * problem.score(x) + (2 * eta).sqrt() * self.noise(streams, x))
+
+
+class MissingJacobian(Metropolis):
+    """Multiplies all coordinates by a random factor, and forgets its power of D in the ratio."""
+
+    name = "missing-jacobian"
+
+    def step(self, problem, settings, state, streams):
+        factor = (0.3 * streams.normal("noise", state.x.shape[1:2])).exp()
+        new = Known(state.x * factor[..., None], *problem.log_density_and_score(state.x * factor[..., None]))
+        accept = streams.uniform("algorithm", state.x.shape[1:2]).log() < new.log_density - state.log_density
+        return self.moved(accept, state, new)
+
+
+class Adaptive(NamedTuple):
+    x: Tensor  # (R, N, D)
+    square: Tensor  # (R, N) of recent positions
+    t: int
+
+
+class EndlessAdaptation(Algorithm[Any, Any]):
+    """The steps of every chain follow its own recent positions, without an end."""
+
+    name, kind, settings_type = "endless-adaptation", "chains", Settings
+    exact: ClassVar[Any] = "adapted"
+    until: ClassVar[float] = math.inf
+
+    def init(self, problem, settings, streams, horizon):
+        x = problem.init()
+        return Adaptive(x, x.square().mean(-1), 0)
+
+    def step(self, problem, settings, state, streams):
+        x = state.x
+        y = x + state.square.sqrt()[..., None] * streams.normal("noise", x.shape[1:])
+        ratio = problem.log_density(y) - problem.log_density(x)
+        accept = streams.uniform("algorithm", x.shape[1:2]).log() < ratio
+        x = torch.where(accept[..., None], y, x)
+        square = state.square.lerp(x.square().mean(-1), 0.5) if state.t < self.until else state.square
+        return Adaptive(x, square.clamp(min=0.01), state.t + 1)
+
+
+class EndedAdaptation(EndlessAdaptation):
+    """The right one: adaptation ends after 200 steps."""
+
+    name, until = "ended-adaptation", 200
+
+
+class OneWay(Algorithm[Any, Any]):
+    """Coordinates are updated one after another: invariant, and claimed to be reversible."""
+
+    name, kind, settings_type = "one-way", "chains", Settings
+    exact: ClassVar[Any] = True
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState(problem.init())
+
+    def step(self, problem, settings, state, streams):
+        x = state.x
+        for d in range(x.shape[2]):
+            y = x.clone()
+            y[..., d] += 4 * math.sqrt(2 * settings.step_size) * streams.normal("noise", x.shape[1:2], d)
+            ratio = problem.log_density(y) - problem.log_density(x)
+            accept = streams.uniform("algorithm", x.shape[1:2], d).log() < ratio
+            x = torch.where(accept[..., None], y, x)
+        return ParticleState(x)
+
+
+class InvariantOnly(OneWay):
+    """The right one: it claims invariance alone."""
+
+    name, exact = "invariant-only", "invariant"
+
+
+class Annealed(NamedTuple):
+    x: Tensor  # (R, N, D)
+    log_z: Tensor  # (R,)
+    t: int
+    end: int
+
+
+class Normalised(NamedTuple):
+    log_normaliser: Tensor  # (R,)
+
+
+class SequentialMonteCarlo(Algorithm[Any, Any]):
+    """The right one: a geometric path from N(0, I), resampling at every temperature, a random walk."""
+
+    name, kind, settings_type = "sequential", "particles", Settings
+
+    def init(self, problem, settings, streams, horizon):
+        x = streams.normal("init", (problem.particles, problem.dim))
+        return Annealed(x, x.new_zeros(len(x)), 0, horizon)
+
+    def step(self, problem, settings, state, streams) -> tuple[Annealed, Normalised]:
+        x, b = state.x, (state.t + 1) / state.end
+        log_w = (problem.log_density(x) - self.base(x)) / state.end
+        log_z = state.log_z + log_w.logsumexp(1) - math.log(x.shape[1])
+        u = (torch.arange(x.shape[1]) + streams.uniform("algorithm", (1,))) / x.shape[1]
+        taken = torch.searchsorted(log_w.softmax(1).cumsum(1), u).clamp(max=x.shape[1] - 1)
+        x = x.gather(1, taken[..., None].expand_as(x))
+        for k in range(3):
+            y = x + 0.4 * streams.normal("noise", x.shape[1:], k)
+            rise = b * (problem.log_density(y) - problem.log_density(x)) + (1 - b) * (self.base(y) - self.base(x))
+            x = torch.where((streams.uniform("algorithm", x.shape[1:2], 1 + k).log() < rise)[..., None], y, x)
+        return Annealed(x, log_z, state.t + 1, state.end), Normalised(log_z)
+
+    def base(self, x):
+        return -0.5 * (x.square() + math.log(2 * math.pi)).sum(-1)
+
+
+class UnnormalisedBase(SequentialMonteCarlo):
+    """The base is not normalised."""
+
+    name = "unnormalised-base"
+
+    def base(self, x):
+        return -0.5 * x.square().sum(-1)
+
+
+class Boiling(Langevin):
+    """Temperature 4."""
+
+    name = "boiling"
+
+    def noise(self, streams, x):
+        return 2 * super().noise(streams, x)

@@ -1,61 +1,90 @@
 """The questions of known truth, one file a kind.
 
-- ``tolerance``: moments, correlations and energy on easy targets;
+- ``tolerance``: moments, correlations and energy on easy targets, and far from the origin in single precision;
 - ``contract``: shapes, seeds, metering, independence of replicates;
 - ``equilibrium``: dependence between chains, ties, chains that never move;
-- ``exactness``: invariance and calibrated ranks, of a class that claims ``exact = True``;
+- ``calibration``: ranks of parameters in the posteriors of data that they made;
+- ``exactness``: invariance and reversibility, of a sampler that claims to be exact;
+- ``parted``: the same invariance where a law has two parts;
+- ``normaliser``: normalising constants, where a sampler reports them;
 - ``density``: the density of a task from outside.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from parvibench.checks.question import Question
-from parvibench.core.algorithm import Example
+from parvibench.core.algorithm import Algorithm, Exact, Example
 from parvibench.core.registry import load_algorithm
 
+from .calibration import Calibration
 from .contract import Contract
 from .equilibrium import AtEquilibrium
-from .exactness import Exactness
+from .exactness import Invariance, Reversibility
+from .normaliser import Normaliser, reports_normaliser
 from .of_sampler import Effort, Sampler
-from .tolerance import Tolerance
+from .parted import Parted
+from .tolerance import SinglePrecision, Tolerance
 
-#: Steps of runs that are examined for noise or exactness.
-_BRIEF, _REST, _EXACT = 10, 100, 12
+#: Steps of runs that are examined for noise, at rest, for ranks, and for averages.
+_BRIEF, _REST, _RANKED, _LONG = 10, 100, 9, 200
 #: By kind of sampler; few interacting particles are too narrow in three dimensions.
-_TARGETS = {"chains": ("normal", "tilted", "bent"), "generator": ("unit",)}
-#: Chains of a replicate in tests of exact laws.
-_CHAINS = 400
+_TARGETS = {"chains": ("normal", "tilted", "bent", "skewed"), "generator": ("unit",)}
+_OTHERS = ("tilted", "bent")
+#: Targets of tests of exact laws, and chains of a replicate in them.
+_STRICT, _CHAINS = ("tilted", "bent", "skewed"), 400
+#: Share of the usual tolerance that a sampler is allowed which claims to be exact, and particles behind a log normaliser.
+_FACTOR, _PARTICLES = 0.25, 200
 
 
-def sampler_questions(sampler: Sampler, effort: Effort, allow_diverged: float = 0.0) -> list[Question]:
-    """Easy targets, the contract, dependence, and exactness where the class claims it.
+def sampler_questions(
+    sampler: Sampler, effort: Effort, allow_diverged: float = 0.0, exact: Exact | None = None
+) -> list[Question]:
+    """Easy targets, the contract, dependence, and exactness where it is claimed: ``exact``, by default by the class.
 
     A generator is tested on the one target that every variational family contains.
     """
-    kind = (load_algorithm(sampler) if isinstance(sampler, str) else sampler).kind
-    targets = _TARGETS.get(kind, ("tilted", "bent"))
-    tolerances = [Tolerance(task, sampler, effort, allow_diverged) for task in targets]
-    return [*tolerances, *_of_any(sampler, effort)]
+    algorithm = _loaded(sampler)
+    exact = algorithm.exact if exact is None else exact
+    targets, factor = _TARGETS.get(algorithm.kind, _OTHERS), _FACTOR if exact else 1.0
+    tolerances = [Tolerance(task, sampler, effort, allow_diverged, factor) for task in targets]
+    return [*tolerances, *_of_any(sampler, effort, exact, allow_diverged=allow_diverged)]
 
 
 def example_questions(name: str, example: Example) -> list[Question]:
     """The same of a registered sampler whose class states settings and steps that are enough on two easy tasks."""
     effort = Effort(tuple(example.settings.items()), example.steps, example.points)
     targets = ("biased-start-gaussian", *(["multimodal"] if example.both_modes else []))
-    return [*(Tolerance(task, name, effort) for task in targets), *_of_any(name, effort, example.brief_steps)]
+    tolerances = [Tolerance(task, name, effort) for task in targets]
+    return [*tolerances, *_of_any(name, effort, _loaded(name).exact, example.brief_steps)]
 
 
-def _of_any(sampler: Sampler, effort: Effort, brief_steps: int = _BRIEF) -> list[Question]:
+def _loaded(sampler: Sampler) -> Algorithm:
+    return load_algorithm(sampler) if isinstance(sampler, str) else sampler
+
+
+def _of_any(
+    sampler: Sampler, effort: Effort, exact: Exact, brief_steps: int = _BRIEF, allow_diverged: float = 0.0
+) -> Iterator[Question]:
     """What does not depend on a tolerance."""
-    algorithm = load_algorithm(sampler) if isinstance(sampler, str) else sampler
-    generates, chains = algorithm.kind == "generator", algorithm.kind == "chains"
+    algorithm = _loaded(sampler)
+    chains, (start, *_) = algorithm.kind == "chains", _TARGETS.get(algorithm.kind, _OTHERS)
     brief = replace(effort, steps=min(effort.steps, brief_steps, _BRIEF), points=min(effort.points, 20))
-    rest = brief if generates else replace(effort, steps=min(effort.steps, _REST))
-    start = {"chains": "normal", "generator": "unit"}.get(algorithm.kind, "tilted")
-    questions: list[Question] = [Contract("tilted", sampler, brief), AtEquilibrium(start, sampler, rest)]
-    if algorithm.exact and chains:
-        strict = replace(effort, steps=_EXACT, points=_CHAINS)
-        questions += [Exactness(task, sampler, strict) for task in ("tilted", "bent")]
-    return questions
+    yield Contract("tilted", sampler, brief)
+    at_rest = brief if algorithm.kind == "generator" else replace(effort, steps=min(effort.steps, _REST))
+    yield AtEquilibrium(start, sampler, at_rest)
+    if chains:
+        yield SinglePrecision("tilted", sampler, effort, allow_diverged)
+    if chains and algorithm.n_particles != 1:
+        yield Calibration("binomial", sampler, effort, *([0.0] if exact else []))
+    for task in _STRICT if exact and chains else ():
+        long = effort if exact == "adapted" else replace(effort, steps=_LONG, points=_CHAINS)
+        yield Invariance(task, sampler, long, adapted=exact == "adapted")
+        if exact is True:
+            yield Reversibility(task, sampler, replace(effort, steps=_RANKED, points=_CHAINS))
+    if exact in (True, "invariant") and chains:  # chains that start elsewhere may stay in one of its parts
+        yield Parted("parted", sampler, replace(effort, steps=_LONG, points=_CHAINS))
+    if reports_normaliser(algorithm):
+        yield Normaliser("tilted", sampler, replace(effort, points=_PARTICLES))

@@ -20,6 +20,8 @@ from .of_sampler import OfSampler
 
 #: Dependence of a replicate on its neighbours that rounding explains, relative to its size.
 _ROUNDING = 1e-4
+#: Added to the log density, nats.
+_CONSTANT = 8.0
 
 
 class _Outputs(NamedTuple):
@@ -38,11 +40,16 @@ class Contract(OfSampler):
     - ``seeded``: another seed gives other samples.
     - ``untouched``: a step leaves the state as it was that it is given.
     - ``shape``: of the output.
+    - ``dtype``: of the output is the problem's, double.
+    - ``constant``: a constant added to the log density, which is unnormalised, changes no sample.
     - ``metered``: what is charged is what was evaluated beneath the problem, and that is something.
 
     Interacting particles may move without noise: where neither replicates nor seeds part, both are without answer. So
     are they for replicates of which most points have not moved yet.
     """
+
+    title = "contract"
+    hint = "hidden state, randomness that is not drawn from `streams`, or evaluations beside `problem`"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """0 or 1 for every obligation and replicate."""
@@ -52,6 +59,7 @@ class Contract(OfSampler):
         parts = [replicates[:1], replicates[1:2], replicates[2:]]
         apart = torch.cat([self._outputs(part, seed).x for part in parts if part])
         size = x.abs().flatten(1).amax(1) + 1e-300
+        raised = self._outputs(replicates, seed, constant=_CONSTANT).x
         distinct = torch.tensor([sum(torch.equal(a, b) for b in x) == 1 for a in x]).double()
         seeded = (x != other).flatten(1).any(1).double()
         start = self._start(len(x)).to(x)
@@ -67,6 +75,8 @@ class Contract(OfSampler):
             "seeded": seeded,
             "untouched": torch.tensor([self._untouched(seed)] * len(x)),
             "shape": torch.tensor([x.shape[1:] == (self.points, task_named(self.task).dim)] * len(x)),
+            "dtype": torch.tensor([x.dtype == torch.float64] * len(x)),
+            "constant": (x - raised).abs().flatten(1).amax(1) <= _ROUNDING * size,
             "metered": torch.tensor([metered] * len(x)),
             "scored": torch.tensor([scored] * len(x)),
         }
@@ -76,8 +86,8 @@ class Contract(OfSampler):
 
     def expected(self) -> Mapping[str, Expected]:
         """All met."""
-        names = ("alone", "distinct", "repeatable", "seeded", "untouched", "shape", "metered", "scored")
-        return {f"contract.{name}": Fixed(1.0, better="higher") for name in names}
+        names = ("alone", "distinct", "repeatable", "seeded", "untouched", "shape", "dtype", "constant", "metered")
+        return {f"contract.{name}": Fixed(1.0, better="higher") for name in (*names, "scored")}
 
     def _start(self, count: int) -> Tensor:
         """The same points for every replicate, (R, N, D)."""
@@ -85,11 +95,11 @@ class Contract(OfSampler):
         target = task.target([0], "cpu", torch.float64)
         return task.initial(target, self.points, [g]).repeat(count, 1, 1)
 
-    def _outputs(self, ids: Sequence[int], seed: int) -> _Outputs:
+    def _outputs(self, ids: Sequence[int], seed: int, constant: float = 0.0) -> _Outputs:
         """Outputs of the replicates, whether meter and count agree, and whether anything was evaluated."""
         task, found, metered, scored = task_named(self.task), [], True, True
         for chunk in per_replicate(ids, self.loaded.max_chunk):
-            counted = Counted(task.target(chunk, "cpu", torch.float64))
+            counted = Counted(task.target(chunk, "cpu", torch.float64), constant)
             problem = self.problem(task, counted, chunk, seed, self._start(len(chunk)))
             found.append(self.observe(problem).outputs[self.effort.steps])
             metered = metered and abs(problem.meter.charged - counted.charged) <= 1e-6 * counted.charged

@@ -39,6 +39,8 @@ class DensityTruth(Question):
     task: str  #: one with an exact sampler
     draws: int  #: in a replicate
     algorithm: str = "density"  #: label
+    title = "density"
+    hint = "a constant, a sign, a factor or a Jacobian that one of density, score and draws lacks"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Means over the draws of statistics with mean zero, and whether the score is the gradient."""
@@ -117,6 +119,8 @@ class OwnDensity(Question):
 
     task: str  #: ``file.py:OBJECT`` or ``module:OBJECT``
     algorithm: str = "density"  #: label
+    title = "density"
+    hint = "a score that is not the derivative of the log density, or a density that remembers"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Shares of the points of each replicate: 1 where all is well."""

@@ -17,6 +17,8 @@ from .of_sampler import Observed, OfSampler
 
 #: Pairwise correlations of steps that are taken for chance, and share of chains that may stand still all the time.
 _CORRELATION, _STUCK = 0.005, 0.02
+#: Distance of the centre of all positions from the exact mean, sd.
+_CENTRE = 0.02
 #: Share of equal points of an output that resamples, and n var(mean) / var of dependent points.
 _TIES, _SPREAD = 0.3, 5.0
 
@@ -29,8 +31,12 @@ class AtEquilibrium(OfSampler):
     - ``dependence[replicates]``: the same of a replicate and the next, chain by chain.
     - ``stuck``: share of points that never moved; for chains alone.
     - ``ties``: share of the output's points that equal another one.
+    - ``centre``: mean of all positions less the exact one, in sd: 0 by symmetry, whatever the discretisation.
     - ``spread``: n times the squared error of the mean over the variance, 1 for independent points; not for generators.
     """
+
+    title = "independence"
+    hint = "noise that chains or replicates share, copies, or chains that are not updated"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """One value per replicate."""
@@ -52,6 +58,8 @@ class AtEquilibrium(OfSampler):
             stuck = (path.diff(dim=0) == 0).all(-1).all(0).double().mean(1)
             # Of a lost chain, what is finite: a tolerance counts it.
             steps = path.diff(dim=0).nan_to_num(0.0, 0.0, 0.0)  # (T, R, N, D)
+            centre = ((path - exact.mean) / exact.sd).nanmean((0, 2))
+            values |= {f"centre[{d}]": column for d, column in enumerate(centre.T)}
             values |= {
                 "dependence[chains]": _between_chains(steps),
                 "dependence[replicates]": _cosine(steps, steps.roll(1, 1)),
@@ -70,6 +78,7 @@ class AtEquilibrium(OfSampler):
             "dependence[chains]": Bound(_CORRELATION),
             "dependence[replicates]": Bound(4 * _CORRELATION),
             "stuck": Share(_STUCK),
+            **{f"centre[{d}]": Bound(_CENTRE) for d in range(task_named(self.task).dim)},
         }
 
     @property

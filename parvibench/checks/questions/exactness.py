@@ -1,21 +1,21 @@
-"""Samplers that claim to be exact: a reversible kernel that leaves every target alone, whatever its settings.
+"""Samplers that claim to be exact: a kernel that leaves every target invariant, whatever its settings, and is reversible.
 
 The target's unit is chosen so that the sampler's step is long in it: there mistakes show that a short step hides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from parvibench.checks.question import Expected, Values
+from parvibench.checks.question import Bound, Expected, Values
 from parvibench.checks.ranks import rank_functions, rank_statistics, ranks_of, uniform_ranks
-from parvibench.checks.summaries import SETS, generator_of, laws, per_replicate, summaries
-from parvibench.checks.targets import STABLE, StableTask
+from parvibench.checks.summaries import as_values, generator_of, per_replicate
+from parvibench.checks.targets import STABLE, StableTask, moments
 
 from .of_sampler import OfSampler
 
@@ -24,70 +24,125 @@ _UNITS = tuple(2.0**-k for k in range(-2, 9))
 _PILOT_STEPS, _PILOT_CHAINS = 10, 100
 #: Share of moves, of those at the best unit, that a harder unit must leave.
 _LEFT = 0.5
+#: Replicates in a call, at most, since all positions are kept; steps after which positions are judged alone.
+_AT_ONCE, _SOON = 20, 12
 
 
 @dataclass(frozen=True)
-class Exactness(OfSampler):
-    """Whether chains from exact draws stay exact draws, and these are no outliers among the chain's points.
+class FromExactDraws(OfSampler):
+    """Chains from exact draws, at two units of x."""
 
-    Asked at two units of x: that in which steps reach farthest, and a smaller one, at which many moves are rejected.
-    """
+    def units(self) -> dict[str, float]:
+        """``far``, the unit in which steps reach farthest, and ``hard``, a smaller one where many moves are rejected."""
+        return _units(
+            Invariance(self.task, self.sampler, replace(self.effort, steps=_PILOT_STEPS, points=_PILOT_CHAINS))
+        )
 
-    length: int = 9  #: of the chains in which exact draws are ranked
+    def draws(self, task: StableTask, replicates: range, seed: int) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+        """Replicates in chunks, and exact draws for each, (R, N, D)."""
+        for ids in per_replicate(replicates, min(_AT_ONCE, self.loaded.max_chunk or _AT_ONCE)):
+            drawn = [task.exact(self.points, generator_of(self.task, self.title, seed, r)) for r in ids]
+            yield ids, torch.stack(drawn)
 
-    def measure(self, replicates: range, seed: int) -> Values:
-        """Summaries of the last positions and of ranks, at both units."""
-        found: dict[str, list[float]] = {}
-        for label, unit in zip(("far", "hard"), self._units(), strict=True):
-            task = STABLE[self.task].in_units(unit)
-            for chunk in per_replicate(replicates, self.loaded.max_chunk):
-                draws = [task.exact(self.points, generator_of(self.task, "exact", seed, r)) for r in chunk]
-                path = self._path(task, torch.stack(draws), tuple(chunk), seed)
-                end, target = path[self.effort.steps], task.target(chunk, "cpu", torch.float64)
-                part = summaries(end / unit, target.log_density(end), f"{label}.kept.")
-                for name, values in {**part, **self._ranks(task, path[0], tuple(chunk), seed, label)}.items():
-                    found.setdefault(name, []).extend(values)
-        return found
-
-    def expected(self) -> Mapping[str, Expected]:
-        """What exact draws give."""
-        dim = STABLE[self.task].dim
-        functions = len(rank_functions(torch.zeros(1, 1, dim), torch.zeros(1, 1)))
-        law = dict(_exact_summaries(self.task, self.points)) | dict(uniform_ranks(self.length, self.points, functions))
-        return {f"{label}.{name}": e for label in ("far", "hard") for name, e in law.items()}
-
-    def _path(self, task: StableTask, start: Tensor, ids: tuple[int, ...], seed: int, steps: int = 0) -> list[Tensor]:
-        """Positions from the start on."""
-        question = replace(self, effort=replace(self.effort, steps=steps or self.effort.steps))
-        problem = question.problem(task, task.target(ids, "cpu", torch.float64), ids, seed, start)
-        return [start, *question.observe(problem).path]
-
-    def _ranks(self, task: StableTask, start: Tensor, ids: tuple[int, ...], seed: int, label: str) -> Values:
-        # For a reversible kernel, backwards is forwards with other noise.
-        ways = [torch.stack(self._path(task, start, ids, 2 * seed + i, self.length)[1:]) for i in (0, 1)]
-        target = task.target(ids, "cpu", torch.float64)
-        statistics = rank_statistics(ranks_of(target, start, ways, generator_of("place", seed, ids)), self.length)
-        return {f"{label}.{name}": values for name, values in statistics.items()}
-
-    def _units(self) -> tuple[float, float]:
-        """The unit at which the mean square of ten steps is largest, and a smaller one where most moves fail."""
-        jumps = {unit: self._mean_square(unit) for unit in _UNITS}
-        far = max(jumps, key=jumps.__getitem__)
-        hard = [u for u in _UNITS if u < far and jumps[u] > 0]
-        return far, min((u for u in hard if jumps[u] >= _LEFT * jumps[far]), default=far / 2)
-
-    def _mean_square(self, unit: float) -> float:
-        """Mean square of the steps of a short run from exact draws, in units; 0 where one is not finite."""
-        task = STABLE[self.task].in_units(unit)
-        pilot = replace(self, effort=replace(self.effort, points=_PILOT_CHAINS))
-        start = task.exact(pilot.points, generator_of("pilot"))[None]
-        path = torch.stack(pilot._path(task, start, (0,), 0, _PILOT_STEPS)) / unit
-        square = float(path.diff(dim=0).square().mean())
-        return square if torch.isfinite(path).all() else 0.0
+    def path(self, task: StableTask, start: Tensor, ids: tuple[int, ...], seed: int) -> Tensor:
+        """Positions from the start on, in units, (T + 1, R, N, D)."""
+        problem = self.problem(task, task.target(ids, "cpu", torch.float64), ids, seed, start)
+        return torch.stack([start, *self.observe(problem).path]) / task.unit
 
 
 @cache
-def _exact_summaries(name: str, points: int) -> Mapping[str, Expected]:
-    task = STABLE[name]
-    x = task.exact(SETS * points, generator_of(name, "law")).view(SETS, points, task.dim)
-    return laws(summaries(x, task.target([0], "cpu", torch.float64).log_density(x), "kept."))
+def _units(pilot: FromExactDraws) -> dict[str, float]:
+    """The unit at which the mean square of ten steps is largest, and a smaller one where most moves fail."""
+    jumps = {}
+    for unit in _UNITS:
+        task = STABLE[pilot.task].in_units(unit)
+        path = pilot.path(task, task.exact(pilot.points, generator_of("pilot"))[None], (0,), 0)
+        jumps[unit] = float(path.diff(dim=0).square().mean()) if torch.isfinite(path).all() else 0.0
+    far = max(jumps, key=jumps.__getitem__)
+    hard = [u for u in _UNITS if u < far and jumps[u] > 0]
+    return {"far": far, "hard": min((u for u in hard if jumps[u] >= _LEFT * jumps[far]), default=far / 2)}
+
+
+@dataclass(frozen=True)
+class Invariance(FromExactDraws):
+    """Whether chains from exact draws stay exact draws: soon (``kept.``), and averaged over many steps.
+
+    - ``mean``, ``variance``: about the exact ones, in sds and variances.
+    - ``stein[i,j]``: z_i s_j + (i = j) for the score s, in units of the sd; 0 by Stein's identity.
+
+    Of a kernel that is ``adapted`` the second half of a run is averaged, when adaptation has ended.
+    """
+
+    adapted: bool = False  #: whether the claim holds from half of the run on
+
+    title = "invariance"
+    hint = "the acceptance ratio, a proposal's density or Jacobian, an old value in the state, endless adaptation"
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Averages over chains, one value per replicate."""
+        found: dict[str, list[float]] = {}
+        for label, unit in ({"": 1.0} if self.adapted else self.units()).items():
+            task = STABLE[self.task].in_units(unit)
+            for ids, start in self.draws(task, replicates, seed):
+                path = self.path(task, start, ids, seed)
+                parts = {"": path[1:], "kept.": path[_SOON : _SOON + 1]}
+                for part, x in ({"": path[len(path) // 2 :]} if self.adapted else parts).items():
+                    for name, value in self._averages(x).items():
+                        found.setdefault(f"{label}.{part}{name}".lstrip("."), []).extend(as_values(value))
+        return found
+
+    def expected(self) -> Mapping[str, Expected]:
+        """No error on average."""
+        names = self._averages(torch.zeros(1, 1, 1, STABLE[self.task].dim, dtype=torch.float64))
+        labels = [""] if self.adapted else ["far.", "far.kept.", "hard.", "hard.kept."]
+        return {label + name: Bound(0.0) for label in labels for name in names}
+
+    def _averages(self, x: Tensor) -> dict[str, Tensor]:
+        """Of positions (T, R, N, D), (R,) each."""
+        task, exact = STABLE[self.task], moments(self.task)
+        score = task.target([0], "cpu", torch.float64).score(x.flatten(0, 1)).view_as(x) * exact.sd
+        z, d = (x - exact.mean) / exact.sd, range(task.dim)
+        found = {f"mean[{i}]": z[..., i] for i in d} | {f"variance[{i}]": z[..., i].square() - 1 for i in d}
+        found |= {f"stein[{i},{j}]": z[..., i] * score[..., j] + (i == j) for i in d for j in d}
+        return {name: value.mean((0, 2)) for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Reversibility(FromExactDraws):
+    """Whether a chain from an exact draw looks the same in both directions of time.
+
+    - ``rank``, ``rank_spread``: of the draw in the chain through it (``ranks.py``).
+    - ``flow``: mean of f(x) g(x') - g(x) f(x') over moves x -> x', for pairs of functions f, g; 0 under detailed balance.
+    """
+
+    title = "reversibility"
+    hint = "a proposal that favours a direction without its correction, an old value in the state, a fixed order of updates"
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Ranks and flows at both units."""
+        found: dict[str, list[float]] = {}
+        for label, unit in self.units().items():
+            task = STABLE[self.task].in_units(unit)
+            for ids, start in self.draws(task, replicates, seed):
+                # For a reversible kernel, backwards is forwards with other noise.
+                ways = [self.path(task, start, ids, 2 * seed + i) for i in (0, 1)]
+                place = generator_of("place", seed, ids)
+                target = STABLE[self.task].target(ids, "cpu", torch.float64)
+                ranks = ranks_of(target, start / unit, [way[1:] for way in ways], place)
+                for name, values in {**rank_statistics(ranks, self.effort.steps), **_flows(torch.cat(ways, 2))}.items():
+                    found.setdefault(f"{label}.{name}", []).extend(values)
+        return found
+
+    def expected(self) -> Mapping[str, Expected]:
+        """Uniform ranks and no flow."""
+        x = torch.zeros(2, 1, 1, STABLE[self.task].dim)
+        uniform = uniform_ranks(self.effort.steps, self.points, len(rank_functions(x[0], x[0, ..., 0])))
+        law = {**uniform, **dict.fromkeys(_flows(x), Bound(0.0))}
+        return {f"{label}.{name}": e for label in ("far", "hard") for name, e in law.items()}
+
+
+def _flows(x: Tensor) -> dict[str, list[float]]:
+    """``flow`` along paths (T + 1, R, N, D), of coordinates, their squares and the product of the first two."""
+    f = [*x.unbind(-1), *x.square().unbind(-1), x[..., 0] * x[..., 1]]
+    pairs = [(f[i], f[j]) for i in range(len(f)) for j in range(i)]
+    return {f"flow[{k}]": as_values((a[:-1] * b[1:] - b[:-1] * a[1:]).mean((0, 2))) for k, (a, b) in enumerate(pairs)}

@@ -37,6 +37,7 @@ class Observed(NamedTuple):
 
     path: list[Tensor]  #: positions after every step, (R, N, D) each; empty where a state has none
     outputs: dict[int, Tensor]  #: number of steps -> output, (R, n, D)
+    info: Any = None  #: of the last step
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,13 @@ class OfSampler(Question):
         return self.loaded.n_particles or self.effort.points
 
     def problem(
-        self, task: Task, target: Target, ids: Sequence[int], seed: int, start: Tensor | None = None
-    ) -> Problem:
-        """The problem in double; all replicates start at ``start``, (R, N, D), where it is given."""
+        self, task: Task, target: Target, ids: Sequence[int], seed: int, start: Tensor | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> Problem:  # fmt: skip
+        """The problem, in double; all replicates start at ``start``, (R, N, D), where it is given."""
         return Problem(
             target,
-            Streams(seed, ids, "cpu", torch.float64),
+            Streams(seed, ids, "cpu", dtype),
             start=task.initial if start is None else lambda _, n, __: start[:, :n].clone(),
             particles=self.points,
             batch_size=None if "full-batch" in self.loaded.needs else task.batch_size,
@@ -83,12 +85,12 @@ class OfSampler(Question):
         """Take all steps as the harness does, and ask for the output at the end and after some of them."""
         algorithm, streams, steps = self.loaded, problem.streams, self.effort.steps
         settings = algorithm.make_settings(dict(self.effort.settings))
-        observed, marks = Observed([], {}), {*outputs_at, steps}
+        observed, marks, info = Observed([], {}), {*outputs_at, steps}, None
         streams.step = 0
         with nullcontext() if algorithm.differentiates else torch.inference_mode():
             state: Any = algorithm.init(problem, settings, streams, steps)
             taken = take_steps(algorithm.step, problem, settings, state)
-            for number, (state, _) in zip(range(1, steps + 1), taken, strict=False):
+            for number, (state, info) in zip(range(1, steps + 1), taken, strict=False):  # noqa: B007
                 if hasattr(state, "x"):
                     observed.path.append(state.x.detach().clone())
                 if number in marks:
@@ -96,4 +98,4 @@ class OfSampler(Question):
                     least = 1 if algorithm.kind == "chains" else self.effort.points
                     require_samples(out, len(streams.replicates), least, problem.dim, algorithm.name)
                     observed.outputs[number] = out.detach().clone()
-        return observed
+        return observed._replace(info=info)

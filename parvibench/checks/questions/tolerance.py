@@ -7,8 +7,8 @@ factor or target exceeds them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,15 +16,18 @@ from scipy import stats
 from torch import Tensor
 
 from parvibench.checks.question import Bound, Expected, Share, Values
-from parvibench.checks.summaries import per_replicate
+from parvibench.checks.summaries import generator_of, per_replicate
 from parvibench.checks.targets import STABLE, moments, task_named
 
+from .counted import Counted
 from .of_sampler import Observed, OfSampler
 
 #: Positions used of the path of many chains.
 _KEPT = 20
 #: A run is still on its way where at its half the error was this much larger, at this p-value.
 _APPROACH, _SURE = 1.2, 1e-3
+#: Distance of a target from the origin in every coordinate.
+_AWAY = 4000.0
 
 
 class Limits(NamedTuple):
@@ -58,6 +61,10 @@ class Tolerance(OfSampler):
     """
 
     allow_diverged: float = 0.0  #: share of points that may be not finite
+    factor: float = 1.0  #: on all limits
+
+    title: ClassVar[str] = "moments"
+    hint: ClassVar[str] = "a factor or sign of the drift or of the noise, too long a step, or too few iterations"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Errors, and the same at half of the run under ``half.``."""
@@ -72,7 +79,8 @@ class Tolerance(OfSampler):
     def expected(self) -> Mapping[str, Expected]:
         """Bounds on their averages."""
         interacting = self.loaded.kind == "particles" and self.task in STABLE
-        limits, dim = _INTERACTING if interacting else LIMITS[self.task], task_named(self.task).dim
+        limits = Limits(*(self.factor * v for v in (_INTERACTING if interacting else LIMITS[self.task])))
+        dim = task_named(self.task).dim
         found: dict[str, Expected] = {"diverged": Share(self.allow_diverged)}
         for d in range(dim):
             found |= {f"mean[{d}]": Bound(limits.mean), f"variance[{d}]": Bound(limits.variance)}
@@ -133,3 +141,36 @@ class Tolerance(OfSampler):
         for d, rho in enumerate(exact.correlation):
             found[f"correlation[{d}]"] = average(z[..., d] * z[..., d + 1]) - rho
         return found
+
+
+@dataclass(frozen=True)
+class SinglePrecision(Tolerance):
+    """Whether the same is reached in single precision, some thousand sds from the origin."""
+
+    dtype: torch.dtype = torch.float32
+
+    title = "precision"
+    hint = "differences of large numbers, as in mean(x^2) - mean(x)^2, or tensors of a fixed dtype"
+
+    def measure(self, replicates: range, seed: int) -> Values:
+        """Errors; NaN where double precision is as far off, as of proposals about the origin that do not get there."""
+        found = super().measure(replicates, seed)
+        if self.dtype == torch.float64 or not self._off(found):
+            return found
+        double = replace(self, dtype=torch.float64).measure(replicates, seed)
+        return {name: [np.nan] * len(values) for name, values in found.items()} if self._off(double) else found
+
+    def _off(self, found: Values) -> bool:
+        """Whether an average is beyond its limit."""
+        limits = {name: e.limit for name, e in self.expected().items() if isinstance(e, Bound | Share)}
+        return any(abs(np.nan_to_num(found[name], nan=np.inf).mean()) > limit for name, limit in limits.items())
+
+    def _observed(self, ids: Sequence[int], seed: int) -> Observed:
+        task = task_named(self.task)
+        target = Counted(task.target(ids, "cpu", self.dtype), shift=_AWAY)
+        start = task.initial(target, self.points, [generator_of("single", seed, r) for r in ids]) + _AWAY
+        problem = self.problem(task, target, ids, seed, start.to(self.dtype), self.dtype)
+        return self.observe(problem, [max(1, self.effort.steps // 2)])
+
+    def _judged(self, run: Observed, steps: int) -> Tensor:
+        return super()._judged(run, steps) - _AWAY

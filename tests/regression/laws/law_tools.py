@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from parvibench.checks.ranks import ranks_of
-from parvibench.checks.summaries import Settings, generator_of
+from parvibench.checks.summaries import Settings, as_values, generator_of
 from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
@@ -72,3 +72,21 @@ def ranks_along(
         for way in (2 * seed, 2 * seed + 1)
     ]
     return ranks_of(target, start, paths, generator_of("place", seed))
+
+
+def summaries(x: Tensor, log_density: Tensor | None = None, prefix: str = "") -> dict[str, list[float]]:
+    """Means, log sds and correlations of neighbouring coordinates of points (R, N, D), one value per replicate.
+
+    ``log_density`` (R, N) at the points, where given, has the mean ``energy``; ``prefix`` stands before every name.
+    """
+    # Accumulated in double: a replicate that overflowed is +inf below.
+    x = x.double()
+    mean, centred = x.mean(1), x - x.mean(1, keepdim=True)
+    sd = centred.square().mean(1).sqrt()
+    found = {f"mean[{d}]": mean[:, d] for d in range(x.shape[2])}
+    found |= {f"log_sd[{d}]": sd[:, d].log() for d in range(x.shape[2])}
+    for d in range(x.shape[2] - 1):
+        found[f"corr[{d}]"] = (centred[..., d] * centred[..., d + 1]).mean(1) / (sd[:, d] * sd[:, d + 1])
+    if log_density is not None:
+        found["energy"] = log_density.mean(1)
+    return {prefix + name: as_values(value) for name, value in found.items()}

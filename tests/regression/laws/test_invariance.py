@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from asking import assert_right
-from law_tools import exact_draws, problem_at, ranks_along, run
+from law_tools import exact_draws, problem_at, ranks_along, run, summaries
 from torch import Tensor
 
 from parvibench.checks.question import Expected, Question, Values
 from parvibench.checks.ranks import rank_functions, rank_statistics, uniform_ranks
-from parvibench.checks.summaries import SETS, Settings, generator_of, laws, settings_of, summaries
+from parvibench.checks.summaries import SETS, Settings, generator_of, laws, settings_of
 from parvibench.core.registry import load_algorithm, load_task
 from parvibench.core.target import Target
 
@@ -115,3 +116,12 @@ def test_invariance_of_trajectories(question: Invariance) -> None:
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k[1]} on {k[0]}")
 def test_ranks(kernel: tuple[str, str, Settings]) -> None:
     assert_right(Ranks(*kernel))
+
+
+def test_summaries_of_points() -> None:
+    x = torch.tensor([[[0.0, 1.0], [2.0, 3.0]], [[0.0, 0.0], [torch.inf, 1.0]]])
+    found = summaries(x, torch.tensor([[1.0, 3.0], [0.0, 0.0]]), "p.")
+    assert found["p.mean[0]"] == [1.0, np.inf]
+    assert found["p.log_sd[1]"] == pytest.approx([0.0, np.log(0.5)])
+    assert found["p.corr[0]"] == [1.0, np.inf]
+    assert found["p.energy"] == [2.0, 0.0]
