@@ -29,8 +29,7 @@ from .tolerance import SinglePrecision, Tolerance
 #: Steps of runs that are examined for noise, at rest, for ranks, and for averages.
 _BRIEF, _REST, _RANKED, _LONG = 10, 100, 9, 200
 #: By kind of sampler; few interacting particles are too narrow in three dimensions.
-_TARGETS = {"chains": ("normal", "tilted", "bent", "skewed"), "generator": ("unit",)}
-_OTHERS = ("tilted", "bent")
+_TARGETS, _OTHERS = {"chains": ("normal", "tilted", "bent", "skewed"), "generator": ("unit",)}, ("tilted", "bent")
 #: Targets of tests of exact laws, and chains of a replicate in them.
 _STRICT, _CHAINS = ("tilted", "bent", "skewed"), 400
 #: Share of the usual tolerance that a sampler is allowed which claims to be exact, and particles behind a log normaliser.
