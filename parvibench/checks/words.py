@@ -27,7 +27,7 @@ PROMISES = {
 }
 #: Prefix of a statistic -> what it adds to the rest in words.
 _PREFIXES = {
-    "kept.": "",
+    "kept.": "after few steps, ",
     "far.": "with long steps from exact draws, ",
     "hard.": "with steps so long that moves fail, ",
     "early ": "early in the run, ",
@@ -47,6 +47,8 @@ _NAMES = {
     "flow": "flow against its reversal, pair {0} of functions",
     "centre": "mean of coordinate {0} over the path, from the exact one, in sd",
     "normaliser": "estimated normalising constant over the exact one, less 1,",
+    "bias": "error of the mean of coordinate {0}, in sd",
+    "excess": "relative error of the variance of coordinate {0}",
     "spread": "n times the squared error of the mean, over the variance",
     "score": "mean score in direction {0}",
     "stein": "Stein's identity {0}",

@@ -8,9 +8,10 @@ import pytest
 
 from parvibench.checks.question import Bound
 from parvibench.checks.questions import example_questions
+from parvibench.checks.questions.calibration import Calibration
 from parvibench.checks.questions.contract import Contract
 from parvibench.checks.questions.of_sampler import Effort
-from parvibench.checks.questions.tolerance import Tolerance
+from parvibench.checks.questions.tolerance import SinglePrecision, Tolerance
 from parvibench.checks.ranks import uniform_ranks
 from parvibench.checks.selection import select_questions
 from parvibench.checks.summaries import settings_of
@@ -34,7 +35,8 @@ def test_built_in_samplers_are_asked_by_the_road_of_all_others() -> None:
     kinds = [
         {type(q) for q in select_questions(algorithms=[a]).truths} for a in ("mala", "parvibench.baselines.mala:MALA")
     ]
-    assert kinds[0] == kinds[1]
+    # Examples state steps that suit a unit Gaussian: too long for the absolute limits of these two.
+    assert kinds[0] == kinds[1] - {SinglePrecision, Calibration}
     (contract,) = (
         q for q in select_questions(algorithms=["mala"], settings={"mala": {"step_size": 0.07}}).truths
         if isinstance(q, Contract)

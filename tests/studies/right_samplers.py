@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from false_alarms import Pool, red_runs
 from scipy import stats
 
-from parvibench.checks.outcomes import decide
 from parvibench.checks.question import Question, Values
 from parvibench.checks.questions import sampler_questions
 from parvibench.checks.questions.of_sampler import Effort
@@ -63,22 +63,14 @@ def runs(store: Path, samplers: Sequence[str], seeds: range) -> None:
 
 def resampled(named: str, documents: Sequence[Mapping[str, dict[str, dict[str, list[float]]]]], runs: int) -> int:
     """How many of the runs drawn from the replicates of a sampler are red."""
-    questions, plan, rng = questions_of(named), Plan(), np.random.default_rng(1)
-    expected = [q.expected() for q in questions]
-    threshold = plan.threshold(sum(map(len, expected)))
+    questions, rng = questions_of(named), np.random.default_rng(1)
+    threshold = Plan().threshold(sum(len(q.expected()) for q in questions))
     red = np.zeros(runs, dtype=bool)
-    for question, laws in zip(questions, expected, strict=True):
+    for question in questions:
+        expected = dict(question.expected())
         values = [d["values"][question.name] for d in documents]
-        pool = {name: np.concatenate([v[name] for v in values]) for name in values[0]}
-        size = min(map(len, pool.values()))
-        for run in np.flatnonzero(~red):
-            order = rng.permutation(size)
-            for total in plan.stages:
-                drawn = {name: x[order[:total]].tolist() for name, x in pool.items()}
-                tests = decide(question, drawn, threshold)
-                red[run] = any(t.p_value <= threshold for t in tests)
-                if red[run] or not any(t.p_value * len(laws) < plan.doubt for t in tests):
-                    break
+        first = {name: np.concatenate([v[name][: Plan().stages[0]] for v in values]) for name in expected}
+        red |= red_runs(Pool(question, expected, first), threshold, rng, runs)
     return int(red.sum())
 
 

@@ -31,8 +31,7 @@ from .tolerance import SinglePrecision, Tolerance
 #: Steps of runs that are examined for noise, at rest, for ranks, and for averages.
 _BRIEF, _REST, _RANKED, _LONG = 10, 100, 9, 200
 #: By kind of sampler; few interacting particles are too narrow in three dimensions.
-_TARGETS = {"chains": ("normal", "tilted", "bent", "skewed"), "generator": ("unit",)}
-_OTHERS = ("tilted", "bent")
+_TARGETS, _OTHERS = {"chains": ("normal", "tilted", "bent", "skewed"), "generator": ("unit",)}, ("tilted", "bent")
 #: Targets of tests of exact laws, and chains of a replicate in them.
 _STRICT, _CHAINS = ("tilted", "bent", "skewed"), 400
 #: Share of the usual tolerance that a sampler is allowed which claims to be exact, and particles behind a log normaliser.
@@ -49,8 +48,12 @@ def sampler_questions(
     algorithm = _loaded(sampler)
     exact = algorithm.exact if exact is None else exact
     targets, factor = _TARGETS.get(algorithm.kind, _OTHERS), _FACTOR if exact else 1.0
-    tolerances = [Tolerance(task, sampler, effort, allow_diverged, factor) for task in targets]
-    return [*tolerances, *_of_any(sampler, effort, exact, allow_diverged=allow_diverged)]
+    tolerances: list[Question] = [Tolerance(task, sampler, effort, allow_diverged, factor) for task in targets]
+    if algorithm.kind == "chains":
+        tolerances.append(SinglePrecision("tilted", sampler, effort, allow_diverged))
+    if algorithm.kind == "chains" and algorithm.n_particles != 1:
+        tolerances.append(Calibration("binomial", sampler, effort, *([0.0] if exact else [])))
+    return [*tolerances, *_of_any(sampler, effort, exact)]
 
 
 def example_questions(name: str, example: Example) -> list[Question]:
@@ -65,9 +68,7 @@ def _loaded(sampler: Sampler) -> Algorithm:
     return load_algorithm(sampler) if isinstance(sampler, str) else sampler
 
 
-def _of_any(
-    sampler: Sampler, effort: Effort, exact: Exact, brief_steps: int = _BRIEF, allow_diverged: float = 0.0
-) -> Iterator[Question]:
+def _of_any(sampler: Sampler, effort: Effort, exact: Exact, brief_steps: int = _BRIEF) -> Iterator[Question]:
     """What does not depend on a tolerance."""
     algorithm = _loaded(sampler)
     chains, (start, *_) = algorithm.kind == "chains", _TARGETS.get(algorithm.kind, _OTHERS)
@@ -75,10 +76,6 @@ def _of_any(
     yield Contract("tilted", sampler, brief)
     at_rest = brief if algorithm.kind == "generator" else replace(effort, steps=min(effort.steps, _REST))
     yield AtEquilibrium(start, sampler, at_rest)
-    if chains:
-        yield SinglePrecision("tilted", sampler, effort, allow_diverged)
-    if chains and algorithm.n_particles != 1:
-        yield Calibration("binomial", sampler, effort, *([0.0] if exact else []))
     for task in _STRICT if exact and chains else ():
         long = effort if exact == "adapted" else replace(effort, steps=_LONG, points=_CHAINS)
         yield Invariance(task, sampler, long, adapted=exact == "adapted")

@@ -80,6 +80,8 @@ class Contract(OfSampler):
             "metered": torch.tensor([metered] * len(x)),
             "scored": torch.tensor([scored] * len(x)),
         }
+        if self.loaded.kind == "generator":  # an optimiser may stop at a relative change of the density
+            kept["constant"] = torch.full((len(x),), torch.nan)
         if not x.any():  # nothing is left to compare
             kept |= dict.fromkeys(("distinct", "seeded"), torch.full((len(x),), torch.nan))
         return {f"contract.{name}": value.double().tolist() for name, value in kept.items()}

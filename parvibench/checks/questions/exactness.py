@@ -65,9 +65,9 @@ def _units(pilot: FromExactDraws) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Invariance(FromExactDraws):
-    """Whether chains from exact draws stay exact draws: soon (``kept.``), and averaged over many steps.
+    """Whether chains from exact draws stay exact draws, soon and averaged over many steps.
 
-    - ``mean``, ``variance``: about the exact ones, in sds and variances.
+    - ``bias``, ``excess``: errors of means and variances, in sds and variances; ``kept.``: after 12 steps.
     - ``stein[i,j]``: z_i s_j + (i = j) for the score s, in units of the sd; 0 by Stein's identity.
 
     Of a kernel that is ``adapted`` the second half of a run is averaged, when adaptation has ended.
@@ -102,7 +102,7 @@ class Invariance(FromExactDraws):
         task, exact = STABLE[self.task], moments(self.task)
         score = task.target([0], "cpu", torch.float64).score(x.flatten(0, 1)).view_as(x) * exact.sd
         z, d = (x - exact.mean) / exact.sd, range(task.dim)
-        found = {f"mean[{i}]": z[..., i] for i in d} | {f"variance[{i}]": z[..., i].square() - 1 for i in d}
+        found = {f"bias[{i}]": z[..., i] for i in d} | {f"excess[{i}]": z[..., i].square() - 1 for i in d}
         found |= {f"stein[{i},{j}]": z[..., i] * score[..., j] + (i == j) for i in d for j in d}
         return {name: value.mean((0, 2)) for name, value in found.items()}
 

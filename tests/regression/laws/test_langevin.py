@@ -17,12 +17,12 @@ import pytest
 import torch
 from affine_laws import METHODS, WITH_VELOCITY, Gaussian
 from asking import assert_right
-from law_tools import Normal, problem_at, run
+from law_tools import Normal, problem_at, run, summaries
 from numpy.typing import NDArray
 from plain_langevin import TWINS
 
 from parvibench.checks.question import Expected, Question, Values
-from parvibench.checks.summaries import SETS, Settings, generator_of, laws, per_replicate, settings_of, summaries
+from parvibench.checks.summaries import SETS, Settings, generator_of, laws, per_replicate, settings_of
 from parvibench.core.registry import load_algorithm, load_task
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
