@@ -157,6 +157,8 @@ class _Calls(TorchFunctionMode):
         if name == "tolist" and isinstance(x, OnCard):
             self.card.waits["tolist"] += 1
             return x.inner.tolist()
+        if name == "new_tensor" and on_card(x):
+            return self._made(torch.tensor, args[1:], {"device": CUDA, "dtype": x.dtype, **kwargs})
         return self._made(func, args, kwargs)
 
     def _made(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -249,6 +251,7 @@ class StandInCard:
         cuda = {
             "Event": _Event, "synchronize": lambda *_: None, "reset_peak_memory_stats": lambda *_: None,
             "max_memory_allocated": lambda *_: 0, "is_available": lambda: True, "get_device_name": lambda *_: "stand-in card",
+            "get_rng_state": lambda *_: None, "set_rng_state": lambda *_: None,
         }  # fmt: skip
         with ExitStack() as stack:
             for name, value in cuda.items():
