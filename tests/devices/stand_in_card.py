@@ -8,6 +8,7 @@ CPU, and everything that a real card would refuse raises with its words. Reads t
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -112,6 +113,11 @@ def _on_card(func: Any, args: Any, kwargs: Any, card: StandInCard | None) -> Any
     return out
 
 
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+
+
 class _Kernels(TorchDispatchMode):
     def __init__(self, card: StandInCard) -> None:
         super().__init__()
@@ -121,8 +127,13 @@ class _Kernels(TorchDispatchMode):
         kwargs = kwargs or {}
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         if any(isinstance(t, OnCard) for t in given):
+            if _is_composite(func):  # inference mode hands them over whole
+                with self:
+                    return self.card.within(func.decompose, args, kwargs, True)
             return _on_card(func, args, kwargs, self.card)
-        out = func(*args, **kwargs)
+        # The engine's tensors of zeros have no memory, and below this point nobody knows it.
+        plain_zeros = func.overloadpacket is torch.ops.aten._efficientzerotensor
+        out = torch.zeros(*args, dtype=kwargs.get("dtype")) if plain_zeros else func(*args, **kwargs)
         if self.card.inside and not given:  # made within an operation on tensors of the card
             return tree_map(lambda t: OnCard(t) if isinstance(t, Tensor) else t, out)
         return out
@@ -171,12 +182,12 @@ class _Calls(TorchFunctionMode):
             needed, found = ("cuda", "cpu") if target else ("cpu", "cuda")
             raise RuntimeError(f"Expected a '{needed}' device type for generator but found '{found}'")
         if named is None:
-            return self._within(func, args, kwargs, cards)
+            return self.card.within(func, args, kwargs, cards)
         kwargs["device"] = "cpu"
         if func in _FROM_HOST and isinstance(args[0], Tensor):
             kwargs.pop("device")
             return self._to(*args, device=named, **kwargs)
-        made = self._within(func, args, kwargs, cards)
+        made = self.card.within(func, args, kwargs, cards)
         if target and func in _FROM_HOST:
             self.card.waits[func.__name__] += 1
         if target == cards or not isinstance(made, Tensor):
@@ -184,13 +195,6 @@ class _Calls(TorchFunctionMode):
         wants = made.requires_grad
         moved = OnCard(made.detach()) if target else made.inner
         return moved.requires_grad_() if wants else moved
-
-    def _within(self, func: Any, args: Any, kwargs: Any, cards: bool) -> Any:
-        before, self.card.inside = self.card.inside, cards
-        try:
-            return func(*args, **kwargs)
-        finally:
-            self.card.inside = before
 
     def _to(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         dtype, device = kwargs.get("dtype"), kwargs.get("device")
@@ -204,7 +208,7 @@ class _Calls(TorchFunctionMode):
         if device is not None:
             x = self._moved(x, torch.device(device).type == "cuda", kwargs.get("non_blocking", False))
         if dtype is not None and dtype != x.dtype:
-            return self._within(Tensor.to, (x, dtype), {}, on_card(x))
+            return self.card.within(Tensor.to, (x, dtype), {}, on_card(x))
         return x.clone() if kwargs.get("copy") else x
 
     def _moved(self, x: Tensor, to_card: bool, non_blocking: bool) -> Tensor:
@@ -212,6 +216,8 @@ class _Calls(TorchFunctionMode):
             return x
         if not (to_card and non_blocking and id(x) in self.card.pinned):
             self.card.waits["copy to the card" if to_card else "copy to the host"] += 1
+        if not x.requires_grad and not _functorch.is_functorch_wrapped_tensor(x):
+            return OnCard(x.clone()) if to_card else x.inner.clone()  # type: ignore[attr-defined]
         return _Move.apply(x, to_card)  # type: ignore[no-untyped-call,no-any-return]
 
 
@@ -236,6 +242,14 @@ class StandInCard:
         self.waits: Counter[str] = Counter()
         self.inside = False
         self.pinned: set[int] = set()
+
+    def within(self, func: Any, args: Any, kwargs: Any, cards: bool) -> Any:
+        """An operation; what it makes by itself lies on the card if ``cards``."""
+        before, self.inside = self.inside, cards
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.inside = before
 
     @contextmanager
     def plugged_in(self) -> Iterator[StandInCard]:
