@@ -40,7 +40,7 @@ def stepped(
     method = algorithm or registry.load_algorithm(name)
     ids = (0,) if method.max_chunk == 1 else (0, 1)
     problem = task.problem(ids, 0, device, dtype, particles=6, full_batch="full-batch" in method.needs)
-    with mock.patch.object(registry, "load_algorithm", lambda _: method):
+    with mock.patch.object(registry, "load_algorithm", return_value=method):
         run = Run(name, problem, **settings)
     run.steps(FIRST)
     if problem._batch_size:
@@ -75,7 +75,7 @@ def assert_same(ours: Any, theirs: Any) -> None:
 def plugged_in() -> Iterator[StandInCard]:
     """A machine with the card, whose clock stands still."""
     card = StandInCard()
-    with card.plugged_in(), mock.patch.object(loop, "reference_seconds", lambda _: 1.0):
+    with card.plugged_in(), mock.patch.object(loop, "reference_seconds", return_value=1.0):
         yield card
     hardware.cache_clear()
 

@@ -225,7 +225,7 @@ def test_an_own_function_of_the_host_is_refused_in_words(function: Any, score: A
     task = pb.task(function, dim=2, score=score, name="of-the-host")
     with plugged_in():
         problem = task.problem(1, 0, "cuda", particles=3)
-        with pytest.raises(InputError, match="of-the-host: the function combines points on cuda:0 .*--device cpu"):
+        with pytest.raises(InputError, match=r"of-the-host: the function combines points on cuda:0 .*--device cpu"):
             problem.log_density(problem.init())
 
 
