@@ -49,7 +49,7 @@ def doctor_of_gpu(device: str = "cuda") -> Iterator[dict[str, Any]]:
     yield _check("GPU", name if there else found, there)
     if not there:
         return
-    from parvibench.checks.devices import comparable, compare
+    from parvibench.checks.questions.devices import comparable, compare
 
     for algorithm in (names := comparable()):
         try:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from parvibench.checks import devices
+from parvibench.checks.questions import devices
 from parvibench.core import registry
 from parvibench.core.errors import printable
 from parvibench.core.result import CellRecord, Status
