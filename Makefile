@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installs again when the requirements or the tested versions change.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: quickstart test test-slow traces past docs index edition lint benchmark benchmark-table benchmark-watch clean
+.PHONY: quickstart test test-slow traces past docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -25,6 +25,11 @@ benchmark-table: $(STAMP)  ## Against textbook programs and BlackJAX, and how co
 
 benchmark-watch: $(STAMP)  ## Fails when a fast path has become slow.
 	$(BIN)/python tests/benchmarks/watch.py
+
+# Installs nothing: the environment is used as it is. `make gpu DEVICE=cpu OPTIONS='--fast --out FOLDER'` tries it without a card.
+DEVICE ?= cuda
+gpu:  ## Every algorithm, times and whole runs on a GPU: reports/gpu; under 8 minutes.
+	$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) tests/benchmarks/card.py --device $(DEVICE) $(OPTIONS)
 
 docs: $(VENV)/.docs-$(notdir $(STAMP))  ## The site, with the reports: docs/_build/site/index.html.
 	rm -rf docs/_build docs/reference docs/reports

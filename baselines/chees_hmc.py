@@ -105,7 +105,7 @@ class ChEES(Algorithm[Settings, State]):
     version = 3
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
-    host_bound = True
+    host_bound = 4  # whether trajectories begin or end, and numbers of the adaptation when they do
     citation = "Hoffman, Radul & Sountsov (2021), AISTATS 2021"
     summary = "Hamiltonian Monte Carlo, trajectory length learnt across chains, adapts itself"
     example = Example(quick={"leapfrogs": 1}, first_scores=1, settings={}, steps=120, both_modes=False)

@@ -46,7 +46,7 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
     """Deep ensembles."""
 
     name = "deep-ensemble"
-    version = 2
+    version = 3
     kind = "particles"
     rescales = True
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"

@@ -23,6 +23,7 @@ class MAP(DeepEnsemble):
     """Maximum a posteriori."""
 
     name = "map"
+    version = 2
     n_particles = 1
     citation = "Kingma & Ba (2015), arXiv:1412.6980"
     presets: ClassVar[Presets] = {}

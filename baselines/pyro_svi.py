@@ -112,8 +112,9 @@ class _Fit:
             options = {"init_scale": settings.init_scale, "init_loc_fn": location}
         self._known = False
         make: Any = GUIDES[settings.guide]
-        self.guide: Any = make(self._model, **options)
-        self.guide()  # Pyro makes the parameters when it is first asked
+        with start.device:  # networks are made there
+            self.guide: Any = make(self._model, **options)
+            self.guide()  # Pyro makes the parameters when it is first asked
         self.guide.to(start.dtype)
         self._known = True
         elbo: Any = Trace_ELBO

@@ -90,7 +90,7 @@ class SMC(Algorithm[Settings, State]):
     name = "smc"
     kind = "particles"
     needs = frozenset({"full-batch", "score"})
-    host_bound = True  # whether there is a temperature left is a number of the device
+    host_bound = 2  # whether there is a temperature left, and whether the step to it is short enough
     citation = "Del Moral, Doucet & Jasra (2006)"
     summary = "annealed sequential Monte Carlo, adaptive temperatures, MALA moves"
     example: ClassVar[Example] = Example(quick={"ess_share": 0.5}, first_scores=1, settings={}, steps=150)

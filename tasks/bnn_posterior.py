@@ -67,6 +67,7 @@ class BNNTarget(Target):
         ``log_gamma`` maps S to it, (R, N) -> (R, N); S sums over the rows ``batch``, (R, B), or all.
         """
         x = x.to(self._X)
+        batch = None if batch is None else batch.to(self._X.device)
         weights, _, log_lambda = self.model.split(x)
         return self.model.joined(weights, log_gamma(self.squares(x, batch)), log_lambda)
 

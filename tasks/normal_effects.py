@@ -49,7 +49,8 @@ class VaryingTarget(JointTarget):
         order = (f"alpha{suffix}", f"beta{suffix}", "mu_alpha", "mu_beta", "sigma_y", "sigma_alpha", "sigma_beta")
         self._places = [parameters.places[name] for name in order]
         self._scale_sd, self._mean_precision = scale_sd, mean_sd**-2
-        self._order = np.argsort(np.concatenate([np.arange(self.dim)[p] for p in self._places])).tolist()
+        # A tensor of the device: a list would be copied to it at every call.
+        self._order = place(np.argsort(np.concatenate([np.arange(self.dim)[p] for p in self._places]))).long()
         group, feature, y = rows
         cells, cell = np.unique(np.stack([group, feature]), axis=1, return_inverse=True)
         count = np.bincount(cell.ravel()).astype(float)

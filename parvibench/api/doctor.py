@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,32 @@ def doctor() -> list[dict[str, Any]]:
         _disk_check(),
         _tracking_check(),
     ]
+
+
+def doctor_of_gpu(device: str = "cuda") -> Iterator[dict[str, Any]]:
+    """Check a device: whether it is there, and whether every algorithm that runs in PyTorch agrees with itself on the CPU.
+
+    Yields checks as ``doctor`` does, one by one: all together take minutes.
+    """
+    torch = importlib.import_module("torch")
+    there = device == "cpu" or torch.cuda.is_available()
+    built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+    found = f"none that PyTorch {torch.__version__}, {built}, can use"
+    name = torch.cuda.get_device_name() if there and device == "cuda" else "the CPU in its place"
+    yield _check("GPU", name if there else found, there)
+    if not there:
+        return
+    from parvibench.checks.questions.devices import comparable, compare
+
+    for algorithm in (names := comparable()):
+        try:
+            row = compare(algorithm, device)
+        except Exception as error:  # of a driver, a kernel, a library: the others go on
+            yield _check(algorithm, f"{type(error).__name__}: {error}".split("\n")[0][:300], False)
+            continue
+        step = "other draws" if row.difference is None else f"step differs by {row.difference:.1e}"
+        text = f"{step}, law p = {row.p_value:.2g}, {1e3 * row.seconds:.2f} ms a step"
+        yield _check(algorithm, text, row.ok(len(names)))
 
 
 def _check(what: str, found: str, ok: bool, required: bool = True) -> dict[str, Any]:

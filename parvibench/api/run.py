@@ -162,7 +162,8 @@ def forecast(
             waiting.append((cell, row))
     for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
         row["predicted_seconds"] = seconds
-    processes = max(1, (os.cpu_count() or 1) if execution.workers is None else execution.workers)
+    count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
+    processes = 1 if plan.device == "cuda" else max(1, count)
     together = sum(row["predicted_seconds"] or 0.0 for _, row in waiting)
     notes = list(dict.fromkeys(n for cell in cells for n in cell.notes))
     return Forecast(rows, together / processes, processes, notes, execution.tune and plan.untuned_part() is not None)

@@ -139,17 +139,23 @@ def new(
     note(f"try: {made.run}\nand: {made.test}")
 
 
-@app.command(epilog="Example: `parvibench doctor --json`")
-def doctor(as_json: Json = False) -> None:
+@app.command(epilog="Examples:\n\n`parvibench doctor --json`\n\n`parvibench doctor --gpu`")
+def doctor(
+    as_json: Json = False,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Compare every algorithm on the GPU with itself on the CPU; takes minutes.")
+    ] = False,
+) -> None:
     """Check the installation: versions, devices, data, store, tracking."""
-    from parvibench.api.doctor import doctor as checks_of_installation
+    from parvibench.api import doctor as diagnosis
 
-    checks = checks_of_installation()
-    if as_json:
-        print_json(checks)
-    else:
-        for check in checks:
+    checks = []
+    for check in diagnosis.doctor_of_gpu() if gpu else diagnosis.doctor():
+        checks.append(check)
+        if not as_json:
             mark = "[green]ok[/]" if check["ok"] else "[yellow]--[/]"
             out_console.print(f"{mark}  {check['what']}: {check['found']}", highlight=False)
+    if as_json:
+        print_json(checks)
     if not all(c["ok"] or not c["required"] for c in checks):
         raise typer.Exit(EXIT_FAILED)

@@ -75,7 +75,8 @@ Plugins = Annotated[
     bool, typer.Option("--allow-plugins", help="Load the files beside the suite that it names as file.py:OBJECT.")
 ]
 Workers = Annotated[
-    int | None, typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU.")
+    int | None,
+    typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU; a GPU has one."),
 ]
 Timeout = Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, in seconds.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the result store.", show_default=True)]

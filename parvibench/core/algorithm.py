@@ -106,9 +106,9 @@ class Method(ABC):
     n_particles: ClassVar[int | None] = None
     #: most replicates in one call, or None; 1 for kernels that take one replicate at a time
     max_chunk: ClassVar[int | None] = None
-    #: True when a step waits for numbers from the device, as trajectories of adaptive length do; such steps are not
-    #: compiled
-    host_bound: ClassVar[bool] = False
+    #: how many numbers of the device a step waits for, at most, per call of density or score, as trajectories of adaptive
+    #: length do; True for any number. Such steps are not compiled.
+    host_bound: ClassVar[bool | int] = False
     #: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step
     rescales: ClassVar[bool] = False
     citation: ClassVar[str] = ""  #: author (year), arXiv id

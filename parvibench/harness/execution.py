@@ -30,7 +30,7 @@ class Execution(BaseModel):
     match: Literal["effective-step"] | None = None
     #: (I, K) runs every K-th cell from the I-th on; ``parvibench.harness.store.merging.merge`` puts the parts together
     part: tuple[int, int] | None = None
-    #: processes; 0 runs in this process; default one per CPU. Objects that cannot be imported run in this one, too.
+    #: processes; 0 runs in this process; default one per CPU, on a GPU one in all. Objects that cannot be imported run in this one, too.
     workers: int | None = None
     device: str = "auto"  #: ``auto``, ``cpu`` or ``cuda``
     timeout: float = DEFAULT_TIMEOUT_S  #: wall-clock limit of one chunk of replicates, s

@@ -201,9 +201,9 @@ def _start_run(cells: Sequence[Cell], suite: dict[str, Any], profile: str | None
 
 
 def make_executor(execution: Execution, device: str) -> Executor:
-    """Worker processes; in this process for 0 workers or on a GPU; on a Ray cluster where one is named.
+    """Worker processes; in this process for 0 workers; on a Ray cluster where one is named.
 
-    On a cluster ``workers`` is the most jobs at a time, 0 for as many as it takes.
+    A GPU has one worker at a time, so that a device assert, a hang or a lack of memory ends its chunk alone. On a cluster ``workers`` is the most jobs at a time, 0 for as many as it takes.
 
     Raises:
         InputError: a negative count or a limit that is not positive; Ray is not installed.
@@ -221,7 +221,7 @@ def make_executor(execution: Execution, device: str) -> Executor:
         gpus = execution.gpus if device == "cuda" else 0.0
         return Cluster(execution.ray, workers or 0, timeout, memory, gpus)
     processes = (os.cpu_count() or 1) if workers is None else workers
-    return InProcess() if device == "cuda" or processes == 0 else Workers(processes, timeout, memory)
+    return Workers(1 if device == "cuda" else processes, timeout, memory) if processes else InProcess()
 
 
 def resolve_device(name: str) -> str:

@@ -52,10 +52,12 @@ def adam(
     steps = moments.steps + 1
     first, second = moments.first, moments.second
     if not inplace:
-        parameters, first, second = parameters.clone(), first.clone(), second.clone()
+        parameters, first, second = (
+            t.clone(memory_format=torch.contiguous_format) for t in (parameters, first, second)
+        )
     if parameters.device.type == "cpu":  # one pass over the memory instead of seven
-        torch_adam.adam(
-            [parameters], [grad], [first], [second], [], [torch.tensor(float(steps - 1))],
+        torch_adam.adam(  # which takes the memory as it lies, whatever the strides
+            [parameters], [grad.contiguous()], [first], [second], [], [torch.tensor(float(steps - 1))],
             fused=True, foreach=False, amsgrad=False, maximize=False, weight_decay=0.0,
             lr=learning_rate, beta1=betas[0], beta2=betas[1], eps=epsilon,
         )  # fmt: skip

@@ -182,13 +182,25 @@ class FunctionTarget(Target):
     def _called(self, function: Callable[[Tensor], Any], x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A function's values at states (R, N, D), each of that shape."""
         points = x.reshape(-1, self.dim).to(self.task.precision or x.dtype)
-        if self.task.batched:
-            values = _tensor(function(points))
-        elif self.task.own_score is None:
-            values = vmap(function)(points)
-        else:  # no PyTorch inside: nothing to vectorise
-            values = torch.stack([_tensor(function(point)).reshape(shape) for point in points])
+        try:
+            if self.task.batched:
+                values = _tensor(function(points))
+            elif self.task.own_score is None:
+                values = vmap(function)(points)
+            else:  # no PyTorch inside: nothing to vectorise
+                values = torch.stack([_tensor(function(point)).reshape(shape) for point in points])
+        except (RuntimeError, TypeError) as error:
+            if not any(words in str(error) for words in _OF_THE_HOST):
+                raise
+            raise InputError(
+                f"{self.task.name}: the function combines points on {x.device} with arrays or tensors on the CPU; move them "
+                "with .to(x.device), or run with --device cpu"
+            ) from error
         return values.to(x).reshape(*x.shape[:-1], *shape)
+
+
+#: In PyTorch's messages about a function that mixes devices.
+_OF_THE_HOST = ("on the same device", "device type tensor to numpy")
 
 
 def _tensor(value: Any) -> Tensor:

@@ -165,8 +165,8 @@ class PyroDensity:
             free = part.reshape(site.free)
             values[site.name] = value = site.transform(free)
             jacobian = jacobian + site.transform.log_abs_det_jacobian(free, value).sum()
-        with pyro_in(x.dtype):
-            model, args, kwargs = self.versions.of(x.dtype)
+        with pyro_in(x.dtype, x.device):
+            model, args, kwargs = self.versions.of(x.dtype, x.device)
             trace = poutine.trace(poutine.condition(model, data=values)).get_trace(*args, **kwargs)
             total = jacobian
             for name, node in trace.nodes.items():

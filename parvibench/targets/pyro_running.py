@@ -19,24 +19,35 @@ WIDTH = 2.0
 
 
 class Versions:
-    """A model and its arguments in each precision; a module's is a copy, so that its own parameters stay as they are."""
+    """A model and its arguments by precision and device; a module is copied, so that its own parameters stay as they are."""
 
     def __init__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.model, self.args, self.kwargs = model, args, kwargs
-        self._copies: dict[torch.dtype, Any] = {}
+        self._copies: dict[Any, Any] = {}
 
-    def of(self, dtype: torch.dtype) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Model, arguments and keywords with floating tensors of that type."""
-        args, kwargs = tree_map(
-            lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v, (self.args, self.kwargs)
-        )
+    def of(self, dtype: torch.dtype, device: torch.device | None = None) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Model, arguments and keywords with floating tensors of that type, and all tensors on a device other than the CPU."""
+        if device is None or device.type == "cpu":
+            args, kwargs = tree_map(
+                lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v,
+                (self.args, self.kwargs),
+            )
+            return self._model(dtype, None), args, kwargs
+        if ("given", dtype, device) not in self._copies:  # else copied to the device at every call
+            _, *given = self.of(dtype)
+            self._copies["given", dtype, device] = tree_map(
+                lambda v: v.to(device) if isinstance(v, Tensor) else v, given
+            )
+        return self._model(dtype, device), *self._copies["given", dtype, device]
+
+    def _model(self, dtype: torch.dtype, device: torch.device | None) -> Any:
         if not isinstance(self.model, torch.nn.Module):
-            return self.model, args, kwargs
-        if dtype not in self._copies:
+            return self.model
+        if (dtype, device) not in self._copies:
             with _own_parameters():  # Pyro copies parameters that its store knows from there
-                module = copy.deepcopy(self.model).to(dtype)
-            self._copies[dtype] = _Alone(module.requires_grad_(False))
-        return self._copies[dtype], args, kwargs
+                module = copy.deepcopy(self.model).to(device, dtype)
+            self._copies[dtype, device] = _Alone(module.requires_grad_(False))
+        return self._copies[dtype, device]
 
 
 class _Alone:
@@ -60,14 +71,14 @@ def _own_parameters() -> Iterator[None]:
 
 
 @contextmanager
-def pyro_in(dtype: torch.dtype) -> Iterator[None]:
-    """Pyro without validation, which looks at values and so stops ``vmap``; new tensors are of that type."""
+def pyro_in(dtype: torch.dtype, device: torch.device | None = None) -> Iterator[None]:
+    """Pyro without validation, which looks at values and so stops ``vmap``; new tensors are of that type, on the device."""
     import pyro
 
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        with pyro.validation_enabled(False):
+        with pyro.validation_enabled(False), nullcontext() if device is None or device.type == "cpu" else device:
             yield
     finally:
         torch.set_default_dtype(before)

@@ -91,7 +91,7 @@ def scanned(step: Callable[[Any, Any], Any], state: Any, work: Callable[[Any], f
 
 def svgd(stepper: Stepper) -> Run:
     """BlackJAX's SVGD with its median heuristic, updated at every step, plain steps."""
-    task, x = stepper.task, jnp.asarray(stepper.state.x[0].numpy())
+    task, x = stepper.task, jnp.asarray(stepper.state.x[0].cpu().numpy())
     if "network" in task.tags:
         log_density, rows = network_regression(task), task.rows
         batch = lambda key: {"rows": jax.random.choice(key, rows, (task.batch_size,), replace=False)}  # noqa: E731
@@ -103,7 +103,7 @@ def svgd(stepper: Stepper) -> Run:
 
 def chains(sampler: Any, stepper: Stepper, work: Callable[[Any], Any] | None = None) -> Run:
     """Independent chains by ``vmap``."""
-    x = jnp.asarray(stepper.state.x[0].numpy())
+    x = jnp.asarray(stepper.state.x[0].cpu().numpy())
 
     def step(key: Any, states: Any) -> Any:
         states, info = jax.vmap(sampler.step)(jax.random.split(key, len(x)), states)
@@ -129,7 +129,7 @@ def sgld(stepper: Stepper) -> Run:
     """BlackJAX's SGLD on mini-batches: its step size is our eta."""
     log_density = network_regression(stepper.task)
     sampler = blackjax.sgld(jax.grad(log_density))
-    x = jnp.asarray(stepper.state.x[0].numpy())
+    x = jnp.asarray(stepper.state.x[0].cpu().numpy())
     eta, task = stepper.settings.step_size, stepper.task
 
     def step(key: Any, positions: Any) -> Any:
@@ -145,5 +145,5 @@ def nuts(stepper: Stepper) -> Run:
     """BlackJAX's NUTS at the step length and masses of our warm-up; work is the leapfrog steps that its chains needed."""
     warmup, task = stepper.state.warmup, stepper.task
     density = funnel(task) if task.name.startswith("funnel") else logistic(task)
-    sampler = blackjax.nuts(density, float(warmup.step[0]), jnp.asarray(warmup.scale[0].square().numpy()))
+    sampler = blackjax.nuts(density, float(warmup.step[0]), jnp.asarray(warmup.scale[0].square().cpu().numpy()))
     return chains(sampler, stepper, lambda info: info.num_integration_steps)

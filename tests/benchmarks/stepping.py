@@ -18,17 +18,19 @@ class Stepper:
     def __init__(
         self, task: str, algorithm: str, settings: Mapping[str, Any], particles: int | None = None,
         replicates: tuple[int, ...] = (0,), dtype: torch.dtype = torch.float32, horizon: int = 2000,
+        device: str = "cpu",
     ) -> None:  # fmt: skip
         self.task, self.algorithm = registry.load_task(task), registry.load_algorithm(algorithm)
         self.settings: Any = self.algorithm.make_settings(dict(settings))
         self.problem = self.task.problem(
-            replicates, 0, "cpu", dtype,
+            replicates, 0, device, dtype,
             particles=particles, full_batch="full-batch" in self.algorithm.needs,
         )  # fmt: skip
         self.steps = 0
         with self._mode():
             self.state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
-        self._taken = take_steps(self.algorithm.step, self.problem, self.settings, self.state)
+        self.advance: Any = self.algorithm.step
+        self._taken = take_steps(lambda *given: self.advance(*given), self.problem, self.settings, self.state)
 
     def _mode(self) -> torch.inference_mode:
         return torch.inference_mode(not self.algorithm.differentiates)

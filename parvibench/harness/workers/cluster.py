@@ -28,7 +28,7 @@ from parvibench.data import fetch
 from parvibench.harness.run.chunks import ChunkResult
 from parvibench.harness.store.files import EVERY_S, SnapshotFile
 
-from .executors import MAX_ATTEMPTS, InProcess, News, OnProgress, Outcome
+from .executors import MAX_ATTEMPTS, News, OnProgress, Outcome
 from .jobs import ChunkJob
 from .processes import Workers
 
@@ -204,8 +204,7 @@ def _serve_in(folder: Path, parcel: Parcel) -> Iterator[News | bytes | Ended]:
     for name, sent in parcel.data.items():
         fetch.keep(name, sent)
     job = _unpacked(parcel, folder, file)
-    on_gpu = job.cell.spec.device == "cuda"
-    executor = InProcess() if on_gpu else Workers(1, parcel.timeout, parcel.memory)
+    executor = Workers(1, parcel.timeout, parcel.memory)
     events: queue.SimpleQueue[News | Ended] = queue.SimpleQueue()
 
     def work() -> None:
