@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .reporting.presented import Results
     from .targets.densities import task
     from .targets.pyro_models import from_pyro
+    from .targets.stan_models import from_stan
 
 _NAMES = {
     "api.check": "check",
@@ -53,13 +54,14 @@ _NAMES = {
     "reporting.presented": "Results",
     "targets.densities": "task",
     "targets.pyro_models": "from_pyro",
+    "targets.stan_models": "from_stan",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in the order of use
     "run", "load", "report", "compare", "tune", "evaluate", "check", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
     "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
-    "task", "from_pyro",
+    "task", "from_pyro", "from_stan",
 ]  # fmt: skip
 
 
