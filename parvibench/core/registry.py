@@ -168,9 +168,9 @@ def _from_place(place: str) -> Task:
 
     opener = next((o for kind, o in _OPENERS.items() if re.search(kind, place)), None)
     if opener is not None:
-        task = _resolve(opener)(place)
-        adopt(task, task.place)
-        return task
+        found: Task = _resolve(opener)(place)
+        adopt(found)
+        return found
     if ":" not in place:
         raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
     task: Any = _resolve(place)

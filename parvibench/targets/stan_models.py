@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,10 +23,13 @@ from parvibench.core.target import Target
 
 from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
 from .pyro_models import DRAWS, Box, best_of
-from .stan_programs import StanModel, compiled
+from .stan_programs import StanModel, compiled, lacking
 
 #: Random starts that Stan, too, tries before it gives up.
 _STARTS = 100
+
+
+S = TypeVar("S", bound="StanTask")
 
 
 class Parameter(NamedTuple):
@@ -64,7 +67,7 @@ def from_stan(
         place = "" if data else f"{program.resolve()}:"
     stems = [program.stem, stem] if stem not in ("", "data", program.stem) else [program.stem]
     label = label_of(name or re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(stems))[:64])
-    return task_of(label, compiled(program), text, "" if name else place)
+    return task_of(StanTask, label, program, text, "" if name else place)
 
 
 def opened(place: str) -> StanTask:
@@ -75,18 +78,18 @@ def opened(place: str) -> StanTask:
     return from_stan(found[1], found[2] or None)
 
 
-def task_of(label: str, library: Path, data: str, place: str, summary: str = "", **more: Any) -> StanTask:
-    """A task of a compiled program and the JSON text of its data; ``more`` are further fields."""
+def task_of(kind: type[S], label: str, program: Path, data: str, place: str, **more: Any) -> S:
+    """A task of a program and the JSON text of its data; ``more`` are further fields."""
     try:
-        model = StanModel(library, data)
+        model = StanModel(compiled(program), data)
     except InputError as error:
-        raise InputError(f"{label}: {error}") from None
+        raise InputError(f"{label}: {error}{lacking(program, json.loads(data))}") from None
     if not model.dim:
         raise InputError(f"{label}: the program has no parameters: nothing to sample")
     parameters = _shapes(model.names(1))
-    made = StanTask(
+    fields = {"citation": "", "summary": f"a Stan program with the parameters {', '.join(p.name for p in parameters)}"}
+    made = kind(
         name=label,
-        summary=summary or f"a Stan program with the parameters {', '.join(p.name for p in parameters)}",
         dim=model.dim,
         tags=frozenset({"own", "stan"}),
         metrics=METRICS,
@@ -98,15 +101,14 @@ def task_of(label: str, library: Path, data: str, place: str, summary: str = "",
         model=model,
         sites=parameters,
         place=place,
-        **({"citation": ""} | more),
+        **(fields | more),
     )
     try:
         tried = checked(made)
     except InputError as error:
         raise InputError(f"{error}; Stan: {model.rejection}" if model.rejection else str(error)) from None
-    return replace(
-        made, **{f: getattr(tried, f) for f in ("precision", "fingerprint")}, provides=tried.provides | {"stan"}
-    )
+    found = {f: getattr(tried, f) for f in ("precision", "fingerprint")}
+    return replace(made, **found, provides=tried.provides | {"stan"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from parvibench.core.errors import InputError, LibraryMissingError, install_hint
+from parvibench.core.errors import InputError, install_hint
 
 Array = NDArray[np.float64]
 
@@ -65,12 +66,11 @@ def toolchain() -> Toolchain:
     """httpstan and a C++ compiler.
 
     Raises:
-        LibraryMissingError: httpstan is not installed.
-        InputError: it has another version or layout; there is no compiler.
+        InputError: httpstan is not installed, or has another version or layout; there is no compiler.
     """
     spec = find_spec("httpstan")  # does not import it
     if spec is None or spec.origin is None:
-        raise LibraryMissingError(f"Stan models need httpstan; {install_hint('stan')}")
+        raise InputError(f"Stan models need httpstan; {install_hint('stan')}")
     folder, found = Path(spec.origin).parent, version("httpstan")
     numbers = tuple(int(part) for part in found.split(".")[:2])
     if not _FROM <= numbers < _BEFORE or not (folder / "stanc").is_file() or not (folder / "include/stan").is_dir():
@@ -96,7 +96,7 @@ def compiled(program: Path) -> Path:
 
     Raises:
         InputError: no such file; an error of Stan's compiler, with its line; the C++ compiler fails.
-        LibraryMissingError, InputError: as of ``toolchain``.
+        InputError: as of ``toolchain``.
     """
     if not program.is_file():
         raise InputError(f"no such Stan program: {program}")
@@ -126,6 +126,14 @@ def compiled(program: Path) -> Path:
                 linked = [str(binding), str(made), f"-L{where}", *_LIBRARIES, f"-Wl,-rpath,{where}"]
                 _run_compiler(tools, ["-shared", *linked], library)
     return library
+
+
+def lacking(program: Path, data: Mapping[str, Any]) -> str:
+    """Which variables of a program its data lack, as the end of a message; empty where none, or the program is wrong."""
+    told = subprocess.run([str(toolchain().folder / "stanc"), "--info", str(program)], capture_output=True, text=True)
+    wanted = json.loads(told.stdout)["inputs"] if told.returncode == 0 else {}
+    missing = [name for name in wanted if name not in data]
+    return f"; the data lack {', '.join(missing)}" if missing else ""
 
 
 def _translated(program: Path, tools: Toolchain) -> str:
