@@ -113,7 +113,11 @@ class PyroTask(FunctionTask):
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """The best of ten uniform draws from [-2, 2]^D for each point, (R, n, D)."""
-        return best_of(target, super().initial(target, DRAWS * n, generators), n)
+        drawn = FunctionTask.initial(self, target, DRAWS * n, generators)
+        drawn = drawn.view(len(drawn), n, DRAWS, self.dim)
+        density = target.log_density(drawn.flatten(1, 2)).view(drawn.shape[:3]).nan_to_num(nan=-torch.inf)
+        best = density.argmax(2)[..., None, None].expand(-1, -1, 1, self.dim)
+        return drawn.gather(2, best).squeeze(2)
 
     def constrain(self, x: Tensor) -> dict[str, Tensor]:
         """Values of the sites, name -> (n, ...), at points (n, D)."""
@@ -143,14 +147,6 @@ class PyroTask(FunctionTask):
                 raise ShapeError(f"{self.name}: values of {site.name} lie on the edge of its support or outside of it")
             parts.append(free)
         return torch.cat(parts, dim=1)
-
-
-def best_of(target: Target, drawn: Tensor, n: int) -> Tensor:
-    """The points of highest density, (R, n, D), each of the next draws of (R, n times k, D)."""
-    drawn = drawn.view(len(drawn), n, -1, drawn.shape[-1])
-    density = target.log_density(drawn.flatten(1, 2)).view(drawn.shape[:3]).nan_to_num(nan=-torch.inf)
-    best = density.argmax(2)[..., None, None].expand(-1, -1, 1, drawn.shape[-1])
-    return drawn.gather(2, best).squeeze(2)
 
 
 class PyroDensity:

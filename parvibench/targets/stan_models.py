@@ -19,10 +19,9 @@ import torch
 from torch import Generator, Tensor
 
 from parvibench.core.errors import InputError, ShapeError
-from parvibench.core.target import Target
 
 from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
-from .pyro_models import DRAWS, Box, best_of
+from .pyro_models import Box, PyroTask
 from .stan_programs import StanModel, compiled, lacking
 
 #: Random starts that Stan, too, tries before it gives up.
@@ -123,9 +122,7 @@ class StanTask(FunctionTask):
         """The density."""
         return StanTarget(self)
 
-    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
-        """The best of ten of Stan's random starts for each point, (R, n, D)."""
-        return best_of(target, super().initial(target, DRAWS * n, generators), n)
+    initial = PyroTask.initial
 
     def constrain(self, x: Any, *, generated: bool = False) -> dict[str, Tensor]:
         """Values of the parameters, name -> (n, ...), at points (n, D).
