@@ -98,6 +98,5 @@ class StanNUTS(Algorithm[Settings, State]):
             places[chain] = positions[-1]
             told.append(facts.mean(0))
         meter.charge(scores=used)
-        found = [torch.from_numpy(a)[None] for a in (places, steps, metrics)]
-        info = state.x.new_tensor(np.mean(told, 0))
-        return State(found[0].to(state.x), *found, 0), Info(*info[:, None])
+        at, step, metric = (torch.from_numpy(a)[None] for a in (places, steps, metrics))
+        return State(at.to(state.x), at, step, metric, 0), Info(*state.x.new_tensor(np.mean(told, 0))[:, None])

@@ -22,12 +22,10 @@ from parvibench.core.errors import InputError, ShapeError
 
 from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
 from .pyro_models import Box, PyroTask
-from .stan_programs import StanModel, compiled, lacking
+from .stan_programs import StanModel, compiled, digest, lacking
 
 #: Random starts that Stan, too, tries before it gives up.
 _STARTS = 100
-
-
 S = TypeVar("S", bound="StanTask")
 
 
@@ -43,7 +41,7 @@ def from_stan(
 ) -> StanTask:
     """The posterior of a Stan program as a task.
 
-    The program is compiled at first, in about half a minute, and kept in the user's cache. Needs the extra ``stan``.
+    The program is compiled once, in about half a minute, and kept in the user's cache. Needs the extra ``stan``.
 
     Args:
         program: file of the program, ``.stan``.
@@ -51,22 +49,21 @@ def from_stan(
         name: of the task; default: the program's, followed by that of the data where they differ.
 
     Raises:
-        InputError: Stan refuses program or data, a parameter is discrete, or the density is not finite at random starts.
-        LibraryMissingError: httpstan is not installed.
+        InputError: Stan refuses program or data, a parameter is discrete, the density is not finite at random starts, or
+            httpstan or a C++ compiler is not installed.
 
     >>> task = from_stan("schools.stan", "schools.json")  # doctest: +SKIP
     >>> task.constrain(samples)["tau"]  # doctest: +SKIP
     """
-    program, place = Path(program), ""
+    program, place, stem = Path(program), f"{Path(program).resolve()}:", ""
     if isinstance(data, str | Path):
-        text, stem = _read(Path(data)), Path(data).stem
-        place = f"{program.resolve()}:{Path(data).resolve()}"
+        text, stem, place = _read(Path(data)), Path(data).stem, f"{place}{Path(data).resolve()}"
     else:
-        text, stem = json.dumps(dict(data or {}), default=_plain), ""
-        place = "" if data else f"{program.resolve()}:"
+        text = json.dumps(dict(data or {}), default=lambda value: np.asarray(value).tolist())
     stems = [program.stem, stem] if stem not in ("", "data", program.stem) else [program.stem]
     label = label_of(name or re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(stems))[:64])
-    return task_of(StanTask, label, program, text, "" if name else place)
+    loadable = name is None and not isinstance(data, Mapping)
+    return task_of(StanTask, label, program, text, place if loadable else "")
 
 
 def opened(place: str) -> StanTask:
@@ -79,29 +76,20 @@ def opened(place: str) -> StanTask:
 
 def task_of(kind: type[S], label: str, program: Path, data: str, place: str, **more: Any) -> S:
     """A task of a program and the JSON text of its data; ``more`` are further fields."""
+    library = compiled(program)
     try:
-        model = StanModel(compiled(program), data)
+        model = StanModel(library, data)
     except InputError as error:
-        raise InputError(f"{label}: {error}{lacking(program, json.loads(data))}") from None
+        raise InputError(f"{label}: {error}{lacking(program, data)}") from None
     if not model.dim:
         raise InputError(f"{label}: the program has no parameters: nothing to sample")
     parameters = _shapes(model.names(1))
     fields = {"citation": "", "summary": f"a Stan program with the parameters {', '.join(p.name for p in parameters)}"}
     made = kind(
-        name=label,
-        dim=model.dim,
-        tags=frozenset({"own", "stan"}),
-        metrics=METRICS,
-        log_density=Density(model),
-        own_score=Score(model),
-        batched=True,
-        start=Starts(model),
-        coordinates=tuple(_bracketed(n) for n in model.names(0)),
-        model=model,
-        sites=parameters,
-        place=place,
-        **(fields | more),
-    )
+        name=label, dim=model.dim, tags=frozenset({"own", "stan"}), metrics=METRICS, log_density=model.density,
+        own_score=model.score, batched=True, start=Starts(model), coordinates=tuple(map(_bracketed, model.names(0))),
+        model=model, sites=parameters, place=place, **(fields | more),
+    )  # fmt: skip
     try:
         tried = checked(made)
     except InputError as error:
@@ -129,7 +117,7 @@ class StanTask(FunctionTask):
 
         With ``generated`` transformed parameters and generated quantities as well, drawn with one fixed seed.
         """
-        values = self.model.constrain(_doubles(x), everything=generated)
+        values = self.model.constrain(x, everything=generated)
         found, first = {}, 0
         for name, shape in _shapes(self.model.names(2 if generated else 1)):
             part = values[:, first : (first := first + math.prod(shape))]
@@ -143,15 +131,14 @@ class StanTask(FunctionTask):
         Raises:
             ShapeError: a parameter is missing, of another shape, or outside its support.
         """
-        missing = [site.name for site in self.sites if site.name not in values]
-        if missing:
-            raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
         parts = []
-        for site in self.sites:
-            value = np.asarray(values[site.name], dtype=np.float64)
-            if value.shape[1:] != site.shape:
-                raise ShapeError(f"{self.name}: {site.name} has shape {value.shape}, not {('n', *site.shape)}")
-            parts.append(value.transpose(0, *range(value.ndim - 1, 0, -1)).reshape(len(value), -1))  # by columns
+        for name, shape in self.sites:
+            if name not in values:
+                raise ShapeError(f"{self.name}: no values of {name}; found {', '.join(values) or 'none'}")
+            value = np.asarray(values[name], dtype=np.float64)
+            if value.shape[1:] != shape:
+                raise ShapeError(f"{self.name}: {name} has shape {value.shape}, not {('n', *shape)}")
+            parts.append(value.transpose(0, *range(len(shape), 0, -1)).reshape(len(value), -1))  # by columns
         try:
             return torch.from_numpy(self.model.unconstrain(np.concatenate(parts, axis=1)))
         except InputError as error:
@@ -160,44 +147,20 @@ class StanTask(FunctionTask):
     @property
     def source(self) -> str:
         """What names this density in a cell's key: program and data."""
-        return f"{self.model.library.stem}-{super().source}"
+        return f"{self.model.library.stem}-{digest(self.model.data)}-{super().source}"
 
 
 class StanTarget(FunctionTarget):
     """The density of a ``StanTask``."""
 
-    task: StanTask
-
     def __init__(self, task: StanTask) -> None:
         super().__init__(task)
-        self.native = task.model
+        self.native: StanModel = task.model
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once."""
-        values, slopes = _evaluated(self.native, x.detach().reshape(-1, self.dim))
+        values, slopes = self.native.both(x.reshape(-1, self.dim))
         return values.to(x).reshape(x.shape[:-1]), slopes.to(x).reshape(x.shape)
-
-
-@dataclass(frozen=True)
-class Density:
-    """Log densities (n,) of points (n, D)."""
-
-    model: StanModel
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """float64."""
-        return torch.from_numpy(self.model.evaluate(_doubles(x), gradients=False, threads=torch.get_num_threads())[0])
-
-
-@dataclass(frozen=True)
-class Score:
-    """Gradients (n, D) at points (n, D)."""
-
-    model: StanModel
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """float64."""
-        return _evaluated(self.model, x)[1]
 
 
 @dataclass(frozen=True)
@@ -208,31 +171,18 @@ class Starts:
 
     def __call__(self, n: int, generator: Generator) -> Tensor:
         """Draws, (n, D) float64."""
-        box, density = Box(self.model.dim), Density(self.model)
+        box = Box(self.model.dim)
         drawn = box(n, generator)
         for _ in range(_STARTS):
-            bad = ~density(drawn).isfinite()
-            if not bool(bad.any()):
-                break
+            bad = ~self.model.density(drawn).isfinite()
             drawn[bad] = box(int(bad.sum()), generator)
         return drawn
 
 
-def _evaluated(model: StanModel, x: Tensor) -> tuple[Tensor, Tensor]:
-    values, slopes = model.evaluate(_doubles(x), threads=torch.get_num_threads())
-    return torch.from_numpy(values), torch.from_numpy(slopes)
-
-
-def _doubles(x: Any) -> Any:
-    return torch.as_tensor(x).detach().cpu().to(torch.float64).numpy()
-
-
 def _shapes(names: Sequence[str]) -> tuple[Parameter, ...]:
     """Parameters with their shapes from names of their entries, as ``theta.2.1``: the last entry has the largest indices."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name in names:
-        base, *index = name.split(".")
-        shapes[base] = tuple(int(i) if i.isdecimal() else 1 for i in index)
+    parts = [name.split(".") for name in names]
+    shapes = {base: tuple(int(i) if i.isdecimal() else 1 for i in index) for base, *index in parts}
     return tuple(Parameter(base, shape) for base, shape in shapes.items())
 
 
@@ -253,8 +203,3 @@ def _read(path: Path) -> str:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected the data of a Stan program in JSON: {error}") from None
     return text
-
-
-def _plain(value: Any) -> Any:
-    """Arrays and tensors as lists."""
-    return np.asarray(value).tolist()
