@@ -83,7 +83,7 @@ class StanNUTS(Algorithm[Settings, State]):
         meter, used = problem.meter, 0
         left = _NO_LIMIT if meter.limit is None else int(meter.limit - meter.charged)
         seed = seed_of(streams, self.name, streams.step)
-        places, steps, metrics = (np.array(t[0]) for t in (state.places, state.steps, state.metrics))
+        places, steps, metrics = (t[0].numpy().copy() for t in (state.places, state.steps, state.metrics))
         told = []
         for chain, start in enumerate(places):
             positions, facts, spent = problem.native.nuts(

@@ -117,14 +117,14 @@ def expanded(tasks: Sequence[str | Task]) -> tuple[list[str | Task], list[str]]:
     found: list[str | Task] = []
     left_out: list[str] = []
     for task in tasks:
-        if isinstance(task, str) and task.startswith("posteriordb:") and "*" in task:
-            from parvibench.targets.posteriordb import matching
-
-            places, reasons = matching(task)
-            found += places
-            left_out += [f"{place} is left out: {reason}" for place, reason in reasons.items()]
-        else:
+        if not isinstance(task, str) or not task.startswith("posteriordb:") or "*" not in task:
             found.append(task)
+            continue
+        from parvibench.targets.posteriordb import matching
+
+        places, reasons = matching(task)
+        found += places
+        left_out += [f"{place} is left out: {reason}" for place, reason in reasons.items()]
     return found, left_out
 
 

@@ -119,8 +119,8 @@ def posterior(name: str) -> Posterior:
 def names() -> list[str]:
     """All posteriors, sorted: of the local copy, or of the pinned commit."""
     folder = _folder()
-    found = _manifest()[1] if folder is None else [f"posteriors/{p.name}" for p in (folder / "posteriors").iterdir()]
-    return sorted(Path(path).stem for path in found if path.startswith("posteriors/") and path.endswith(".json"))
+    paths = map(Path, _manifest()[1]) if folder is None else (folder / "posteriors").iterdir()
+    return sorted(path.stem for path in paths if path.parent.name == "posteriors" and path.suffix == ".json")
 
 
 def matching(pattern: str) -> tuple[list[str], dict[str, str]]:

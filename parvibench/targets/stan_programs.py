@@ -44,14 +44,18 @@ _FLAGS = (
 #: On Linux the libraries that httpstan ships have the strings of old compilers.
 _STRINGS = "-D_GLIBCXX_USE_CXX11_ABI=0" if sys.platform == "linux" else ""
 _LIBRARIES = ("-lsundials_cvodes", "-lsundials_idas", "-lsundials_kinsol", "-lsundials_nvecserial", "-ltbb")
+#: Functions of the binding: a letter for the type of the result and of each argument, see ``_functions``.
+_SIGNATURES = (
+    "open:psp close:vp dim:lp names:spi evaluate:splpppi constrain:splpilp unconstrain:spllpp nuts:lpuullidlppppp"
+)
 #: A batch is split over threads where each has this much to do, s: starting one takes 0.05 ms.
 _WORTH_A_THREAD = 0.5e-3
 
 
 @cache
 def _httpstan() -> Path:
-    """The folder of httpstan; ``InputError`` where it is not installed, or has another version or layout."""
-    spec = find_spec("httpstan")  # does not import it
+    """The folder of httpstan, which is not imported; ``InputError`` without a version and layout as expected."""
+    spec = find_spec("httpstan")
     if spec is None or spec.origin is None:
         raise InputError(f"Stan models need httpstan; {install_hint('stan')}")
     folder, found = Path(spec.origin).parent, version("httpstan")
@@ -224,13 +228,10 @@ class StanModel:
         self, start: Array, step: Array, metric: Array, *, seed: int, chain: int, warmup: int, draws: int, depth: int,
         acceptance: float, limit: int,
     ) -> tuple[Array, Array, int]:  # fmt: skip
-        """Transitions of one chain by Stan's own NUTS with a diagonal metric, from a point (D,).
+        """Transitions of a chain from a point (D,) by Stan's NUTS; ``warmup`` ones change ``step`` (1,) and ``metric`` (D,).
 
-        ``warmup`` transitions of Stan's windowed adaptation change ``step`` (1,) and the inverse ``metric`` (D,) in place.
-
-        Returns:
-            Positions (draws, D), facts (draws, 3): acceptance, divergence, tree depth; and gradients evaluated, negative
-            where ``limit`` of them ended the chain before its last draw.
+        Positions (draws, D); acceptance, divergence and tree depth (draws, 3); and the number of gradients, negative where
+        ``limit`` of them ended the chain before its last draw.
         """
         positions, facts = np.full((draws, self.dim), np.nan), np.full((draws, 3), np.nan)
         arrays = [_at(a) for a in (start, step, metric, positions, facts)]
@@ -246,22 +247,22 @@ class StanModel:
 
 @cache
 def _functions(library: Path) -> Any:
-    """The functions of a library, with the types of what they take and return."""
+    """The functions of a library."""
     loaded = ctypes.CDLL(str(library))
-    pointer, text, number, small = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_long, ctypes.c_int
-    real, natural = ctypes.c_double, ctypes.c_uint
-    for name, result, arguments in (
-        ("open", pointer, [text, pointer]),
-        ("close", None, [pointer]),
-        ("dim", number, [pointer]),
-        ("names", text, [pointer, small]),
-        ("evaluate", text, [pointer, number, pointer, pointer, pointer, small]),
-        ("constrain", text, [pointer, number, pointer, small, number, pointer]),
-        ("unconstrain", text, [pointer, number, number, pointer, pointer]),
-        ("nuts", number, [pointer, natural, natural, number, number, small, real, number, *[pointer] * 5]),
-    ):
+    c = ctypes
+    types: dict[str, Any] = {
+        "p": c.c_void_p,
+        "s": c.c_char_p,
+        "l": c.c_long,
+        "i": c.c_int,
+        "u": c.c_uint,
+        "d": c.c_double,
+        "v": None,
+    }
+    for known in _SIGNATURES.split():
+        name, letters = known.split(":")
         function = getattr(loaded, f"parvibench_{name}")
-        function.restype, function.argtypes = result, arguments
+        function.restype, *function.argtypes = (types[letter] for letter in letters)
     return loaded
 
 
