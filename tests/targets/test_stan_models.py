@@ -113,7 +113,7 @@ def test_a_folder_in_posteriordb_s_layout_is_run_by_one_command(
     tmp_path: Path, call: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five programs and a broken one; with Stan's own sampler beside ours, in worker processes."""
-    folder = write_posteriordb(tmp_path / "own", ["line", "grades", "shares", "growth", "groups"])
+    folder = write_posteriordb(tmp_path / "own", ["line", "grades", "shares", "growth", "correlated"])
     monkeypatch.setenv(posteriordb.FOLDER_VARIABLE, str(folder))
     budget = [
         "--budget",
@@ -129,7 +129,7 @@ def test_a_folder_in_posteriordb_s_layout_is_run_by_one_command(
     answer = call("run", "--task", "posteriordb:*", "-a", "nuts", "-a", "stan-nuts", *budget)
     assert answer.code == 0, answer.err
     cells = answer.json["cells"]
-    assert {c["task"] for c in cells} == {f"{n}-{n}" for n in ("line", "grades", "shares", "growth", "groups")}
+    assert {c["task"] for c in cells} == {f"{n}-{n}" for n in ("line", "grades", "shares", "growth", "correlated")}
     assert [c["status"] for c in cells] == ["ok"] * 10
     assert "posteriordb:broken-broken is left out" in answer.err
     assert "Syntax error in 'broken.stan', line 3" in answer.err

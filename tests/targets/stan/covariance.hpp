@@ -98,7 +98,7 @@ class m208e59bbbe0d final : public model_base_crtp<m208e59bbbe0d> {
   }
   inline std::vector<std::string> model_compile_info() const noexcept {
     return std::vector<std::string>{"stanc_version = stanc3 v2.35.0",
-             "stancflags = --name m208e59bbbe0d --filename-in-msg --include-paths /work/wt/stan/tests/targets/stan --print-cpp"};
+             "stancflags = --name m208e59bbbe0d --filename-in-msg --include-paths . --print-cpp"};
   }
   // Base log prob
   template <bool propto__, bool jacobian__, typename VecR, typename VecI,
