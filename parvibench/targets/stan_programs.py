@@ -115,7 +115,8 @@ def _translated(program: Path) -> str:
         raise InputError(f"no such Stan program: {program}")
     name = f"m{digest(program.read_text())[:12]}"
     # The code holds the command line: no folder may stand there.
-    done = _stanc(program, "--name", name, "--filename-in-msg", program.name, "--include-paths", ".", "--print-cpp")
+    options = ["--name", name, "--filename-in-msg", program.name, "--include-paths", ".", "--print-cpp"]
+    done = _stanc(program, "--o", os.devnull, *options)  # else a file is written beside the program
     if done.returncode != 0:
         head, *_, said = done.stderr.strip().split("-" * 40)  # the lines between the rules show the program
         raise InputError(f"{program}: {' '.join(f'{head} {said}'.replace('-', ' ').split())}")

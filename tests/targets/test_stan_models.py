@@ -205,3 +205,4 @@ def test_a_program_that_rejects_everything_is_refused_with_what_it_says(tmp_path
     (tmp_path / "never.stan").write_text('parameters { real x; } model { reject("x is ", x, " as ever"); }')
     with pytest.raises(InputError, match=r"never: log_density is -inf .* Stan: .*as ever"):
         pb.from_stan(tmp_path / "never.stan")
+    assert [p.name for p in tmp_path.iterdir()] == ["never.stan"]
