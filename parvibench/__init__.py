@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .targets.densities import task
     from .targets.jax_models import from_jax, from_numpyro
     from .targets.pyro_models import from_pyro
+    from .targets.stan_models import from_stan
 
 _NAMES = {
     "api.check": "check",
@@ -57,13 +58,14 @@ _NAMES = {
     "targets.densities": "task",
     "targets.jax_models": "from_jax from_numpyro",
     "targets.pyro_models": "from_pyro",
+    "targets.stan_models": "from_stan",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in the order of use
     "run", "load", "report", "compare", "tune", "evaluate", "check", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
     "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
-    "task", "from_pyro", "from_jax", "from_numpyro", "jax_sampler",
+    "task", "from_pyro", "from_jax", "from_numpyro", "from_stan", "jax_sampler",
 ]  # fmt: skip
 
 

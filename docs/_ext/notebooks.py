@@ -23,7 +23,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
     folder = Path(app.outdir) / "notebooks"
     folder.mkdir(exist_ok=True)
     for page in sorted((Path(app.srcdir) / "tutorials").glob("*.md")):
-        if page.stem != "index":
+        if re.search(r"^```(python|bash)$", page.read_text("utf-8"), flags=re.M):  # others have nothing to run
             jupytext.write(notebook(page), folder / f"{page.stem}.ipynb")
 
 

@@ -46,6 +46,7 @@ def build_reference(
 ) -> Built:  # fmt: skip
     """Make reference samples with noise floors and a certificate: from chains, or from files of draws.
 
+    Without ``files`` and ``effort``, a task of posteriordb takes the draws that come with it, where there are any.
     They are written into ``folder``, by default ``parvibench-references`` or, for a built-in task, the installed
     package. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with the progress. ``uncertified``
     writes chains that fail a test too, marked.
@@ -54,8 +55,11 @@ def build_reference(
         Refused: chains did not pass all tests; the message says what would help.
     """
     found = registry.load_task(task)
-    if files:
-        draws = in_coordinates(read_draws(files, Choice(columns, variables)), found, "the draws")
+    given = read_draws(files, Choice(columns, variables)) if files else None
+    if given is None and not effort and hasattr(found, "given_draws"):
+        given = found.given_draws()
+    if given is not None:
+        draws = in_coordinates(given, found, "the draws")
         path, gates = own.build_from_draws(found, folder, torch.tensor(draws.values), notify)
         return Built(found.name, path, gates, "; ".join(draws.read))
     if _built_in(found) and not effort and not uncertified:

@@ -31,7 +31,11 @@ def names(kind: str) -> list[str]:
 
 
 def rows(kind: str) -> list[dict[str, Any]]:
-    """A summary of every task, algorithm, metric or suite."""
+    """A summary of every task, algorithm, metric, suite or posterior of posteriordb."""
+    if kind == "posteriordb":
+        from parvibench.targets import posteriordb
+
+        return posteriordb.rows()
     if kind == "task":
         return list(_task_rows())
     if kind == "suite":

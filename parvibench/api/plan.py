@@ -41,6 +41,7 @@ class Plan:
     executor: Executor
     settings: Mapping[str, Mapping[str, Any]]  #: overrides per algorithm name or label
     objects: Sequence[Task | Method]  #: tasks and algorithms that other processes cannot import
+    left_out: Sequence[str] = ()  #: tasks that a pattern names and that cannot be run, with the reason
 
     @classmethod
     def of(
@@ -53,6 +54,7 @@ class Plan:
         Raises:
             InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
         """
+        tasks, left_out = expanded(tasks)
         placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
         named, methods = named_methods(algorithms)
         objects: list[Task | Method] = [*(t for t in placed if not isinstance(t, str)), *methods]
@@ -74,7 +76,8 @@ class Plan:
         if execution.compiled:
             require_compiler(device)
         source = suite if isinstance(suite, str) else selected.name
-        return cls(selected, source, execution, device, make_executor(execution, device), settings or {}, objects)
+        executor = make_executor(execution, device)
+        return cls(selected, source, execution, device, executor, settings or {}, objects, left_out)
 
     def cells(self, *, tuned: bool = True) -> list[Cell]:
         """The cells of the requested part, in the order of the report.
@@ -110,6 +113,22 @@ class Plan:
             objects=self.objects,
             compiled=self.execution.compiled,
         )
+
+
+def expanded(tasks: Sequence[str | Task]) -> tuple[list[str | Task], list[str]]:
+    """The tasks with patterns ``posteriordb:*`` replaced by what they name, and why some of it cannot be run."""
+    found: list[str | Task] = []
+    left_out: list[str] = []
+    for task in tasks:
+        if not isinstance(task, str) or not task.startswith("posteriordb:") or "*" not in task:
+            found.append(task)
+            continue
+        from parvibench.targets.posteriordb import matching
+
+        places, reasons = matching(task)
+        found += places
+        left_out += [f"{place} is left out: {reason}" for place, reason in reasons.items()]
+    return found, left_out
 
 
 def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[list[Entry], list[Method]]:

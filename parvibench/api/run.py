@@ -74,7 +74,7 @@ def run(
     if plan.execution.tune:
         plan = _tuned_first(plan, warn, observers, command)
     cells, execution = plan.cells(), plan.execution
-    for note in dict.fromkeys(n for cell in cells for n in cell.notes):
+    for note in (*plan.left_out, *dict.fromkeys(n for cell in cells for n in cell.notes)):
         warn(note)
     store = Store(execution.out)
     store.check_writable()
@@ -165,5 +165,5 @@ def forecast(
     count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
     processes = 1 if plan.device == "cuda" else max(1, count)
     together = sum(row["predicted_seconds"] or 0.0 for _, row in waiting)
-    notes = list(dict.fromkeys(n for cell in cells for n in cell.notes))
+    notes = [*plan.left_out, *dict.fromkeys(n for cell in cells for n in cell.notes)]
     return Forecast(rows, together / processes, processes, notes, execution.tune and plan.untuned_part() is not None)

@@ -30,12 +30,20 @@ def _kinds(incomplete: str) -> list[str]:
     return [k for k in KINDS if k.startswith(incomplete)]
 
 
+def _listed(text: str) -> str:
+    """One of ``KINDS``, or ``posteriordb``."""
+    return text if text == "posteriordb" else _kind(text)
+
+
 Kind = Annotated[str, typer.Argument(parser=_kind, metavar="|".join(KINDS), autocompletion=_kinds)]
+Listed = Annotated[
+    str, typer.Argument(parser=_listed, metavar="|".join([*KINDS, "posteriordb"]), autocompletion=_kinds)
+]
 
 
 @app.command("list", epilog="Example: `parvibench list tasks --json`")
-def list_(what: Kind, as_json: Json = False) -> None:
-    """List tasks, algorithms, metrics or suites."""
+def list_(what: Listed, as_json: Json = False) -> None:
+    """List tasks, algorithms, metrics or suites, or the posteriors of posteriordb."""
     rows = listing.rows(what)
     if as_json:
         print_json(rows)

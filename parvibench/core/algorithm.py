@@ -114,6 +114,8 @@ class Method(ABC):
     citation: ClassVar[str] = ""  #: author (year), arXiv id
     summary: ClassVar[str] = ""  #: one line
     example: ClassVar[Example] = Example()  #: how tests and checks run it
+    #: True where another program's run is charged once it is over, and may exceed the budget before it is stopped
+    counted_afterwards: ClassVar[bool] = False
     library: ClassVar[str] = ""  #: external library that it runs, imported when it starts, or empty
 
     @classmethod

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -164,13 +165,18 @@ def load_task(name: str) -> Task:
 
 
 def is_place(name: str) -> bool:
-    """Whether a task's name says where it is, as ``file.py:OBJECT`` and ``module:OBJECT`` do."""
-    return name not in tasks() and (":" in name or name.endswith(".py"))
+    """Whether a task's name says where it is: ``file.py:OBJECT``, ``module:OBJECT``, ``model.stan:data.json``, .."""
+    return name not in tasks() and (":" in name or name.endswith((".py", ".stan")))
 
 
 def _from_place(place: str) -> Task:
     from .task import Task
 
+    opener = next((o for kind, o in _OPENERS.items() if re.search(kind, place)), None)
+    if opener is not None:
+        found: Task = _resolve(opener)(place)
+        adopt(found)
+        return found
     if ":" not in place:
         raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
     task: Any = _resolve(place)
@@ -184,6 +190,13 @@ def _from_place(place: str) -> Task:
         )
     adopt(task, _absolute(place))
     return task
+
+
+#: Places that are no Python object, by how they look -> function that makes the task.
+_OPENERS = {
+    r"^posteriordb:": "parvibench.targets.posteriordb:opened",
+    r"\.stan(:|$)": "parvibench.targets.stan_models:opened",
+}
 
 
 def _absolute(place: str) -> str:
@@ -207,6 +220,8 @@ def place_of(task: Task) -> str:
     known = _own.get(task.name)
     if known is not None and known[0] is task and known[1]:
         return known[1]
+    if place := getattr(task, "place", ""):
+        return str(place)
     for name, module in list(sys.modules.items()):
         if name in ("__main__", "__mp_main__"):
             continue

@@ -34,6 +34,7 @@ class Target(ABC):
     dim: int  #: D
     rows: int | None = None  #: number of data rows behind the likelihood, or None
     development_rows: int = 0  #: rows held back from training that are not test rows either, or 0
+    native: Any = None  #: the compiled program behind the density, for samplers of its own language, or None
     prior_precision: float | None = None  #: m when the log prior is -(m/2)||x||^2 up to a constant, else None
 
     @abstractmethod

@@ -218,6 +218,7 @@ class Problem:
             self._batch_size = None
         self.dim, self.particles = target.dim, particles
         self.prior_precision = target.prior_precision  #: m of a prior N(0, I/m) that the target declares, or None
+        self.native = target.native  #: the compiled program that a sampler of its own language runs, or None
         self.meter = Meter(limit)
         self.started = False  #: whether the initial points were asked for
 

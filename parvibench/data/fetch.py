@@ -39,13 +39,13 @@ class DataSet:
     name: str  #: canonical name
     file: str  #: path relative to the data folder
     url: str  #: where the bytes are, at a pinned commit
-    sha256: str  #: of the bytes, or empty where only git's hash is known
-    bytes: int | None  #: size, or None where it is not known
-    rows: int  #: data rows, without a header
-    features: int  #: how many columns are features: the first ones, the response's left out
-    target_column: int | None  #: column of the response, counted from 0; None where there is none
-    licence: str  #: of the data and of the repository that carries the file
-    source: str  #: where the data were first published, and what the response is
+    sha256: str = ""  #: of the bytes, or empty where only git's hash is known
+    bytes: int | None = None  #: size, or None where it is not known
+    rows: int = 0  #: data rows, without a header
+    features: int = 0  #: how many columns are features: the first ones, the response's left out
+    target_column: int | None = None  #: column of the response, counted from 0; None where there is none
+    licence: str = ""  #: of the data and of the repository that carries the file
+    source: str = ""  #: where the data were first published, and what the response is
     header_lines: int = 0  #: lines before the data
     git_blob: str = ""  #: git's hash of the content, where no SHA-256 is known
 
@@ -91,7 +91,11 @@ def fetch(name: str) -> Path:
     """
     if name not in registry():
         raise UnknownNameError("data set", name, registry())
-    entry = registry()[name]
+    return fetch_file(registry()[name])
+
+
+def fetch_file(entry: DataSet) -> Path:
+    """Path of a verified file, registered or not; errors as of ``fetch``."""
     given = _given(entry)
     return _download(entry) if given is None else _verified(given, entry)
 
@@ -185,9 +189,10 @@ def _download(entry: DataSet) -> Path:
             downloader=get_verified,
         )
     except (OSError, ValueError) as error:  # requests' errors are OSErrors
+        known = entry.name in registry()
+        hint = f"; with a network connection: parvibench data fetch {entry.name}" if known else ""
         raise DataMissingError(
-            f"data set {entry.name!r} is not on disk and cannot be downloaded; "
-            f"with a network connection: parvibench data fetch {entry.name}\n"
+            f"data set {entry.name!r} is not on disk and cannot be downloaded{hint}\n"
             f"Looked for {entry.file} ({was}) in {cache_folder()} and in {FOLDER_VARIABLE} "
             f"({os.environ.get(FOLDER_VARIABLE) or 'not set'}).\n{error}"
         ) from error

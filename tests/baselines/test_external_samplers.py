@@ -18,7 +18,8 @@ import parvibench as pb
 from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, ShapeError
 
-LIBRARIES = {name: row.library for name, row in registry.algorithms().items() if row.library}
+#: Stan's runs Stan programs only: see ``test_stan_models``.
+LIBRARIES = {n: row.library for n, row in registry.algorithms().items() if row.library and "stan" not in row.needs}
 NUTS = ["blackjax-nuts", "numpyro-nuts"]
 BY_CALLBACK = [name for name, library in LIBRARIES.items() if library in ("blackjax", "numpyro")]
 PRECISION, MEAN = [1.0, 4.0], 1.0

@@ -40,6 +40,8 @@ _SLOW_S = 1e-3
 _BEAT_S = 2.0
 _IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"
 
+_AFTERWARDS = "counted afterwards: evaluations are charged after each block of an external program, not one by one"
+
 
 def run_chunk(
     cell: Cell,
@@ -98,6 +100,8 @@ def run_chunk(
         result.overheads["compile"] = compile_seconds(advance)
     result.process = process_facts()
     result.drift = drift(before, reference_seconds(device))
+    if chunk.method.counted_afterwards:
+        result.flag(_AFTERWARDS)
     if result.drift > MAX_DRIFT:
         change = f"{100 * result.drift:.0f}%"
         result.flag(f"the machine's speed changed by {change} during the run: seconds are unreliable")

@@ -1,0 +1,202 @@
+"""Posteriors of posteriordb as tasks: ``posteriordb:NAME``.
+
+Magnusson, Torgander, Buerkner, Zhang, Carpenter & Vehtari (2024), arXiv:2407.04967. A posterior is a Stan program, its data
+and, for some, 10,000 reference draws. The files are read from a local copy, named by ``PARVIBENCH_POSTERIORDB``, in the
+layout of posteriordb; else they are downloaded one by one at a pinned commit, and their SHA-256 verified.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parvibench.core import registry
+from parvibench.core.errors import InputError, ParVIBenchError, UnknownNameError
+from parvibench.data.archives import read_member
+from parvibench.data.draws.samples import Draws
+from parvibench.data.fetch import DataSet, cache_folder, fetch_file
+
+from .densities import label_of
+from .stan_models import StanTask, task_of
+
+#: Places and patterns of them begin so.
+PREFIX = "posteriordb:"
+#: Environment variable with a local copy.
+FOLDER_VARIABLE = "PARVIBENCH_POSTERIORDB"
+#: Where files are downloaded from, and their hashes at the commit, which is the first line.
+ADDRESS = "https://raw.githubusercontent.com/stan-dev/posteriordb/{commit}/posterior_database/{path}"
+MANIFEST = files("parvibench.data") / "posteriordb.txt"
+_CITATION = "Magnusson et al. (2024), arXiv:2407.04967; posteriordb {name}"
+_MOST_BYTES = 2**28
+
+
+class Posterior(NamedTuple):
+    """An entry of posteriordb."""
+
+    name: str
+    model: str  #: name of the program
+    data: str  #: name of the data, or empty
+    draws: str  #: name of the reference draws, or empty
+
+    @property
+    def native(self) -> str:
+        """The built-in task of the same posterior, or empty."""
+        for row in registry.tasks().values():
+            if row.name == self.model.replace("_", "-"):
+                return row.name
+            if f"posteriordb-{self.data}" in row.data:
+                cited = re.search(r"posteriordb ([^;]+)", registry.load_task(row.name).citation)
+                if cited is not None and cited[1] == self.name:
+                    return row.name
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriordbTask(StanTask):
+    """A posterior of posteriordb."""
+
+    posterior: Posterior
+
+    def given_draws(self) -> Draws | None:
+        """Its reference draws, (chains, draws, k), with the names of parameters; None without any."""
+        if not self.posterior.draws:
+            return None
+        chains = _json(path := f"reference_posteriors/draws/draws/{self.posterior.draws}.json")
+        try:
+            names = list(chains[0])
+            values = np.array([[chain[name] for name in names] for chain in chains], dtype=np.float64)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise InputError(f"posteriordb, {path}: expected chains, [{{parameter: [values]}}]: {error!r}") from None
+        read = f"the reference draws of posteriordb, {len(chains)} chains"
+        return Draws(values.swapaxes(1, 2), tuple(names), (read,))
+
+
+def opened(place: str) -> PosteriordbTask:
+    """The task ``posteriordb:NAME``.
+
+    Raises:
+        UnknownNameError: there is no such posterior.
+        DataMissingError: a file is neither here nor can be downloaded.
+        InputError: a file is damaged, or as of ``from_stan``.
+    """
+    found = posterior(place.removeprefix(PREFIX))
+    try:
+        code = _json(f"models/info/{found.model}.info.json")["model_implementations"]["stan"]["model_code"]
+        data = _json(f"data/info/{found.data}.info.json")["data_file"] if found.data else ""
+    except (TypeError, KeyError) as error:
+        raise InputError(f"{place}: the information on its model or data lacks {error}") from None
+    summary = f"posterior {found.name} of posteriordb"
+    if found.native:
+        summary += f"; the built-in task {found.native} is the same posterior in PyTorch"
+    return task_of(
+        PosteriordbTask, label_of(found.name), _file(code), _text(data) if data else "{}", f"{PREFIX}{found.name}",
+        summary=summary, citation=_CITATION.format(name=found.name), posterior=found,
+    )  # fmt: skip
+
+
+def posterior(name: str) -> Posterior:
+    """The entry of that name; errors as of ``opened``."""
+    if name not in names():
+        raise UnknownNameError("posterior in posteriordb", name, names())
+    entry = _json(f"posteriors/{name}.json")
+    try:
+        draws = entry.get("reference_posterior_name")
+        return Posterior(name, entry["model_name"], entry.get("data_name") or "", draws or "")
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{PREFIX}{name}: the entry is damaged: {error!r}") from None
+
+
+def names() -> list[str]:
+    """All posteriors, sorted: of the local copy, or of the pinned commit."""
+    folder = _folder()
+    paths = map(Path, _manifest()[1]) if folder is None else (folder / "posteriors").iterdir()
+    return sorted(path.stem for path in paths if path.parent.name == "posteriors" and path.suffix == ".json")
+
+
+def matching(pattern: str) -> tuple[list[str], dict[str, str]]:
+    """Places of the posteriors of a pattern ``posteriordb:*`` that can be run, and of the others the reason why not.
+
+    Raises:
+        InputError: none can be run.
+    """
+    places: list[str] = []
+    reasons: dict[str, str] = {}
+    for place in (f"{PREFIX}{name}" for name in names() if fnmatchcase(f"{PREFIX}{name}", pattern)):
+        try:
+            registry.load_task(place)
+            places.append(place)
+        except ParVIBenchError as error:
+            reasons[place] = str(error).split("\n")[0]
+    if not places:
+        told = "".join(f"\n{place}: {reason}" for place, reason in reasons.items())
+        raise InputError(f"{pattern}: no posterior of posteriordb can be run{told or '; none has such a name'}")
+    return places, reasons
+
+
+def rows() -> list[dict[str, Any]]:
+    """A summary of every posterior; of those whose entry is not here yet only the name."""
+    found = []
+    for name in names():
+        row = {"name": name, "status": "not downloaded", "draws": "", "built-in": ""}
+        if _folder() is not None or (cache_folder() / f"posteriordb/posteriors/{name}.json").is_file():
+            try:
+                entry = posterior(name)
+                row |= {"status": "here", "draws": "yes" if entry.draws else "no", "built-in": entry.native}
+            except InputError as error:
+                row["status"] = str(error)
+        found.append(row)
+    return found
+
+
+def _folder() -> Path | None:
+    """The local copy; ``InputError`` where the variable names something else."""
+    given = os.environ.get(FOLDER_VARIABLE)
+    if not given:
+        return None
+    folder = next((f for f in (Path(given) / "posterior_database", Path(given)) if (f / "posteriors").is_dir()), None)
+    if folder is None:
+        raise InputError(f"{FOLDER_VARIABLE}={given}: expected a copy of posteriordb, with a folder 'posteriors'")
+    return folder
+
+
+@cache
+def _manifest() -> tuple[str, Mapping[str, str]]:
+    """The commit, and the hash of each path: SHA-256, or git's where it begins with ``git:``."""
+    commit, *lines = MANIFEST.read_text(encoding="utf-8").splitlines()
+    return commit, {path: digest for digest, path in (line.split(" ", 1) for line in lines)}
+
+
+def _file(path: str) -> Path:
+    """A file by its path in posteriordb, or its archive ``.zip``, downloaded where there is no local copy."""
+    folder, (commit, known) = _folder(), _manifest()
+    paths = [path, f"{path}.zip"]
+    held = [p for p in paths if (p in known if folder is None else (folder / p).is_file())]
+    if not held or ".." in Path(path).parts or Path(path).is_absolute():
+        raise InputError(f"{folder or 'posteriordb'}: there is no {path}")
+    if folder is not None:
+        return folder / held[0]
+    name, url = f"posteriordb/{held[0]}", ADDRESS.format(commit=commit, path=held[0])
+    kind, _, digest = known[held[0]].rpartition(":")
+    return fetch_file(DataSet(name, name, url, git_blob=digest) if kind else DataSet(name, name, url, digest))
+
+
+def _text(path: str) -> str:
+    file = _file(path)
+    return (read_member(file, _MOST_BYTES) if file.suffix == ".zip" else file.read_bytes()).decode(errors="replace")
+
+
+def _json(path: str) -> Any:
+    try:
+        return json.loads(_text(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"posteriordb, {path}: expected JSON: {error}") from None

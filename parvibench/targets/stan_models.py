@@ -1,0 +1,205 @@
+"""A task made of a Stan program and its data: ``pb.from_stan``.
+
+Density, gradient, transforms and names are Stan's own: points are its unconstrained coordinates, and densities its
+``target`` with the Jacobians, without constants.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from parvibench.core.errors import InputError, ShapeError
+
+from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
+from .pyro_models import Box, PyroTask
+from .stan_programs import StanModel, compiled, digest, lacking
+
+#: Random starts that Stan, too, tries before it gives up.
+_STARTS = 100
+S = TypeVar("S", bound="StanTask")
+
+
+class Parameter(NamedTuple):
+    """A parameter of the program, or what it computes from them."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+def from_stan(
+    program: str | Path, data: str | Path | Mapping[str, Any] | None = None, *, name: str | None = None
+) -> StanTask:
+    """The posterior of a Stan program as a task.
+
+    The program is compiled once, in about half a minute, and kept in the user's cache. Needs the extra ``stan``.
+
+    Args:
+        program: file of the program, ``.stan``.
+        data: file of its data in JSON, or the values by name; None for a program without data.
+        name: of the task; default: the program's, followed by that of the data where they differ.
+
+    Raises:
+        InputError: Stan refuses program or data, a parameter is discrete, the density is not finite at random starts, or
+            httpstan or a C++ compiler is not installed.
+
+    >>> task = from_stan("schools.stan", "schools.json")  # doctest: +SKIP
+    >>> task.constrain(samples)["tau"]  # doctest: +SKIP
+    """
+    program, place, stem = Path(program), f"{Path(program).resolve()}:", ""
+    if isinstance(data, str | Path):
+        text, stem, place = _read(Path(data)), Path(data).stem, f"{place}{Path(data).resolve()}"
+    else:
+        text = json.dumps(dict(data or {}), default=lambda value: np.asarray(value).tolist())
+    stems = [program.stem, stem] if stem not in ("", "data", program.stem) else [program.stem]
+    label = label_of(name or re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(stems))[:64])
+    loadable = name is None and not isinstance(data, Mapping)
+    return task_of(StanTask, label, program, text, place if loadable else "")
+
+
+def opened(place: str) -> StanTask:
+    """The task of a place, ``model.stan:data.json`` or ``model.stan``; errors as of ``from_stan``."""
+    found = re.fullmatch(r"(.*\.stan)(?::(.*))?", place)
+    if found is None:
+        raise InputError(f"{place}: write model.stan:data.json, or model.stan for a program without data")
+    return from_stan(found[1], found[2] or None)
+
+
+def task_of(kind: type[S], label: str, program: Path, data: str, place: str, **more: Any) -> S:
+    """A task of a program and the JSON text of its data; ``more`` are further fields."""
+    library = compiled(program)
+    try:
+        model = StanModel(library, data)
+    except InputError as error:
+        raise InputError(f"{label}: {error}{lacking(program, data)}") from None
+    if not model.dim:
+        raise InputError(f"{label}: the program has no parameters: nothing to sample")
+    parameters = _shapes(model.names(1))
+    fields = {"citation": "", "summary": f"a Stan program with the parameters {', '.join(p.name for p in parameters)}"}
+    made = kind(
+        name=label, dim=model.dim, tags=frozenset({"own", "stan"}), metrics=METRICS, log_density=model.density,
+        own_score=model.score, batched=True, start=Starts(model), coordinates=tuple(map(_bracketed, model.names(0))),
+        model=model, sites=parameters, place=place, **(fields | more),
+    )  # fmt: skip
+    try:
+        tried = checked(made)
+    except InputError as error:
+        raise InputError(f"{error}; Stan: {model.rejection}" if model.rejection else str(error)) from None
+    found = {f: getattr(tried, f) for f in ("precision", "fingerprint")}
+    return replace(made, **found, provides=tried.provides | {"stan"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StanTask(FunctionTask):
+    """The posterior of a Stan program; its points are Stan's unconstrained coordinates."""
+
+    model: StanModel
+    sites: tuple[Parameter, ...] = ()  #: the parameters
+    place: str = ""  #: where other processes load it from
+
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> StanTarget:
+        """The density."""
+        return StanTarget(self)
+
+    initial = PyroTask.initial
+
+    def constrain(self, x: Any, *, generated: bool = False) -> dict[str, Tensor]:
+        """Values of the parameters, name -> (n, ...), at points (n, D).
+
+        With ``generated`` transformed parameters and generated quantities as well, drawn with one fixed seed.
+        """
+        values = self.model.constrain(x, everything=generated)
+        found, first = {}, 0
+        for name, shape in _shapes(self.model.names(2 if generated else 1)):
+            part = values[:, first : (first := first + math.prod(shape))]
+            part = part.reshape(len(part), *shape[::-1]).transpose(0, *range(len(shape), 0, -1))  # by columns
+            found[name] = torch.from_numpy(part.copy())
+        return found
+
+    def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
+        """Points (n, D), float64, of values of the parameters, name -> (n, ...); others are left out.
+
+        Raises:
+            ShapeError: a parameter is missing, of another shape, or outside its support.
+        """
+        parts = []
+        for name, shape in self.sites:
+            if name not in values:
+                raise ShapeError(f"{self.name}: no values of {name}; found {', '.join(values) or 'none'}")
+            value = np.asarray(values[name], dtype=np.float64)
+            if value.shape[1:] != shape:
+                raise ShapeError(f"{self.name}: {name} has shape {value.shape}, not {('n', *shape)}")
+            parts.append(value.transpose(0, *range(len(shape), 0, -1)).reshape(len(value), -1))  # by columns
+        try:
+            return torch.from_numpy(self.model.unconstrain(np.concatenate(parts, axis=1)))
+        except InputError as error:
+            raise ShapeError(f"{self.name}: {error}") from None
+
+    @property
+    def source(self) -> str:
+        """What names this density in a cell's key: program and data."""
+        return f"{self.model.library.stem}-{digest(self.model.data)}-{super().source}"
+
+
+class StanTarget(FunctionTarget):
+    """The density of a ``StanTask``."""
+
+    def __init__(self, task: StanTask) -> None:
+        super().__init__(task)
+        self.native: StanModel = task.model
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+        values, slopes = self.native.both(x.reshape(-1, self.dim))
+        return values.to(x).reshape(x.shape[:-1]), slopes.to(x).reshape(x.shape)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Uniform draws from the cube [-2, 2]^D, again where the program rejects one, as Stan does."""
+
+    model: StanModel
+
+    def __call__(self, n: int, generator: Generator) -> Tensor:
+        """Draws, (n, D) float64."""
+        box = Box(self.model.dim)
+        drawn = box(n, generator)
+        for _ in range(_STARTS):
+            bad = ~self.model.density(drawn).isfinite()
+            drawn[bad] = box(int(bad.sum()), generator)
+        return drawn
+
+
+def _shapes(names: Sequence[str]) -> tuple[Parameter, ...]:
+    """Parameters with their shapes from names of their entries, as ``theta.2.1``: the last entry has the largest indices."""
+    parts = [name.split(".") for name in names]
+    shapes = {base: tuple(int(i) if i.isdecimal() else 1 for i in index) for base, *index in parts}
+    return tuple(Parameter(base, shape) for base, shape in shapes.items())
+
+
+def _bracketed(name: str) -> str:
+    """``theta[2,1]`` of ``theta.2.1``."""
+    base, _, index = name.partition(".")
+    return f"{base}[{index.replace('.', ',')}]" if index else base
+
+
+def _read(path: Path) -> str:
+    """The text of a JSON file of data."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if not isinstance(json.loads(text), dict):
+            raise ValueError("it holds no object {name: value}")
+    except FileNotFoundError:
+        raise InputError(f"no such data file: {path}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected the data of a Stan program in JSON: {error}") from None
+    return text
