@@ -23,7 +23,7 @@ from parvibench.core.reference import Reference, fingerprint_rows
 from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute, in_parallel
-from parvibench.metrics.equivalent import v_constants
+from parvibench.metrics.equivalent import V_STATISTICS, v_constants
 from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.metrics.floors import SETS_A_METRIC, SIZES, Notify, density_of, silent, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
@@ -224,23 +224,26 @@ def _calibrated(
     """A reference with moments of all draws, bandwidth, floors and the constants of ``mmd2``."""
     stored = rows.to(_precision(rows)).double()
     every = torch.cat([rows, pool])
-    bandwidth = median_distance(stored)
-    certificate = head | {
-        "rows": len(stored),
-        "mean": every.mean(0).tolist(),
-        "sd": every.std(0).tolist(),
-        "bandwidth": bandwidth,
-        "self_similarity": self_similarity(stored, bandwidth),
-    }
+    sd = every.std(0)
+    certificate = head | {"rows": len(stored), "mean": every.mean(0).tolist(), "sd": sd.tolist()}
+    if task.standardised:
+        certificate["units"] = sd.tolist()
     reference = Reference(stored, bool(head["exact"]), certificate)
+    compared = reference.in_units(stored)
+    certificate["bandwidth"] = median_distance(compared)
+    certificate["self_similarity"] = self_similarity(compared, certificate["bandwidth"])
+    matrices = {"covariance": torch.cov(every.T), "correlation": torch.corrcoef(every.T)}
+    certificate["condition_numbers"] = {
+        name: float(f"{torch.linalg.cond(matrix.reshape(task.dim, task.dim)):.3g}") for name, matrix in matrices.items()
+    }
     g = Generator().manual_seed(_SEED)
 
     def drawn(n: int) -> Tensor:
         return pool[torch.randperm(len(pool), generator=g)[:n]]
 
-    if "mmd2" in task.metrics:
+    if known := [metric for metric in V_STATISTICS if metric in task.metrics]:
         size = min(5000, len(pool) // 2)
-        constants = v_constants(task, reference, (drawn(size) for _ in range(10)), metrics=("mmd2",))
+        constants = v_constants(task, reference, (drawn(size) for _ in range(10)), metrics=known)
         certificate["v_statistics"] = constants
     sizes = [n for n in SIZES if n * _TIMES <= len(pool)] if sizes is None else sizes
     floors = _floors(task, reference, drawn, sizes, notify)
