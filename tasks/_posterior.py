@@ -22,7 +22,7 @@ from torch.nn.functional import logsigmoid
 from parvibench.core.errors import InputError
 from parvibench.core.exact import Start
 from parvibench.core.target import Target
-from parvibench.core.task import DENSITY_METRICS, Task
+from parvibench.core.task import LEAN_METRICS, Task
 from parvibench.data.stan_data import load_stan_data
 
 from ._transforms import Layout
@@ -95,7 +95,7 @@ class PosteriorTask(Task):
     layout: Layout  #: the parameters
     make: Callable[[Layout, Variables, Place], Target]  #: the density, of the data
     standardised: bool = True
-    metrics: tuple[str, ...] = tuple(m for m in DENSITY_METRICS if m != "w2")
+    metrics: tuple[str, ...] = LEAN_METRICS
 
     @property
     def coordinates(self) -> tuple[str, ...]:
