@@ -103,9 +103,10 @@ class Dynesty(Algorithm[Settings, State]):
                 found = next(state.iterations, None)
             if found is None:
                 raise BudgetExhausted("nested sampling has ended")
+            log_z, log_volume, variance = (float(v) for v in (found.logz, found.logvol, found.logzvar))
         live = state.sampler.live_logl
-        rest = np.logaddexp.reduce(live) - math.log(len(live)) + float(found.logvol)
-        numbers = np.logaddexp(float(found.logz), rest), math.sqrt(max(0.0, float(found.logzvar)))
+        rest = np.logaddexp.reduce(live) - math.log(len(live)) + log_volume
+        numbers = np.logaddexp(log_z, rest), math.sqrt(max(0.0, variance))
         info = Info(*(torch.tensor([v], dtype=problem.dtype) for v in numbers))
         dead = len(state.sampler.saved_run["logvol"])
         return State(*_live(state.sampler), dead, state.sampler, state.iterations), info

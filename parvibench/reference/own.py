@@ -90,7 +90,7 @@ def build_own(task: Task, folder: Path | None, effort: Effort, notify: Notify) -
     if effort.method == "exact":
         g = Generator().manual_seed(_SEED)
         try:
-            draws = task.exact(POOL + ROWS, g)
+            draws = task.exact(min(POOL, effort.chains * effort.draws) + ROWS, g)
         except UnsupportedError:
             raise InputError(
                 f"{task.name} has no exact sampler; give pb.task(..., exact=...), or use --method nuts"
