@@ -2,7 +2,9 @@
 
     PARVIBENCH_DATA_DIR=data OMP_NUM_THREADS=1 python tests/studies/model_references.py [TASK...]
 
-A refusal is printed with its reasons, and the next one is begun. ``hours`` of processor time are those of one core.
+A refusal is printed with its reasons, and the next one is begun. Left out are ``prostate`` (a stress test), ``glmm-poisson``
+(unbounded as sigma falls to 0), ``low-dim-gauss-mix-collapse`` (its labels may trade places, and no chain does so) and
+``cox-process-1600``.
 """
 
 import sys
@@ -11,10 +13,52 @@ from parvibench.api.certify import Refused, build_reference
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.registry import has_reference
 
-DENSE, SHORT = {"mass": "dense"}, {"warmup": 300, "draws": 150}
+
+def dense(warmup: int = 300, draws: int = 300, **more: float) -> dict[str, object]:
+    """NUTS with a dense mass matrix."""
+    return {"mass": "dense", "warmup": warmup, "draws": draws, **more}
+
+
+#: Draws for the floors up to n = 1000; 500 give those at 2000.
 EXACT = {"method": "exact", "draws": 95}
 #: Task -> effort.
-PLANS: dict[str, dict[str, object]] = {}
+PLANS: dict[str, dict[str, object]] = {
+    **dict.fromkeys(("gmm40-2d", "many-well-32", "brownian-32", "gmm40-50d", "student-mixture-50d", "phi4-100"), EXACT),
+    "eight-schools-noncentered": {"warmup": 300, "draws": 300},
+    "eight-schools-centered": {"target_acceptance": 0.99, "warmup": 800, "draws": 600},
+    "nes1996": dense(500, 500),
+    "sblri": dense(500, 500),
+    "mesquite": dense(3000, 500),
+    "ark": dense(500, 1000),
+    "surgical": dense(500, 400),
+    "seeds": dense(500, 200, target_acceptance=0.95),
+    "dogs": dense(150, 150),
+    "kidscore": dense(1000, 250),
+    "pilots": dense(500, 200, target_acceptance=0.95),
+    "german-credit": dense(200, 150),
+    "diamonds": dense(1200, 150),
+    "rats": dense(400, 200),
+    "radon-noncentered": {"warmup": 300, "draws": 200},
+    "gp-pois-regr": dense(300, 200, target_acceptance=0.9),
+    "garch11": dense(150, 150),
+    "wells": dense(150, 150),
+    "gp-regr": dense(150, 150),
+    "arma11": dense(150, 150),
+    # those that take an hour of one core together
+    "wells-dae": dense(150, 150),
+    "hmm-example": dense(150, 150),
+    "radon-centered": {"target_acceptance": 0.9, "warmup": 500, "draws": 300},
+    "earn-height": dense(8000, 300),
+    "accel-gp": dense(500, 300, target_acceptance=0.95),
+    "uk-drivers": {"target_acceptance": 0.9, "warmup": 800, "draws": 400},
+    "irt-2pl": {"warmup": 300, "draws": 200},
+    "election88": dense(500, 200, target_acceptance=0.9),
+    "low-dim-gauss-mix": dense(150, 150),
+    "normal-mixture-5": dense(300, 150),
+    "german-credit-sparse": {"target_acceptance": 0.9, "warmup": 500, "draws": 500},
+    "hmm-drive": dense(150, 150),
+    "lotka-volterra": dense(300, 150),
+}
 
 
 def silent(what: str, done: int, total: int) -> None:
