@@ -225,7 +225,8 @@ def _calibrated(
     stored = rows.to(_precision(rows)).double()
     every = torch.cat([rows, pool])
     sd = every.std(0)
-    certificate = head | {"rows": len(stored), "mean": every.mean(0).tolist(), "sd": sd.tolist()}
+    shown = [None] * task.dim if task.facts.infinite_moments else sd.tolist()
+    certificate = head | {"rows": len(stored), "mean": every.mean(0).tolist(), "sd": shown}
     if task.standardised:
         certificate["units"] = sd.tolist()
     reference = Reference(stored, bool(head["exact"]), certificate)
