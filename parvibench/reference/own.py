@@ -228,15 +228,13 @@ def _calibrated(
     shown = [None] * task.dim if task.facts.infinite_moments else sd.tolist()
     certificate = head | {"rows": len(stored), "mean": every.mean(0).tolist(), "sd": shown}
     if task.standardised:
-        certificate["units"] = sd.tolist()
+        matrices = {"covariance": torch.cov(every.T), "correlation": torch.corrcoef(every.T)}
+        numbers = {name: float(f"{torch.linalg.cond(matrix):.3g}") for name, matrix in matrices.items()}
+        certificate |= {"units": sd.tolist(), "condition_numbers": numbers}
     reference = Reference(stored, bool(head["exact"]), certificate)
     compared = reference.in_units(stored)
     certificate["bandwidth"] = median_distance(compared)
     certificate["self_similarity"] = self_similarity(compared, certificate["bandwidth"])
-    matrices = {"covariance": torch.cov(every.T), "correlation": torch.corrcoef(every.T)}
-    certificate["condition_numbers"] = {
-        name: float(f"{torch.linalg.cond(matrix.reshape(task.dim, task.dim)):.3g}") for name, matrix in matrices.items()
-    }
     g = Generator().manual_seed(_SEED)
 
     def drawn(n: int) -> Tensor:
