@@ -36,7 +36,6 @@ PLANS: dict[str, dict[str, object]] = {
     "kidscore": dense(1000, 250),
     "german-credit": dense(200, 300),
     "diamonds": dense(1200, 300),
-    "rats": dense(400, 300),
     "radon-noncentered": {"warmup": 300, "draws": 500},
     "gp-pois-regr": dense(300, 400, target_acceptance=0.9),
     "garch11": dense(150, 150),
@@ -45,6 +44,7 @@ PLANS: dict[str, dict[str, object]] = {
     "arma11": dense(150, 150),
     # refused at a tenth of these lengths: chains crawl out of necks and tails
     "surgical": dense(2000, 3000),
+    "rats": dense(4000, 2000),
     "seeds": dense(2000, 4000, target_acceptance=0.95),
     "pilots": dense(3000, 4000, target_acceptance=0.99),
     # not tried yet
