@@ -116,8 +116,9 @@ class PosteriorTask(Task):
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """Stan's start, (R, n, D) float64."""
-        judge = self.target((0,), "cpu", torch.float32)
-        return torch.stack([_start(judge, n, g) for g in generators])
+        with torch.inference_mode(False):  # autograd refuses data that are inference tensors
+            judge = self.target((0,), "cpu", torch.float32)
+            return torch.stack([_start(judge, n, g) for g in generators])
 
 
 def _start(judge: Target, n: int, generator: Generator) -> Tensor:
