@@ -34,7 +34,7 @@ PLANS: dict[str, dict[str, object]] = {
     "ark": dense(500, 1000),
     "dogs": dense(150, 150),
     "kidscore": dense(1000, 250),
-    "german-credit": dense(200, 300),
+    "german-credit": dense(300, 600),
     "diamonds": dense(1200, 300),
     "radon-noncentered": {"warmup": 300, "draws": 500},
     "gp-pois-regr": dense(300, 400, target_acceptance=0.9),
