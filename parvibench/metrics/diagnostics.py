@@ -75,8 +75,11 @@ def log_z_se(samples: Tensor, context: Context) -> Tensor:
 def log_z_error(samples: Tensor, context: Context) -> Tensor:
     """Absolute difference of ``log_z`` from the task's, (R,); lower is better.
 
-    >>> log_z_error(x, Context(gmm40, diagnostics={"log_z": torch.tensor([0.5])}))
-    tensor([0.5000], dtype=torch.float64)
+    >>> from dataclasses import replace
+    >>> from parvibench.core.task import Facts
+    >>> task = replace(banana, facts=Facts(log_z=1.5))
+    >>> log_z_error(x, Context(task, diagnostics={"log_z": torch.tensor([0.5])}))
+    tensor([1.], dtype=torch.float64)
     """
     if context.task.facts.log_z is None:
         raise NotApplicable("the task states no log Z")
