@@ -35,7 +35,7 @@ class Told(NamedTuple):
     """What a step tells, (1,) each."""
 
     acceptance: Any  # mean over particles
-    log_normaliser: Any  # of the path so far
+    log_z: Any  # of the path so far
     inverse_temperature: Any
 
 

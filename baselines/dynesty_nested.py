@@ -55,7 +55,8 @@ class State(NamedTuple):
 class Info(NamedTuple):
     """What the run tells, (1,)."""
 
-    log_normaliser: Tensor  # of the density, dead points only
+    log_z: Tensor  # of the density, live points included
+    log_z_se: Tensor  # dynesty's, of the dead points
 
 
 class Dynesty(Algorithm[Settings, State]):
@@ -102,9 +103,13 @@ class Dynesty(Algorithm[Settings, State]):
                 found = next(state.iterations, None)
             if found is None:
                 raise BudgetExhausted("nested sampling has ended")
-            evidence = torch.tensor([float(found.logz)], dtype=problem.dtype)
+            log_z, log_volume, variance = (float(v) for v in (found.logz, found.logvol, found.logzvar))
+        live = state.sampler.live_logl
+        rest = np.logaddexp.reduce(live) - math.log(len(live)) + log_volume
+        numbers = np.logaddexp(log_z, rest), math.sqrt(max(0.0, variance))
+        info = Info(*(torch.tensor([v], dtype=problem.dtype) for v in numbers))
         dead = len(state.sampler.saved_run["logvol"])
-        return State(*_live(state.sampler), dead, state.sampler, state.iterations), Info(evidence)
+        return State(*_live(state.sampler), dead, state.sampler, state.iterations), info
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """n draws with replacement, by weight."""

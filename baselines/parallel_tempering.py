@@ -13,6 +13,9 @@ the pairs, means over the round and the chains, the communication barrier is Lam
 linear in between, and the new b_k divide it equally. MALA's eta at every temperature follows its mean acceptance over
 the chains, log eta growing by 2 t^(-1/2) (acceptance - 0.574). Ladders and etas are each replicate's own.
 
+Stepping stones (Xie, Lewis, Fan, Kuo & Chen 2011, Syst. Biol. 60:150-160): after the warm-up log Z = sum_k log of the mean
+of exp((b_{k+1} - b_k) l(x_k)), over steps and ladders. Ladders are independent, which gives the standard error.
+
 A step of a chain costs T scores: all temperatures are charged. What is judged are the positions at b = 1, of N chains
 with ladders of their own. At b = 1 a chain starts at the task's initial point, at all other temperatures at a draw
 from the base. A good T is about twice Lambda(1), which is reported as ``barrier`` (Syed et al., Section 5.3).
@@ -41,6 +44,8 @@ from ._tempering import TARGET_ACCEPTANCE, Points, base_sd, first_step, log_rati
 ROUNDS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 #: Least rejection rate of a pair, so that every b is between its neighbours.
 LEAST_RATE = 1e-3
+#: Stands for the logarithm of zero, which a state must not hold.
+_NOTHING = -1e30
 
 
 class Settings(AlgorithmSettings):
@@ -67,6 +72,7 @@ class State(NamedTuple):
     log_eta: Tensor  # (R, T)
     rejections: Tensor  # (R, T - 1) sum of the pairs' rejection rates in this round
     tries: Tensor  # (R, T - 1) their number
+    stones: Tensor  # (R, T - 1, N) log of the sum of exp((b' - b) l) over the steps after the warm-up
     t: int  # steps
     warmup: int  # steps of the warm-up
 
@@ -77,6 +83,8 @@ class Info(NamedTuple):
     acceptance: Tensor  # of MALA at b = 1, mean over the chains
     swaps: Tensor  # acceptance of swaps, mean over the pairs tried and the chains
     barrier: Tensor  # Lambda(1), by this round's rejection rates
+    log_z: Tensor  # not a number during the warm-up
+    log_z_se: Tensor  # its standard error; not a number with one ladder
 
 
 class ParallelTempering(Algorithm[Settings, State]):
@@ -107,7 +115,8 @@ class ParallelTempering(Algorithm[Settings, State]):
         if warmup is None:
             charged = problem.meter.charged
             warmup = horizon // 4 if limit is None else max(0, int((limit / 4 - charged) / (count * n)))
-        return State(x, others, log_density, score, b, log_eta, none, none, 0, warmup)
+        stones = x.new_full((len(x), count - 1, n), _NOTHING)
+        return State(x, others, log_density, score, b, log_eta, none, none, stones, 0, warmup)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """A move of all, then swaps of every second pair."""
@@ -130,11 +139,15 @@ class ParallelTempering(Algorithm[Settings, State]):
         tries[:, state.t % 2 :: 2] += 1
         barrier = (rejections / tries.clamp_min(1)).sum(1)
         swaps = 1 - rejected.mean(1) if rejected.shape[1] else torch.ones_like(barrier)
-        info = Info(mean[:, -1], swaps, barrier)
+        stones = state.stones
+        if state.t >= state.warmup:
+            log_w = state.b.diff(dim=1).unsqueeze(-1) * ratio[:, :-1]
+            stones = torch.logaddexp(stones, log_w.nan_to_num(nan=_NOTHING).clamp_min(_NOTHING))
+        info = Info(mean[:, -1], swaps, barrier, *log_normaliser(stones, state.t + 1 - state.warmup))
         cut = (count - 1) * n
         state = State(
             points.x[:, cut:], points.x[:, :cut], points.log_density, points.score,
-            state.b, state.log_eta, rejections, tries, state.t + 1, state.warmup,
+            state.b, state.log_eta, rejections, tries, stones, state.t + 1, state.warmup,
         )  # fmt: skip
         if state.t <= state.warmup:
             gain = 2 * state.t**-0.5
@@ -163,6 +176,16 @@ def swapped(ratio: Tensor, b: Tensor, uniform: Tensor, odd: int) -> tuple[Tensor
     swap = (tried & (uniform < probability)).long()
     own = torch.arange(b.shape[1], device=b.device).view(1, -1, 1)
     return own + torch.nn.functional.pad(swap, (0, 0, 0, 1)) - torch.nn.functional.pad(swap, (0, 0, 1, 0)), probability
+
+
+def log_normaliser(stones: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """log Z and its standard error, (R,) each, of the sums over so many steps, (R, T - 1, N) logarithms."""
+    n, total = stones.shape[2], stones.logsumexp(2, keepdim=True)
+    log_z = (total.squeeze(2) - math.log(n * max(1, steps))).sum(1)
+    shares = n * (stones - total).exp().sum(1)  # a ladder's part in every factor, 1 on average each
+    error = shares.std(1) / math.sqrt(n) if n > 1 else torch.full_like(log_z, math.nan)
+    nothing = torch.full_like(log_z, math.nan)
+    return (log_z, error) if steps > 0 else (nothing, nothing)
 
 
 def _with_ladder(state: State) -> State:

@@ -44,6 +44,7 @@ from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn import lbfgs
 from parvibench.nn.lbfgs import where
+from parvibench.nn.variational import log_normaliser
 
 #: Draws from which weights are smoothed: fewer have no tail to fit.
 FEWEST = 25
@@ -87,6 +88,8 @@ class Info(NamedTuple):
 
     stopped_early: Tensor  # share of the paths that have ended below the top
     pareto_k: Tensor  # of the ratios p / q, median over the paths: above 0.7 most normals miss much of the density
+    log_z: Tensor  # log of the mean ratio of all draws kept
+    log_z_se: Tensor  # its standard error, by the spread of the ratios
 
 
 class Pathfinder(Algorithm[Settings, State]):
@@ -139,6 +142,7 @@ class Pathfinder(Algorithm[Settings, State]):
         info = Info(
             paths.stopped_early(settings.longest).to(kept.dtype).mean(1),
             pareto_k(draws[..., -1], kept).median(1).values,
+            *_log_normaliser(draws[..., -1], kept),
         )
         return State(paths, _each_where(better, now, best), draws, kept), info
 
@@ -240,6 +244,13 @@ def pareto_k(log_ratios: Tensor, kept: Tensor) -> Tensor:
     weights = (n * ((-b / k).log() - k - 1)).softmax(-1)
     found = (n * shape((weights * b).sum(-1, keepdim=True)) + 5) / (n + 10)
     return torch.where(total < FEWEST, 1.0, torch.where(x[..., :1] > 0, found, 0.0)).squeeze(-1)
+
+
+def _log_normaliser(log_ratios: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    """log Z and its standard error, (R,) each, from the ratios (R, P, M) of which so many are there, (R, P)."""
+    there = torch.arange(log_ratios.shape[-1], device=kept.device) < kept.unsqueeze(-1)
+    log_w = torch.where(there, log_ratios, -math.inf).flatten(1)
+    return log_normaliser(log_w.logsumexp(1), (2 * log_w).logsumexp(1), kept.sum(1))
 
 
 def _with_ratio(x: Tensor, log_p: Tensor, log_q: Tensor) -> Tensor:

@@ -75,6 +75,12 @@ class RealNVP(Variational[Settings]):
         """Through all couplings."""
         return flow_through(settings, parameters, noise)[0]
 
+    def stretched(self, settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples, and the sum of all log scales."""
+        x, _, parts = flow_through(settings, parameters, noise)
+        scales = [part.a.sum(-1) for part in parts]
+        return x, sum(scales, parameters[:, -noise.shape[2] :].sum(-1, keepdim=True))
+
     def gradient(self, problem: Problem, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
         """Gradient of the negative bound, (R, P), from noise (R, n, D)."""
         n, dim = noise.shape[1:]

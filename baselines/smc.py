@@ -20,6 +20,9 @@ MALA's eta follows the particles' mean acceptance, per replicate: log eta grows 
 at b = 1 by (1 + k)^(-0.6) of it after k moves there. A particle without density, or whose density is not a number, has
 weight zero from then on.
 
+The standard error of log Z is sqrt(sum (N sum W^2 - 1) / N) over the resamplings, W the weights before each: that of
+independent particles, and too small where moves do not mix.
+
 Departs from the papers: the pace; eta is adapted with the particles that it moves, an error of order 1/N; the particles
 start at the base, not at the task's initial points. Traps: log Z is relative to a normalised base; resampling at every
 small step would add noise of its own at each; and with moves that do not mix, the mean of Z is right but log Z is far
@@ -71,6 +74,7 @@ class State(NamedTuple):
     log_eta: Tensor  # (R,)
     b: Tensor  # (R,) inverse temperature
     log_z: Tensor  # (R,) log normalising constant of pi_b
+    variance: Tensor  # (R,) of log Z, but for the weights since the last resampling
     at_end: Tensor  # (R,) moves at b = 1
     t: int  # moves
     end: int  # moves after which b = 1 is wanted
@@ -81,7 +85,8 @@ class Info(NamedTuple):
 
     acceptance: Tensor  # mean probability over the particles
     inverse_temperature: Tensor
-    log_normaliser: Tensor  # log Z of pi_b, nats
+    log_z: Tensor  # of pi_b, nats
+    log_z_se: Tensor  # its standard error
 
 
 class SMC(Algorithm[Settings, State]):
@@ -104,7 +109,7 @@ class SMC(Algorithm[Settings, State]):
         moves = horizon if limit is None else limit / n - 1
         log_density, score = problem.log_density_and_score(x)
         log_w = torch.full_like(log_density, -math.log(n))
-        return State(x, log_density, score, log_w, log_eta, zero, zero, zero, 0, int(settings.annealing * moves))
+        return State(x, log_density, score, log_w, log_eta, zero, zero, zero, zero, 0, int(settings.annealing * moves))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """A change of temperature where it is due, then one move."""
@@ -120,7 +125,7 @@ class SMC(Algorithm[Settings, State]):
         log_eta = state.log_eta + (1 + state.at_end) ** -DECAY * (mean - TARGET_ACCEPTANCE)
         at_end = state.at_end + (state.b == 1)
         state = state._replace(**points._asdict(), log_eta=log_eta, at_end=at_end, t=state.t + 1)
-        return state, Info(mean, state.b, state.log_z)
+        return state, Info(mean, state.b, state.log_z, state.variance.sqrt())
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """The particles, resampled to equal weights, (R, n, D); at b = 1 their weights are equal."""
@@ -142,6 +147,7 @@ def _annealed(settings: Settings, state: State, sd: float, uniform: Tensor) -> S
     log_w = state.log_w + weights(ratio, change)
     total = log_w.logsumexp(1)
     log_w = log_w - total.unsqueeze(1)
+    spread = (n * (2 * log_w).logsumexp(1).exp() - 1).clamp_min(0) / n
     due = ((b == 1) | ((2 * log_w).logsumexp(1) > math.log(2 / n))).unsqueeze(1)
     resampled = points.take(systematic(log_w, uniform, n)).where(due, points)
     log_w = torch.where(due, -math.log(n), log_w)
@@ -153,6 +159,7 @@ def _annealed(settings: Settings, state: State, sd: float, uniform: Tensor) -> S
         log_w=torch.where(going.unsqueeze(1), log_w, state.log_w),
         b=torch.where(going, b, state.b),
         log_z=torch.where(going, state.log_z + total, state.log_z),
+        variance=torch.where(going & due.squeeze(1), state.variance + spread, state.variance),
     )
 
 

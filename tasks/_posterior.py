@@ -22,7 +22,7 @@ from torch.nn.functional import logsigmoid
 from parvibench.core.errors import InputError
 from parvibench.core.exact import Start
 from parvibench.core.target import Target
-from parvibench.core.task import Task
+from parvibench.core.task import LEAN_METRICS, Task
 from parvibench.data.stan_data import load_stan_data
 
 from ._transforms import Layout
@@ -94,6 +94,8 @@ class PosteriorTask(Task):
 
     layout: Layout  #: the parameters
     make: Callable[[Layout, Variables, Place], Target]  #: the density, of the data
+    standardised: bool = True
+    metrics: tuple[str, ...] = LEAN_METRICS
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -114,8 +116,9 @@ class PosteriorTask(Task):
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """Stan's start, (R, n, D) float64."""
-        judge = self.target((0,), "cpu", torch.float32)
-        return torch.stack([_start(judge, n, g) for g in generators])
+        with torch.inference_mode(False):  # autograd refuses data that are inference tensors
+            judge = self.target((0,), "cpu", torch.float32)
+            return torch.stack([_start(judge, n, g) for g in generators])
 
 
 def _start(judge: Target, n: int, generator: Generator) -> Tensor:

@@ -28,7 +28,7 @@ from torch.nn.functional import pad
 
 from parvibench.core.exact import ExactTask
 from parvibench.core.target import JointTarget
-from parvibench.core.task import Facts
+from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS, Facts
 
 from ._posterior import Uniform
 
@@ -177,6 +177,7 @@ BROWNIAN_32 = BrownianTask(
     dim=_STEPS + 2,
     tags=frozenset({"exact", "hierarchical", "funnel", "time series"}),
     citation="Sountsov et al. (2020), Inference Gym; Blessing et al. (2024), arXiv:2406.07423",
+    metrics=(*LEAN_METRICS, *LOG_Z_METRICS),
     start=Uniform(),
     facts=_facts(),
 )

@@ -88,11 +88,15 @@ class CoxTask(Task):
         """The posterior, the same for all replicates."""
         return CoxTarget(device, dtype)
 
-    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+    def prior(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """Draws from the prior, (R, n, D) float64."""
         factor = _prior()[0]
         z = [torch.randn(n, _CELLS, generator=g, dtype=torch.float64) for g in generators]
         return torch.stack([_MEAN + noise @ factor.T for noise in z])
+
+    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+        """The prior."""
+        return self.prior(target, n, generators)
 
 
 COX_PROCESS_1600 = CoxTask(

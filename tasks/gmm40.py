@@ -19,7 +19,7 @@ from dataclasses import replace
 import torch
 
 from parvibench.core.exact import Normal
-from parvibench.core.task import DENSITY_METRICS
+from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS
 
 from .mixtures import MixtureTask, SphericalMixture
 
@@ -38,7 +38,7 @@ def _task(dim: int, sd: float, citation: str) -> MixtureTask:
         dim=dim,
         tags=frozenset({"exact", "multimodal", *(["2d"] if dim == 2 else [])}),
         citation=citation,
-        metrics=(*DENSITY_METRICS, *counted, "mode_weight_tv"),
+        metrics=(*LEAN_METRICS, *counted, "mode_weight_tv", *LOG_Z_METRICS),
         start=Normal(sd=_HALF_WIDTH),
         facts=replace(mixture.facts(with_modes=True), log_z=0.0),
         mixture=mixture,

@@ -24,7 +24,7 @@ from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask
 from parvibench.core.target import JointTarget
-from parvibench.core.task import Facts
+from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS, Facts
 
 _PAIRS = 16
 _EDGE, _CELLS = 4.0, 800
@@ -101,5 +101,6 @@ MANY_WELL_32 = ManyWellTask(
     dim=2 * _PAIRS,
     tags=frozenset({"exact", "multimodal"}),
     citation="Midgley et al. (2023), arXiv:2208.01893",
+    metrics=(*LEAN_METRICS, *LOG_Z_METRICS),
     facts=_facts(),
 )

@@ -26,7 +26,7 @@ from torch.nn.functional import pad
 
 from parvibench.core.exact import ExactTask
 from parvibench.core.target import JointTarget
-from parvibench.core.task import DENSITY_METRICS, Facts, Modes
+from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS, Facts, Modes
 
 from .diffusion import Array, Smoother
 
@@ -110,7 +110,7 @@ def _phi4() -> FieldTask:
         dim=_DIM,
         tags=frozenset({"exact", "multimodal", "correlated", "path"}),
         citation="Gabrie, Rotskoff & Vanden-Eijnden (2022), PNAS 119, arXiv:2105.12603",
-        metrics=(*DENSITY_METRICS, "mode_weight_tv"),
+        metrics=(*LEAN_METRICS, "mode_weight_tv", *LOG_Z_METRICS),
         facts=_facts(chain),
         chain=chain,
         numerical=True,

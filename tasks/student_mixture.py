@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 
 from parvibench.core.exact import ExactTask, Normal
 from parvibench.core.target import JointTarget
-from parvibench.core.task import DENSITY_METRICS, Facts
+from parvibench.core.task import DENSITY_METRICS, LOG_Z_METRICS, Facts
 
 _COMPONENTS, _DIM, _HALF_WIDTH = 10, 50, 10.0
 _SECOND_MOMENTS = frozenset({"mean_error", "sd_error", "correlation_error", "sliced_w2", "w2"})
@@ -71,7 +71,7 @@ STUDENT_MIXTURE_50D = StudentMixtureTask(
     dim=_DIM,
     tags=frozenset({"exact", "multimodal", "heavy-tailed"}),
     citation="Blessing et al. (2024), arXiv:2406.07423",
-    metrics=(*(m for m in DENSITY_METRICS if m not in _SECOND_MOMENTS), "energy_distance"),
+    metrics=(*(m for m in DENSITY_METRICS if m not in _SECOND_MOMENTS), "energy_distance", *LOG_Z_METRICS),
     primary="mmd2",
     start=Normal(sd=_HALF_WIDTH),
     facts=Facts(infinite_moments=True, log_z=0.0),

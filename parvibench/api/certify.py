@@ -62,7 +62,9 @@ def build_reference(
         draws = in_coordinates(given, found, "the draws")
         path, gates = own.build_from_draws(found, folder, torch.tensor(draws.values), notify)
         return Built(found.name, path, gates, "; ".join(draws.read))
-    if _built_in(found) and not effort and not uncertified:
+    if _built_in(found) and found.standardised:
+        folder = folder or shipped.default_folder()
+    elif _built_in(found) and not effort and not uncertified:
         return Built(found.name, shipped.build(found, folder, notify))
     path, gates = own.build_own(found, folder, Effort(**effort), notify, uncertified=uncertified)
     return Built(found.name, path, gates)
@@ -91,7 +93,8 @@ def complete_floors(
                 f"{name}: floors can be added to built-in references only, since others do not keep the draws; "
                 f"`parvibench reference build {name}` makes reference and floors again"
             )
-        if tasks or task.reference() is not None:
+        reference = task.reference()
+        if tasks or (reference is not None and "gates" not in reference.certificate):
             yield name, shipped.complete_floors(task, folder, metrics, notify)
 
 

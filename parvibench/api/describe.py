@@ -37,6 +37,10 @@ def task(name: str) -> dict[str, Any]:
         document["sd"] = facts.sd.tolist()
     if facts.modes is not None:
         document["modes"] = len(facts.modes.weights)
+    if facts.log_z is not None:
+        document["log Z"] = facts.log_z
+    if found.standardised:
+        document["distances"] = "in units of the reference's standard deviations"
     if facts.constants:
         document["constants"] = dict(facts.constants)
     if found.departures:

@@ -180,7 +180,7 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
         listed = {t.name for t, _ in selected.pairs}
         tasks = [own if registry.is_place(t) and (own := registry.load_task(t).name) in listed else t for t in tasks]
         selected = (_restrict_rows if selected.rows else _restrict)(selected, tasks, algorithms)
-    names = ("replicates", "seed", "budget", "particles", "samples", "match")
+    names = ("replicates", "seed", "budget", "particles", "samples", "start", "match")
     overrides = {name: value for name in names if (value := getattr(execution, name)) is not None}
     if not overrides:
         return selected
@@ -188,7 +188,7 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
     if execution.replicates is not None:
         values["tasks"] = [{"name": t.name} for t in selected.tasks]
     # Explicit values override those of an entry and of its preset.
-    protocol = {name: overrides[name] for name in ("budget", "particles", "samples") if name in overrides}
+    protocol = {name: overrides[name] for name in ("budget", "particles", "samples", "start") if name in overrides}
     replaced = {"budget": ("budget", "iterations"), "replicates": ("replicates",)}
     gone = {key for name in overrides for key in replaced.get(name, ())}
     for kind in ("algorithms", "rows"):

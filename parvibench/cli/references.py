@@ -58,6 +58,7 @@ def reference_build(
     method: Annotated[Literal["nuts", "hmc", "exact"] | None, Option(help="nuts (default), hmc (ChEES), or the exact sampler of the task.")] = None,
     warmup: Annotated[int | None, Option(help="Adaptation steps per chain (500).")] = None,
     target_acceptance: Annotated[float | None, Option(help="Acceptance rate at which NUTS aims (0.8); a higher one gives fewer divergences.")] = None,
+    mass: Annotated[Literal["diagonal", "dense"] | None, Option(help="Mass matrix of NUTS: diagonal (default), or dense for strongly correlated coordinates.")] = None,
     draws: Annotated[list[str] | None, Option(metavar="N|FILE", help="Draws per chain after warm-up (500), or a file of draws (repeatable).")] = None,
     chains: Annotated[int | None, Option(help="Number of chains (200).")] = None,
     columns: Annotated[str | None, Option(help="Columns of --draws FILE to use, as a,b,c, in the order of the task's coordinates.")] = None,
@@ -81,7 +82,7 @@ def reference_build(
         raise InputError(f"reference build: name {'one task, as file.py:OBJECT' if given else 'a task'}")
     options: dict[str, Any] = {
         "method": method, "warmup": warmup, "target_acceptance": target_acceptance,
-        "draws": numbers[-1] if numbers else None, "chains": chains,
+        "draws": numbers[-1] if numbers else None, "chains": chains, "mass": mass,
     }  # fmt: skip
     effort = {key: value for key, value in options.items() if value is not None}
     if given and effort:

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -43,6 +43,7 @@ def run(
     budget: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="Limit per replicate (repeatable): iterations, score_evaluations, scores_per_particle or seconds.")] = None,
     particles: Annotated[int | None, Option(help="Number of particles or parallel chains, N; overrides presets.")] = None,
     samples: Annotated[int | None, Option(help="Number of samples evaluated, n; overrides presets.")] = None,
+    start: Annotated[Literal["task", "prior", "warm"] | None, Option(help="Initial points: the task's, draws from its prior, or one reference draw per replicate with a tenth of its spread.")] = None,
     profile: Annotated[str | None, Option(help="Profile of the suite, e.g. fast or paper.")] = None,
     match: Annotated[str | None, Option(metavar="effective-step", help="Scale step sizes so that the methods of a task share one effective step.")] = None,
     row: Annotated[list[str] | None, Option(metavar="GLOB", help="Only rows whose TASK/LABEL or published number matches the pattern (repeatable).")] = None,
@@ -76,7 +77,7 @@ def run(
         raise InputError(f"--retry takes 'failed', got {retry!r}")
     execution = Execution.of(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
-        profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
+        start=start, profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
         retry_failed=retry == "failed", tune=tune_first, allow_plugins=allow_plugins, edition=edition,
     )  # fmt: skip

@@ -117,8 +117,25 @@ class Reference(Floored):
         return torch.tensor([math.inf if sd is None else sd for sd in recorded], dtype=torch.float64)
 
     @cached_property
+    def units(self) -> Tensor | None:
+        """Standard deviations in units of which metrics compare, (D,) > 0; None where they compare in units of x."""
+        recorded = self.certificate.get("units")
+        return None if recorded is None else torch.tensor(recorded, dtype=torch.float64)
+
+    def in_units(self, x: Tensor) -> Tensor:
+        """Points (..., D) in ``units``."""
+        return x if self.units is None else x / self.units.to(x)
+
+    @cached_property
+    def standardised(self) -> Reference:
+        """This reference with draws and moments in ``units``, as its bandwidth and floors are already."""
+        moments = {key: self.in_units(value).tolist() for key, value in (("mean", self.mean), ("sd", self.sd))}
+        certificate = self.certificate | moments | {"units": None}
+        return Reference(self.in_units(self.draws), self.exact, certificate, self.floors)
+
+    @cached_property
     def bandwidth(self) -> float:
-        """Median distance between reference rows: the task's fixed kernel bandwidth, in units of x."""
+        """Median distance between reference rows, the task's fixed kernel bandwidth: in ``units``, or units of x."""
         return float(self.certificate["bandwidth"])
 
 

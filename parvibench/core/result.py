@@ -7,7 +7,7 @@ import json
 import math
 from enum import StrEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
@@ -15,6 +15,8 @@ from .budget import Budget
 
 V = TypeVar("V")
 
+#: Where a run starts: the task's initial distribution, its prior, or one draw of the target, see ``Task.problem``.
+StartKind = Literal["task", "prior", "warm"]
 #: Raised on any change of the stored files that old readers would misread.
 STORE_FORMAT = 2
 
@@ -47,6 +49,7 @@ class CellSpec(BaseModel):
     #: not made ``samples`` states by then those are judged that it has.
     checkpoints: tuple[int, ...] = ()
     trajectories: int = 0  #: particles or chains of the first replicate whose place at every checkpoint is kept
+    start: StartKind = "task"  #: where the initial points are from
 
     @model_validator(mode="before")
     @classmethod
@@ -120,7 +123,7 @@ class CellRecord(BaseModel, Specified):
     kind: str  #: of the algorithm
     tuned: bool = False  #: whether the step size was chosen by tuning
     effective_step: float | None = None
-    start: str = ""  #: where it began: ``task`` (the task's initial points), ``own``, or empty where not recorded
+    start: str = ""  #: where it began: as in ``spec``, ``own`` initial points, or empty where not recorded
     status: Status
     reason: str = ""
     traceback: str = ""

@@ -14,17 +14,25 @@ from torch import Generator, Tensor
 from .budget import Meter
 from .errors import ShapeError, UnsupportedError
 from .reference import Floored, Reference, load_predictions, load_reference, stamp_of
+from .result import StartKind
 from .streams import Streams, derive_seed
 from .target import Target
 
 #: Replicates from this id on serve tuning only: own streams, own data splits, disjoint from all others.
 TUNING_REPLICATES = 2_000_000
 
+#: Spread of a warm start, in standard deviations of the reference.
+WARM_SCATTER = 0.1
+
 DENSITY_METRICS = (
     "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal", "tail_error",
     "ess_bulk", "ess_per_evaluation", "rhat", "path_primary", "path_equivalent_n", "seconds", "score_evaluations",
     "peak_memory",
 )  # fmt: skip
+#: Without the linear programme, whose floors take longer than all others together.
+LEAN_METRICS = tuple(m for m in DENSITY_METRICS if m != "w2")
+#: Of tasks that state log Z.
+LOG_Z_METRICS = ("log_z", "log_z_se", "log_z_error")
 PREDICTIVE_METRICS = (
     "rmse", "nll", "crps", "coverage", "ess_bulk", "ess_per_evaluation", "rhat", "path_primary", "seconds", "score_evaluations", "peak_memory",
 )  # fmt: skip
@@ -84,6 +92,7 @@ class Task(ABC):
     provides: frozenset[str] = frozenset({"score", "hvp", "full-batch"})  #: capabilities that algorithms may need
     metrics: tuple[str, ...] = DENSITY_METRICS  #: names of the metrics that apply
     primary: str = "sliced_w2"  #: the metric that ranks
+    standardised: bool = False  #: whether metrics compare in units of the reference's standard deviations
     particles: int = 100  #: the protocol's N
     batch_size: int | None = None  #: mini-batch size B for tasks with data, or None for full-data scores
     rows: int | None = None  #: number of training rows n, or None without data
@@ -99,6 +108,28 @@ class Task(ABC):
     @abstractmethod
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """Initial points, (R, n, D): one generator per replicate."""
+
+    def prior(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+        """Draws from the Gaussian prior that the target declares, (R, n, D); ``UnsupportedError`` without one."""
+        if target.prior_precision is None:
+            raise UnsupportedError(f"{self.name} declares no prior to start from; start: task or warm")
+        drawn = [torch.randn(n, self.dim, generator=g, dtype=torch.float64) for g in generators]
+        return torch.stack(drawn) / target.prior_precision**0.5
+
+    def warm(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
+        """One reference draw per replicate, n times, scattered by a tenth of the reference's sds, (R, n, D).
+
+        In the mass, and nowhere near its spread: what is left is exploring. ``UnsupportedError`` without a reference.
+        """
+        reference = self.reference()
+        if reference is None:
+            raise UnsupportedError(f"{self.name} has no reference draws to start from; start: task")
+        draws, points = reference.draws, []
+        for g in generators:
+            place = draws[torch.randint(len(draws), (1,), generator=g)]
+            scatter = torch.randn(n, self.dim, generator=g, dtype=torch.float64)
+            points.append(place + WARM_SCATTER * draws.std(0) * scatter)
+        return torch.stack(points)
 
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent exact draws, (n, D) float64; ``UnsupportedError`` without an exact sampler."""
@@ -142,6 +173,7 @@ class Task(ABC):
         particles: int | None = None,
         limit: float | None = None,
         full_batch: bool = False,
+        start: StartKind = "task",
     ) -> Problem:
         """What an algorithm sees of this task.
 
@@ -153,13 +185,14 @@ class Task(ABC):
             particles: N; default the protocol's.
             limit: budget in score evaluations per replicate.
             full_batch: exact scores instead of the protocol's mini-batches.
+            start: where the initial points are from: ``initial``, ``prior`` or ``warm``.
         """
         ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
         target = self.target(ids, device, dtype)
         return self._problem_type()(
             target,
             Streams(derive_seed(seed, self.name), ids, device, dtype),
-            start=self.initial,
+            start={"task": self.initial, "prior": self.prior, "warm": self.warm}[start],
             particles=particles or self.particles,
             batch_size=None if full_batch else self.batch_size,
             limit=limit,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from parvibench.core.errors import InputError, validation_text
+from parvibench.core.result import StartKind
 
 DEFAULT_STORE = Path("parvibench-runs")
 DEFAULT_TIMEOUT_S = 1800.0
@@ -24,6 +25,7 @@ class Execution(BaseModel):
     budget: dict[str, float] | None = None  #: limits per replicate, e.g. ``{"score_evaluations": 200_000}``.
     particles: int | None = None  #: N; before a preset's, as ``budget`` and ``samples`` are
     samples: int | None = None  #: n judged
+    start: StartKind | None = None  #: where the initial points are from: ``task``, ``prior`` or ``warm``
     profile: str | None = None  #: of the suite
     rows: tuple[str, ...] = ()  #: of a suite of rows only those that fit one of these patterns
     #: ``effective-step`` scales step sizes so that a task's methods move alike, see the README

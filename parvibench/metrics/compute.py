@@ -22,6 +22,7 @@ from parvibench.core.errors import ShapeError
 from parvibench.core.metric import Context, Metric, NotApplicable
 from parvibench.core.reference import Reference
 from parvibench.core.registry import load_metric
+from parvibench.core.target import Target
 from parvibench.core.task import Task
 
 _Item = TypeVar("_Item")
@@ -61,6 +62,7 @@ def compute(
     usable = context.task.canonical(torch.where(finite[:, None, None], samples, 0.0))
     if context.path is not None:
         context = replace(context, path=context.task.canonical(context.path))
+    usable, context = _in_units(usable, context)
     values: dict[str, Tensor] = {}
     absent: dict[str, str] = {}
     for metric in map(load_metric, names):
@@ -74,6 +76,30 @@ def compute(
         else:
             values[metric.name] = _worst_where_unusable(metric, found, finite)
     return values, absent
+
+
+class _Rescaled(Target):
+    """The density of z = x / units, up to a constant, of a target in x; ``units`` (D,)."""
+
+    def __init__(self, base: Target, units: Tensor) -> None:
+        self.base, self.units, self.dim = base, units, base.dim
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return self.base.log_density(x * self.units.to(x), batch)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        units = self.units.to(x)
+        return self.base.score(x * units, batch) * units
+
+
+def _in_units(x: Tensor, context: Context) -> tuple[Tensor, Context]:
+    """Samples (R, n, D), path, target and reference in the reference's units, for tasks whose scales differ."""
+    reference = context.reference
+    if reference is None or reference.units is None:
+        return x, context
+    path = None if context.path is None else reference.in_units(context.path)
+    target = None if context.target is None else _Rescaled(context.target, reference.units)
+    return reference.in_units(x), replace(context, reference=reference.standardised, path=path, target=target)
 
 
 def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:

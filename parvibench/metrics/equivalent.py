@@ -83,7 +83,11 @@ def v_constants(
     def value_and_gap(numbered: tuple[int, Tensor]) -> tuple[int, dict[str, float], dict[str, float]]:
         number, x = numbered
         values = {name: float(v[0]) for name, v in compute(metrics, x[None], context)[0].items()}
-        return len(x), values, {m: V_STATISTICS[m](x, reference) for m in metrics if number < _GAP_POOLS}
+        return (
+            len(x),
+            values,
+            {m: V_STATISTICS[m](reference.in_units(x), reference) for m in metrics if number < _GAP_POOLS},
+        )
 
     sizes, values, gaps = zip(*in_parallel(value_and_gap, enumerate(pools)), strict=True)
     found = {}

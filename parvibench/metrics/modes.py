@@ -11,15 +11,15 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import Modes
 
-#: Share of the samples a mode must hold to count as found.
-SHARE = 0.02
+#: Share of the samples a mode must hold to count as found, or this part of its weight where that is less.
+SHARE, PART = 0.02, 0.1
 #: Share of a Gaussian mode's mass that counts for it: the mass within three standard deviations in the plane.
 MASS = 1 - math.exp(-4.5)
 
 
-@metric("higher", "count", "modes", "modes holding at least 2% of the samples")
+@metric("higher", "count", "modes", "modes holding at least 2% of the samples, or a tenth of their weight")
 def modes_found(samples: Tensor, context: Context) -> Tensor:
-    """Number of known modes that hold at least 2% of the samples.
+    """Number of known modes that hold at least 2% of the samples, or a tenth of their weight where that is less.
 
     A sample belongs to mode k when k has the largest responsibility ``w_k N(x; m_k, s_k^2 I)`` and
     ``||x - m_k|| <= c s_k``, with c such that 98.9% of the Gaussian lie inside: c = 3 in the plane, 6.1 in 20
@@ -35,11 +35,13 @@ def modes_found(samples: Tensor, context: Context) -> Tensor:
     >>> modes_found(gmm.facts.modes.means[None].double(), Context(gmm))
     tensor([5.], dtype=torch.float64)
     """
-    distances, logits = _membership(samples, _modes(context))
+    modes = _modes(context)
+    distances, logits = _membership(samples, modes)
     nearest = logits.argmax(2, keepdim=True)
     within = distances.gather(2, nearest) <= radius(samples.shape[2])
     members = torch.zeros_like(distances).scatter(2, nearest, within.to(samples))
-    return (members.mean(1) >= SHARE).sum(1).to(samples)
+    enough = (PART * modes.weights).clamp(max=SHARE).to(samples)
+    return (members.mean(1) >= enough).sum(1).to(samples)
 
 
 def radius(dim: int) -> float:

@@ -3,13 +3,18 @@
 Pyro's own inference loop is not used: its parameter store and random state belong to the process, and it
 fits one model at a time, while here replicates must be independent, resumable and batched, and every score
 metered. All three families are reparameterised, so the bound's gradient needs the target's score only.
+
+Flows report log Z: in the last fifth of the steps foreseen the draws of the bound serve as importance samples, of the law
+that they were drawn from. The meter gives their densities with their scores, where these are of all data.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple, TypeVar
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -31,6 +36,17 @@ class VariationalSettings(SteppedSettings):
     )
 
 
+#: Share of the steps foreseen from which importance weights are gathered, and what stands for the logarithm of zero.
+LATE, NOTHING = 0.8, -1e30
+
+
+class Info(NamedTuple):
+    """What is known of log Z, (R,) each."""
+
+    log_z: Tensor
+    log_z_se: Tensor  # its standard error, by the spread of the weights
+
+
 class VariationalState(NamedTuple):
     """A family's parameters and Adam's memory."""
 
@@ -39,6 +55,7 @@ class VariationalState(NamedTuple):
     second: Tensor  # (R, P)
     t: int
     horizon: int
+    weights: Tensor  # (R, 3) logarithms of the sums of the importance weights and of their squares, and the number
 
 
 S = TypeVar("S", bound=VariationalSettings)
@@ -60,10 +77,25 @@ class Variational(Algorithm[S, VariationalState]):
     def push(self, settings: S, parameters: Tensor, noise: Tensor) -> Tensor:
         """Samples from standard normal noise, (R, n, D) -> (R, n, D)."""
 
-    def step(self, problem: Problem, settings: S, state: VariationalState, streams: Streams) -> VariationalState:
+    def stretched(self, settings: S, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Samples from noise (R, n, D), and log determinants of their derivatives by it, (R, n); None: no log Z."""
+        return None
+
+    def step(
+        self, problem: Problem, settings: S, state: VariationalState, streams: Streams
+    ) -> VariationalState | tuple[VariationalState, Info]:
         """One step of Adam on the bound of a fresh batch."""
         noise = streams.normal("noise", (settings.batch, problem.dim))
-        return descend(settings, state, self.gradient(problem, settings, state.parameters, noise))
+        after = descend(settings, state, self.gradient(problem, settings, state.parameters, noise))
+        late = state.t >= LATE * state.horizon and problem.share == 1
+        if not late or (drawn := self.stretched(settings, state.parameters, noise)) is None:
+            return after
+        x, log_det = drawn
+        log_q = -0.5 * noise.square().sum(-1) - 0.5 * problem.dim * math.log(2 * math.pi) - log_det
+        log_w = (problem.log_density(x) - log_q).nan_to_num(nan=NOTHING).clamp(NOTHING, -NOTHING)
+        first, second, draws = state.weights.unbind(1)
+        weights = (log_w.logsumexp(1).logaddexp(first), (2 * log_w).logsumexp(1).logaddexp(second), draws + len(x[0]))
+        return after._replace(weights=torch.stack(weights, 1)), Info(*log_normaliser(*weights))
 
     def output(self, problem: Problem, settings: S, state: VariationalState, n: int, streams: Streams) -> Tensor:
         """Fresh draws, (R, n, D)."""
@@ -73,7 +105,13 @@ class Variational(Algorithm[S, VariationalState]):
 def begin(parameters: Tensor, horizon: int) -> VariationalState:
     """First state at the given parameters."""
     moments = Moments.start(parameters)
-    return VariationalState(parameters, moments.first, moments.second, 0, horizon)
+    weights = parameters.new_tensor([NOTHING, NOTHING, 0.0]).expand(len(parameters), 3)
+    return VariationalState(parameters, moments.first, moments.second, 0, horizon, weights.contiguous())
+
+
+def log_normaliser(first: Tensor, second: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """log Z and its standard error: logarithms of the sums of importance weights and of their squares, and the number."""
+    return first - draws.log(), ((second - 2 * first).exp() - 1 / draws).clamp_min(0).sqrt()
 
 
 def descend(settings: VariationalSettings, state: VariationalState, grad: Tensor) -> VariationalState:
@@ -81,4 +119,4 @@ def descend(settings: VariationalSettings, state: VariationalState, grad: Tensor
     rate = settings.step_size * settings.final_rate ** min(1.0, state.t / max(1, state.horizon))
     moments = Moments(state.first, state.second, state.t)
     parameters, moments = adam(state.parameters, grad, moments, rate)
-    return VariationalState(parameters, *moments, state.horizon)
+    return VariationalState(parameters, *moments, state.horizon, state.weights)

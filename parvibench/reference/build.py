@@ -152,6 +152,8 @@ def complete_floors(
     reference = load_reference(task.name, folder)
     if found is None or reference is None:
         raise InputError(f"{task.name} has no reference draws whose floors could be completed")
+    if "gates" in found[0] and "exact" not in task.provides:
+        raise InputError(f"{task.name}: the chains behind its floors are not stored; build its reference anew")
     metrics = metrics or judged_metrics()
     if not missing_floors(task, reference, metrics):
         return None

@@ -72,7 +72,8 @@ def _sds(terms: Tensor) -> Check:
 
 def _kernel(reference: Reference) -> list[Check]:
     h, own = reference.bandwidth, float(reference.certificate["self_similarity"])
-    again_h, again = median_distance(reference.draws), self_similarity(reference.draws, h)
+    rows = reference.in_units(reference.draws)
+    again_h, again = median_distance(rows), self_similarity(rows, h)
     return [
         Check("bandwidth", math.isclose(h, again_h, rel_tol=1e-6), f"{again_h:.6g}, recorded {h:.6g}"),
         Check("kernel mean", math.isclose(own, again, abs_tol=1e-6), f"{again:.6g}, recorded {own:.6g}"),

@@ -23,7 +23,7 @@ from parvibench.core.reference import Reference, fingerprint_rows
 from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute, in_parallel
-from parvibench.metrics.equivalent import v_constants
+from parvibench.metrics.equivalent import V_STATISTICS, v_constants
 from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.metrics.floors import SETS_A_METRIC, SIZES, Notify, density_of, silent, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
@@ -92,7 +92,7 @@ def build_own(
     if effort.method == "exact":
         g = Generator().manual_seed(_SEED)
         try:
-            draws = task.exact(POOL + ROWS, g)
+            draws = task.exact(min(POOL, effort.chains * effort.draws) + ROWS, g)
         except UnsupportedError:
             raise InputError(
                 f"{task.name} has no exact sampler; give pb.task(..., exact=...), or use --method nuts"
@@ -217,23 +217,25 @@ def _calibrated(
     """A reference with moments of all draws, bandwidth, floors and the constants of ``mmd2``."""
     stored = rows.to(_precision(rows)).double()
     every = torch.cat([rows, pool])
-    bandwidth = median_distance(stored)
-    certificate = head | {
-        "rows": len(stored),
-        "mean": every.mean(0).tolist(),
-        "sd": every.std(0).tolist(),
-        "bandwidth": bandwidth,
-        "self_similarity": self_similarity(stored, bandwidth),
-    }
+    sd = every.std(0)
+    shown = [None] * task.dim if task.facts.infinite_moments else sd.tolist()
+    certificate = head | {"rows": len(stored), "mean": every.mean(0).tolist(), "sd": shown}
+    if task.standardised:
+        matrices = {"covariance": torch.cov(every.T), "correlation": torch.corrcoef(every.T)}
+        numbers = {name: float(f"{torch.linalg.cond(matrix):.3g}") for name, matrix in matrices.items()}
+        certificate |= {"units": sd.tolist(), "condition_numbers": numbers}
     reference = Reference(stored, bool(head["exact"]), certificate)
+    compared = reference.in_units(stored)
+    certificate["bandwidth"] = median_distance(compared)
+    certificate["self_similarity"] = self_similarity(compared, certificate["bandwidth"])
     g = Generator().manual_seed(_SEED)
 
     def drawn(n: int) -> Tensor:
         return pool[torch.randperm(len(pool), generator=g)[:n]]
 
-    if "mmd2" in task.metrics:
+    if known := [metric for metric in V_STATISTICS if metric in task.metrics]:
         size = min(5000, len(pool) // 2)
-        constants = v_constants(task, reference, (drawn(size) for _ in range(10)), metrics=("mmd2",))
+        constants = v_constants(task, reference, (drawn(size) for _ in range(10)), metrics=known)
         certificate["v_statistics"] = constants
     sizes = [n for n in SIZES if n * _TIMES <= len(pool)] if sizes is None else sizes
     floors = _floors(task, reference, drawn, sizes, notify)

@@ -1,7 +1,7 @@
 """Chains for the reference of a task of one's own, and the gates that certify them.
 
-Two runs of many chains from the task's start, float64: the main run by NUTS, and a check run by ChEES-HMC in coordinates
-where the main run is white (``method="hmc"`` has them change places). Draws that a user brings pass the same gates, but
+Two runs of many chains from the task's start, float64: the main run by NUTS, and a check run by ChEES-HMC, after a warm-up
+of NUTS, in coordinates where the main run is white (``method="hmc"`` has them change places). Draws that a user brings pass the same gates, but
 for the second run.
 """
 
@@ -49,6 +49,7 @@ class Effort:
     draws: int = 500  #: steps kept of every chain
     chains: int = 200
     target_acceptance: float = 0.8  #: of NUTS, to which its step length is adapted
+    mass: Literal["diagonal", "dense"] = "diagonal"  #: form of the mass matrix of NUTS
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run; ``InputError``."""
@@ -85,16 +86,20 @@ def chains_of(task: Task, effort: Effort, notify: Notify) -> tuple[Tensor, list[
 
     target: Target = base
     if effort.method == "hmc":  # ChEES has no mass matrix of its own
-        pilot, _ = _run(base, "nuts", effort, effort.warmup, start(0), SEED, "pilot run", notify)
+        pilot, *_ = _run(base, "nuts", effort, effort.warmup, start(0), SEED, "pilot run", notify)
         target = _whitened(task, base, pilot[len(pilot) // 2 :].flatten(0, 1))
-    main, divergent = _run(target, effort.method, effort, effort.draws, start(1), SEED + 1, "main run", notify)
+    main, divergent, cost = _run(target, effort.method, effort, effort.draws, start(1), SEED + 1, "main run", notify)
     main = task.canonical(main)
     found = diagnostics(main)
     gates = [*mixing_gates(task, found, effort), _divergence_gate(divergent)]
     record = {"main": asdict(effort) | summary(found) | {"divergent": round(divergent, 5)}}
+    record["main"]["evaluations_per_effective_draw"] = float(f"{cost / max(1, record['main']['ess_bulk_min']):.3g}")
     if all(gate.passed for gate in gates):
         white = _whitened(task, base, main.flatten(0, 1)) if other == "hmc" else base
-        check, _ = _run(white, other, effort, effort.draws, start(2), SEED + 2, "check run", notify)
+        first = start(2)
+        if other == "hmc":  # ChEES leaves chains behind that start far out; in the warm-up of NUTS they catch up
+            first = _run(base, "nuts", effort, 10, first, SEED + 3, "start of the check run", notify)[0][-1]
+        check, *_ = _run(white, other, effort, effort.draws, first, SEED + 2, "check run", notify)
         again = diagnostics(task.canonical(check))
         compared = agreement(found, again)
         record["check"] = {"method": other} | summary(again) | compared
@@ -104,8 +109,8 @@ def chains_of(task: Task, effort: Effort, notify: Notify) -> tuple[Tensor, list[
 
 def _run(
     target: Target, method: str, effort: Effort, draws: int, start: Tensor, seed: int, what: str, notify: Notify
-) -> tuple[Tensor, float]:
-    """Draws (T, C, D) in the task's coordinates, and the share of divergent transitions among them."""
+) -> tuple[Tensor, float, float]:
+    """Draws (T, C, D) in the task's coordinates, the share of divergent transitions and the score evaluations of them."""
     white = isinstance(target, Whitened)
     first = target.from_base(start) if isinstance(target, Whitened) else start
     problem = Problem(
@@ -113,9 +118,11 @@ def _run(
     )
     algorithm = load_algorithm(_ALGORITHMS[method])
     settings = algorithm.make_settings(
-        {"warmup_steps": effort.warmup, "target_acceptance": effort.target_acceptance} if method == "nuts" else {}
+        {"warmup_steps": effort.warmup, "target_acceptance": effort.target_acceptance, "mass": effort.mass}
+        if method == "nuts"
+        else {}
     )
-    total, kept, divergent = effort.warmup + draws, [], []
+    total, kept, divergent, before = effort.warmup + draws, [], [], 0.0
     with torch.no_grad():
         # Both adapt for a quarter of the steps foreseen.
         first_state: Any = algorithm.init(problem, settings, problem.streams, 4 * effort.warmup)
@@ -124,12 +131,14 @@ def _run(
             if step >= effort.warmup:
                 kept.append(target.to_base(state.x[0]) if white else state.x[0])  # type: ignore[attr-defined]
                 divergent.append(float(info.divergences[0]))
+            elif step == effort.warmup - 1:
+                before = problem.meter.charged
             if step % 10 == 0 or step == total - 1:
                 notify(what, step + 1, total)
     x = torch.stack(kept)
     if not bool(x.isfinite().all()):
         raise ParVIBenchError(f"{what}: chains left the finite numbers; look at the density far from its start")
-    return x, float(np.mean(divergent))
+    return x, float(np.mean(divergent)), problem.meter.charged - before
 
 
 def _whitened(task: Task, base: Target, draws: Tensor) -> Whitened:

@@ -170,3 +170,28 @@ def test_the_problem_knows_whether_its_start_was_asked_for() -> None:
     assert not p.started
     p.init(2)
     assert p.started
+
+
+def test_a_warm_start_is_one_reference_draw_with_a_tenth_of_its_spread() -> None:
+    task = load_task("funnel-10d")
+    reference = task.reference()
+    assert reference is not None
+    x = task.problem((0, 1), 3, dtype=torch.float64, particles=400, start="warm").init()
+    centre = x.mean(1, keepdim=True)
+    apart = (reference.draws[None] - centre).div(reference.draws.std(0)).abs().amax(-1).min(1).values
+    assert (apart < 0.03).all()  # of 0.1 / sqrt(400), the largest of 20
+    assert torch.allclose(x.std(1) / reference.draws.std(0), torch.tensor(0.1, dtype=torch.float64), rtol=0.2)
+    assert not torch.allclose(centre[0], centre[1])
+    again = task.problem((1,), 3, dtype=torch.float64, particles=400, start="warm").init()
+    assert torch.equal(again[0], x[1])
+
+
+def test_a_prior_start_has_the_declared_precision_or_is_refused() -> None:
+    task = load_task("blr-breast-cancer")
+    problem = task.problem((0,), 3, dtype=torch.float64, particles=4000, start="prior")
+    assert problem.prior_precision is not None
+    assert problem.init().var().item() == pytest.approx(1 / problem.prior_precision, rel=0.05)
+    with pytest.raises(UnsupportedError, match="no prior"):
+        load_task("banana").problem((0,), 3, start="prior").init()
+    with pytest.raises(UnsupportedError, match="no reference"):
+        load_task("bnn-boston").warm(None, 1, ())  # type: ignore[arg-type]

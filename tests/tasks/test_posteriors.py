@@ -59,6 +59,16 @@ def test_points_do_not_see_each_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POSTERIORS)
+def test_a_run_in_inference_mode_starts_at_the_same_points(name: str) -> None:
+    """Autograd refuses data that were placed in that mode: methods without gradients of their own crashed."""
+    if "stress" in load_task(name).tags:
+        pytest.skip("takes as long as all others together")
+    with torch.inference_mode():
+        inside = load_task(name).problem((0,), 0, particles=2).init()
+    assert torch.equal(inside, load_task(name).problem((0,), 0, particles=2).init())
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
 def test_start_is_stans_and_finite(name: str) -> None:
     """Uniform on (-2, 2), with squares of density and score finite in single precision: some of arma11's are not."""
     problem = load_task(name).problem(2, seed=4, particles=20)

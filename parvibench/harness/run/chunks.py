@@ -49,6 +49,7 @@ class Chunk(NamedTuple):
             particles=spec.particles,
             limit=limit,
             full_batch="full-batch" in self.method.needs,
+            start=spec.start,
         )
 
 
@@ -72,7 +73,7 @@ class ChunkResult:
     score_evaluations: float = 0.0
     seconds: float = 0.0  #: steady compute time of the chunk
     effective_step: float | None = None
-    start: str = ""  #: where it began: ``task`` (the task's initial points), ``own``, or empty
+    start: str = ""  #: where it began: the specification's start, ``own``, or empty
     overheads: dict[str, float] = field(default_factory=dict)  #: ``warmup``, ``metrics`` and ``compile`` seconds
     drift: float = 0.0  #: relative change of a reference kernel's time from before the run to after it
     flags: list[str] = field(default_factory=list)  #: warnings for readers of the numbers

@@ -20,6 +20,8 @@ from .compiling import compile_seconds
 Advance = Callable[..., Any]
 #: Most steps between two inspections of the state.
 BLOCK = 16
+#: Reports of what a run knows so far: the last one counts, where others are averaged.
+SO_FAR = ("log_z", "log_z_se")
 
 
 class Recorder(Protocol):
@@ -41,12 +43,13 @@ class Tally:
         """Add a step's Info: a NamedTuple of tensors (R,). Waits for no device."""
         self.steps += 1
         for name, value in zip(info._fields, info, strict=True):
-            held = self.sums.get(name)
+            held = None if name in SO_FAR else self.sums.get(name)
             self.sums[name] = value.to(torch.float64) if held is None else held + value
 
     def means(self) -> dict[str, Tensor]:
-        """Means per step since the last call, (R,) float64 on the CPU; none without steps."""
-        found = {name: (value / self.steps).cpu() for name, value in self.sums.items()}
+        """Means per step since the last call, (R,) float64 on the CPU, the last values of ``SO_FAR``; none without steps."""
+        steps = dict.fromkeys(SO_FAR, 1)
+        found = {name: (value / steps.get(name, self.steps)).cpu() for name, value in self.sums.items()}
         self.sums, self.steps = {}, 0
         return found
 

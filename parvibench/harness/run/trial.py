@@ -38,7 +38,7 @@ class Trial:
     pace: float  #: seconds of a step, the least of those taken
     state: Any  #: after the steps
     seconds: float  #: all of it took
-    start: str  #: where it began: ``task`` (the task's initial points) or ``own``
+    start: str  #: where it began: the specification's start or ``own``
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Trial:
                 paces.append(timer() - tick)
             self.pace = min(paces)
         self.state = state
-        self.start = "task" if problem.started else "own"
+        self.start = cell.spec.start if problem.started else "own"
         budget = cell.spec.budget
         allowed = min(
             float(budget.iterations or np.inf),

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError
+from parvibench.core.result import StartKind
 
 
 class Strict(BaseModel):
@@ -68,6 +69,7 @@ class Entry(Strict):
     samples: int | None = Field(None, gt=1, le=1_000_000)
     burn_in: BurnIn | None = None
     thinning: Thinning | None = None
+    start: StartKind | None = None  #: where its initial points are from
     checkpoints: Checkpoints | None = None  #: default: at shares of the budget
     #: particles or chains of the first replicate whose position at every checkpoint is stored, to draw their paths
     trajectories: int = Field(0, ge=0, le=1000)
@@ -223,6 +225,7 @@ class Profile(Strict):
     particles: int | None = Field(None, gt=0, le=1_000_000)
     samples: int | None = Field(None, gt=1, le=1_000_000)
     contexts: int | None = Field(None, gt=1, le=1_000_000)
+    start: StartKind | None = None
     tune: TuneSpec | None = None
     tuned: Tuned | None = None
     tuned_as: str | None = None  #: profile with the same budget and particles whose tuned values it has

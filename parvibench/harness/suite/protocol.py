@@ -67,7 +67,7 @@ def protocol_of(
     of_preset = {} if preset is None else algorithm.protocol(preset)
     if "iterations" in of_preset:
         of_preset["budget"] = Budget(iterations=of_preset.pop("iterations"))
-    names = ("particles", "samples", "burn_in", "thinning")
+    names = ("particles", "samples", "burn_in", "thinning", "start")
     of_entry = {name: value for name in names if (value := getattr(entry, name)) is not None}
     of_suite = {name: getattr(suite, name) for name in names} | {"particles": shared}
     if entry.limits is not None:

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from parvibench.core import registry
 from parvibench.core.budget import Budget
 from parvibench.core.errors import InputError, SuiteError, UnknownNameError, known_keys, problem_text
+from parvibench.core.result import StartKind
 from parvibench.suites import shipped
 
 from .entries import (
@@ -55,6 +56,7 @@ class Suite(Strict):
     samples: int | None = Field(None, gt=1, le=1_000_000)
     burn_in: BurnIn = 0.5
     thinning: Thinning = 1
+    start: StartKind = "task"
     contexts: int | None = Field(None, gt=1, le=1_000_000)  # decisions of sequential tasks
     metrics: Annotated[tuple[str, ...] | None, BeforeValidator(as_tuple)] = None
     dtype: Literal["float32", "float64"] = "float32"

@@ -44,8 +44,10 @@ def equal_terms(results: StoredRun) -> str:
     parts = [validity.same(what, _odd(cells, of)) for what, of in shared.items()]
     started = [c for c in cells if c.start]
     own = list(dict.fromkeys(c.label for c in started if c.start == "own"))
-    if own or (started and len(started) == len([c for c in cells if c.status is Status.OK])):
-        parts.append(validity.starts(own))
+    kinds = ("prior", "warm")
+    others = {k: list(dict.fromkeys(c.label for c in started if c.start == k)) for k in kinds}
+    if own or any(others.values()) or (started and len(started) == len([c for c in cells if c.status is Status.OK])):
+        parts.append(validity.starts(own, others))
     return " ".join(parts)
 
 

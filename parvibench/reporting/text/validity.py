@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from parvibench.reporting.formatting import join, named
 
 #: Most methods that a sentence names.
 _NAMED = 6
+_STARTS = {"prior": "draws from the prior", "warm": "one reference draw, scattered by a tenth of its spread"}
 _BUDGETS = {
     "iterations": "iterations",
     "score_evaluations": "score evaluations per replicate",
@@ -28,10 +30,12 @@ def same(what: str, except_for: Collection[str]) -> str:
     return f"The methods of a task had the same {what}, except {named(except_for, _NAMED)}."
 
 
-def starts(own: Collection[str]) -> str:
-    """Where the methods started; ``own``: methods with their own initial points."""
-    if own:
-        return f"The methods of a task started at its initial points, except {named(own, _NAMED)} (own initial points)."
+def starts(own: Collection[str], others: Mapping[str, Collection[str]] = MappingProxyType({})) -> str:
+    """Where the methods started; ``own``: methods with their own initial points, ``others``: start -> methods."""
+    exceptions = {"own initial points": own, **{_STARTS[kind]: labels for kind, labels in others.items()}}
+    said = [f"{named(labels, _NAMED)} ({where})" for where, labels in exceptions.items() if labels]
+    if said:
+        return f"The methods of a task started at its initial points, except {join(said)}."
     return "All methods started at the task's initial points (which differ between numbers of chains)."
 
 
