@@ -17,7 +17,7 @@ to ``final_rate`` of itself at the horizon, as Pyro's tutorials have it, instead
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, NamedTuple
 
 import pyro
@@ -112,7 +112,7 @@ class _Fit:
             options = {"init_scale": settings.init_scale, "init_loc_fn": location}
         self._known = False
         make: Any = GUIDES[settings.guide]
-        with start.device:  # networks are made there
+        with nullcontext() if start.device.type == "cpu" else start.device:  # networks are made there
             self.guide: Any = make(self._model, **options)
             self.guide()  # Pyro makes the parameters when it is first asked
         self.guide.to(start.dtype)

@@ -16,7 +16,7 @@ SPEC: dict[str, Any] = {
 
 def make_record(name: str = "", **changes: Any) -> CellRecord:
     """A finished cell of three replicates; ``name`` makes its key, ``changes`` are of spec or record."""
-    of_spec = {k: changes.pop(k) for k in list(changes) if k in CellSpec.model_fields}
+    of_spec = {k: changes.pop(k) for k in list(changes) if k in CellSpec.model_fields and k != "start"}
     values = {"label": of_spec.get("algorithm", "svgd"), "kind": "particles", "status": "ok"}
     return CellRecord.model_validate({**values, **changes, "spec": {**SPEC, "source": name, **of_spec}})
 

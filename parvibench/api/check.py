@@ -7,19 +7,18 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from parvibench.checks import output as output
-from parvibench.checks.baseline import Baseline, make, replaced
-from parvibench.checks.rounds import Findings as Findings
-from parvibench.checks.rounds import check as run
-from parvibench.checks.selection import ITERATIONS, SEED, outside_questions, select_questions
 from parvibench.core import registry
-from parvibench.core.algorithm import Algorithm, Exact
 from parvibench.core.errors import InputError
 
-from .plan import named_methods
+if TYPE_CHECKING:
+    from parvibench.checks.baseline import Baseline
+    from parvibench.checks.rounds import Findings as Findings
+    from parvibench.core.algorithm import Algorithm, Exact
 
+#: Iterations of an unregistered sampler, and the seed of its tests.
+ITERATIONS, SEED = 500, 1
 #: Called with a name and the numbers of answered and of all questions.
 Notify = Callable[[str, int, int], None]
 _silent: Notify = lambda text, done, total: None  # noqa: E731
@@ -61,6 +60,12 @@ def check(
     Raises:
         InputError: an unknown name, setting or baseline.
     """
+    from parvibench.checks.rounds import check as run
+    from parvibench.checks.selection import outside_questions, select_questions
+    from parvibench.core.algorithm import Algorithm
+
+    from .plan import named_methods
+
     if isinstance(sampler, Algorithm | type):
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)
@@ -104,6 +109,9 @@ def record(
 
     The arguments are those of ``check``.
     """
+    from parvibench.checks.baseline import Baseline, make, replaced
+    from parvibench.checks.selection import select_questions
+
     old = Baseline.load(baseline) if baseline.is_file() else None
     chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
     made = make(
@@ -111,3 +119,10 @@ def record(
         workers=workers, notify=notify,
     )  # fmt: skip
     return (made, None) if old is None else replaced(old, made)
+
+
+def formats() -> Any:
+    """The writers of an outcome: ``lines``, ``markdown``, ``junit`` and ``document``, each of ``Findings``."""
+    from parvibench.checks import output
+
+    return output

@@ -102,7 +102,7 @@ def latex(results: Results) -> str:
 
 def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
     """Write the page of a run with its files, and mirror them to MLflow; the path of the page."""
-    from parvibench.board.archive import pack
+    from parvibench.board.packing import pack
     from parvibench.reporting.page.report_files import write_report
 
     page = write_report(results, folder, results.board, compact=compact)

@@ -25,7 +25,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunCell, RunRecord, Store
 from parvibench.harness.verification import Check, Verification
 
-from .archive import Manifest, Opened, extract, opened
+from .packing import Manifest, Opened, extract, opened
 
 #: A board's own results, and the folder of accepted ones.
 RESULTS, SUBMISSIONS = "results.zip", "submissions"

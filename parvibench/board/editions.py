@@ -125,6 +125,7 @@ def _sha256(content: bytes) -> str:
 
 def _write(name: str, reports: Path) -> None:
     edition = freeze(name, reports)
+    Path(str(_FOLDER)).mkdir(exist_ok=True)
     Path(str(_FOLDER / f"{name}.json")).write_text(edition.model_dump_json(indent=1) + "\n", encoding="utf-8")
     kept = reports / "editions" / name
     kept.mkdir(parents=True, exist_ok=True)

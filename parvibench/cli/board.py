@@ -16,11 +16,7 @@ from .shared import Timeout, Workers, answer
 app = typer.Typer()
 
 
-@app.command(
-    epilog="Examples:\n\n"
-    "`parvibench run --suite toy --profile standard --algorithm mine.py:Mine --out mine`\n\n"
-    '`parvibench submit mine --name "Mine, step 0.1" --contact me@example.org`'
-)
+@app.command(epilog='Example:\n\n`parvibench submit mine --name "Mine, step 0.1" --contact me@example.org`')
 def submit(
     store: Annotated[Path, Argument(help="Folder of a result store; its latest run is packed.")] = DEFAULT_STORE,
     name: Annotated[str, Option(help="Name of the submission; its rows bear it.")] = ...,  # type: ignore[assignment]
@@ -32,7 +28,7 @@ def submit(
 
     The archive is written here and sent nowhere.
     """
-    from parvibench.api import board as api
+    from parvibench.api import stores as api
 
     path, manifest = api.submit(store, to, name=name, contact=contact, note=note)
     plugins = [n.removeprefix("plugins/") for n in manifest.files if n.startswith("plugins/")]
@@ -58,7 +54,7 @@ def accept(
     Rows of built-in methods become `verified`; those of plug-ins stay `unverified` without --run-plugins; samples from
     outside are `external`.
     """
-    from parvibench.api import board as api
+    from parvibench.api import stores as api
 
     accepted = api.accept(
         archive, reports, replicates=replicates, run_plugins=run_plugins, workers=workers, timeout=timeout

@@ -142,7 +142,9 @@ def _options(pairs: Sequence[str], iterations: int, allow_diverged: float) -> st
 
 def _write(findings: Findings, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
     """Write the outcome in all formats; the exit code."""
-    from parvibench.api.check import output
+    from parvibench.api.check import formats
+
+    output = formats()
 
     if junit is not None:
         junit.write_text(output.junit(findings))

@@ -224,8 +224,8 @@ def test_a_sampler_is_checked_from_python() -> None:
     found = pb.check(Half, iterations=2, seed=1)
     assert found.verdict == "wrong"
     assert {t.algorithm for t in found.red} == {"half"}
-    with pytest.raises(InputError, match="settings apply to unregistered samplers"):
-        pb.check("mala", step_size=3)
+    with pytest.raises(InputError, match="nonsense"):
+        pb.check("mala", nonsense=3)
 
 
 def test_parts_are_merged_and_verified(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import parvibench as pb
-from parvibench.api import board as api
+from parvibench.api import stores as api
 from parvibench.api.report import write
 
 PLUGIN = '''"""A chain."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from parvibench.api import board as api
+from parvibench.api import stores as api
 from parvibench.api.run import run
 from parvibench.board.accepting import assemble
 from parvibench.core.errors import InputError, RefusedError

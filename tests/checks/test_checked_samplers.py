@@ -161,7 +161,7 @@ def test_a_human_reads_what_is_wrong_with_which_settings_and_how_to_ask_again(ca
     assert f"source: {FILE}" in text
     again = rf"run again: parvibench check -a {FILE}:Hot -t \w+ --set step_size=0.02 --iterations 500 --seed 1"
     assert re.search(again, text)
-    assert ran.out.splitlines()[-1].startswith("wrong: 58 tests of 5 pairs")
+    assert re.match(r"wrong: \d\d tests of 5 pairs", ran.out.splitlines()[-1])
 
 
 def test_all_formats_say_the_same() -> None:

@@ -101,7 +101,7 @@ def test_keys_depend_on_every_field_and_on_no_default() -> None:
     changes = {
         "task": "x", "task_version": 2, "algorithm": "x", "algorithm_version": 2, "source": "x", "settings": {},
         "budget": {"seconds": 1}, "particles": 9, "samples": 9, "burn_in": 0.5, "thinning": 2, "replicates": (0,), "seed": 1, "chunk": 1,
-        "device": "cuda", "dtype": "float64", "contexts": 9, "compiled": True, "checkpoints": (1, 5), "trajectories": 3,
+        "device": "cuda", "dtype": "float64", "contexts": 9, "compiled": True, "checkpoints": (1, 5), "trajectories": 3, "start": "warm",
     }  # fmt: skip
     assert set(changes) == set(CellSpec.model_fields)
     keys = {CellSpec.model_validate({**base.model_dump(), k: v}).key for k, v in changes.items()}

@@ -224,7 +224,9 @@ def test_what_is_said_follows_the_filters(opened, out):
     board = pd.read_csv(out / "leaderboard.csv")
     opened.select_option("#kind", "chains")
     chains = board[(board["kind"] == "chains") & board["rank"].notna() & (board["status"] == "ok")]
-    finished = ~chains["marks"].fillna("").str.contains("improving|transient|no better") & np.isfinite(chains["median"])
+    finished = ~chains["marks"].fillna("").str.contains("improving|transient|no better|unknown") & np.isfinite(
+        chains["median"]
+    )
     named = 0
     for task, rows in chains.groupby("task"):
         fit = rows[finished[rows.index]].sort_values("rank")["label"]

@@ -95,7 +95,7 @@ PLANTED: list[tuple[str, str, Callable[[Any], Any], Callable[[], object], str]] 
         "log_base",
         lambda f: lambda x, sd: 0 * f(x, sd),
         lambda: assert_right(test_easy_targets.NormalisingConstant("banana")),
-        "normaliser",
+        "normalising constant",
     ),
     ("core.streams", "Streams.normal", quieter, lambda: assert_right(LAWS[0]), "law.log sd"),
     (

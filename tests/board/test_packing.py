@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from parvibench.api import board as api
-from parvibench.board import archive as module
-from parvibench.board.archive import extract, opened
+from parvibench.api import stores as api
+from parvibench.board import packing as module
+from parvibench.board.packing import extract, opened
 from parvibench.core.errors import InputError
 from parvibench.harness.store.store import Store
 
