@@ -77,7 +77,7 @@ def made_cells():
             algorithm = label if label in ANCHORS else "svgd"
             kind = {"kind": "particles"} if label == EVIL else {}
             failed = {"n_diverged": len(lost), "diverged": dict.fromkeys(lost, 39_999)}
-            absent = {"ess_bulk": "no <path>"}
+            absent = {} if label == "ula" else {"ess_bulk": "no <path>"}
             record = make_record(f"{task[:4]}{i}", task, algorithm, label=label, absent=absent, **kind, **failed)
             samples = generator.normal((0, 1), size=(REPLICATES, 100, 2))
             cells.append((with_values(record, curve), curve, samples))
