@@ -14,11 +14,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import parvibench.baselines
-import parvibench.tasks
 from parvibench.core.errors import InputError, StoreError
 from parvibench.core.result import CellSpec
 from parvibench.harness.execution import Execution
@@ -46,9 +45,7 @@ def sandboxed(command: Sequence[str], work: Path) -> list[str]:
         raise InputError(
             "plug-ins run only in a sandbox: install bubblewrap (bwrap, Linux), or leave --run-plugins out"
         )
-    packages = [
-        str(Path(m.__file__).parent) for m in (parvibench, parvibench.tasks, parvibench.baselines) if m.__file__
-    ]
+    packages = [str(files(name)) for name in ("parvibench", "parvibench.tasks", "parvibench.baselines")]
     roots = dict.fromkeys([*_SYSTEM, sys.base_prefix, sys.prefix, *filter(os.path.isdir, sys.path), *packages])
     words = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"]
     for root in roots:
