@@ -85,6 +85,7 @@ def test_it_is_composite_and_all_it_uses_is_pinned() -> None:
 CHECK = ("Baseline of the default branch", "Check")
 
 
+@pytest.mark.slow
 def test_right_and_wrong_samplers(clone: Path) -> None:
     options = {"sampler": "mine.py:walk", "options": "-t tilted --iterations 80 --workers 0"}
     code, summary = perform(clone, CHECK, Path(sys.executable).parent, **options)

@@ -129,7 +129,9 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("run", [pytest.param(r, marks=pytest.mark.slow) if r == "sources" else r for r in RUNS])
+@pytest.mark.parametrize(
+    "run", [pytest.param(r, marks=pytest.mark.slow) if r in ("sources", "chains") else r for r in RUNS]
+)
 def test_a_run_on_the_card_is_the_cpus(run: str) -> None:
     """Loop, checkpoints, recorder, decisions, metrics and their floors."""
     task, algorithm, keys = RUNS[run]
