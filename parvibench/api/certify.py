@@ -14,7 +14,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.reference import Reference
 from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Choice
-from parvibench.data.draws.samples import read_draws
+from parvibench.data.samples import read_draws
 from parvibench.metrics.floors import silent
 from parvibench.reference import build as shipped
 from parvibench.reference import own

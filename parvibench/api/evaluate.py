@@ -15,7 +15,7 @@ from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.forms import against, draws_of
 from parvibench.data.draws.forms import in_coordinates as in_coordinates
-from parvibench.data.draws.samples import read_draws
+from parvibench.data.samples import read_draws
 from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.external import costs_of, store_external
 from parvibench.harness.store.store import Store

@@ -15,7 +15,7 @@ from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.metric import Cost
 from parvibench.core.task import Task
 from parvibench.data.draws.naming import listed
-from parvibench.data.draws.samples import Draws
+from parvibench.data.samples import Draws
 from parvibench.metrics.evaluate import chain_diagnostics, evaluate_samples
 
 from .own import reference_of_draws, task_of_draws

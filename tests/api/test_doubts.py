@@ -17,7 +17,7 @@ from parvibench.core.errors import ParVIBenchError
 from parvibench.core.reference import Reference
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.forms import in_coordinates
-from parvibench.data.draws.samples import read_draws
+from parvibench.data.samples import read_draws
 from parvibench.harness.marks.convergence import undiagnosed
 from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.reference.own_gates import Gate, grade_of

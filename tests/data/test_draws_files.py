@@ -13,7 +13,7 @@ from parvibench.core.errors import InputError
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.found import Found
 from parvibench.data.draws.sample_formats import FORMATS
-from parvibench.data.draws.samples import read_draws
+from parvibench.data.samples import read_draws
 
 X = np.random.default_rng(1).normal(size=(4, 30, 3))  # four chains of mu, theta[1], theta[2]
 NAMES = ("mu", "theta[1]", "theta[2]")

@@ -13,7 +13,7 @@ from parvibench.core.errors import InputError
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.forms import against, draws_of, in_coordinates
 from parvibench.data.draws.sample_formats import FORMATS
-from parvibench.data.draws.samples import Draws, read_draws
+from parvibench.data.samples import Draws, read_draws
 
 X = np.random.default_rng(9).normal(size=(60, 2)).astype(np.float16).astype(np.float64)
 NAMES = ["mu", "tau"]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parvibench.core.errors import InputError
-from parvibench.data.draws.samples import read_samples
+from parvibench.data.samples import read_samples
 
 X = np.random.default_rng(0).normal(size=(40, 2))
 ROWS = "".join(f"{float(a)!r},{float(b)!r}\n" for a, b in X)

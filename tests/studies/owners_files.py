@@ -23,7 +23,7 @@ import torch
 from parvibench.core.errors import ParVIBenchError
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.sample_formats import FORMATS
-from parvibench.data.draws.samples import Draws
+from parvibench.data.samples import Draws
 
 
 @dataclass

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import ShapeError
 from parvibench.core.task import Task
+from parvibench.data.samples import Draws
 
 from .arrays import REAL, Choice, choose
 from .axes import DRAW, Arranged, Variable, arrange
 from .naming import Key, listed, match, parse
-from .samples import Draws
 from .tables import arranged, in_chains, wanted
 
 #: Names that PyTorch's, JAX's and pandas' numbers of eight and sixteen bits have in NumPy, where it knows them at all.

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import InputError
 
-from . import sample_formats
-from .arrays import Choice
-from .naming import listed, match
+from .draws import sample_formats
+from .draws.arrays import Choice
+from .draws.naming import listed, match
 
 MAX_BYTES = 2**30
 _TIMEOUT_S = 300
