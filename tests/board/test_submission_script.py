@@ -57,9 +57,8 @@ def test_accepted_archive_becomes_a_branch_of_the_remote(repository: Path) -> No
         ["git", "branch", "-a"], cwd=repository.parent / "remote.git", capture_output=True, text=True, check=True
     )
     assert "submission-" in branches.stdout
-    assert (
-        repository.parent / "curl.txt"
-    ).read_text().strip() == "https://github.com/user-attachments/files/123/theirs.zip"
+    fetched = (repository.parent / "curl.txt").read_text().split()[-1]
+    assert fetched == "https://github.com/user-attachments/files/123/theirs.zip"
     assert not list(repository.rglob("planted"))
 
 
