@@ -95,7 +95,7 @@ def keep_verification(found: Verification, store: str | Path) -> Path:
 def submit(
     store: str | Path = DEFAULT_STORE, to: str | Path | None = None, *, name: str, contact: str = "", note: str = ""
 ) -> tuple[Path, Manifest]:
-    """Pack the latest run of a store, without samples, with the source of its plug-ins: the archive and what it holds.
+    """Pack the latest run of a store, without samples, with the source of its plug-ins; return archive and manifest.
 
     Args:
         store: folder of a run of a shipped suite.

@@ -174,7 +174,7 @@ def opened(archive: Path) -> Iterator[Opened]:
 
 
 def extract(archive: Path, folder: Path) -> Manifest:
-    """Check an archive and extract it into a folder: what it holds; raises as ``opened`` does."""
+    """Check an archive, extract it into a folder and return its manifest; raises as ``opened`` does."""
     try:
         if archive.stat().st_size > MOST_PACKED:
             raise InputError(f"{archive}: more than {MOST_PACKED // 10**6} MB")
