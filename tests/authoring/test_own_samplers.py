@@ -19,6 +19,7 @@ from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, InputError, SettingsError, ShapeError
 from parvibench.harness.execution import Execution
 from parvibench.harness.store.store import Store
+from parvibench.harness.suite.plugins import plugin_place
 
 SMALL = {"replicates": 3, "budget": {"iterations": 40}, "particles": 6, "tracking": False}
 
@@ -516,3 +517,25 @@ def test_it_starts_where_initial_points_depend_on_the_density(tmp_path: Path) ->
     options = {"workers": 0, "out": tmp_path, "tracking": False, "replicates": 1, "budget": {"iterations": 5}}
     (cell,) = pb.run(tasks=["eight-schools-noncentered"], algorithms=[pb.sampler(langevin)], **options).cells
     assert cell.status == "ok", cell.reason
+
+
+def test_a_suite_names_stan_programs_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lab").mkdir()
+    for file in ("lab/line.stan", "lab/line.json", "other.json"):
+        (tmp_path / file).write_text("{}")
+    lab, place = Path("lab"), "line.stan:line.json"
+    assert (
+        plugin_place(place, lab, "beside")
+        == plugin_place(place, lab, [f"lab/{place}"])
+        == "lab/line.stan:lab/line.json"
+    )
+    assert plugin_place("line.stan", lab, "beside") == "lab/line.stan"
+    assert plugin_place("posteriordb:arK-arK", lab, ()) == "posteriordb:arK-arK"
+    for name, allowed, told in (
+        (place, (), "runs no code of its own"),
+        ("line.stan:../other.json", "beside", "only files in its own folder"),
+        ("line.stan:no.json", "beside", "no such file"),
+    ):
+        with pytest.raises(InputError, match=told):
+            plugin_place(name, lab, allowed)

@@ -27,25 +27,41 @@ def plugin_place(name: str, folder: Path, allowed: Allowed) -> str:
     """
     if not (registry.is_place(name) or ":" in name) or name in registry.algorithms():
         return name
-    file, colon, attribute = name.rpartition(":") if ":" in name else (name, "", "")
-    if not file.endswith(".py"):
+    file, colon, rest = _parts(name)
+    if not file.endswith((".py", ".stan")):
         if not all(part.isidentifier() for part in file.split(".")):
             raise InputError(f"{name}: neither installed code, 'module:OBJECT', nor a file, 'file.py:OBJECT'")
         return name
-    path = (folder / file).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise InputError(f"{name}: a suite names only files in its own folder")
-    spelled = (
-        {} if allowed == "beside" else {Path(p.rpartition(":")[0]).resolve(): p.rpartition(":")[0] for p in allowed}
-    )
+    path = _within(folder, file, name)
+    spelled = {} if allowed == "beside" else {Path(f).resolve(): f for f in (_parts(p)[0] for p in allowed)}
     if allowed != "beside" and path not in spelled:
         raise InputError(
             f"{name}: a suite file is data and runs no code of its own; to run {file}, name it on the command line, "
             f"too ({name} by --algorithm or --task), or add --allow-plugins"
         )
-    if not path.is_file():
+    named = [path]
+    if rest and file.endswith(".stan"):
+        named.append(_within(folder, rest, name))
+        rest = os.path.relpath(named[1])
+    if not all(p.is_file() for p in named):
         raise InputError(f"{name}: no such file beside the suite")
-    return f"{spelled.get(path) or os.path.relpath(path)}{colon}{attribute}"
+    return f"{spelled.get(path) or os.path.relpath(path)}{colon}{rest}"
+
+
+def _parts(place: str) -> tuple[str, str, str]:
+    """File, colon and object of ``file.py:OBJECT``; program, colon and data of ``model.stan:data.json``."""
+    file, stan, data = place.partition(".stan:")
+    if stan:
+        return f"{file}.stan", ":", data
+    return place.rpartition(":") if ":" in place else (place, "", "")
+
+
+def _within(folder: Path, file: str, name: str) -> Path:
+    """The path of a file that a suite of the folder names."""
+    path = (folder / file).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise InputError(f"{name}: a suite names only files in its own folder")
+    return path
 
 
 def plugin_source(task: Task, algorithm: Method) -> str:
