@@ -48,18 +48,6 @@ class Posterior(NamedTuple):
     data: str  #: name of the data, or empty
     draws: str  #: name of the reference draws, or empty
 
-    @property
-    def native(self) -> str:
-        """The built-in task of the same posterior, or empty."""
-        for row in registry.tasks().values():
-            if row.name == self.model.replace("_", "-"):
-                return row.name
-            if f"posteriordb-{self.data}" in row.data:
-                cited = re.search(r"posteriordb ([^;]+)", registry.load_task(row.name).citation)
-                if cited is not None and cited[1] == self.name:
-                    return row.name
-        return ""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriordbTask(StanTask):
@@ -96,8 +84,8 @@ def opened(place: str) -> PosteriordbTask:
     except (TypeError, KeyError) as error:
         raise InputError(f"{place}: the information on its model or data lacks {error}") from None
     summary = f"posterior {found.name} of posteriordb"
-    if found.native:
-        summary += f"; the built-in task {found.native} is the same posterior in PyTorch"
+    if native := native_of(found.name):
+        summary += f"; the built-in task {native} is the same posterior in PyTorch"
     return task_of(
         PosteriordbTask, label_of(found.name), _file(code), _text(data) if data else "{}", f"{PREFIX}{found.name}",
         summary=summary, citation=_CITATION.format(name=found.name), posterior=found,
@@ -114,6 +102,21 @@ def posterior(name: str) -> Posterior:
         return Posterior(name, entry["model_name"], entry.get("data_name") or "", draws or "")
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{PREFIX}{name}: the entry is damaged: {error!r}") from None
+
+
+def native_of(name: str) -> str:
+    """The built-in task of the same posterior as the entry of that name; empty without one."""
+    if f"posteriors/{name}.json" not in _manifest()[1]:
+        return ""
+    data, _, model = name.partition("-")
+    for row in registry.tasks().values():
+        if row.name == model.replace("_", "-"):
+            return row.name
+        if f"posteriordb-{data}" in row.data:
+            cited = re.search(r"posteriordb ([^;]+)", registry.load_task(row.name).citation)
+            if cited is not None and cited[1] == name:
+                return row.name
+    return ""
 
 
 def names() -> list[str]:
@@ -151,7 +154,7 @@ def rows() -> list[dict[str, Any]]:
         if _folder() is not None or (cache_folder() / f"posteriordb/posteriors/{name}.json").is_file():
             try:
                 entry = posterior(name)
-                row |= {"status": "here", "draws": "yes" if entry.draws else "no", "built-in": entry.native}
+                row |= {"status": "here", "draws": "yes" if entry.draws else "no", "built-in": native_of(name)}
             except InputError as error:
                 row["status"] = str(error)
         found.append(row)

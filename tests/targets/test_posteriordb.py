@@ -14,6 +14,7 @@ from stan_twins import write_posteriordb
 
 from parvibench.core.errors import DataMissingError, InputError, UnknownNameError
 from parvibench.data import fetch
+from parvibench.reporting.text import facts
 from parvibench.targets import posteriordb, stan_programs
 
 NAME = "line-line"
@@ -139,3 +140,15 @@ def test_chains_of_posteriordb_are_read_by_name(copy: Path) -> None:
     path.write_text('[{"a": [1.0]}, {"b": [1.0]}]')
     with pytest.raises(InputError, match="expected chains"):
         task.given_draws()
+
+
+def test_a_built_in_task_is_known_by_the_posterior_that_it_cites() -> None:
+    for name, native in (
+        ("eight_schools-eight_schools_centered", "eight-schools-centered"),
+        ("garch-garch11", "garch11"),
+        ("normal_5-normal_mixture_k", "normal-mixture-5"),
+        ("GLM_Binomial_data-GLM_Binomial_model", ""),  # no task
+        ("kennel-dogs", ""),  # a name of somebody's own
+    ):
+        assert posteriordb.native_of(name) == native
+    assert "the built-in task garch11 is the same" in facts.own_task((), "garch11")

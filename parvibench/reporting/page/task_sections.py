@@ -25,6 +25,7 @@ from parvibench.reporting.tables.table import Table, fragment
 from parvibench.reporting.tables.task_tables import path_table, ranking_table
 from parvibench.reporting.tables.winners import Findings, Winner
 from parvibench.reporting.text import facts
+from parvibench.targets.posteriordb import native_of
 
 #: Most tasks with figures in one report; ``parvibench report --task NAME`` draws the others.
 MAX_DRAWN = 12
@@ -115,7 +116,7 @@ def _facts(task: str) -> str:
     if row is not None:
         return facts.task(row.summary, row.dim, row.tags)
     found = floored_of(task)
-    return facts.own_task(() if found is None else found.certificate.get("coordinates", ()))
+    return facts.own_task(() if found is None else found.certificate.get("coordinates", ()), native_of(task))
 
 
 def _certificate(task: str) -> tuple[tuple[str, str], ...]:

@@ -20,9 +20,10 @@ def task(summary: str, dim: int | None, tags: Sequence[str]) -> str:
     return ". ".join(p for p in parts if p) + "."
 
 
-def own_task(coordinates: Sequence[str]) -> str:
-    """Facts of a task that is not registered."""
-    return "A user-defined task." + (f" Coordinates: {', '.join(coordinates)}." if coordinates else "")
+def own_task(coordinates: Sequence[str], native: str = "") -> str:
+    """Facts of a task that is not registered; ``native`` is the built-in task of the same posterior."""
+    kind = f"A posterior of posteriordb; the built-in task {native} is the same in PyTorch." if native else ""
+    return (kind or "A user-defined task.") + (f" Coordinates: {', '.join(coordinates)}." if coordinates else "")
 
 
 def method(summary: str, kind: str, needs: Sequence[str], citation: str) -> str:
