@@ -15,7 +15,7 @@ with ' the derivative in D. Per particle, at fixed scores and through them,
 The Hessian-vector product is the only use of autograd and is booked as one evaluation per row.
 
 Traps: on symmetric multimodal targets the flow stops at saddle points and between modes. MIED's program confines
-particles to (-1, 1)^D unless it is told otherwise, by x = tanh(y) with Adam on y (``confined``). The KSDD of KSIVI's
+particles to (-1, 1)^D by default, by x = tanh(y) with Adam on y (``confined``). The KSDD of KSIVI's
 Table 3 comes out so and not without, though 15% of its target lie outside. Departures: the original runs L-BFGS,
 which has no step size; Adam and bandwidth 1 are how MIED's authors run it in comparisons.
 """

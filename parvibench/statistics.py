@@ -325,7 +325,7 @@ def hitting_times(
     Args:
         curves: rows of one algorithm, with columns ``task``, ``replicate``, ``metric``, ``value`` and ``axis``.
         floors: task -> median of the metric's floor; these are the tasks that count.
-        replicates: task -> replicates asked for; those without rows never reach a target.
+        replicates: task -> requested replicates; those without rows never reach a target.
         metric: the metric; lower is better.
         multiples: targets, in floors.
         axis: what was spent: ``score_evaluations``, ``iteration`` or ``seconds``.
@@ -334,14 +334,14 @@ def hitting_times(
         task -> (replicates, multiples), +inf where a target was not reached.
 
     Raises:
-        ValueError: curves hold more replicates of a task than were asked for.
+        ValueError: curves hold more replicates of a task than requested.
     """
     rows = curves[curves["metric"] == metric]
     found = {}
     for task, median in floors.items():
         runs = rows[rows["task"] == task].groupby("replicate")
         if len(runs) > replicates[task]:
-            raise ValueError(f"{task}: {replicates[task]} replicates asked for, {len(runs)} in the curves")
+            raise ValueError(f"{task}: {replicates[task]} replicates requested, {len(runs)} in the curves")
         times = np.full((replicates[task], len(multiples)), math.inf)
         for i, (_, run) in enumerate(runs):
             reached = run["value"].to_numpy()[:, None] <= median * np.asarray(multiples)

@@ -78,7 +78,7 @@ def test_targets_are_hit_first_and_failures_never() -> None:
     assert found["a"].tolist() == [[200.0, 400.0], [300.0, inf], [inf, inf]]
     assert found["c"].tolist() == [[inf, inf]] * 2
     assert set(found) == {"a", "c"}
-    with pytest.raises(ValueError, match="a: 1 replicates asked for, 2"):
+    with pytest.raises(ValueError, match="a: 1 replicates requested, 2"):
         hitting_times(curves, {"a": 2.0}, {"a": 1}, **goal)
 
 

@@ -1,1 +1,1 @@
-"""Shorter ways to a sampler of one's own: functions and classes that see one replicate, and files to start from."""
+"""User-defined samplers: functions and classes for one replicate, and templates."""

@@ -16,7 +16,7 @@ from parvibench.core.task import Problem
 
 from .unbatched import OneReplicate, as_points
 
-#: ``fn(problem, x0, generator, *, setting=default)``: yields states (n, d), one a step, as long as it is asked.
+#: ``fn(problem, x0, generator, *, setting=default)``: yields states (n, d), one per step, until it is stopped.
 Sampling = Callable[..., Iterator[Any]]
 
 

@@ -31,7 +31,7 @@ def importable(method: Method) -> str:
 
 
 def _place(module: str) -> str:
-    """How a module is named on the command line; empty where it cannot be imported anew."""
+    """How a module is named on the command line; empty where it cannot be imported again."""
     if module.startswith(_FILE_PLUGIN):
         return str(Path(str(sys.modules[module].__file__)).resolve())
     try:

@@ -1,4 +1,4 @@
-"""Files to start from: an algorithm or a task of one's own that runs as it is, with its test."""
+"""Templates of an algorithm or a task: they run unchanged, and each has a test."""
 
 from __future__ import annotations
 

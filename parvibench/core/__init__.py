@@ -5,7 +5,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-#: Folder, in the working directory, of references of one's own.
+#: Folder, in the working directory, of user-built references.
 OWN_REFERENCES = Path("parvibench-references")
 _further: list[Path] = []
 

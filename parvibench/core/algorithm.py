@@ -79,7 +79,7 @@ class Example:
     settings: Mapping[str, Any] = field(default_factory=lambda: {"step_size": 0.1})
     steps: int = 100  #: ... after so many steps, ...
     points: int = 50  #: ... with so many points.
-    samples: bool = True  #: False for an algorithm that looks for modes: it is not asked for moments
+    samples: bool = True  #: False for an algorithm that looks for modes: its moments are not tested
     both_modes: bool = True  #: whether the same settings and steps suffice to find both of two modes, four apart
     brief_steps: int = 14  #: steps of the checks that run an algorithm several times
 

@@ -132,7 +132,7 @@ def imported_library(module: str, extra: str = "") -> Any:
 def validation_text(error: Any, owner: str = "", model: Any = None, unknown: str = "unknown key") -> str:
     """All problems of a pydantic ``ValidationError``, a line each.
 
-    ``owner`` comes before every key path; where a key is unknown, those that ``model`` admits there are told.
+    ``owner`` comes before every key path; for an unknown key the message lists those that ``model`` accepts.
     """
     lines = (
         problem_text(

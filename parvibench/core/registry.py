@@ -91,7 +91,7 @@ R = TypeVar("R", bound=Row)
 
 
 def has_reference(name: str) -> bool:
-    """Whether a reference of that task ships with the package, or lies where one's own are looked for."""
+    """Whether the package ships a reference of that task, or the user built one."""
     return any((folder / f"{name}.json").is_file() for folder in reference_folders())
 
 
@@ -140,7 +140,7 @@ def _with_entry_points(group: str, rows: dict[str, R], row: type[R]) -> dict[str
     return rows
 
 
-#: Tasks of one's own that this process has met: name -> task and its place.
+#: User-defined tasks known to this process: name -> task and its place.
 _own: dict[str, tuple[Task, str]] = {}
 
 
@@ -206,7 +206,7 @@ def _absolute(place: str) -> str:
 
 
 def adopt(task: Task, place: str = "") -> None:
-    """Know a task of one's own by its name for the rest of the process; errors as of ``require_own_name``."""
+    """Register a user-defined task by its name for the rest of the process; errors as of ``require_own_name``."""
     require_own_name(task)
     if task.name not in tasks():
         _own[task.name] = task, place or place_of(task)
@@ -235,7 +235,7 @@ def place_of(task: Task) -> str:
 
 
 def require_own_name(task: Task) -> None:
-    """Refuse a task object that bears another task's name, whose reference and stored cells it would be given.
+    """Refuse a task object with the name of another task, whose reference and stored cells it would get.
 
     Raises:
         InputError: the name is of a registered task, which is another object.

@@ -54,7 +54,7 @@ class CellSpec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_key(cls, values: Any) -> Any:
-        """The key is written down for other readers, and always made anew here."""
+        """The key is stored for other readers, and always recomputed here."""
         return {k: v for k, v in values.items() if k != "key"} if isinstance(values, dict) else values
 
     @computed_field  # type: ignore[prop-decorator]

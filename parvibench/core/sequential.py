@@ -1,6 +1,6 @@
 """Tasks whose data arrive while the sampler runs: the outcomes of decisions made with its samples.
 
-A sequential task asks for T decisions, in blocks. Between two blocks the sampler goes on, from the state it is in,
+A sequential task requires T decisions, in blocks. Between two blocks the sampler goes on, from the state it is in,
 on the posterior given all decisions so far; the task says which share of the budget each of these trainings gets.
 So one protocol serves budgets in iterations, in score evaluations and in seconds.
 """

@@ -150,7 +150,7 @@ class Task(ABC):
         return x
 
     def reference(self) -> Reference | None:
-        """The reference, the package's or one's own, or None; read once in a process until it is built anew."""
+        """The shipped or user-built reference, or None; read once per process until it is rebuilt."""
         return _read(self.name, stamp_of(self.name))
 
     def floored(self) -> Floored | None:
@@ -253,7 +253,7 @@ class Problem:
         self.prior_precision = target.prior_precision  #: m of a prior N(0, I/m) that the target declares, or None
         self.native = target.native  #: the compiled program that a sampler of its own language runs, or None
         self.meter = Meter(limit)
-        self.started = False  #: whether the initial points were asked for
+        self.started = False  #: whether the initial points were requested
 
     @property
     def replicates(self) -> int:
@@ -324,7 +324,7 @@ class Problem:
         On the step's mini-batch or on the task's development rows; V rows cost N V/n score evaluations.
 
         Raises:
-            UnsupportedError: the task is no regression, or has no development rows where they are asked for.
+            UnsupportedError: the task is no regression, or has no development rows where they are requested.
         """
         self._check(x)
         rows = self._target.development_rows

@@ -110,7 +110,7 @@ def run_cells(
 
 
 def _held(cells: Sequence[Cell], store: Store, retry_failed: bool) -> dict[str, CellRecord]:
-    """Stored cells that answer the request, measured anew where their metrics are out of date."""
+    """Stored cells that answer the request, measured again where their metrics are out of date."""
     held: dict[str, CellRecord] = {}
     for cell in cells:
         record = store.usable(cell.key)

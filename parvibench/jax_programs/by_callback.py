@@ -1,6 +1,6 @@
 """The log density of a problem in JAX by callback: for densities that are not written in JAX.
 
-The problem is asked by one callback for all chains of a vectorised program; its score is the gradient. Vectorised
+One callback evaluates the problem for all chains of a vectorised program; its score is the gradient. Vectorised
 trajectories of different lengths are computed in lockstep, those that have ended over and over again with the same
 points: within a block, a point that was scored before is not scored, and not charged, again. JAX cannot be stopped by
 an exception: once the budget is spent the density is NaN, which ends every trajectory, and the block is dropped; the

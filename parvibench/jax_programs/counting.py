@@ -1,6 +1,6 @@
 """Evaluations of a log density counted inside compiled JAX code.
 
-A function is traced once and evaluated anew equation by equation, with a number beside its results: an evaluation of the
+A function is traced once and evaluated again equation by equation, with a counter next to its results: an evaluation of the
 density adds to it; loops carry it along; of the branches of a condition the one that is taken adds its own. So a chain
 counts what it computes by itself, also where many are vectorised and wait for one another. Evaluations are recognised by
 the name of a jitted function, which differentiation and vectorisation keep.
@@ -35,7 +35,7 @@ def recognised(log_density: Callable[[Any], Any], dim: int) -> Callable[[Any], A
     scored.__name__, valued.__name__ = _SCORED, _VALUED
     both, value = jax.jit(scored), jax.jit(valued)
     found = jax.custom_jvp(value)
-    found.__name__ = "log_density"  # what is made of it by transformations bears its name
+    found.__name__ = "log_density"  # its transformations keep this name
 
     def derivative(points: Any, directions: Any) -> Any:
         row = both(points[0])

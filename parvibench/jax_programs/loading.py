@@ -1,4 +1,4 @@
-"""JAX and the libraries on it: imported when they are first needed, on one thread of a CPU unless told otherwise."""
+"""JAX and the libraries on it: imported when they are first needed, by default on one thread of a CPU."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def evaluate_samples(
     Raises:
         ShapeError: the samples are no finite (n, D) or (C, T, D) array.
         DataMissingError: the task's data set is not on disk.
-        InputError: the task bears the name of a built-in one and is another.
+        InputError: the task has the name of a built-in one and differs from it.
     """
     registry.require_own_name(task)
     path, every = _chains(samples, task)

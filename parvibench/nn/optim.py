@@ -19,7 +19,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def start(cls, parameters: Tensor, second: bool = True) -> Moments:
-        """Zeros, without the mean square unless asked for."""
+        """Zeros, without the mean square by default."""
         zeros = torch.zeros_like(parameters)
         return cls(zeros, zeros if second else zeros[:, :0], 0)
 

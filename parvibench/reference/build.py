@@ -153,7 +153,7 @@ def complete_floors(
     if found is None or reference is None:
         raise InputError(f"{task.name} has no reference draws whose floors could be completed")
     if "gates" in found[0] and "exact" not in task.provides:
-        raise InputError(f"{task.name}: the chains behind its floors are not stored; build its reference anew")
+        raise InputError(f"{task.name}: the chains behind its floors are not stored; build its reference again")
     metrics = metrics or judged_metrics()
     if not missing_floors(task, reference, metrics):
         return None

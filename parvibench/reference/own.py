@@ -1,4 +1,4 @@
-"""References of one's own: of a task from a file, or of draws that one has.
+"""User-defined references: of a task from a file, or from existing draws.
 
 They are cheaper than the shipped ones: 5,000 rows, floors of the metrics of the task's verdict, and floors from sets that
 share draws. A set of n is drawn without replacement from a pool of at least ten times as many; the pool's draws come from

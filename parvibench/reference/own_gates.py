@@ -1,4 +1,4 @@
-"""Chains for the reference of a task of one's own, and the gates that certify them.
+"""Chains for the reference of a user-defined task, and the tests that certify them.
 
 Two runs of many chains from the task's start, float64: the main run by NUTS, and a check run by ChEES-HMC, after a warm-up
 of NUTS, in coordinates where the main run is white (``method="hmc"`` has them change places). Draws that a user brings pass the same gates, but

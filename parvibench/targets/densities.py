@@ -47,7 +47,7 @@ def task(
     coordinates: Sequence[str] = (),
     summary: str = "",
 ) -> FunctionTask:
-    """A task of one's own: what suites, ``run``, ``evaluate`` and ``reference build`` can be given.
+    """A user-defined task: what suites, ``run``, ``evaluate`` and ``reference build`` can be given.
 
     Args:
         log_density: unnormalised log density on the whole of R^D in nats, of a point (D,) -> scalar, in PyTorch; it is
@@ -77,7 +77,7 @@ def task(
         raise InputError(f"{found}: {len(coordinates)} coordinates are named, and dim={dim}")
     made = FunctionTask(
         name=found,
-        summary=summary or f"a density of one's own, {dim} dimensions",
+        summary=summary or f"a user-defined density, {dim} dimensions",
         dim=dim,
         tags=frozenset({"own"}),
         citation="",

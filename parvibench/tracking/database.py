@@ -37,7 +37,7 @@ def prepare(file: Path, *, own: bool) -> Path | None:
 
     Args:
         file: of the database.
-        own: whether it is a copy of a store, so that a broken one may be set aside and made anew.
+        own: whether it is a copy of a store, so that a broken one may be set aside and rebuilt.
 
     Returns:
         Where a broken one was set aside, or None.

@@ -4,7 +4,7 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
 
     experiment parvibench/<suite>
       run <suite> <profile>, <start>   one per suite run; tag parvibench.run_id; its note: the leaderboard
-        suite.yaml run.json cells.json   cells.json: every cell asked for -> its MLflow run
+        suite.yaml run.json cells.json   cells.json: every requested cell -> its MLflow run
         report/                          the page with its figures, when one was written
         params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
         metrics  system/*                load and memory of the machine during the run
@@ -22,7 +22,7 @@ Values that are not finite are left out (MLflow would store infinity as 1.8e308)
 metric is compute time: each point lies as many seconds after the start as its checkpoint had cost.
 
 A cell belongs to the run that first mirrored it. Later runs that reuse it link to it in their
-``cells.json``; only another outcome (a retried failure, metrics measured anew) takes its place.
+``cells.json``; only another outcome (a retried failure, recomputed metrics) takes its place.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Mirror:
         uri: tracking URI; default ``MLFLOW_TRACKING_URI``, else the SQLite file in ``root``.
 
     Attributes:
-        notice: what a user should know when the store's own database was broken and has been made anew.
+        notice: what a user should know when the store's own database was broken and has been rebuilt.
     """
 
     def __init__(self, root: Path, uri: str | None = None) -> None:

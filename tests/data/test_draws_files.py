@@ -118,7 +118,7 @@ def test_chains_of_different_length_are_refused(place: Callable[..., Path]) -> N
     with pytest.raises(InputError, match=r"equally long.*\(30, 3\).*\(29, 3\)"):
         read_draws(paths)
     uneven = posterior_csv().rsplit("\n", 2)[0] + "\n"
-    with pytest.raises(ValueError, match=r"'\.chain' tells chains of 30, 30, 30, 29 draws"):
+    with pytest.raises(ValueError, match=r"'\.chain' separates chains of 30, 30, 30, 29 draws"):
         here(place("x.csv", uneven))
 
 

@@ -124,7 +124,7 @@ def _netcdf(path: Path, choice: Choice) -> Found:
     h5py = _needed("h5py")
     with path.open("rb") as opened:
         if opened.read(3) == b"CDF":
-            raise ValueError("a netCDF 3 file: write it anew with engine='h5netcdf'")
+            raise ValueError("a netCDF 3 file: write it again with engine='h5netcdf'")
     with h5py.File(path, "r") as file:
         grouped = isinstance(file.get("posterior", getlink=True), h5py.HardLink)
         group = file["posterior"] if grouped else file

@@ -83,7 +83,7 @@ def in_chains(
     chains = np.unique(numbers)
     parts = [values[numbers == c] for c in chains]
     if len({len(part) for part in parts}) > 1:
-        raise ValueError(f"column {name!r} tells chains of {', '.join(str(len(p)) for p in parts[:8])} draws")
+        raise ValueError(f"column {name!r} separates chains of {', '.join(str(len(p)) for p in parts[:8])} draws")
     return np.stack(parts)
 
 

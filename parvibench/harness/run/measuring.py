@@ -1,4 +1,4 @@
-"""Metrics of a cell: the context they are computed in, and computing them anew for stored samples."""
+"""Metrics of a cell: the context they are computed in, and recomputing them for stored samples."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def can_remeasure(record: CellRecord) -> bool:
 def remeasure(
     cell: Cell, record: CellRecord, curve: pd.DataFrame, samples: NDArray[np.float32]
 ) -> tuple[CellRecord, pd.DataFrame]:
-    """The record and the curve with the cell's metrics computed anew from the samples of its last checkpoint.
+    """The record and the curve with the cell's metrics recomputed from the samples of its last checkpoint.
 
     Metrics of the whole path or of costs retain the values that the run measured, as does the curve at earlier
     checkpoints.

@@ -65,7 +65,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False) -> None:
-    """Store the choice in the suite file, keeping its comments; with ``keep`` also what it holds of other cells."""
+    """Store the choice in the suite file, keeping its comments; with ``keep`` values of other cells stay."""
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 160
     tree: Any = yaml.load(path.read_text())

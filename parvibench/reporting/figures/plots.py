@@ -112,7 +112,7 @@ _kept: ContextVar[dict[str, Figure] | None] = ContextVar("kept", default=None)
 
 @contextmanager
 def keeping() -> Iterator[dict[str, Figure]]:
-    """Within the block, the Matplotlib figures behind all drawings of axes are kept, by their names."""
+    """Within the block, keep the Matplotlib figures behind all drawings, by name."""
     kept: dict[str, Figure] = {}
     token = _kept.set(kept)
     try:
