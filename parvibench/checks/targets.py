@@ -113,6 +113,17 @@ class _Skewed(Target):
         scale = self._scale.to(x)
         return ((_SHAPES.to(x) + 1) * torch.sigmoid(-x / scale) - 1) / scale
 
+    def in_jax(self) -> InJax:
+        """The same density."""
+        return InJax(_skewed_in_jax, (self._scale.numpy(), _SHAPES.numpy()))
+
+
+def _skewed_in_jax(data: Any, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    scale, shapes = data
+    return (-x / scale - (shapes + 1) * jnp.logaddexp(0, -x / scale)).sum()
+
 
 class _Parted(Target):
     """A mixture of two spherical normal laws."""
@@ -134,6 +145,19 @@ class _Parted(Target):
         away, spread = _CENTRES.to(x) - x.unsqueeze(-2) / self.unit, _SPREADS.to(x)
         heights = _WEIGHTS.to(x).log() - self.dim * spread.log()
         return away / spread.unsqueeze(-1).square(), heights - 0.5 * away.square().sum(-1) / spread.square()
+
+    def in_jax(self) -> InJax:
+        """The same density."""
+        return InJax(_parted_in_jax, (self.unit, _WEIGHTS.numpy(), _CENTRES.numpy(), _SPREADS.numpy()))
+
+
+def _parted_in_jax(data: Any, x: Any) -> Any:
+    import jax.numpy as jnp
+    from jax.scipy.special import logsumexp
+
+    unit, weights, centres, spread = data
+    distances = ((x / unit - centres) ** 2).sum(1)
+    return logsumexp(jnp.log(weights) - x.size * jnp.log(spread) - 0.5 * distances / spread**2)
 
 
 #: Weights, centres and sds of ``parted``.

@@ -7,8 +7,7 @@ potential energy: the joint density times the Jacobians of the maps of all laten
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -17,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.errors import InputError, ShapeError
+from parvibench.core.errors import InputError
 from parvibench.core.target import InJax
 from parvibench.jax_programs.loading import double_jax
 
 from .densities import METRICS, Draw, FunctionTarget, FunctionTask, checked, initial_points, label_of
-from .pyro_models import Box, PyroTask
+from .sites import Site, SiteTask, fields, label, parts, refuse_discrete, refuse_subsample, require_latent
 
 
 class JaxDensity:
@@ -143,25 +142,6 @@ def from_jax(
 
 
 @dataclass(frozen=True)
-class NumpyroSite:
-    """A latent site."""
-
-    name: str
-    shape: tuple[int, ...]  #: of its value
-    free: tuple[int, ...]  #: of the value mapped to the whole of R^k
-
-    @property
-    def size(self) -> int:
-        """k."""
-        return math.prod(self.free)
-
-    @property
-    def coordinates(self) -> list[str]:
-        """A name for each of the k numbers."""
-        return [self.name + (f"[{','.join(map(str, i))}]" if i else "") for i in np.ndindex(self.free)]
-
-
-@dataclass(frozen=True)
 class NumpyroModel:
     """A model with its arguments."""
 
@@ -169,7 +149,7 @@ class NumpyroModel:
     model: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    sites: tuple[NumpyroSite, ...]
+    sites: tuple[Site, ...]
 
     def log_density(self, x: Any) -> Any:
         """Of a flat point (D,), in nats."""
@@ -177,9 +157,7 @@ class NumpyroModel:
 
     def free(self, x: Any) -> dict[str, Any]:
         """The unconstrained values of the sites, by name, of a flat point (D,)."""
-        ends = np.cumsum([site.size for site in self.sites])
-        parts = [x[end - site.size : end] for site, end in zip(self.sites, ends, strict=True)]
-        return {site.name: part.reshape(site.free) for site, part in zip(self.sites, parts, strict=True)}
+        return parts(x, self.sites)
 
     def mapped(self, function: str, values: Any) -> dict[str, Any]:
         """NumPyro's ``constrain_fn`` or ``unconstrain_fn`` for many values, name -> (n, ...)."""
@@ -189,38 +167,18 @@ class NumpyroModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumpyroTask(JaxTask):
+class NumpyroTask(SiteTask, JaxTask):
     """The posterior of a NumPyro model; its points are the flat vectors of all latent sites, mapped to R^D."""
 
     model: NumpyroModel
-    sites: tuple[NumpyroSite, ...] = ()
-
-    initial = PyroTask.initial
 
     def constrain(self, x: Tensor) -> dict[str, Tensor]:
         """Values of the sites, name -> (n, ...), float64, at points (n, D)."""
         points = torch.as_tensor(x).to(torch.float64).numpy()
         return self.model.mapped("constrain_fn", double_jax().vmap(self.model.free)(points))
 
-    def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
-        """Points (n, D), float64, of values of the sites, name -> (n, ...); others are left out.
-
-        Raises:
-            ShapeError: a site is missing, of another shape, or outside its support.
-        """
-        missing = [site.name for site in self.sites if site.name not in values]
-        if missing:
-            raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
-        given = {site.name: np.asarray(values[site.name], np.float64) for site in self.sites}
-        for site in self.sites:
-            if given[site.name].shape[1:] != site.shape:
-                wanted = ", ".join(["n", *map(str, site.shape)])
-                raise ShapeError(f"{self.name}: {site.name} has shape {given[site.name].shape}, not ({wanted})")
-        free = self.model.mapped("unconstrain_fn", given)
-        for name, value in free.items():
-            if not bool(value.isfinite().all()):
-                raise ShapeError(f"{self.name}: values of {name} lie on the edge of its support or outside of it")
-        return torch.cat([free[site.name].reshape(-1, site.size) for site in self.sites], 1)
+    def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.model.mapped("unconstrain_fn", {name: value.numpy() for name, value in values.items()})
 
 
 def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) -> NumpyroTask:
@@ -241,25 +199,10 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
     >>> task.constrain(samples)["tau"]  # doctest: +SKIP
     """
     double_jax("numpyro")
-    label = label_of(name or getattr(model, "__name__", type(model).__name__).replace("_", "-"))
-    held = NumpyroModel(label, model, args, kwargs, _sites(label, model, args, kwargs))
-    dim = sum(site.size for site in held.sites)
-    density = JaxDensity(label, held.log_density, model)
-    task = NumpyroTask(
-        name=label,
-        summary=f"a NumPyro model with the sites {', '.join(site.name for site in held.sites)}",
-        dim=dim,
-        tags=frozenset({"own", "numpyro"}),
-        citation="",
-        metrics=METRICS,
-        log_density=density,
-        own_score=density.score,
-        batched=True,
-        start=Box(dim),
-        coordinates=tuple(c for site in held.sites for c in site.coordinates),
-        model=held,
-        sites=held.sites,
-    )
+    held = NumpyroModel(called := label(model, name), model, args, kwargs, _sites(called, model, args, kwargs))
+    density = JaxDensity(called, held.log_density, model)
+    about = fields("NumPyro", model, name, held.sites)
+    task = NumpyroTask(log_density=density, own_score=density.score, batched=True, model=held, **about)
     return checked(task)  # type: ignore[return-value]
 
 
@@ -267,36 +210,32 @@ def _util() -> Any:
     return double_jax("numpyro.infer.util")
 
 
-def _sites(label: str, model: Any, args: Any, kwargs: Any) -> tuple[NumpyroSite, ...]:
+def _sites(called: str, model: Any, args: Any, kwargs: Any) -> tuple[Site, ...]:
     """The latent sites, in the model's order."""
     jax, handlers = double_jax(), double_jax("numpyro.handlers")
     try:
         key = jax.random.key(0)
         trace = handlers.trace(handlers.seed(model, key)).get_trace(*args, **kwargs)
         for site in trace.values():
-            _refuse(label, site)
+            _refuse(called, site)
         found = _util().initialize_model(key, model, model_args=args, model_kwargs=kwargs, validate_grad=False)
     except InputError:
         raise
     except Exception as error:
         first = str(error).strip().split("\\n")[0][:300]
-        raise InputError(f"{label}: the model fails: {type(error).__name__}: {first}") from error
+        raise InputError(f"{called}: the model fails: {type(error).__name__}: {first}") from error
     free = found.param_info.z
-    if not free:
-        raise InputError(f"{label}: the model has no latent sites; are all of them observed?")
-    ordered = [name for name in trace if name in free]
-    return tuple(NumpyroSite(n, tuple(np.shape(trace[n]["value"])), tuple(np.shape(free[n]))) for n in ordered)
+    shapes = {
+        name: (tuple(np.shape(trace[name]["value"])), tuple(np.shape(free[name]))) for name in trace if name in free
+    }
+    sites = tuple(Site(name, *shape) for name, shape in shapes.items())
+    require_latent(called, sites)
+    return sites
 
 
-def _refuse(label: str, site: Any) -> None:
+def _refuse(called: str, site: Any) -> None:
     """``InputError`` for a site that is no coordinate of a fixed density."""
-    if site["type"] == "plate" and site["args"][1] is not None and site["args"][1] < site["args"][0]:
-        raise InputError(
-            f"{label}: plate {site['name']!r} is subsampled ({site['args'][1]} of {site['args'][0]} rows); "
-            "give it all rows: the density must not be random"
-        )
-    if site["type"] == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
-        kind = type(getattr(site["fn"], "base_dist", site["fn"])).__name__
-        raise InputError(
-            f"{label}: site {site['name']!r} is discrete ({kind}); samplers here move in R^D: sum it out by hand, or observe it"
-        )
+    if site["type"] == "plate":
+        refuse_subsample(called, site["name"], site["args"][1], site["args"][0])
+    if site["type"] == "sample" and not site["is_observed"]:
+        refuse_discrete(called, site["name"], site["fn"])

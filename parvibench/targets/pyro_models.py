@@ -7,48 +7,29 @@ its latent sites fixed, which works for many points at once under ``torch.func.v
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.func import vmap
 
-from parvibench.core.errors import InputError, ShapeError
-from parvibench.core.target import Target
+from parvibench.core.errors import InputError
 
-from .densities import METRICS, FunctionTask, checked, label_of
-from .pyro_running import WIDTH, Versions, pyro_in, start, traced
+from .densities import checked
+from .pyro_running import Versions, pyro_in, start, traced
+from .sites import Box, Site, SiteTask, fields, label, parts, refuse_discrete, refuse_subsample, require_latent
 
-#: Draws of which the one of highest density becomes an initial point: where the density falls like an exponential of an
-#: exponential, one point in a hundred has a score of 1e30, which no step length common to all survives.
-DRAWS = 10
 #: Points at which the density is compared with Pyro's own.
 _COMPARED = 5
 _SEED = 20241105
 
 
 @dataclass(frozen=True)
-class Site:
-    """A latent site."""
+class PyroSite(Site):
+    """A latent site of a Pyro model."""
 
-    name: str
-    shape: tuple[int, ...]  #: of its value
-    free: tuple[int, ...]  #: of the value mapped to the whole of R^k
-    transform: Any  #: from there to the support
-
-    @property
-    def size(self) -> int:
-        """k."""
-        return math.prod(self.free)
-
-    @property
-    def coordinates(self) -> list[str]:
-        """A name for each of the k numbers."""
-        return [self.name + (f"[{','.join(map(str, i))}]" if i else "") for i in np.ndindex(self.free)]
+    transform: Any  #: from R^k to the support
 
 
 def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) -> PyroTask:
@@ -67,21 +48,9 @@ def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) ->
     >>> task = from_pyro(eight_schools, y, sigma)  # doctest: +SKIP
     >>> task.constrain(samples)["tau"]  # doctest: +SKIP
     """
-    label = label_of(name or getattr(model, "__name__", type(model).__name__).replace("_", "-"))
-    density = PyroDensity(model, args, kwargs, _sites(label, Versions(model, args, kwargs)))
-    dim = sum(site.size for site in density.sites)
-    made = PyroTask(
-        name=label,
-        summary=f"a Pyro model with the sites {', '.join(site.name for site in density.sites)}",
-        dim=dim,
-        tags=frozenset({"own", "pyro"}),
-        citation="",
-        metrics=METRICS,
-        log_density=density,
-        start=Box(dim),
-        coordinates=tuple(c for site in density.sites for c in site.coordinates),
-        sites=density.sites,
-    )
+    called = label(model, name)
+    density = PyroDensity(model, args, kwargs, _sites(called, Versions(model, args, kwargs)))
+    made = PyroTask(log_density=density, **fields("Pyro", model, name, density.sites))
     try:
         tried = checked(made)
     except InputError as error:
@@ -94,77 +63,35 @@ def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) ->
     return made
 
 
-@dataclass(frozen=True)
-class Box:
-    """Uniform draws from the cube [-2, 2]^D."""
-
-    dim: int
-
-    def __call__(self, n: int, generator: Generator) -> Tensor:
-        """Draws, (n, D) float64."""
-        return WIDTH * (2 * torch.rand(n, self.dim, generator=generator, dtype=torch.float64) - 1)
-
-
 @dataclass(frozen=True, kw_only=True)
-class PyroTask(FunctionTask):
-    """The posterior of a Pyro model; its points are the flat vectors of all latent sites, mapped to R^D."""
+class PyroTask(SiteTask):
+    """The posterior of a Pyro model."""
 
-    sites: tuple[Site, ...] = ()
-
-    def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
-        """The best of ten uniform draws from [-2, 2]^D for each point, (R, n, D)."""
-        drawn = FunctionTask.initial(self, target, DRAWS * n, generators)
-        drawn = drawn.view(len(drawn), n, DRAWS, self.dim)
-        density = target.log_density(drawn.flatten(1, 2)).view(drawn.shape[:3]).nan_to_num(nan=-torch.inf)
-        best = density.argmax(2)[..., None, None].expand(-1, -1, 1, self.dim)
-        return drawn.gather(2, best).squeeze(2)
+    sites: tuple[PyroSite, ...] = ()
 
     def constrain(self, x: Tensor) -> dict[str, Tensor]:
         """Values of the sites, name -> (n, ...), at points (n, D)."""
-        parts = torch.split(torch.as_tensor(x), [site.size for site in self.sites], dim=1)
-        return {
-            site.name: vmap(site.transform)(part.reshape(len(part), *site.free))
-            for site, part in zip(self.sites, parts, strict=True)
-        }
+        free = parts(torch.as_tensor(x), self.sites)
+        return {site.name: vmap(site.transform)(free[site.name]) for site in self.sites}
 
-    def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
-        """Points (n, D), float64, of values of the sites, name -> (n, ...); others are left out.
-
-        Raises:
-            ShapeError: a site is missing, of another shape, or outside its support.
-        """
-        missing = [site.name for site in self.sites if site.name not in values]
-        if missing:
-            raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
-        parts = []
-        for site in self.sites:
-            value = torch.as_tensor(values[site.name]).to(torch.float64)
-            if value.shape[1:] != site.shape:
-                wanted = ", ".join(["n", *map(str, site.shape)])
-                raise ShapeError(f"{self.name}: {site.name} has shape {tuple(value.shape)}, not ({wanted})")
-            free = site.transform.inv(value).reshape(len(value), site.size)
-            if not bool(free.isfinite().all()):
-                raise ShapeError(f"{self.name}: values of {site.name} lie on the edge of its support or outside of it")
-            parts.append(free)
-        return torch.cat(parts, dim=1)
+    def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {site.name: site.transform.inv(values[site.name]) for site in self.sites}
 
 
 class PyroDensity:
     """The log density of a model with fixed arguments, of a point (D,)."""
 
-    def __init__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sites: tuple[Site, ...]) -> None:
+    def __init__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sites: tuple[PyroSite, ...]) -> None:
         self.__wrapped__, self.versions, self.sites = model, Versions(model, args, kwargs), sites
 
     def __call__(self, x: Tensor) -> Tensor:
         """A scalar, in nats."""
         from pyro import poutine
 
-        parts = torch.split(x, [site.size for site in self.sites])
-        values, jacobian = {}, x.new_zeros(())
-        for site, part in zip(self.sites, parts, strict=True):
-            free = part.reshape(site.free)
-            values[site.name] = value = site.transform(free)
-            jacobian = jacobian + site.transform.log_abs_det_jacobian(free, value).sum()
+        free, values, jacobian = parts(x, self.sites), {}, x.new_zeros(())
+        for site in self.sites:
+            values[site.name] = value = site.transform(free[site.name])
+            jacobian = jacobian + site.transform.log_abs_det_jacobian(free[site.name], value).sum()
         with pyro_in(x.dtype, x.device):
             model, args, kwargs = self.versions.of(x.dtype, x.device)
             trace = poutine.trace(poutine.condition(model, data=values)).get_trace(*args, **kwargs)
@@ -206,25 +133,24 @@ def _without_branches(distribution: Any) -> Any:
     return Counts(distribution.total_count, logits=distribution.logits)
 
 
-def _sites(label: str, versions: Versions) -> tuple[Site, ...]:
+def _sites(called: str, versions: Versions) -> tuple[PyroSite, ...]:
     """The latent sites, in the model's order."""
-    first, second = (_latent(label, versions, seed) for seed in (0, 1))
+    first, second = (_latent(called, versions, seed) for seed in (0, 1))
     if [(s.name, s.shape) for s in first] != [(s.name, s.shape) for s in second]:
         raise InputError(
-            f"{label}: the sites of the model, or their shapes, change from run to run; they must be fixed"
+            f"{called}: the sites of the model, or their shapes, change from run to run; they must be fixed"
         )
     for a, b in zip(first, second, strict=True):
         point = torch.linspace(-1, 1, a.size).reshape(a.free)
         if not torch.allclose(a.transform(point), b.transform(point)):
             raise InputError(
-                f"{label}: the support of site {a.name!r} depends on other sites; write it as a fixed one times or plus them"
+                f"{called}: the support of site {a.name!r} depends on other sites; write it as a fixed one times or plus them"
             )
-    if not first:
-        raise InputError(f"{label}: the model has no latent sites; are all of them observed?")
+    require_latent(called, first)
     return first
 
 
-def _latent(label: str, versions: Versions, seed: int) -> tuple[Site, ...]:
+def _latent(called: str, versions: Versions, seed: int) -> tuple[PyroSite, ...]:
     """The latent sites of one run of the model."""
     try:
         import pyro  # noqa: F401
@@ -233,26 +159,18 @@ def _latent(label: str, versions: Versions, seed: int) -> tuple[Site, ...]:
     from torch.distributions import biject_to
 
     found = []
-    nodes = traced(label, versions, seed)
+    nodes = traced(called, versions, seed)
     for name, node in nodes.items():
         if node["type"] != "sample" or node["is_observed"]:
             continue
         distribution = node["fn"]
         if type(distribution).__name__ == "_Subsample":
-            if distribution.subsample_size is not None and distribution.subsample_size < distribution.size:
-                raise InputError(
-                    f"{label}: plate {name!r} is subsampled ({distribution.subsample_size} of {distribution.size} rows); "
-                    "give it all rows: the density must not be random"
-                )
+            refuse_subsample(called, name, distribution.subsample_size, distribution.size)
             continue
-        kind = type(getattr(distribution, "base_dist", distribution)).__name__
-        if distribution.support.is_discrete:
-            raise InputError(
-                f"{label}: site {name!r} is discrete ({kind}); samplers here move in R^D: sum it out by hand, or observe it"
-            )
+        refuse_discrete(called, name, distribution)
         transform = biject_to(distribution.support)
         value = node["value"]
-        found.append(Site(name, tuple(value.shape), tuple(transform.inv(value).shape), transform))
+        found.append(PyroSite(name, tuple(value.shape), tuple(transform.inv(value).shape), transform))
     return tuple(found)
 
 
@@ -268,16 +186,10 @@ def _compare(task: PyroTask, density: PyroDensity) -> None:
         initialize: Any = util.initialize_model
         # No site is enumerated; to guess the nesting, Pyro would draw from improper laws.
         potential = initialize(model, args, kwargs, max_plate_nesting=0, init_strategy=start)[1]
-        theirs = torch.stack([-potential(named(task, point)).detach() for point in x])
+        theirs = torch.stack([-potential(parts(point, task.sites)).detach() for point in x])
     gap = (ours - theirs).abs().max()
     if not bool(gap <= (1e-3 if dtype is torch.float32 else 1e-6) * (1 + theirs.abs().max())):
         raise InputError(
             f"{task.name}: its density differs from Pyro's own by up to {float(gap):.3g}; does the model draw random numbers "
             "outside of its sites, or depend on Python's state?"
         )
-
-
-def named(task: PyroTask, x: Tensor) -> dict[str, Tensor]:
-    """A point (D,) as Pyro's potential takes it: unconstrained values by site."""
-    parts = torch.split(x, [site.size for site in task.sites])
-    return {site.name: part.reshape(site.free) for site, part in zip(task.sites, parts, strict=True)}

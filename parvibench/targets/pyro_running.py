@@ -14,8 +14,7 @@ from torch.utils._pytree import tree_map
 
 from parvibench.core.errors import InputError
 
-#: Half the width of the initial points on the unconstrained scale, as in Stan and Pyro.
-WIDTH = 2.0
+from .sites import WIDTH
 
 
 class Versions:

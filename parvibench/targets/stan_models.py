@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 from parvibench.core.errors import InputError, ShapeError
 
 from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
-from .pyro_models import Box, PyroTask
+from .sites import Box, SiteTask
 from .stan_programs import StanModel, compiled, digest, lacking
 
 #: Random starts that Stan, too, tries before it gives up.
@@ -110,7 +110,7 @@ class StanTask(FunctionTask):
         """The density."""
         return StanTarget(self)
 
-    initial = PyroTask.initial
+    initial = SiteTask.initial
 
     def constrain(self, x: Any, *, generated: bool = False) -> dict[str, Tensor]:
         """Values of the parameters, name -> (n, ...), at points (n, D).
