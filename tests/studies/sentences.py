@@ -132,7 +132,9 @@ class Board:
     def __post_init__(self) -> None:
         c = self.cells
         found = [self._measured(row) for _, row in c.iterrows()]
-        self.cells = c = c.assign(**{name: [f[i] for f in found] for i, name in enumerate(("med", "low", "high", "score"))})
+        self.cells = c = c.assign(
+            **{name: [f[i] for f in found] for i, name in enumerate(("med", "low", "high", "score"))}
+        )
         c["ranked"] = c["ran"] & c["score"].notna() & ~c["marks"].str.contains("one point", regex=False)
         for _, rows in c.groupby("task"):
             c.loc[self._beyond(rows), "ranked"] = False
@@ -195,7 +197,13 @@ class Board:
         for i, (_, r) in enumerate(best.iterrows()):
             scale = r["floor"] if r["floor"] == r["floor"] else 1.0
             value, low, high = (three(r[k] / scale) for k in ("med", "low", "high"))
-            text = value if i else f"{value} × floor [{low}, {high}]" if scale == r["floor"] else f"{r['primary']} {value} [{low}, {high}]"
+            text = (
+                value
+                if i
+                else f"{value} × floor [{low}, {high}]"
+                if scale == r["floor"]
+                else f"{r['primary']} {value} [{low}, {high}]"
+            )
             words = [w for w in r["marks"].split(", ") if w not in ("", "edge", "untuned")]
             names.append(f"{r['label']} ({', '.join([text, *words])})")
         who = some(names, 6)
@@ -209,7 +217,7 @@ class Board:
             return f"{on}none of {n} methods is significantly better than another{test}: {who}."
         return (
             f"{on}{len(best)} of {n} methods are among the best: {who}; "
-            f"the other {n - len(best)} are each significantly worse than another method{test}."
+            f"the other {n - len(best)} {'are each' if n - len(best) > 1 else 'is'} significantly worse than another method{test}."
         )
 
     def several(self, group: str) -> str:
@@ -226,12 +234,23 @@ class Board:
         order = sorted(count.index, key=lambda label: (-count[label], mean[label], label))
         words = {}
         for label in order:
-            marks = Counter(w for m in best.loc[best["label"] == label, "marks"] for w in m.split(", ") if w not in ("", "edge", "untuned"))
+            marks = Counter(
+                w
+                for m in best.loc[best["label"] == label, "marks"]
+                for w in m.split(", ")
+                if w not in ("", "edge", "untuned")
+            )
             words[label] = [f"{w} on {k}" for w, k in marks.items()]
         every = [label for label in order if count[label] == len(tasks)]
-        name = lambda label, *first: f"{label} ({', '.join([*first, *words[label]])})" if [*first, *words[label]] else label  # noqa: E731
+
+        def name(label: str, *first: str) -> str:
+            told = ", ".join([*first, *words[label]])
+            return f"{label} ({told})" if told else label
+
         if len(every) == 1:
-            return f"{over}{name(every[0])} is the only one of {plural(n, 'method')} that is among the best on every task."
+            return (
+                f"{over}{name(every[0])} is the only one of {plural(n, 'method')} that is among the best on every task."
+            )
         if every:
             return f"{over}{len(every)} of {n} methods are among the best on every task: {some([name(v) for v in every], 6)}."
         most = some([name(v, str(count[v])) for v in order], 3)
@@ -239,14 +258,17 @@ class Board:
 
     def method(self, label: str, group: str) -> str:
         rows = self.cells[(self.cells["label"] == label) & (self.cells["group"] == group) & self.cells["ranked"]]
-        best, exact = list(rows.loc[rows["best"], "task"]), list(rows.loc[rows["verdict"] == "indistinguishable", "task"])
+        best, exact = (
+            list(rows.loc[rows["best"], "task"]),
+            list(rows.loc[rows["verdict"] == "indistinguishable", "task"]),
+        )
         parts = [f"average rank {three(rows['rank'].mean())} over {plural(len(rows), 'task')}"]
         parts += [f"among the best on {', '.join(best)}"] if best else []
         parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if exact else []
         return f"{group}: {'; '.join(parts)}."
 
 
-class Page:
+class Sentences:
     """A page's sentences, made again from its ``results.parquet``."""
 
     def __init__(self, file: Path) -> None:
@@ -263,7 +285,9 @@ class Page:
         cells["ran"] = ~cells["anchor"].astype(bool) & ~cells["status"].isin(NOT_RUN)
         cells["n"] = cells["replicates"].map(lambda ids: len(json.loads(ids)))
         self.cells = cells
-        self.values = {key: v["value"].astype(float).tolist() for key, v in first.groupby(["task", "label"], sort=False)}
+        self.values = {
+            key: v["value"].astype(float).tolist() for key, v in first.groupby(["task", "label"], sort=False)
+        }
         self._boards: dict[str, Board] = {}
 
     def board(self, kind: str = "") -> Board:
@@ -278,8 +302,14 @@ class Page:
         """How step sizes were chosen; numbers of cells with one, tuned ones, tuned ones at the grid's edge."""
         c = self.cells[self.cells["step_origin"] != ""]
         tuned = c[c["step_origin"] == "tuned"]
-        by = {"regression": "tuned on a held-out fifth of the training rows", "sequential": "tuned on separate decisions"}
-        ways = dict.fromkeys(next((text for tag, text in by.items() if tag in tags.split(", ")), "tuned against the reference") for tags in tuned["tags"])
+        by = {
+            "regression": "tuned on a held-out fifth of the training rows",
+            "sequential": "tuned on separate decisions",
+        }
+        ways = dict.fromkeys(
+            next((text for tag, text in by.items() if tag in tags.split(", ")), "tuned against the reference")
+            for tags in tuned["tags"]
+        )
         cost = c["tuning_evaluations"].sum()
         parts = [", ".join(f"{n} {origin}" for origin, n in Counter(c["step_origin"]).items()), *ways]
         parts += [f"tuning cost: {cost:,.0f} score evaluations in total"] if cost else []
@@ -329,12 +359,16 @@ class Page:
         return f"Step sizes: {text}." + (f" Best values at the edge of the grid (marked |): {edge}." if edge else "")
 
     def converged(self) -> str:
-        c = self.cells[~self.cells["anchor"].astype(bool) & (self.cells["status"] == "ok") & (self.cells["convergence"] != "")]
+        c = self.cells[
+            ~self.cells["anchor"].astype(bool) & (self.cells["status"] == "ok") & (self.cells["convergence"] != "")
+        ]
         meaning = {
             "converged": " (R-hat and ESS)",
             "flat": " (the metric no longer falls; no test of convergence applies)",
         }
-        words = ", ".join(f"{n} {state}{meaning.get(state, '')}" for state, n in sorted(Counter(c["convergence"]).items()))
+        words = ", ".join(
+            f"{n} {state}{meaning.get(state, '')}" for state, n in sorted(Counter(c["convergence"]).items())
+        )
         worse = int(c["marks"].str.contains("no better than initial", regex=False).sum())
         more = f" {worse} {'is' if worse == 1 else 'are'} no better than the initial distribution." if worse else ""
         return f"Of {len(c)} results: {words}.{more}"
@@ -344,7 +378,9 @@ class Page:
         parts = [f"{(ok['score_evaluations'] * ok['n']).sum():,.0f} score evaluations"]
         if ok["seconds"].notna().any():
             hours = ok["seconds"].sum() / 3600, ok["overhead_seconds"].sum() / 3600
-            parts.append(f"{hours[0]:.2g} hours of steady-state compute on one process; {hours[1]:.2g} hours of metrics and warm-up")
+            parts.append(
+                f"{hours[0]:.2g} hours of steady-state compute on one process; {hours[1]:.2g} hours of metrics and warm-up"
+            )
         tuning = self.cells["tuning_evaluations"].sum()
         return "; ".join([*parts, *([f"{tuning:,.0f} score evaluations of tuning"] if tuning else [])]) + "."
 
@@ -358,7 +394,9 @@ class Page:
             usual = values.groupby(c["task"]).transform(lambda v: v.mode().iloc[0])
             odd = list(dict.fromkeys(c.loc[values != usual, "label"]))
             parts.append(
-                f"The methods of a task had the same {what}, except {some(odd, 6)}." if odd else f"All methods of a task had the same {what}."
+                f"The methods of a task had the same {what}, except {some(odd, 6)}."
+                if odd
+                else f"All methods of a task had the same {what}."
             )
         where = {"own": "own initial points", **STARTS}
         apart = {text: list(dict.fromkeys(c.loc[c["start"] == kind, "label"])) for kind, text in where.items()}
@@ -373,7 +411,11 @@ class Page:
 
 def false_sentences(folder: Path) -> list[str]:
     """What is wrong on the page of a folder."""
-    said, page, wrong = Spans((folder / "index.html").read_text("utf-8")).found, Page(folder / "results.parquet"), []
+    said, page, wrong = (
+        Spans((folder / "index.html").read_text("utf-8")).found,
+        Sentences(folder / "results.parquet"),
+        [],
+    )
     if not any(name.startswith("headline") for name in said):
         wrong.append(f"{folder}: no sentence with an id")
     for name, text in said.items():

@@ -82,7 +82,7 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     ran = ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
     score = (-1 if higher_is_better(metric) else 1) * frame["median"].astype(float)
     score[ran & (frame["status"] != Status.OK)] = math.inf
-    start = score[frame["anchor"] & (frame["algorithm"] == "initial")]
+    start = score[frame["anchor"] & (frame["algorithm"] == "initial")].dropna()
     no_better = ran & np.isfinite(score) & bool(len(start)) & ~(score < start.min())
     more = ran & _beyond(cells)
     one_point = frame["marks"].map(lambda words: ONE_POINT in words).astype(bool)

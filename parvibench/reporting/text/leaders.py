@@ -43,7 +43,8 @@ def on_task(
         return f"On {name(where)}, {named} is the best of {compared} methods: significantly better than {beaten} of {compared - 1} others{tested}."
     if len(best) == compared:
         return f"On {name(where)}, none of {compared} methods is significantly better than another{tested}: {named}."
-    worse = f"the other {compared - len(best)} are each significantly worse than another method{tested}"
+    rest = compared - len(best)
+    worse = f"the other {rest} {'is' if rest == 1 else 'are each'} significantly worse than another method{tested}"
     return f"On {name(where)}, {len(best)} of {compared} methods are among the best: {named}; {worse}."
 
 
