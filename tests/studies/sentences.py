@@ -328,6 +328,7 @@ class Sentences:
             "counts": self.counts,
             "steps": lambda: self.steps[0],
             "untuned": self.untuned,
+            "unfinished": self.unfinished,
             "check": lambda title: self.check(title),
         }
         return makers[what](*args) if what in makers else None
@@ -342,6 +343,10 @@ class Sentences:
     def counts(self) -> str:
         by_status = Counter(self.cells["status"])
         return f"{len(self.cells)} cells: {', '.join(f'{n} {status}' for status, n in by_status.items())}"
+
+    def unfinished(self) -> str:
+        missing = (self.cells["status"] == "interrupted").sum()
+        return f"This run is {self.about['unfinished']}: {missing} of {len(self.cells)} cells have no result yet."
 
     def untuned(self) -> str:
         _, n, tuned, _ = self.steps

@@ -96,6 +96,7 @@ def values(results: StoredRun, board: pd.DataFrame) -> pd.DataFrame:
         "suite": suite.get("name"),
         "profile": results.run.profile,
         "protocol": protocol,
+        "unfinished": results.unfinished,
     }
     return frame
 
