@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import optimize, special, stats
 
 #: Bootstrap resamples of an interval of an aggregate.
 RESAMPLES = 2000
@@ -40,13 +40,6 @@ class Aggregate(NamedTuple):
     value: float  #: of the data
     low: float  #: 95% stratified bootstrap interval
     high: float  #: its upper end
-
-
-class AverageRanks(NamedTuple):
-    """Ranks of algorithms over tasks, 1 the best."""
-
-    ranks: list[float]  #: one average per algorithm
-    p_value: float  #: of Friedman's test that all algorithms are equal; NaN below three algorithms or two tasks
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
@@ -127,46 +120,13 @@ def _standard_error(d: NDArray[np.float64], overlap: float) -> float:
     return float(d.std(ddof=1)) * math.sqrt(1 / len(d) + overlap)
 
 
-class Contest(NamedTuple):
-    """Comparison of the leading algorithm with all others."""
+def p_no_better(a: ArrayLike, b: ArrayLike, overlap: float = 0.0) -> float:
+    """One-sided p-value of a being no lower than b, paired by replicate.
 
-    best: int  #: index of the leader
-    #: one per algorithm: two-sided p-value of its difference from the leader, times the number of others (Bonferroni),
-    #: at most 1; NaN for the leader itself. Two-sided, since either of two could have led.
-    p_values: list[float]
-
-    def rivals(self, alpha: float = 0.05) -> list[int]:
-        """Algorithms that the leader is not significantly better than.
-
-        With the leader they hold the truly best one with probability 1 - alpha at least, although the leader was
-        chosen by the same data: the truly best is lost only if one of the others beats it significantly (subset
-        selection, Gupta 1965, Technometrics 7:225-245).
-        """
-        return [i for i, p in enumerate(self.p_values) if p > alpha]
-
-
-def contest(values: ArrayLike, best: int, *, overlap: float = 0.0) -> Contest:
-    """Test the leader against every other algorithm, paired by replicate.
-
-    Student's t, or the signed-rank test where a replicate of either failed: a failure loses by more than any finite
-    difference.
-
-    Args:
-        values: (algorithms, replicates), lower is better; NaN and +inf are failures.
-        best: index of the leader.
-        overlap: see ``paired_difference``.
+    Student's t, or the signed-rank test where a replicate of either failed (NaN, +inf): a failure loses by more than any
+    finite difference. ``overlap`` as in ``paired_difference``.
     """
-    x = np.asarray(values, dtype=float)
-    x = np.where(np.isnan(x), math.inf, x)
-    adjusted = [
-        math.nan if i == best else min(1.0, 2 * (len(x) - 1) * _p_no_better(x[best], other, overlap))
-        for i, other in enumerate(x)
-    ]
-    return Contest(best, adjusted)
-
-
-def _p_no_better(x: NDArray[np.float64], y: NDArray[np.float64], overlap: float) -> float:
-    """One-sided p-value of x being no lower than y."""
+    x, y = (np.where(np.isnan(v), math.inf, v) for v in (np.asarray(a, dtype=float), np.asarray(b, dtype=float)))
     with np.errstate(invalid="ignore"):
         d = np.nan_to_num(x - y, nan=0.0, posinf=math.inf, neginf=-math.inf)
     if not np.isfinite(d).all():
@@ -176,6 +136,83 @@ def _p_no_better(x: NDArray[np.float64], y: NDArray[np.float64], overlap: float)
         return 1.0
     error = _standard_error(d, overlap)
     return float(stats.t.cdf(d.mean() / error, len(d) - 1)) if error > 0 else float(d.mean() >= 0)
+
+
+class Comparisons(NamedTuple):
+    """All pairs of methods compared on several tasks."""
+
+    better: list[NDArray[np.bool_]]  #: of every task, (methods, methods): whether the row's is significantly better
+    pairs: int  #: comparisons of the family
+
+    def best(self, task: int) -> NDArray[np.bool_]:
+        """Methods than which no other is significantly better: on every task at least one."""
+        return np.asarray(~self.better[task].any(0))
+
+
+def all_pairs(tasks: Sequence[ArrayLike], overlaps: Sequence[float], alpha: float = 0.05) -> Comparisons:
+    """Compare all pairs of methods on every task, paired by replicate, with one level for the whole family.
+
+    Moderated t tests (Smyth 2004, Stat. Appl. Genet. Mol. Biol. 3:3): few replicates hardly show a spread, so the variance
+    of a pair's differences is drawn towards those of the task's other pairs. Two-sided, Holm over all pairs of all tasks.
+    On a task without values at or below zero logarithms are compared. A failed replicate counts as the worst finite value.
+
+    Args:
+        tasks: (methods, replicates) of each, lower is better; NaN and +inf are failures.
+        overlaps: of each task, see ``paired_difference``.
+        alpha: chance that one difference or more of the family is called significant although the methods are equal.
+    """
+    found = [_moderated(_comparable(x), overlap) for x, overlap in zip(tasks, overlaps, strict=True)]
+    adjusted = np.asarray(holm(np.concatenate([p for *_, p in found]).tolist())) if found else np.empty(0)
+    better, start = [], 0
+    for x, (mean, p) in zip(tasks, found, strict=True):
+        k = len(np.asarray(x))
+        beats = np.zeros((k, k), dtype=bool)
+        i, j = np.triu_indices(k, 1)
+        sure = adjusted[start : start + len(p)] <= alpha
+        beats[i, j], beats[j, i] = sure & (mean < 0), sure & (mean > 0)
+        better.append(beats)
+        start += len(p)
+    return Comparisons(better, start)
+
+
+def _comparable(values: ArrayLike) -> NDArray[np.float64]:
+    x = np.asarray(values, dtype=float)
+    finite = np.isfinite(x)
+    x = np.where(finite, x, x[finite].max(initial=-math.inf))
+    return np.log(x) if (x > 0).all() else x
+
+
+def _moderated(x: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean differences of all pairs of rows and their p-values; 1 where there is no spread to judge by."""
+    k, n = x.shape
+    i, j = np.triu_indices(k, 1)
+    d = x[i] - x[j]
+    mean = d.mean(1) if n else np.zeros(len(i))
+    if n < 2 or not len(d):
+        return mean, np.ones(len(i))
+    variance = d.var(1, ddof=1)
+    some = variance > 1e-24 * np.square(x).mean()
+    freedom, prior = _prior_variance(variance[some], n - 1)
+    if math.isinf(freedom):
+        variance, total = np.full_like(variance, prior), (k - 1) * (n - 1)
+    else:
+        variance = (freedom * prior + (n - 1) * variance) / (freedom + n - 1)
+        total = min(freedom + n - 1, (k - 1) * (n - 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * stats.t.sf(abs(mean) / np.sqrt(variance * (1 / n + overlap)), total)
+    return mean, np.where(mean == 0, 1.0, p)
+
+
+def _prior_variance(variances: NDArray[np.float64], freedom: int) -> tuple[float, float]:
+    """Degrees of freedom and scale of the variances' inverse chi-squared prior, by moments of their logarithms (Smyth)."""
+    if len(variances) < 2:
+        return 0.0, 0.0
+    e = np.log(variances) - special.digamma(freedom / 2) + math.log(freedom / 2)
+    excess = float(e.var(ddof=1) - special.polygamma(1, freedom / 2))
+    if excess <= 1e-6:
+        return math.inf, float(np.exp(e.mean()))
+    half = optimize.brentq(lambda v: special.polygamma(1, v) - excess, 1e-6, 2 / excess + 2)
+    return 2 * half, float(np.exp(e.mean() + special.digamma(half) - math.log(half)))
 
 
 def holm(p_values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
@@ -200,53 +237,6 @@ def holm(p_values: Sequence[float], weights: Sequence[float] | None = None) -> l
     return [float(v) for v in adjusted]
 
 
-def average_ranks(values: ArrayLike) -> AverageRanks:
-    """Average ranks over tasks and Friedman's test (Demsar 2006, JMLR 7:1-30).
-
-    Args:
-        values: (tasks, algorithms), lower is better; NaN and +inf rank last, ties share their ranks. Rows
-            are tasks, never replicates.
-
-    >>> average_ranks([[1.0, 2.0, 3.0], [2.0, 1.0, math.inf]]).ranks
-    [1.5, 1.5, 3.0]
-    """
-    x = np.asarray(values, dtype=float)
-    if x.ndim != 2:
-        raise ValueError(f"expected a table (tasks, algorithms), got shape {x.shape}")
-    ranks = stats.rankdata(np.where(np.isnan(x), math.inf, x), axis=1)
-    n_tasks, n_algorithms = ranks.shape
-    p_value = math.nan
-    if n_tasks >= 2 and n_algorithms >= 3:
-        p_value = 1.0 if np.all(ranks == ranks[:, :1]) else float(stats.friedmanchisquare(*ranks.T).pvalue)
-    return AverageRanks([float(r) for r in ranks.mean(0)] if n_tasks else [], p_value)
-
-
-def first_places(values: Sequence[ArrayLike], rng: np.random.Generator) -> list[float]:
-    """How often each algorithm keeps the first place when the replicates are resampled: a share per algorithm.
-
-    Replicates are drawn with replacement within each task, the same ones for all algorithms; medians, ranks and
-    average ranks are made again. Those that share a first place share its count.
-
-    Args:
-        values: one array (algorithms, replicates) per task, lower is better; NaN and +inf are failures.
-        rng: draws the ``RESAMPLES`` resamples.
-
-    >>> first_places([[[1.0, 1.0], [2.0, 2.0]]], np.random.default_rng(0))
-    [1.0, 0.0]
-    """
-    total: NDArray[np.float64] | float = 0.0
-    for task in values:
-        x = np.asarray(task, dtype=float)
-        x = np.where(np.isnan(x), math.inf, x)
-        drawn = x[:, rng.integers(x.shape[1], size=(RESAMPLES, x.shape[1]))]
-        with np.errstate(invalid="ignore"):
-            medians = np.nan_to_num(np.median(drawn, axis=2), nan=math.inf, posinf=math.inf)
-        total = total + stats.rankdata(medians, axis=0)
-    ranks = np.asarray(total)
-    first = np.isclose(ranks, ranks.min(0))
-    return [float(v) for v in (first / first.sum(0)).mean(1)]
-
-
 def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) -> Aggregate:
     """Mean of the middle half of all replicates of all tasks, with a stratified bootstrap interval.
 
@@ -266,41 +256,6 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
     tasks = _columns(values)
     point = float(stats.trim_mean(np.concatenate(tasks), 0.25))
     return Aggregate(point, *_percentiles(_interquartile_resamples(tasks, rng), [len(x) for x in tasks]))
-
-
-def interquartile_means(values: Sequence[Sequence[ArrayLike]]) -> tuple[list[Aggregate], Contest]:
-    """Interquartile means of several algorithms over the same tasks, and which of them may be the lowest.
-
-    Algorithms with equal numbers of replicates share their resamples, so that differences are paired. Their
-    logarithms are compared: t = difference over its bootstrap standard error.
-
-    Args:
-        values: for every algorithm one array of positive replicates per task; +inf is a failure.
-
-    Raises:
-        ValueError: no algorithm, no task, or a task without replicates.
-    """
-    found, clouds = [], []
-    for tasks in map(_columns, values):
-        counts = [len(x) for x in tasks]
-        rng = np.random.default_rng(counts)
-        found.append(interquartile_mean(tasks, rng))
-        clouds.append(_interquartile_resamples(tasks, np.random.default_rng(counts)))
-    best = int(np.argmin([a.value for a in found]))
-    freedom = sum(np.size(x) - 1 for x in values[best])
-    p_values = []
-    for i, cloud in enumerate(clouds):
-        with np.errstate(invalid="ignore"):
-            d = np.log(clouds[best]) - np.log(cloud)
-        if not math.isfinite(found[i].value) or not np.isfinite(d).all():
-            p = float(np.mean(~(clouds[best] < cloud)))
-        elif freedom < 1 or not d.std():
-            p = 1.0
-        else:
-            t = math.log(found[best].value / found[i].value) / d.std(ddof=1)
-            p = float(stats.t.cdf(t * math.sqrt(_shrinkage([np.size(x) for x in values[best]])), freedom))
-        p_values.append(math.nan if i == best else min(1.0, 2 * (len(found) - 1) * p))
-    return found, Contest(best, p_values)
 
 
 def _interquartile_resamples(tasks: Sequence[NDArray[np.float64]], rng: np.random.Generator) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parvibench.statistics import BOOTSTRAP_PAIRS, average_ranks, contest, holm, median_interval, paired_difference
+from parvibench.statistics import BOOTSTRAP_PAIRS, all_pairs, holm, median_interval, p_no_better, paired_difference
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 1), (5, 1), (6, 1), (9, 2), (10, 2), (20, 6), (25, 8)])
@@ -78,45 +78,47 @@ def test_weighted_holm_is_the_closed_test_of_weighted_bonferroni() -> None:
         assert holm(p, [2.0] * 4) == pytest.approx(holm(p))
 
 
-def test_average_ranks_put_failures_last_and_share_ties() -> None:
-    table = [[1.0, 2.0, math.inf], [1.0, 1.0, math.nan], [3.0, 4.0, 5.0]]
-    found = average_ranks(table)
-    assert found.ranks == pytest.approx([3.5 / 3, 5.5 / 3, 3.0])
-    ranks = np.array([[1, 2, 3], [1.5, 1.5, 3], [1, 2, 3]])
-    assert found.p_value == pytest.approx(stats.friedmanchisquare(*ranks.T).pvalue)
-
-
-def test_friedman_needs_three_algorithms_and_is_one_when_all_tie() -> None:
-    assert math.isnan(average_ranks([[1.0, 2.0], [2.0, 1.0]]).p_value)
-    assert average_ranks([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]).p_value == 1.0
-
-
-def test_of_two_equal_algorithms_neither_is_called_better() -> None:
-    """Whoever leads is called significantly better in 5% of 2,000 cases; one-sided tests would do so in 10%."""
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_among_equal_methods_none_is_better_in_95_of_100_families(spread: float) -> None:
+    """Two tasks of 12 equal methods and 5 replicates, of equal or of unlike spreads: one false difference of the family, at
+    most 5% of 400 (and four standard errors)."""
     generator = np.random.default_rng(4)
-    alarms = 0
-    for _ in range(2000):
-        values = generator.normal(0, 1, (2, 6))
-        alarms += not contest(values, int(np.argmin(values.mean(1)))).rivals()
-    assert alarms / 2000 == pytest.approx(0.05, abs=5 * math.sqrt(0.05 * 0.95 / 2000))
+    false = 0
+    for _ in range(400):
+        tasks = [generator.normal(0, np.exp(spread * generator.normal(0, 1, (12, 1))), (12, 5)) for _ in range(2)]
+        found = all_pairs(tasks, [0.0, 0.0])
+        assert found.pairs == 132
+        false += any(b.any() for b in found.better)
+    assert false / 400 <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 400)
 
 
-def test_a_contest_is_a_paired_t_test_with_bonferroni() -> None:
-    x = np.random.default_rng(1).normal([[0.0], [0.3], [1.0]], 0.2, (3, 8))
-    found = contest(x, 0)
-    expected = [2 * stats.ttest_rel(x[0], x[i]).pvalue for i in (1, 2)]
-    assert found.p_values[1:] == pytest.approx(np.minimum(1, expected))
-    assert math.isnan(found.p_values[0])
-
-
-def test_failures_lose_a_contest_by_rank() -> None:
+def test_better_methods_are_found_and_failures_count_as_the_worst() -> None:
     generator = np.random.default_rng(2)
-    x = generator.normal([[0.0], [1.0]], 0.1, (2, 10))
+    x = generator.lognormal([[0.0], [0.0], [2.0], [2.0]], 0.1, (4, 5))
+    found = all_pairs([x], [0.0])
+    assert found.best(0).tolist() == [True, True, False, False]
+    assert found.better[0][:2, 2:].all()
+    assert all_pairs([np.exp(x)], [0.0]).better[0][:2, 2:].all()
+    x[2, :2] = math.inf
+    assert not all_pairs([x], [0.0]).better[0][2].any()
+    # One replicate: nothing to judge a difference by.
+    assert all_pairs([x[:, 4:]], [0.0]).best(0).all()
+    assert all_pairs([], []).pairs == 0
+
+
+def test_a_pair_alone_is_compared_by_the_paired_t_test() -> None:
+    x = np.random.default_rng(1).normal([[0.0], [0.3]], 0.2, (2, 8))
+    p = stats.ttest_rel(*x).pvalue
+    assert p_no_better(x[0], x[1]) == pytest.approx(p / 2)
+    assert all_pairs([x], [0.0], alpha=1.001 * p).better[0][0, 1]
+    assert not all_pairs([x], [0.0], alpha=0.999 * p).better[0].any()
+    assert not all_pairs([x], [1 / 9], alpha=1.001 * p).better[0].any()
+
+
+def test_failures_lose_by_rank() -> None:
+    x = np.random.default_rng(2).normal([[0.0], [1.0]], 0.1, (2, 10))
     x[1, :3] = math.inf
-    # All ten pairs won: the least that the signed-rank test can give.
-    assert contest(x, 0).p_values[1] == pytest.approx(2.0**-9)
-    x[1, 3:] = -1.0  # now seven of ten are lost
-    assert contest(x, 0).rivals() == [1]
+    assert p_no_better(x[0], x[1]) == pytest.approx(2.0**-10)  # all ten pairs won: the least there is
 
 
 def test_overlapping_splits_widen_the_interval() -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from parvibench import statistics
-from parvibench.statistics import hitting_times, interquartile_mean, interquartile_means, runtime_profile
+from parvibench.statistics import hitting_times, interquartile_mean, runtime_profile
 
 
 @pytest.fixture
@@ -92,31 +92,3 @@ def test_a_profile_by_hand(rng: np.random.Generator) -> None:
     assert (profile["share"] <= profile["high"]).all()
     # Task b has one replicate, and no spread: only a's half can move.
     assert (profile["low"].iloc[-1], profile["high"].iloc[-1]) == (0.25, 0.75)
-
-
-def test_interquartile_means_are_compared_in_pairs() -> None:
-    """Three per cent apart in every replicate: far less than the intervals are wide, and never in doubt."""
-    generator = np.random.default_rng(0)
-    x = [generator.lognormal(0, 0.3, 8) for _ in range(4)]
-    (first, second), held = interquartile_means([x, [1.03 * v for v in x]])
-    assert second.low < first.high
-    assert second.value == pytest.approx(1.03 * first.value)
-    assert held.best == 0
-    assert held.p_values[1] < 1e-6
-
-
-def test_interquartile_means_seldom_differ_between_equal_laws() -> None:
-    """False alarms in 5% of 150 cases, up to five standard errors, whoever leads."""
-    generator = np.random.default_rng(1)
-    alarms = 0
-    for _ in range(150):
-        x, y = ([generator.lognormal(0, 0.3, 8) for _ in range(3)] for _ in range(2))
-        alarms += not interquartile_means([x, y])[1].rivals()
-    assert alarms / 150 <= 0.05 + 5 * math.sqrt(0.05 * 0.95 / 150)
-
-
-def test_an_algorithm_that_fails_has_no_finite_interquartile_mean_and_loses() -> None:
-    good = [np.random.default_rng(2).lognormal(0, 0.3, 8)]
-    found, held = interquartile_means([[np.full(8, math.inf)], good])
-    assert math.isinf(found[0].value)
-    assert (held.best, held.rivals()) == (1, [])

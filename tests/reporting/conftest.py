@@ -1,5 +1,8 @@
 """A made store and its report, shared by the tests of the page and those in a browser."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,8 @@ from made_stores import made_cells, only_reference, write_store
 
 from parvibench.core.reference import Reference
 from parvibench.reporting.page.report_files import write_report
+
+sys.path.append(str(Path(__file__).parents[1] / "studies"))  # its programs are tested here
 
 
 @pytest.fixture(scope="module", autouse=True)

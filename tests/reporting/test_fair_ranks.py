@@ -1,16 +1,16 @@
 """Ranks over tasks of different methods, first places, and who may be called the best."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 import records
 from made_stores import make_curve, make_record, only_reference, with_values, write_store
 
-from parvibench import statistics
 from parvibench.core.reference import Reference
-from parvibench.reporting.page import across_tasks
 from parvibench.reporting.page.text_tables import write_latex
-from parvibench.reporting.tables import leaderboard, matrix
+from parvibench.reporting.tables import aggregate_tables, leaderboard, matrix
 from parvibench.reporting.tables.winners import Findings
 
 SMALL = ("banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d")
@@ -43,19 +43,23 @@ def test_a_method_that_loses_on_all_common_tasks_is_not_listed_above(tmp_path):
     board = leaderboard.table(store(tmp_path, scales))
     assert matrix.common_tasks(board) == list(SMALL)
     ranks = matrix.average_ranks(board)
-    assert ranks.index.tolist() == ["sgld", "ula", "mala", "svgd"]
-    assert ranks["average_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
+    # Each over the tasks that its row names: SVGD is beaten by all three others on five, by none on five.
     assert ranks["n_tasks"].to_dict() == {"sgld": 10, "ula": 5, "mala": 5, "svgd": 10}
-    # Of ten tasks, SVGD is beaten by all three others on five, by none on five.
-    assert ranks.loc["svgd", "share"] == 0.5
-    assert "over 5 tasks" in across_tasks.headline(board)
+    assert ranks["average_rank"].to_dict() == {"sgld": 1.5, "ula": 2.0, "svgd": 2.5, "mala": 3.0}
+    common = aggregate_tables.ranks_table(board)
+    assert [[e.text for e in row.entries] for row in common.rows] == [
+        ["sgld", "1.00"], ["ula", "2.00"], ["mala", "3.00"], ["svgd", "4.00"]
+    ]  # fmt: skip
+    assert "over the 5 tasks that all methods ran on: banana, multimodal" in common.caption
 
 
 def test_a_method_of_few_tasks_narrows_nobodys_comparison(tmp_path):
     scales = {(task, label): s for task in SMALL for label, s in (("svgd", 3.0), ("sgld", 1.0))}
-    ranks = matrix.average_ranks(leaderboard.table(store(tmp_path, scales | {("banana", "mala"): 0.5})))
-    assert ranks["average_rank"].to_dict() == pytest.approx({"sgld": 1.2, "svgd": 2.2, "mala": np.nan}, nan_ok=True)
-    assert ranks.index[-1] == "mala"
+    board = leaderboard.table(store(tmp_path, scales | {("banana", "mala"): 0.5}))
+    ranks = matrix.average_ranks(board)
+    assert ranks["average_rank"].to_dict() == pytest.approx({"sgld": 1.2, "svgd": 2.2, "mala": 1.0})
+    assert ranks["n_tasks"].to_dict() == {"mala": 1, "sgld": 5, "svgd": 5}
+    assert aggregate_tables.ranks_table(board) is None  # the methods that ran on half of the tasks ran on all
 
 
 def test_what_cannot_be_told_from_exact_draws_is_not_still_improving(tmp_path):
@@ -86,9 +90,9 @@ def test_where_no_method_has_a_result_none_is_first(tmp_path):
     assert ranks.loc["mala", "n_tasks"] == 0
 
 
-def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_best(tmp_path):
-    """A transient chain leads the numbers, a generator has not left the start: the third method is the best."""
-    scales = {("banana", "ula"): 1.0, ("banana", "mala"): 2.0, ("banana", "ksivi"): 4.0, ("banana", "initial"): 3.0}
+def test_unfinished_methods_compete_and_are_marked(tmp_path):
+    """A transient chain leads the numbers; a generator that has not left the start is ranked, and marked."""
+    scales = {("banana", "ula"): 1.0, ("banana", "mala"): 1.01, ("banana", "ksivi"): 4.0, ("banana", "initial"): 3.0}
     found = store(tmp_path, scales, ksivi={"kind": "generator"})
     values = {"ula": 1.2, "mala": 1.0}
     cells = tuple(
@@ -100,18 +104,28 @@ def test_unfinished_methods_and_those_no_better_than_the_start_are_never_the_bes
     object.__setattr__(found, "cells", cells)
     board = leaderboard.table(found).set_index("label")
     assert board["convergence"].to_dict() == {"ula": "transient", "mala": "converged", "ksivi": "flat", "initial": ""}
-    assert board["best"].to_dict() == {"ula": False, "mala": True, "ksivi": False, "initial": False}
-    assert board.loc[["ula", "mala"], "rank"].tolist() == [1, 2]
-    assert np.isnan(board.loc["ksivi", "rank"])  # untrained
+    assert board["best"].to_dict() == {"ula": True, "mala": True, "ksivi": False, "initial": False}
+    assert board.loc[["ula", "mala", "ksivi"], "rank"].tolist() == [1, 2, 3]
     assert board.loc["ksivi", "marks"] == "no better than initial"
-    (winner,) = Findings.of(found).tasks
-    assert winner.label == "mala"
-    assert "ula has a better value but is transient" in winner.sentence
-    assert across_tasks.headline(leaderboard.table(found)).startswith("2 of 3 results have converged.")
-    # In print too: the best converged method is bold, the lower number of the transient chain is not.
+    (best,) = Findings.of(found).tasks
+    assert best.members == ["ula", "mala"]
+    assert re.match(
+        r"On banana, 2 of 3 methods are among the best: ula \(sliced_w2 .*, transient\) and mala \(", best.sentence
+    )
+    assert best.sentence.endswith(
+        "; the other 1 is significantly worse than another method (paired t tests, Holm over 3 comparisons, 5%)."
+    )
+    # In print too: bold is the set.
     text = write_latex(found, tmp_path / "latex").read_text()
-    assert text.count(r"\textbf{") == 1
-    assert next(line for line in text.splitlines() if r"\textbf{" in line).startswith("mala ")
+    bold = [line.split(" ")[0] for line in text.splitlines() if r"\textbf{" in line]
+    assert bold == ["ula", "mala"]
+
+
+def test_where_nothing_beats_the_start_nothing_is_best(tmp_path):
+    found = store(tmp_path, {("banana", "ula"): 4.0, ("banana", "svgd"): 5.0, ("banana", "initial"): 3.0})
+    (best,) = Findings.of(found).tasks
+    assert best.members == []
+    assert best.sentence == "On banana, no method has a finite result better than the initial distribution."
 
 
 @pytest.mark.parametrize(("metric", "first"), [("ksd", "svgd"), ("sliced_w2", "map")])
@@ -127,18 +141,7 @@ def test_a_point_mass_is_no_sample_where_no_reference_tells_it_from_one(tmp_path
     assert board["rank"].idxmin() == first
     assert np.isnan(board.loc["map", "rank"]) == (metric == "ksd")
     assert ("one point" in board.loc["map", "marks"]) == (metric == "ksd")
-    assert not board.loc["map", "best"] or metric != "ksd"
-
-
-def test_the_headline_says_when_nothing_has_converged(tmp_path):
-    found = store(tmp_path, {("banana", "ula"): 1.0, ("banana", "initial"): 3.0})
-    falling = tuple(c.model_copy(update={"values": c.values | {"rhat": [1.5] * 7}}) for c in found.cells)
-    object.__setattr__(found, "cells", falling)
-    assert across_tasks.headline(leaderboard.table(found)).startswith("No run has converged")
-    (winner,) = Findings.of(found).tasks
-    assert winner.sentence == (
-        "On banana, no method has converged to a better value than the initial distribution (lowest so far: ula, transient)."
-    )
+    assert board.loc["map", "best"] == (metric != "ksd")
 
 
 def test_a_blown_up_replicate_is_counted_and_its_value_told(tmp_path):
@@ -150,33 +153,6 @@ def test_a_blown_up_replicate_is_counted_and_its_value_told(tmp_path):
         "label"
     )
     assert board.loc["svgd", ["n_diverged", "worst", "status"]].tolist() == [1, 168_599.0, "ok"]
-
-
-def test_first_places_are_those_of_plain_resampling():
-    """Two methods that swap places with a known chance: medians of three replicates, of which one decides."""
-    rng = np.random.default_rng(1)
-    a, b = rng.normal(0, 1, 9), rng.normal(0.4, 1, 9)
-    kept = []
-    for _ in range(4000):
-        rows = rng.integers(9, size=9)
-        kept.append(np.median(a[rows]) < np.median(b[rows]))
-    share = statistics.first_places([np.stack([a, b])], np.random.default_rng(0))
-    # Ties have a chance of zero; two estimates from 4,000 and 2,000 resamples, five standard errors.
-    assert share[0] == pytest.approx(np.mean(kept), abs=5 * np.sqrt(0.25 / 4000 + 0.25 / 2000))
-    assert sum(share) == pytest.approx(1)
-    assert statistics.first_places([[[np.inf, 1.0], [np.nan, 2.0]]], np.random.default_rng(0))[0] > 0.5
-
-
-def test_a_first_place_is_claimed_only_where_resamples_keep_it(tmp_path):
-    """Twice as far is kept always; 1% apart on three tasks with a spread of 10% is not."""
-    for name, factor, claimed in (("far", 2.0, True), ("near", 1.01, False)):
-        scales = {
-            (task, label): s for task in SMALL[:3] for label, s in (("svgd", 1.0), ("sgld", factor), ("ula", 4.0))
-        }
-        findings = Findings.of(store(tmp_path / name, scales))
-        said = across_tasks.headlines(findings)[""]
-        assert (", and ranks first in 100% of 2,000 bootstrap resamples" in said) == claimed
-        assert ("no clear winner" in said) != claimed
 
 
 def test_common_tasks_of_nothing_are_none():

@@ -4,96 +4,43 @@ import math
 
 import pytest
 
-from parvibench.reporting.text import averages, facts, leaders, marks, validity
+from parvibench.reporting.text import facts, leaders, marks, validity
+
+VALUE = (1.16, 0.923, 1.32)
+TEST = " (paired t tests, Holm over 6 comparisons, 5%)"
 
 
 @pytest.mark.parametrize(
-    ("numbers", "sentence"),
+    ("labels", "compared", "beaten", "sentence"),
     [
-        ({}, "significantly better than all others"),
-        ({"beaten": 1}, "significantly better than the other"),
-        ({"second": "", "finite": 1}, "the only method with a result"),
-        ({"second": "", "unfinished": leaders.better_but_unfinished([("ula", "transient")])},
-         "the only method with a converged result; ula has a better value but is transient"),
-        ({"rivals": ["ula", "mala"]}, "best, but not significantly better than ula and mala"),
-        ({"rivals": ["a", "b", "c", "d", "e"], "lost": 2},
-         "best, but not significantly better than a, b, c and 2 more; 2 of its 6 replicates diverged"),
+        ("", 4, 0, "no method has a finite result better than the initial distribution."),
+        ("a", 1, 0, "a (1.16 × floor [0.923, 1.32]) is the only method with a finite result."),
+        ("a", 4, 3, f"a (1.16 × floor [0.923, 1.32]) is the best of 4 methods: significantly better than 3 of 3 others{TEST}."),
+        ("ab", 4, 2, "2 of 4 methods are among the best: a (1.16 × floor [0.923, 1.32]) and b (1.16); "
+         f"the other 2 are each significantly worse than another method{TEST}."),
+        ("ab", 3, 1, "2 of 3 methods are among the best: a (1.16 × floor [0.923, 1.32]) and b (1.16); "
+         f"the other 1 is significantly worse than another method{TEST}."),
+        ("ab", 2, 0, f"none of 2 methods is significantly better than another{TEST}: a (1.16 × floor [0.923, 1.32]) and b (1.16)."),
     ],
 )  # fmt: skip
-def test_how_sure_a_lead_is(numbers: dict, sentence: str) -> None:
-    known = {"second": "ula", "finite": 4, "beaten": 3, "rivals": (), "unfinished": "", "lost": 0, "replicates": 6}
-    assert leaders.confidence(**known | numbers) == sentence
+def test_who_is_among_the_best_of_a_task(labels: str, compared: int, beaten: int, sentence: str) -> None:
+    best = [(label, VALUE, "") for label in labels]
+    assert leaders.on_task("banana", best, "× floor", compared, beaten, 6) == f"On banana, {sentence}"
 
 
 @pytest.mark.parametrize(
-    ("values", "relative", "words"),
+    ("counts", "sentence"),
     [
-        ((1.2, 1.5), True, "20% below"),
-        ((0.001, 1.5), True, "far below"),
-        ((2.0, 2.0), False, "tied with"),
-        ((2.0, 2.5), False, "0.500 below"),
-        ((0.9, 0.5), False, "0.400 above"),
-    ],
-)
-def test_margins(values: tuple[float, float], relative: bool, words: str) -> None:
-    assert leaders.margin(*values, relative=relative) == words
-
-
-def test_who_leads() -> None:
-    value = (1.16, 0.923, 1.32)
-    told = leaders.leads("banana", "svgd", "a ratio to the floor of", value, "5% below ula", "the outcome", exact=True)
-    assert told == (
-        "On banana, svgd leads with a ratio to the floor of 1.16 [0.923, 1.32], 5% below ula: the outcome; "
-        "its samples are indistinguishable from exact draws."
-    )
-    assert leaders.result(value, "× floor") == "1.16 × floor [0.923, 1.32]"
-    assert leaders.result(value, "nll") == "nll 1.16 [0.923, 1.32]"
-
-
-@pytest.mark.parametrize(
-    ("shares", "words"),
-    [
-        ([0.98, 0.02], ", and ranks first in 98% of 2,000 bootstrap resamples of the replicates"),
-        ([0.93, 0.04],
-         "; no clear winner: it ranks first in 93% of 2,000 bootstrap resamples of the replicates (95% required)"),
-        ([0.6, 0.1, 0.3], "; no clear winner: it ranks first in 60% of 2,000 bootstrap resamples of the replicates "
-         "(95% required; c 30% and b 10%)"),
+        ([], "no method has a finite result better than the initial distribution."),
+        ([("a", 3, ""), ("b", 2, "")], "a is the only one of 9 methods that is among the best on every task."),
+        ([("a", 3, ""), ("b", 3, "transient on 2")], "2 of 9 methods are among the best on every task: a and b (transient on 2)."),
+        ([("a", 2, ""), ("b", 1, "transient on 1"), ("c", 1, ""), ("d", 1, "")],
+         "none of 9 methods is among the best on every task; most often are a (2), b (1, transient on 1), c (1) and 1 more."),
     ],
 )  # fmt: skip
-def test_a_clear_winner_needs_95_percent_of_the_resamples(shares: list[float], words: str) -> None:
-    assert averages.stability(list(zip("abc", shares, strict=False)), 2000) == words
-
-
-def test_friedman_and_counts() -> None:
-    assert averages.friedman(4, 3, math.nan) == "Friedman's test needs three methods on at least two tasks."
-    assert "between the 4 methods over 3 tasks are significant (Friedman's test, p = 0.0100)." in averages.friedman(
-        4, 3, 0.01
-    )
-    assert averages.friedman(4, 3, 0.2).endswith("(p = 0.200): differences in rank may be due to chance.")
-    assert averages.best_average(["svgd"], 1.5, 1) == "svgd has the best average rank, 1.50 over 1 task"
-    assert averages.best_average(["svgd", "ula", "mala"], 2, 3).startswith(
-        "svgd and 2 others share the best average rank"
-    )
-    assert averages.finished(3, 3).startswith("No run has converged")
-    assert averages.finished(1, 3) == "2 of 3 results have converged. "
-    assert averages.finished(0, 3) == averages.left_out(0) == ""
-    assert "(1 method without a rank" in averages.left_out(1)
-
-
-@pytest.mark.parametrize(
-    ("beaten", "lost", "sentence"),
-    [
-        ({"ula": 2, "mala": 1}, {}, "Of 3 tasks, it is significantly better than ula on 2 and mala on 1."),
-        (
-            {"ula": 2},
-            {"hmc": 1},
-            "Of 3 tasks, it is significantly better than ula on 2, and significantly worse than hmc on 1.",
-        ),
-        ({}, {}, "It is significantly better than another method on none of the 3 tasks."),
-    ],
-)
-def test_paired_differences(beaten: dict, lost: dict, sentence: str) -> None:
-    assert averages.paired("svgd", 3, beaten, lost) == f"svgd has the best average rank. {sentence}"
+def test_who_is_among_the_best_of_a_kind(counts: list[tuple[str, int, str]], sentence: str) -> None:
+    assert leaders.on_tasks("paths", 3, counts, 9) == f"On paths (3 tasks), {sentence}"
+    assert leaders.on_tasks("", 3, counts, 9) == f"Over all 3 tasks, {sentence}"
 
 
 def test_what_was_equal_tuned_and_spent() -> None:
@@ -107,9 +54,9 @@ def test_what_was_equal_tuned_and_spent() -> None:
     assert validity.cost(1000, None, 0) == "1,000 score evaluations."
     assert validity.untuned(2, 2).startswith("No step size was tuned: ")
     assert validity.untuned(1, 2).startswith("1 of 2 step sizes were not tuned: ")
-    assert validity.converged(4, {"flat": 3, "transient": 1}, 1, ("transient", "still improving")) == (
-        "Of 4 results: 3 flat, 1 transient. 1 is no better than the initial distribution. "
-        "Results that are transient or still improving cannot be the best of a task."
+    assert validity.converged(5, {"transient": 1, "converged": 1, "flat": 3}, 1) == (
+        "Of 5 results: 1 converged (R-hat and ESS), 3 flat (the metric no longer falls; no test of convergence applies), "
+        "1 transient. 1 is no better than the initial distribution."
     )
 
 

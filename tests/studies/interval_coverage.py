@@ -12,7 +12,7 @@ from scipy import stats
 
 from parvibench.core.reference import Floor
 from parvibench.metrics.floors import ALPHA, p_value
-from parvibench.statistics import average_ranks, interquartile_mean, median_interval, paired_difference, runtime_profile
+from parvibench.statistics import all_pairs, interquartile_mean, median_interval, paired_difference, runtime_profile
 
 REPLICATES = (5, 10, 30)
 TASKS = 5
@@ -51,7 +51,13 @@ def _studies() -> Iterator[Study]:
         yield f"interquartile mean of {TASKS} tasks", "lognormal", n, 0.95, _iqm_trial(n)
         yield f"runtime profile of {TASKS} tasks", "lognormal, 20% never", n, 0.95, _profile_trial(n)
         yield "level: worse than exact draws, Mann-Whitney", "lognormal", n, ALPHA, partial(_floor_trial, n)
-    yield f"level: Friedman, {TASKS} tasks of 6 methods", "normal", 1, ALPHA, _friedman_trial
+        yield (
+            f"level: all pairs of 30 equal methods on {TASKS} tasks",
+            "lognormal, unlike spreads",
+            n,
+            ALPHA,
+            partial(_pairs_trial, n),
+        )
 
 
 def _median_trial(draw: Draw, n: int, truth: float, rng: np.random.Generator) -> float:
@@ -102,5 +108,8 @@ def _floor_trial(n: int, rng: np.random.Generator) -> float:
     return float(p_value("sliced_w2", rng.lognormal(size=n), floor) <= ALPHA)
 
 
-def _friedman_trial(rng: np.random.Generator) -> float:
-    return float(average_ranks(rng.normal(size=(TASKS, 6))).p_value <= ALPHA)
+def _pairs_trial(n: int, rng: np.random.Generator) -> float:
+    """Whether any of 30 equal methods with spreads of their own is called better than another."""
+    spreads = [np.exp(rng.normal(size=(30, 1))) for _ in range(TASKS)]
+    found = all_pairs([np.exp(0.2 * s * rng.normal(size=(30, n))) for s in spreads], [0.0] * TASKS)
+    return float(any(better.any() for better in found.better))

@@ -35,7 +35,8 @@ MAX_RHAT = 1.05
 ESS_SHARE = 0.25
 #: Least fall between the last two checkpoints, as a share of the value; of ``nll``, in nats.
 LEAST_FALL = 0.05
-_LOG_SCALE = ("nll",)
+#: Metrics in nats.
+LOG_SCALE = ("nll",)
 
 
 def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
@@ -91,6 +92,6 @@ def still_improving(curve: pd.DataFrame, metric: str) -> bool | None:
     pairs = pairs[np.isfinite(pairs).all(1)]
     if not len(pairs):
         return None
-    least = LEAST_FALL * (1.0 if metric in _LOG_SCALE else abs(float(np.median(pairs[:, 0]))))
+    least = LEAST_FALL * (1.0 if metric in LOG_SCALE else abs(float(np.median(pairs[:, 0]))))
     median, low, _ = median_interval((pairs[:, 0] - pairs[:, 1]).tolist())
     return bool(median > least and low > 0)

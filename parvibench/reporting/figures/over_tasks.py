@@ -1,19 +1,18 @@
-"""Figures over all tasks: the methods to use, aggregates, runtime-to-target profiles, quality against cost, ranks."""
+"""Figures over all tasks: performance profiles, aggregates, quality against cost, ranks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parvibench.harness.marks.convergence import LOG_SCALE
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import number
-from parvibench.reporting.tables.leaderboard import floor
-from parvibench.reporting.tables.winners import Findings
+from parvibench.reporting.tables.leaderboard import higher_is_better, is_anchor
 from parvibench.reporting.text import captions
 from parvibench.statistics import hitting_times, runtime_profile
 
@@ -22,48 +21,9 @@ from .figure import AXES, GREY, Drawing, Styles, axis_label, budget_axes, long_f
 from .plots import SIZE, Plot, log_axes
 from .vector import INK
 
-#: Targets of the profile, in floors: as good as exact draws, and multiples.
-TARGETS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+#: Factor of the best method's final median within which a task counts as solved; of log likelihoods, nats above it.
+FACTOR, NATS = 1.5, 0.1
 _BUDGETS = 41
-#: Methods of a target beside the one to use.
-_OTHERS = 4
-#: How a name stands over its mark.
-_ABOVE: dict[str, Any] = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-
-
-def methods_to_use(findings: Findings, styles: Styles) -> list[Drawing]:
-    """Of every target with ratios to the floor the method to use with its interval, and the lowest others."""
-    shown = [w for w in findings.answered if "floor" in w.quantity and w.field]
-    if not shown:
-        return []
-    label = "sliced 2-Wasserstein distance over its floor"
-    rows: list[tuple[str, str, float, bool]] = []
-    with Plot("advice", label, size=(SIZE[0], 0.75 + 0.3 * len(shown))) as plot:
-        plot.axes.axvline(1, color=GREY, linewidth=1)
-        for i, winner in enumerate(shown):
-            others = [(name, value) for name, value in winner.field if name != winner.label][:_OTHERS]
-            rows += [(winner.where, name, value, False) for name, value in others]
-            for name, median in reversed(others):
-                colour, marker, _ = styles[name]
-                plot.mark(name, *plot.axes.plot(median, i, marker, color=colour, markersize=4, alpha=0.6))
-            if not winner.label:
-                lowest = min(value for _, value in others)
-                plot.axes.annotate("none has converged", (lowest, i), **_ABOVE, color=GREY)
-                continue
-            value = winner.value
-            rows.append((winner.where, winner.label, value.value, True))
-            colour, marker, _ = styles[winner.label]
-            line = plot.axes.plot([value.low, value.high], [i, i], color=colour, linewidth=1.5)
-            plot.mark(winner.label, *line, *plot.axes.plot(value.value, i, marker, color=colour, markersize=8))
-            plot.axes.annotate(short(winner.label), (value.value, i), **_ABOVE)
-        plot.axes.set_ylim(len(shown) - 0.5, -0.8)
-        plot.axes.margins(x=0.12)
-        log_axes(plot.axes, y=False)
-        plot.axes.set_yticks(range(len(shown)), [short(w.where, 24) for w in shown])
-    data = pd.DataFrame(rows, columns=["target", "label", "floor_ratio", "named"])
-    named = [(f"{w.where}:", f"{w.label or 'none'} {number(w.value.value) if w.label else ''}") for w in shown]
-    title = "recommended methods by target"
-    return [plot.drawing(title, captions.listed(title, named), data, captions.ADVICE.format(others=_OTHERS))]
 
 
 def forest(
@@ -92,37 +52,60 @@ def forest(
     return [plot.drawing(title, captions.listed(title, values), table.reset_index(), note)]
 
 
-def runtime_profiles(results: StoredRun, tasks: Sequence[str], labels: Sequence[str], styles: Styles) -> list[Drawing]:
-    """Share of (task, replicate, target) reached within a budget, with bands, for every budget axis.
+def performance_profiles(results: StoredRun, board: pd.DataFrame, styles: Styles) -> list[Drawing]:
+    """Share of tasks solved within a budget, with bands, for every budget axis; the best ``MAX_LINES`` methods.
 
-    Of ``tasks``, those with floors; of ``labels``, best first, the first ``MAX_LINES``.
+    A replicate solves a task when its value comes within ``FACTOR`` of the lowest final median of all methods, or of the
+    floor where that is higher; failures and methods that did not run solve nothing.
     """
-    cells = [c for c in results.cells if c.task in tasks and c.label in labels[:MAX_LINES] and c.values]
-    floors = {c.task: known.median for c in cells if (known := floor(c.task, "sliced_w2", c.samples))}
-    curves = {c.key: results.curve(c) for c in cells}
+    cells = [c for c in results.cells if not is_anchor(c) and c.values]
+    limits, metrics = solved_limits(board), dict(board[["task", "metric"]].drop_duplicates().to_numpy())
+    nothing = {task: np.full((1, 1), math.inf) for task in limits}
+    curves = {c.key: _of(results.curve(c), metrics[c.task]) for c in cells if c.task in limits}
     found = []
     for axis in budget_axes(results.timed):
         times: dict[str, dict[str, NDArray[np.float64]]] = {}
-        for cell in (c for c in cells if c.task in floors):
-            task, curve = cell.task, curves[cell.key].assign(task=cell.task)
+        for cell in (c for c in cells if c.key in curves):
+            task, metric = cell.task, metrics[cell.task]
+            sign = -1 if higher_is_better(metric) else 1
+            curve = curves[cell.key]
+            above = curve.assign(task=task, value=sign * curve["value"] - limits[task])
             reached = hitting_times(
-                curve, {task: floors[task]}, {task: cell.n_replicates}, metric="sliced_w2", multiples=TARGETS, axis=axis
-            )  # fmt: skip
-            times.setdefault(cell.label, {}).update(reached)
-        rows = [c.loc[c["metric"] == "sliced_w2", axis].to_numpy(float) for c in curves.values()]
-        spent = np.concatenate([*rows, np.empty(0)])
+                above, {task: 0.0}, {task: cell.n_replicates}, metric=metric, multiples=(1.0,), axis=axis
+            )
+            times.setdefault(cell.label, dict(nothing)).update(reached)
+        spent = np.concatenate([*[c[axis].to_numpy(float) for c in curves.values()], np.empty(0)])
         spent = spent[spent > 0]
         if not times or not len(spent):
             continue
         budgets = np.geomspace(spent.min(), spent.max(), _BUDGETS) * (1 + 1e-9)
-        shown = {label: times[label] for label in labels if label in times}
-        profiles = {k: runtime_profile(v, budgets, np.random.default_rng(0)) for k, v in shown.items()}
-        found.append(_profile(axis, profiles, styles))
+        profiles = {k: runtime_profile(v, budgets, np.random.default_rng(0)) for k, v in times.items()}
+        ends = {k: (-v["share"].iloc[-1], -v["share"].mean()) for k, v in profiles.items()}
+        first = sorted(ends, key=ends.__getitem__)
+        found.append(_profile(axis, {k: profiles[k] for k in first[:MAX_LINES]}, styles))
+    return found
+
+
+def _of(curve: pd.DataFrame, metric: str) -> pd.DataFrame:
+    return curve[curve["metric"] == metric]
+
+
+def solved_limits(board: pd.DataFrame) -> dict[str, float]:
+    """Task -> the value, signed so that lower is better, at which it counts as solved; tasks without a result are left out."""
+    rows = board[board["rank"].notna() & np.isfinite(board["median"].astype(float))].drop_duplicates("task")
+    found = {}
+    for row in rows.to_dict("records"):
+        best = float(row["median"]) * (-1 if higher_is_better(row["metric"]) else 1)
+        floor = row["median"] / row["floor_ratio"] if row["floor_ratio"] > 0 else -math.inf
+        if row["metric"] in LOG_SCALE:
+            found[row["task"]] = best + NATS
+        else:
+            found[row["task"]] = max(best, floor) * FACTOR if best > 0 else best / FACTOR
     return found
 
 
 def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) -> Drawing:
-    with Plot(slug("runtime-profile", axis), axis_label(axis), "share of targets reached") as plot:
+    with Plot(slug("performance-profile", axis), axis_label(axis), "share of tasks solved") as plot:
         for label, profile in profiles.items():
             colour, marker, _ = styles[label]
             x, y, low, high = (profile[c] for c in ("budget", "share", "low", "high"))
@@ -135,11 +118,10 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
         plot.axes.set_ylim(0, 1)
         log_axes(plot.axes, y=False)
     end = [(short(k), f"{v['share'].iloc[-1]:.0%}") for k, v in profiles.items()]
-    title = f"share of targets reached over {AXES[axis]}"
-    alt = captions.listed(title, end, "; reached at the end: ")
-    return plot.drawing(
-        title, alt, long_form(profiles), captions.PROFILE.format(targets=", ".join(f"{t:g}" for t in TARGETS)), axis
-    )
+    title = f"share of tasks solved over {AXES[axis]}"
+    alt = captions.listed(title, end, "; solved at the end: ")
+    note = captions.PROFILE.format(factor=f"{FACTOR:g}", nats=f"{NATS:g}")
+    return plot.drawing(title, alt, long_form(profiles), note, axis)
 
 
 def quality_and_cost(

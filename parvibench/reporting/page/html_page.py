@@ -17,7 +17,7 @@ from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.floor_comparison import lost_references
 from parvibench.reporting.tables.leaderboard import marks_used, unfinished
 from parvibench.reporting.tables.paper_comparison import paper_tables
-from parvibench.reporting.text import facts, marks
+from parvibench.reporting.text import facts, leaders, marks
 from parvibench.reporting.text.paper_words import RULE
 
 from . import provenance, validity_checks
@@ -42,7 +42,8 @@ def render(report: Report, *, compact: bool = False) -> str:
     pictures = Pictures()
     tips: dict[str, int] = {}  # tooltips of headings, each once: the script inserts them
     axes = {axis: AXES[axis] for axis in budget_axes(results.timed)}
-    choices = matrix.numbers(results, board, report.matrix, axes) | {"names": full_names(findings)}
+    boards = {"": board} | {kind: found.board for kind, found in report.kinds.items()}
+    choices = matrix.numbers(results, boards, report.matrix, axes) | {"names": full_names(findings)}
     page = template.render(
         report=report,
         compact=compact,
@@ -53,11 +54,12 @@ def render(report: Report, *, compact: bool = False) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         profile=f", profile {results.run.profile}" if results.run.profile else "",
         links={m.name: m.anchor for m in report.methods},
-        equal=validity_checks.equal_terms(results),
+        say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
+        rule=leaders.RULE,
         protocol=validity_checks.protocol(results.run.suite),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
-        notices=[text for text in (unfinished(results), lost_references(results.cells)) if text],
+        notices={"unfinished": unfinished(results), "references": lost_references(results.cells)},
         status_word=marks.status_word,
         choices=choices,
         tip=lambda text: tips.setdefault(text, len(tips)),
@@ -66,7 +68,7 @@ def render(report: Report, *, compact: bool = False) -> str:
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in report.matrix.rows) if k != "anchor"],
         published=[] if report.published is None else paper_tables(report.published),
-        rule=RULE,
+        paper_rule=RULE,
         failures=provenance.failures(results),
         glossary=[(row, detected_alterations(row.name)) for row in provenance.glossary(results)],
         marks=marks_used(board),

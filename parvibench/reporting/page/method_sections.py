@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -16,8 +15,8 @@ from parvibench.reporting.formatting import interval
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.matrix import average_ranks
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, fragment, numeric, setting
-from parvibench.reporting.tables.task_tables import may_be_best, rank_entry
-from parvibench.reporting.tables.winners import Findings, Winner
+from parvibench.reporting.tables.task_tables import among_best, rank_entry
+from parvibench.reporting.tables.winners import Findings
 from parvibench.reporting.text import facts
 
 _COLUMNS = (
@@ -25,7 +24,7 @@ _COLUMNS = (
     Column("group", numeric=False),
     Column("rank"),
     Column("result", "ratio to the floor where there is one, else the primary metric; median [95%]"),
-    Column("may be best", "no: the leader is significantly better", numeric=False),
+    Column("among the best", "no: another method is significantly better", numeric=False),
     Column("step size", "eta in x + eta score + sqrt(2 eta) noise"),
     Column("effective step", "the factor that multiplies the velocity"),
     Column("seconds", "steady-state compute time per replicate"),
@@ -40,7 +39,7 @@ class MethodSection:
     anchor: str  #: fragment of its section
     kind: str  #: of the method
     facts: str  #: summary, kind, needs and citation
-    sentences: tuple[str, ...]  #: its results, one sentence per group of tasks
+    sentences: tuple[tuple[str, str], ...]  #: kind of target and its results there
     settings: tuple[tuple[str, str], ...]  #: names and values
     table: Table  #: its results, one row per task
 
@@ -57,13 +56,12 @@ def method_sections(findings: Findings) -> list[MethodSection]:
 def _section(label: str, kind: str, results: StoredRun, board: pd.DataFrame, findings: Findings) -> MethodSection:
     cells = {c.task: c for c in results.cells if c.label == label}
     rows = board[board["label"] == label]
-    leaders = {w.where: w for w in findings.tasks}
     body = []
     for _, row in rows.iterrows():
         task, cell = str(row["task"]), cells[row["task"]]
         group, seconds = str(row["group"]), numeric(row["seconds"])
         steps = setting(cell.settings.get("step_size")), setting(cell.effective_step)
-        found = rank_entry(row), _result(row), may_be_best(row, leaders[task])
+        found = rank_entry(row), _result(row), among_best(row)
         body.append(Row((Entry(task), Entry(group), *found, *steps, seconds), group=group))
     algorithm = next(iter(cells.values())).algorithm
     return MethodSection(
@@ -71,7 +69,7 @@ def _section(label: str, kind: str, results: StoredRun, board: pd.DataFrame, fin
         anchor=fragment("method", label),
         kind=kind,
         facts=_facts(algorithm) + _reason(label, results),
-        sentences=tuple(_sentences(rows, leaders)),
+        sentences=tuple(_sentences(rows)),
         settings=_settings(list(cells.values())),
         table=Table(f"{label} task by task", _COLUMNS, tuple(body)),
     )
@@ -101,15 +99,14 @@ def _facts(algorithm: str) -> str:
     )
 
 
-def _sentences(rows: pd.DataFrame, leaders: Mapping[str, Winner]) -> list[str]:
+def _sentences(rows: pd.DataFrame) -> list[tuple[str, str]]:
     found = []
     for group, mine in rows[rows["rank"].notna()].groupby("group", sort=False):
-        label = str(mine["label"].iloc[0])
-        first = [str(t) for t in mine["task"] if leaders[str(t)].label == label]
-        near = [str(t) for t in mine["task"] if label in leaders[str(t)].rivals]
-        exact = mine.loc[mine["verdict"] == "indistinguishable", "task"].astype(str)
-        average = float(mine["rank"].mean())
-        found.append(facts.results(str(group), average, len(mine), first, near, list(exact)))
+        best, exact = (
+            list(mine.loc[side, "task"].astype(str))
+            for side in (mine["best"].astype(bool), mine["verdict"] == "indistinguishable")
+        )
+        found.append((str(group), facts.results(str(group), float(mine["rank"].mean()), len(mine), best, exact)))
     return found
 
 

@@ -42,12 +42,11 @@ _STEP_COLUMNS = (
 def step_sizes(results: StoredRun) -> StepSizes | None:
     """Step sizes used, their origin, and the cost of tuning them; None without any."""
     tuned = results.run.suite.get("tuned") or {}
-    costs = tuned.get("score_evaluations", {})
     cells = [c for c in results.cells if c.settings.get("step_size") is not None and c.status not in NOT_RUN]
     body, at_edge, origins, total = [], [], list[str](), 0.0
     for c in cells:
-        origins.append(origin := _origin(c, results.run.suite))
-        cost = costs.get(c.task, {}).get(c.label) if c.tuned else None
+        origins.append(origin := step_origin(c, results.run.suite))
+        cost = tuning_cost(c, results.run.suite)
         total += cost or 0.0
         chosen = Entry(origin)
         if c.tuned and f"{c.task}/{c.label}" in tuned.get("at_edge", ()):
@@ -68,7 +67,16 @@ def step_sizes(results: StoredRun) -> StepSizes | None:
     )
 
 
-def _origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:
+def tuning_cost(cell: CellRecord, suite: Mapping[str, Any]) -> float | None:
+    """Score evaluations spent on tuning a cell's step size; None where it was not tuned."""
+    costs = (suite.get("tuned") or {}).get("score_evaluations", {})
+    return costs.get(cell.task, {}).get(cell.label) if cell.tuned else None
+
+
+def step_origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:
+    """Where a cell's step size comes from; empty where it has none or was not run."""
+    if cell.settings.get("step_size") is None or cell.status in NOT_RUN:
+        return ""
     if cell.tuned:
         return "tuned"
     if fixed_step(suite, cell):

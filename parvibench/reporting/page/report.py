@@ -10,14 +10,14 @@ import pandas as pd
 
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.figures.figure import Drawing, label_styles
-from parvibench.reporting.figures.over_tasks import methods_to_use
+from parvibench.reporting.figures.over_tasks import performance_profiles
 from parvibench.reporting.tables.matrix import leaderboard
 from parvibench.reporting.tables.paper_comparison import SuiteComparison, of_run
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.tables.winners import Findings
 from parvibench.reporting.text import marks
 
-from .across_tasks import Advice, View, answers, views
+from .across_tasks import View, views
 from .method_sections import MethodSection, method_sections
 from .provenance import StepSizes, step_sizes
 from .task_sections import TaskSection, task_sections
@@ -29,8 +29,8 @@ class Report:
     """All parts of a report, before they are rendered."""
 
     findings: Findings  #: outcomes of the tests
-    answers: tuple[Advice, ...]  #: which method for which kind of target
-    picture: tuple[Drawing, ...]  #: of the answers
+    kinds: dict[str, Findings]  #: the same among the methods of each kind
+    picture: tuple[Drawing, ...]  #: performance profiles
     views: tuple[View, ...]  #: over tasks: of all methods, and of those of each kind
     matrix: Table  #: methods x tasks
     tasks: tuple[TaskSection, ...]  #: one section per task
@@ -50,14 +50,14 @@ class Report:
         steps = step_sizes(results)
         return cls(
             findings,
-            tuple(answers(findings, {m.name: m.anchor for m in methods})),
-            tuple(methods_to_use(findings, styles)),
+            kinds,
+            tuple(performance_profiles(results, findings.board, styles)),
             tuple(over_tasks),
             leaderboard(results, findings.board),
             tuple(tasks),
             tuple(methods),
             steps,
-            validity_checks(results, findings.board, over_tasks[0].headlines[""], steps),
+            validity_checks(results, findings.board, steps),
             of_run(results),
         )
 

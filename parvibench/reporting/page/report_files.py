@@ -6,23 +6,26 @@ import json
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from parvibench.core import registry
 from parvibench.core.errors import InputError
+from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.figures.figure import Drawing
 from parvibench.reporting.figures.plots import as_figure, keeping, write_pdf
 from parvibench.reporting.formatting import write_csv
-from parvibench.reporting.tables.leaderboard import task_names
+from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.paper_comparison import plain_rows
 
 from .html_page import render
+from .provenance import step_origin, tuning_cost
 from .report import Report
 from .reports_index import Summary
 from .text_tables import to_markdown
-from .validity_checks import CONVERGED, COST, LEADS
+from .validity_checks import CONVERGED, COST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,24 +57,69 @@ def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = Non
         (out / name).write_text(text, encoding="utf-8")
     for name, table in tables.items():
         write_csv(table, out / f"{name}.csv")
-    values(results).to_parquet(out / "results.parquet", index=False)
+    values(results, board).to_parquet(out / "results.parquet", index=False)
     _summary(report).write(out)
     return out / "index.html"
 
 
-def values(results: StoredRun) -> pd.DataFrame:
+def values(results: StoredRun, board: pd.DataFrame) -> pd.DataFrame:
     """All values in long form: one row per task, label, metric and replicate (null: not finite).
 
-    A cell without values has one row without metric, so that no requested cell is missing.
+    What the sentences of the page are made of, repeated on every row of a cell: of the task ``group`` (kind of target),
+    ``tags``, ``task_version`` and ``overlap`` (test rows over training rows of random splits); of the method ``algorithm``,
+    ``algorithm_version``, ``kind``, ``anchor``; of the cell ``status``, ``convergence`` (converged, flat, transient, ...),
+    ``marks``, ``verdict`` (against exact draws), ``seed``, ``replicates`` (ids), ``start``, ``budget``, ``samples``, ``particles``,
+    ``n_diverged``, ``score_evaluations`` (per replicate), ``seconds`` and ``overhead_seconds`` (of all replicates; null
+    where not measured), ``step_size``, its ``step_origin`` and ``tuning_evaluations``; of the metric its ``direction``,
+    ``floor`` (median of exact draws, null without a ratio to it), and whether it is the ``primary`` one, which ranks the
+    task. A cell without values has one row without metric, so that no requested cell is missing. The run's id, suite,
+    profile and protocol are in ``attrs``. ``board`` is that of ``leaderboard.table``.
     """
-    columns = ["task", "label", "algorithm", "status", "metric", "replicate", "value"]
-    rows: list[tuple[object, ...]] = []
+    of_board = {(r["task"], r["label"]): r for r in board.to_dict("records")}
+    rows: list[dict[str, object]] = []
     for c in results.cells:
-        head = (c.task, c.label, c.algorithm, str(c.status))
-        found = [(*head, m, r, v) for m, stored in c.values.items() for r, v in enumerate(stored)]
-        rows.extend(found or [(*head, None, None, None)])
-    types = {"metric": "string", "replicate": "Int64", "value": "float64"}
-    return pd.DataFrame(rows, columns=columns).astype(types)
+        head = _columns(results, c, of_board[c.task, c.label])
+        for metric, stored in c.values.items():
+            known = lb.floor(c.task, metric, c.samples)
+            own = {"metric": metric, "direction": registry.direction(metric), "floor": known.median if known else None}
+            own["primary"] = metric == of_board[c.task, c.label]["metric"]
+            rows += [head | own | {"replicate": r, "value": v} for r, v in zip(c.spec.replicates, stored, strict=False)]
+        if not any(c.values.values()):
+            rows.append(head | dict.fromkeys(("metric", "direction", "floor", "primary", "replicate", "value")))
+    types = {"metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64"}
+    numbers = ("value", "floor", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
+    frame = pd.DataFrame(rows).astype(types | dict.fromkeys(numbers, "float64"))
+    suite = results.run.suite
+    protocol = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
+    frame.attrs = {
+        "run": results.run.id,
+        "suite": suite.get("name"),
+        "profile": results.run.profile,
+        "protocol": protocol,
+        "unfinished": results.unfinished,
+    }
+    return frame
+
+
+def _columns(results: StoredRun, c: CellRecord, row: dict[Any, Any]) -> dict[str, object]:
+    """What ``values`` says of a cell on each of its rows."""
+    task = registry.tasks().get(c.task)
+    same = ("task", "label", "algorithm", "kind", "samples", "particles", "start", "n_diverged", "score_evaluations")
+    return {name: getattr(c, name) for name in same} | {
+        **{name: row[name] for name in ("group", "anchor", "status", "convergence", "marks", "verdict")},
+        "tags": ", ".join(task.tags if task else ()),
+        "task_version": c.spec.task_version,
+        "algorithm_version": c.spec.algorithm_version,
+        "seed": c.spec.seed,
+        "replicates": json.dumps(c.spec.replicates),
+        "budget": json.dumps(c.spec.budget.model_dump(mode="json", exclude_none=True), sort_keys=True),
+        "overlap": lb.overlap(c.task),
+        "seconds": c.seconds if results.timed else None,
+        "overhead_seconds": sum(c.overheads.values()) if results.timed else None,
+        "step_size": c.settings.get("step_size"),
+        "step_origin": step_origin(c, results.run.suite),
+        "tuning_evaluations": tuning_cost(c, results.run.suite),
+    }
 
 
 def _summary(report: Report) -> Summary:
@@ -81,15 +129,16 @@ def _summary(report: Report) -> Summary:
         profile=run.profile or "",
         description=str(run.suite.get("description", "")),
         run=run.id,
-        headline=said.get(LEADS, ""),
+        headline=report.views[0].headline,
         converged=said.get(CONVERGED, ""),
         cost=said.get(COST, ""),
+        picture=report.picture[0].pictures[0].image if report.picture else "",
     )
 
 
 def restrict_to_tasks(results: StoredRun, tasks: list[str]) -> StoredRun:
     """The results with the cells of these tasks only; ``InputError`` where the run has no such task."""
-    known = task_names(results)
+    known = lb.task_names(results)
     for task in tasks:
         if task not in known:
             raise InputError(f"--task {task}: not in run {results.run.id}, which has {', '.join(known)}")

@@ -40,9 +40,10 @@ class Summary:
     profile: str
     description: str
     run: str  #: its id; empty of the papers' audit, which adds up many
-    headline: str  #: who leads, and whether that is significant
+    headline: str  #: who is among the best
     converged: str  #: how many results have converged
     cost: str  #: what the run took
+    picture: str = ""  #: an SVG element, the first picture of the page
 
     def write(self, folder: Path) -> None:
         """Write it beside the report's page."""

@@ -23,7 +23,7 @@ from parvibench.reporting.tables.curve_tables import equal_budget_tables
 from parvibench.reporting.tables.floor_comparison import floor_of, floored_of
 from parvibench.reporting.tables.table import Table, fragment
 from parvibench.reporting.tables.task_tables import path_table, ranking_table
-from parvibench.reporting.tables.winners import Findings, Winner
+from parvibench.reporting.tables.winners import Findings
 from parvibench.reporting.text import facts
 from parvibench.targets.posteriordb import native_of
 
@@ -45,7 +45,7 @@ class TaskSection:
     anchor: str  #: fragment of its section
     group: str  #: see ``leaderboard.task_group``
     facts: str  #: summary, dimension and tags
-    sentences: dict[str, str]  #: which method leads, of all (key ``""``) and of each kind
+    sentences: dict[str, str]  #: who is among the best, of all (key ``""``) and of each kind
     certificate: tuple[tuple[str, str], ...]  #: names and texts about its reference
     table: Table  #: the ranking, by samples of equal number
     paths: Table | None = None  #: Markov chains by their whole path, or None without any
@@ -58,12 +58,12 @@ class TaskSection:
 def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Styles) -> list[TaskSection]:
     """One section per task, in the order of the run; ``kinds`` from ``Findings.by_kind``."""
     results = findings.results
-    leaders = {kind: {w.where: w for w in f.tasks} for kind, f in {"": findings, **kinds}.items()}
+    best = {kind: {b.where: b for b in f.tasks} for kind, f in {"": findings, **kinds}.items()}
     verified = verification.marks(results)
-    own: dict[str, dict[str, tuple[pd.Series, Winner]]] = {}
-    for kind, found in kinds.items():
+    own: dict[str, dict[str, pd.Series]] = {}
+    for found in kinds.values():
         for _, row in found.board[~found.board["anchor"].astype(bool)].iterrows():
-            own.setdefault(row["task"], {})[row["label"]] = row, leaders[kind][row["task"]]
+            own.setdefault(row["task"], {})[row["label"]] = row
     sections = []
     for i, task in enumerate(lb.task_names(results)):
         cells = [c for c in results.cells if c.task == task]
@@ -74,9 +74,9 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
             anchor=fragment("task", task),
             group=lb.task_group(task),
             facts=_facts(task),
-            sentences={kind: found[task].sentence for kind, found in leaders.items() if task in found},
+            sentences={kind: found[task].sentence for kind, found in best.items() if task in found},
             certificate=_certificate(task),
-            table=ranking_table(cells, rows, leaders[""][task], own.get(task, {}), verified),
+            table=ranking_table(cells, rows, own.get(task, {}), verified),
             paths=path_table(cells),
             budgets=equal_budget_tables(results, cells, str(rows["metric"].iloc[0])),
             drawings=tuple(_drawings(results, rows, task, styles)) if drawn else (),

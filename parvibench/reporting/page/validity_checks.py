@@ -8,23 +8,22 @@ from typing import Any
 import pandas as pd
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.marks.convergence import UNFINISHED
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.tables import leaderboard as lb
-from parvibench.reporting.text import marks, validity
+from parvibench.reporting.text import leaders, marks, validity
 
-from .provenance import StepSizes
+from .provenance import StepSizes, tuning_cost
 
-CONVERGED, LEADS, COST = "Convergence", "Leader and significance", "Cost"
+CONVERGED, COST = "Convergence", "Cost"
 
 
-def validity_checks(results: StoredRun, board: pd.DataFrame, headline: str, steps: StepSizes | None) -> dict[str, str]:
+def validity_checks(results: StoredRun, board: pd.DataFrame, steps: StepSizes | None) -> dict[str, str]:
     """Titles of the checks with their results; those without one are left out."""
     found = {
         "Equal conditions": equal_terms(results),
         "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
         CONVERGED: _converged(board),
-        LEADS: headline,
+        "Best methods": leaders.RULE,
         COST: _cost(results),
     }
     return {question: answer for question, answer in found.items() if answer}
@@ -72,13 +71,12 @@ def _converged(board: pd.DataFrame) -> str:
     judged = lb.judged(board)
     counts = judged["convergence"].value_counts(sort=False)
     no_better = int(judged["marks"].str.contains(marks.NO_BETTER, regex=False).sum()) if len(judged) else 0
-    return validity.converged(len(judged), {str(k): int(n) for k, n in counts.items()}, no_better, UNFINISHED)
+    return validity.converged(len(judged), {str(k): int(n) for k, n in counts.items()}, no_better)
 
 
 def _cost(results: StoredRun) -> str:
     ran = [c for c in results.cells if c.status is Status.OK]
     evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
-    tuned = (results.run.suite.get("tuned") or {}).get("score_evaluations", {})
     hours = sum(c.seconds for c in ran) / 3600, sum(sum(c.overheads.values()) for c in ran) / 3600
-    tuning = sum(v for d in tuned.values() for v in d.values())
+    tuning = sum(tuning_cost(c, results.run.suite) or 0.0 for c in results.cells)
     return validity.cost(evaluations, hours if results.timed else None, tuning)

@@ -1,35 +1,33 @@
-"""Tables over tasks: best methods, aggregates, paired differences from the leader and of SRLD from LD."""
+"""Tables over tasks: the methods among the best, average ranks, aggregates, paired differences of SRLD from LD."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
 from parvibench import statistics
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.formatting import count, interval, name, number
-from parvibench.reporting.text import averages, leaders, marks
+from parvibench.reporting.formatting import count, interval
+from parvibench.reporting.text import leaders
 
 from . import leaderboard as lb
-from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric, p_value, setting, sortable, whole
-from .winners import Findings, Scores, Winner, aggregates, finished_labels, overlap
+from .matrix import average_ranks, common_tasks
+from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric, p_value, setting
+from .winners import Best, Findings, Scores, aggregates
 
 _WINNER_COLUMNS = (
-    Column("target", "a task, or shaded a group of tasks", numeric=False),
-    Column("best method", numeric=False),
-    Column("result", "ratio to the floor (1: as good as exact draws) or the metric named; 95% interval"),
-    Column("margin", "against the second best", numeric=False),
+    Column("target", "a task, or shaded a kind of target", numeric=False),
+    Column("among the best", "on every task of the target no other method is significantly better", numeric=False),
     Column(
-        "significance",
-        "two-sided paired tests against every other method at 5%, Bonferroni; the leader and the methods named form a set that "
-        "contains the truly best method with 95% confidence",
+        "lowest result",
+        "ratio to the floor (1: as good as exact draws) or the metric named; 95% interval",
         numeric=False,
     ),
-    Column("score evaluations", "counted per replicate"),
-    Column("seconds", "steady-state compute time per replicate"),
+    Column("significantly worse", "methods that are significantly worse than another", numeric=False),
+    Column("fewest score evaluations", "of the methods among the best, counted per replicate"),
+    Column("least seconds", "of the methods among the best, steady-state compute time per replicate"),
 )
 _REPULSION_COLUMNS = (
     Column("task", numeric=False),
@@ -43,41 +41,46 @@ _REPULSION_COLUMNS = (
 
 
 def winners_table(findings: Findings, links: Mapping[str, str]) -> Table:
-    """The best method of every group of tasks and of every task; ``links``: task -> fragment of its section."""
-    groups = {w.where: w for w in findings.groups}
-    tasks: dict[str, list[Winner]] = {}
-    for winner in findings.tasks:
-        tasks.setdefault(lb.task_group(winner.where), []).append(winner)
+    """The methods among the best of every kind of target and of every task; ``links``: task -> fragment of its section."""
     rows = []
-    for group, found in tasks.items():
-        if group in groups:
-            rows.append(_winner_row(groups[group], group, f"{group} ({len(groups[group].tasks)} tasks)", ""))
-        rows += [_winner_row(w, group, w.where, links.get(w.where, "")) for w in found]
-    return Table("best method by target", _WINNER_COLUMNS, tuple(rows))
+    for group in findings.groups:
+        rows.append(_winner_row(group, group.where, f"{group.where} ({count(len(group.tasks), 'task')})", ""))
+        rows += [
+            _winner_row(b, group.where, b.where, links.get(b.where, ""))
+            for b in findings.tasks
+            if b.where in group.tasks
+        ]
+    return Table("methods among the best by target", _WINNER_COLUMNS, tuple(rows))
 
 
-def _winner_row(winner: Winner, group: str, title: str, link: str) -> Row:
-    look, blank = "" if link else "group", Entry("")
-    if not winner.label:
-        none = (
-            Entry(title, link=link),
-            Entry("none", look="status"),
-            blank,
-            blank,
-            Entry(winner.confidence),
-            blank,
-            blank,
-        )
-        return Row(none, group=group, look=look)
-    value = winner.value
-    exact = ", ≈ indistinguishable" if winner.indistinguishable else ""
-    note = f"{winner.unit} [{interval(value.low, value.high)}]{exact}"
-    target = Entry(title, link=link, note=group if link else "")
-    best = Entry(winner.label, look="best" if winner.rivals else "best strong")
-    margin = Entry(leaders.distance(winner.margin, winner.next))
-    result = numeric(value.value, note=note), margin, Entry(winner.confidence)
-    cost = whole(winner.score_evaluations), numeric(winner.seconds)
-    return Row((target, best, *result, *cost), group=group, look=look)
+def _winner_row(best: Best, group: str, title: str, link: str) -> Row:
+    target, members = Entry(title, link=link, note=group if link else ""), best.members
+    names = Entry(", ".join(members) or "none on every task", look="best strong" if members else "status")
+    worse = Entry(f"{best.compared - len(members)} of {best.compared}" if link else "")
+    lowest = Entry("")
+    if link and members:
+        row = best.rows.iloc[0]
+        lowest = Entry(leaders.result(lb.shown_interval(row), lb.unit(row)), note=str(row["label"]))
+    cost = best.rows[best.rows["label"].isin(members)].groupby("label")[["score_evaluations", "seconds"]].mean()
+    least = [_least(cost[c]) for c in cost]
+    return Row((target, names, lowest, worse, *least), group=group, look="" if link else "group")
+
+
+def _least(costs: pd.Series) -> Entry:
+    costs = costs.dropna()
+    return numeric(float(costs.min()), note=str(costs.idxmin())) if len(costs) else Entry("")
+
+
+def ranks_table(board: pd.DataFrame) -> Table | None:
+    """Average ranks over the tasks that all methods ran on that ran on half of them; None where these are all or none."""
+    common = common_tasks(board)
+    if not common or len(common) == board["task"].nunique():
+        return None
+    ranks = average_ranks(board[board["task"].isin(common)])
+    ranks = ranks[~ranks["anchor"].astype(bool) & (ranks["n_tasks"] == len(common))]
+    body = tuple(Row((method(str(label)), numeric(rank))) for label, rank in ranks["average_rank"].items())
+    title = f"average rank over the {len(common)} tasks that all methods ran on: {', '.join(common)}"
+    return Table(title, (Column("method", numeric=False), Column("average rank")), body)
 
 
 def means_table(findings: Findings, tasks: Sequence[str]) -> Table:
@@ -88,67 +91,21 @@ def means_table(findings: Findings, tasks: Sequence[str]) -> Table:
         for g, rows in board[board["task"].isin(tasks)].groupby("group", sort=False)
     }
     parts = {g: aggregates(board, findings.scores, t) for g, t in by_group.items()}
-    finished = {g: finished_labels(board, t) for g, t in by_group.items()}
     columns = [
-        Column(
-            g,
-            f"interquartile mean over {', '.join(t)}"[:300],
-            group=ALL_GROUPS if g == "all" else g,
-            sub=count(len(t), "task"),
-        )
+        Column(g, f"interquartile mean over {', '.join(t)}"[:300], group=ALL_GROUPS if g == "all" else g, sub=count(len(t), "task"))
         for g, t in by_group.items()
-    ]
+    ]  # fmt: skip
     labels = dict.fromkeys(str(label) for part in parts.values() for label in part.index)
-    body = [
-        Row((method(label), *[_mean_entry(parts[g], label, finished=label in finished[g]) for g in parts]))
-        for label in labels
-    ]
+    body = [Row((method(label), *[_mean_entry(part, label) for part in parts.values()])) for label in labels]
     caption = "interquartile mean of the ratio to the floor [95%]"
     return Table(caption, (Column("method", numeric=False), *columns), tuple(body))
 
 
-def _mean_entry(part: pd.DataFrame, label: str, *, finished: bool) -> Entry:
+def _mean_entry(part: pd.DataFrame, label: str) -> Entry:
     if label not in part.index:
         return Entry("")
-    row = part.loc[[label]].iloc[0]
-    lead = part["value"].iloc[0] == row["value"]
-    alone = bool((part["p_value"].iloc[1:] <= 0.05).all())
-    look = "" if not lead or not finished else "best strong" if alone else "best"
-    help = "leads" if lead else marks.AGAINST_LEADER.format(p=number(row["p_value"]))
-    return numeric(float(row["value"]), look, help, note=f"[{interval(row['low'], row['high'])}]")
-
-
-def difference_table(found: pd.DataFrame, leader: str, group: lb.Group) -> Table:
-    """Paired differences of all methods from the leader; ``found`` of ``winners.differences``."""
-    rows = {(r["label"], r["task"]): r for r in found.to_dict("records")}
-    counted = "tasks with a significant difference from the leader, Holm over the table"
-    columns = [
-        Column("method", numeric=False),
-        Column("worse / open / better", counted, numeric=False, group=ALL_GROUPS),
-        *[Column(t, "mean paired difference [95%]; bold: significant", group=lb.task_group(t)) for t in group.tasks],
-    ]
-    body = []
-    for label in found["label"].unique():
-        mine = [rows.get((label, t)) for t in group.tasks]
-        verdict = [
-            ("" if r is None else "?" if not r["p_value"] <= 0.05 else "w" if r["mean"] > 0 else "b") for r in mine
-        ]
-        score = f"{verdict.count('w')} / {verdict.count('?')} / {verdict.count('b')}"
-        entries = [Entry("") if r is None else _difference_entry(r) for r in mine]
-        body.append(Row((method(str(label)), Entry(score, sortable(float(verdict.count("w")))), *entries)))
-    return Table(averages.DIFFERENCES.format(metric=group.metric, leader=name(leader)), tuple(columns), tuple(body))
-
-
-def _difference_entry(row: dict[Any, Any]) -> Entry:
-    if not row["n"]:
-        return Entry("no pair", look="status", help="no replicate in which both are finite")
-    p = p_value(row["p_value"])
-    return numeric(
-        row["mean"],
-        p.look,
-        marks.PAIRS_P.format(n=row["n"], p=p.text or "unknown"),
-        f"[{interval(row['low'], row['high'])}]",
-    )
+    value, low, high = (float(part[column][label]) for column in ("value", "low", "high"))
+    return numeric(value, note=f"[{interval(low, high)}]")
 
 
 def repulsion_table(results: StoredRun, board: pd.DataFrame, scores: Scores) -> Table | None:
@@ -163,7 +120,7 @@ def repulsion_table(results: StoredRun, board: pd.DataFrame, scores: Scores) -> 
 def _repulsion_row(cell: CellRecord, plain: CellRecord, board: pd.DataFrame, scores: Scores, results: StoredRun) -> Row:
     a, b = scores[cell.task, cell.label], scores[cell.task, plain.label]
     shared = min(len(a), len(b))
-    found = statistics.paired_difference(a[:shared], b[:shared], overlap=overlap(cell.task))
+    found = statistics.paired_difference(a[:shared], b[:shared], overlap=lb.overlap(cell.task))
     row = board[(board["task"] == cell.task) & (board["label"] == cell.label)].iloc[0]
     mean = numeric(found.mean, p_value(found.p_t).look, f"{found.n} pairs", f"[{interval(found.low, found.high)}]")
     eta, eta_of_ld = (c.settings.get("step_size") for c in (cell, plain))

@@ -2,9 +2,9 @@
 
 Every requested cell has a row. The anchors ``exact`` and ``initial`` stand beside the methods and are not
 ranked. Cells that diverged, timed out, ran out of memory or crashed share the last rank; cells that were
-not run (unsupported, skipped, interrupted) have none, nor have generators that are still improving or no better than
-``initial``, nor methods whose own budget is beyond that of the others. The best of a task has converged and is better than
-``initial``.
+not run (unsupported, skipped, interrupted) have none, nor have methods whose own budget is beyond that of the others, nor
+single points judged without reference samples. Among the best of a task are the ranked methods with a finite result,
+converged or not, than which no other is significantly better; where none is better than ``initial``, nobody.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parvibench import statistics
 from parvibench.core import registry
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
+from parvibench.data.splits import training_rows
 from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished, undiagnosed
 from parvibench.harness.store import results as stored_results
 from parvibench.harness.store.results import StoredRun, interval_of, metric_values
@@ -35,20 +37,20 @@ _BEYOND = 1.1
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
-#: A task's group is the first of these tags that it has, split by dimension except for ``_ANY_DIMENSION``.
-GROUPS = (
-    "regression", "classification", "unmixing", "path", "bandit", "multimodal", "curved", "heavy-tailed", "correlated",
-    "log-concave",
-)  # fmt: skip
-_ANY_DIMENSION = GROUPS[:5]
+#: A task's kind of target is that of the first of these tags that it has; shapes without data are split by dimension.
+GROUPS = {
+    "network": "neural networks", "bandit": "bandits", "hierarchical": "hierarchical models", "classification": "logistic regression",
+    "unmixing": "unmixing", "path": "paths", "time series": "time series", "gaussian process": "Gaussian processes",
+    "mixture": "mixture models", "regression": "linear regression", "multimodal": "separated modes", "curved": "curved",
+    "heavy-tailed": "heavy tails", "correlated": "correlated", "log-concave": "log-concave",
+}  # fmt: skip
+_SHAPES = ("multimodal", "curved", "heavy-tailed", "correlated", "log-concave")
 #: Columns of ``table`` before the medians of all metrics.
 COLUMNS = (
     "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
     "high", "floor_ratio", "verdict", "p_value", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "iteration", "seconds", "worst", "start", "convergence",
-    "marks", "best",
+    "marks", "best", "beats", "compared", "pairs",
 )  # fmt: skip
-#: Kind of methods that are not ranked while they train.
-_TRAINED = "generator"
 
 
 def table(results: StoredRun) -> pd.DataFrame:
@@ -57,6 +59,8 @@ def table(results: StoredRun) -> pd.DataFrame:
     if not rankings:
         return pd.DataFrame(columns=list(COLUMNS))
     frame = pd.concat(rankings, ignore_index=True)
+    for _, rows in frame.groupby("group", sort=False):
+        _compare(results, frame, rows)
     medians = {(c.task, c.label): {m: interval_of(c, m)[0] for m in c.values} for c in results.cells}
     wide = pd.DataFrame([medians[key] for key in zip(frame["task"], frame["label"], strict=True)])
     return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
@@ -68,8 +72,9 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
     ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate. ``worst`` is the
-    worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags,
-    separated by commas; ``best`` is true where a row has the best median of all that have converged and beat ``initial``.
+    worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags, separated by commas.
+    ``table`` fills the last four: ``best``, whether no other method is significantly better, of ``compared`` ones; how many
+    it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
     """
     metric = primary_metric(results, task)
     cells = [c for c in results.cells if c.task == task]
@@ -77,23 +82,50 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
     ran = ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
     score = (-1 if higher_is_better(metric) else 1) * frame["median"].astype(float)
     score[ran & (frame["status"] != Status.OK)] = math.inf
-    start = score[frame["anchor"] & (frame["algorithm"] == "initial")]
+    start = score[frame["anchor"] & (frame["algorithm"] == "initial")].dropna()
     no_better = ran & np.isfinite(score) & bool(len(start)) & ~(score < start.min())
     more = ran & _beyond(cells)
     one_point = frame["marks"].map(lambda words: ONE_POINT in words).astype(bool)
-    untrained = (frame["kind"] == _TRAINED) & ((frame["convergence"] == UNFINISHED[1]) | no_better)
-    ranked = ran & score.notna() & ~untrained & ~one_point & ~more
+    ranked = ran & score.notna() & ~one_point & ~more
     ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
-    ended = ~frame["convergence"].isin(UNFINISHED) & ~frame["marks"].map(lambda words: UNDIAGNOSED in words).astype(
-        bool
-    )
-    crowned = score.where(ranked & np.isfinite(score) & ended & ~no_better)
     frame["rank"] = score.where(ranked).rank(method="min")
-    frame["best"] = crowned.notna() & (crowned == crowned.min())
+    frame = frame.assign(best=False, beats=0, compared=0, pairs=0)
     late = zip(frame["marks"], no_better, more, strict=True)
     frame["marks"] = [", ".join([*own, *[NO_BETTER] * bool(n), *[MORE] * bool(m)]) for own, n, m in late]
     order = frame.assign(score=score).sort_values(["anchor", "rank", "score"], kind="stable").index
     return frame.loc[order, list(COLUMNS)].reset_index(drop=True)
+
+
+def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """Fill ``best``, ``beats``, ``compared`` and ``pairs`` of the tasks of one group."""
+    found = scores(results, rows)
+    rows = rows[rows["rank"].notna() & np.isfinite(rows["median"].astype(float))]
+    tasks = [mine for _, mine in rows.groupby("task", sort=False)]
+    values = [
+        aligned([found[task, label] for task, label in zip(mine["task"], mine["label"], strict=True)]) for mine in tasks
+    ]
+    compared = statistics.all_pairs(values, [overlap(str(mine["task"].iloc[0])) for mine in tasks])
+    for i, mine in enumerate(tasks):
+        better_than_start = not mine["marks"].map(lambda words: NO_BETTER in words).all()
+        frame.loc[mine.index, "best"] = compared.best(i) & better_than_start
+        frame.loc[mine.index, "beats"] = compared.better[i].sum(1)
+        frame.loc[mine.index, "compared"] = len(mine)
+        frame.loc[mine.index, "pairs"] = compared.pairs
+
+
+def aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The replicates that all methods have, in order: (methods, replicates)."""
+    shared = min(len(v) for v in values)
+    return np.array([v[:shared] for v in values])
+
+
+def overlap(task: str) -> float:
+    """Test rows over training rows where replicates are random splits of one data set, else 0."""
+    row = registry.tasks().get(task)
+    one_split = row is not None and {"variant", "srld"} & set(row.tags) == {"variant"}
+    if row is None or "network" not in row.tags or "regression" not in row.tags or one_split:
+        return 0.0
+    return (10 - training_rows(10)) / training_rows(10)
 
 
 def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, object]:
@@ -195,11 +227,6 @@ def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDA
     return found
 
 
-def disqualifies(marks: object) -> bool:
-    """Whether a row with these words in its column ``marks`` cannot be the best of its task."""
-    return any(word in str(marks).split(", ") for word in (*UNFINISHED, NO_BETTER, ONE_POINT, MORE, UNDIAGNOSED))
-
-
 def judged(board: pd.DataFrame) -> pd.DataFrame:
     """The rows of methods with a result of which it is known whether they have converged."""
     return board[~board["anchor"].astype(bool) & (board["status"] == Status.OK) & (board["convergence"] != "")]
@@ -272,12 +299,12 @@ def task_names(results: StoredRun) -> list[str]:
 def task_group(task: str) -> str:
     """The group of a task by its kind of target, such as ``multimodal, 2-D``; every task has one."""
     row = registry.tasks().get(task)
-    found = [] if row is None else [g for g in GROUPS if g in row.tags]
+    found = [] if row is None else [tag for tag in GROUPS if tag in row.tags]
     if row is None or not found:
         return "other"
-    if found[0] in _ANY_DIMENSION:
-        return found[0]
-    return f"{found[0]}, {'2-D' if row.dim == 2 else 'higher dimension'}"
+    if found[0] not in _SHAPES:
+        return GROUPS[found[0]]
+    return f"{GROUPS[found[0]]}, {'2-D' if row.dim == 2 else 'higher dimension'}"
 
 
 def is_anchor(cell: CellRecord) -> bool:

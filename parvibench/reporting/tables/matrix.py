@@ -13,14 +13,13 @@ from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun, interval_of
 from parvibench.reporting.formatting import name, number
-from parvibench.reporting.text import averages, marks
+from parvibench.reporting.text import marks
 
 from . import leaderboard as lb
 from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
 
-#: How a cell of the leaderboard is ranked; the same numbers stand in page.js. Unfinished ones are ranked and never the
-#: best, untrained ones ran and have no rank.
-_RANKED, _FAILED, _UNRANKED, _UNFINISHED, _UNTRAINED = 0, 1, 2, 3, 4
+#: How a cell of the leaderboard is ranked; the same numbers stand in page.js.
+_RANKED, _FAILED, _UNRANKED = 0, 1, 2
 #: As given by ``by_method``.
 Method = tuple[str, pd.Series, dict[str, pd.Series]]
 
@@ -46,27 +45,21 @@ def common_tasks(board: pd.DataFrame, tasks: Sequence[str] = ()) -> list[str]:
 
 
 def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
-    """Rank of every method averaged over the common tasks of ``leaderboard.table``; best first, anchors last.
+    """Rank of every method of ``leaderboard.table`` averaged over the tasks that rank it; best first, anchors last.
 
-    Index label; columns ``anchor``, ``average_rank`` (over ``common_tasks``, where ties share the mean of their ranks;
-    NaN for a method without a rank on one of them), ``n_tasks`` (that rank the method), ``n_failed`` (of these, without
-    a result) and ``share``: of the other methods of a task, how many are better, mean over the tasks that rank it. The
-    methods without an average rank follow in the order of their shares.
+    Index label; columns ``anchor``, ``average_rank`` (ties share the mean of their ranks), ``n_tasks`` (that rank the
+    method) and ``n_failed`` (of these, without a result).
     """
     rows = board[["task", "label", "anchor", "status", "rank"]].copy()
     # ``rank`` gives ties the best of their places; an average needs the middle.
     places = rows.groupby("task")["rank"]
     rows["rank"] = places.rank(method="average")
-    rows["share"] = (rows["rank"] - 1) / (places.transform("count") - 1).clip(lower=1)
-    common = common_tasks(board)
-    rows["common"] = rows["rank"].where(rows["task"].isin(common))
     failed = rows["rank"].notna() & (rows["status"] != Status.OK)
     by_label = rows.assign(failed=failed).groupby("label", sort=False)
     frame = by_label.agg(
-        anchor=("anchor", "first"), average_rank=("common", "mean"), n_common=("common", "count"), n_tasks=("rank", "count"), n_failed=("failed", "sum"), share=("share", "mean"),
-    )  # fmt: skip
-    frame.loc[frame["n_common"] < len(common), "average_rank"] = math.nan
-    return frame.drop(columns="n_common").sort_values(["anchor", "average_rank", "share"], kind="stable")
+        anchor=("anchor", "first"), average_rank=("rank", "mean"), n_tasks=("rank", "count"), n_failed=("failed", "sum")
+    )
+    return frame.sort_values(["anchor", "average_rank"], kind="stable")
 
 
 def by_method(board: pd.DataFrame) -> Iterator[Method]:
@@ -80,12 +73,12 @@ def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     """Methods x tasks by each task's primary metric."""
     tasks = lb.task_names(results)
     first = {str(row["task"]): row for _, row in board.drop_duplicates("task").iterrows()}
-    ranked = "over the tasks common to all methods that ran on at least half of those shown; 1 is best, ties share a rank, failures share the last"
+    ranked = "over the tasks shown that rank the method; 1 is best, ties share a rank, failures share the last"
     columns = [
         Column("method", numeric=False),
         Column("kind", numeric=False),
         Column("average rank", ranked),
-        Column("tasks", "tasks on which the method is ranked; average ranks are over the common tasks"),
+        Column("tasks", "number of tasks that the average rank is over"),
         Column("cost", "per replicate, mean over the tasks shown"),
     ]
     for task, row in first.items():
@@ -96,7 +89,7 @@ def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     for label, rank, of_tasks in by_method(board):
         mine = [of_tasks.get(task) for task in tasks]
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
-        rests = averages.COMMON_RANK.format(n=rank["n_tasks"], of=len(tasks), failed=rank["n_failed"])
+        rests = marks.RANKED_ON.format(n=rank["n_tasks"], of=len(tasks), failed=rank["n_failed"])
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
         count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = numeric(float(np.mean(costs)) if costs else None)
@@ -119,20 +112,31 @@ def _matrix_entry(row: pd.Series | None) -> Entry:
         return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
     lost = int(row["n_diverged"]), int(row["replicates"])
     help = marks.beside(row["metric"], row["median"], (row["low"], row["high"]), row["worst"], row["marks"], *lost)
-    return Entry(lb.entry(row), sortable(lb.shown(row)), "best" if row["best"] else "", help)
+    return Entry(lb.entry(row), sortable(lb.shown(row)), "best strong" if row["best"] else "", help)
 
 
-def numbers(results: StoredRun, board: pd.DataFrame, table: Table, axes: Mapping[str, str]) -> dict[str, Any]:
+def numbers(
+    results: StoredRun, boards: Mapping[str, pd.DataFrame], table: Table, axes: Mapping[str, str]
+) -> dict[str, Any]:
     """The contents of the leaderboard for every metric and every budget axis (column -> title), as JSON for the script.
 
+    ``boards``: of all methods (key ``""``) and of those of each kind.
+
     ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and
-    task: [text, number or null, how it is ranked] or null. ``costs``: budget axis -> by row and task, number or null.
+    task: [text, number or null, how it is ranked] or null, among each task's own metric also whether it is among the best
+    of all methods (1) and of those of its kind (2). ``costs``: budget axis -> by row and task, number or null.
     """
     tasks = lb.task_names(results)
     labels = [row.entries[0].text for row in table.rows]
     cells = {(c.task, c.label): c for c in results.cells}
-    rows = {(r["task"], r["label"]): r for r in board.to_dict("records")}
-    primary = [[_primary_cell(rows.get((t, label))) for t in tasks] for label in labels]
+    rows = {(r["task"], r["label"]): r for r in boards[""].to_dict("records")}
+    best = {
+        (r["task"], r["label"], kind)
+        for kind, b in boards.items()
+        for r in b[b["best"].astype(bool)].to_dict("records")
+    }
+    among = {key: ((*key, "") in best) + 2 * any((*key, kind) in best for kind in boards if kind) for key in rows}
+    primary = [[_primary_cell(rows.get((t, label)), among.get((t, label), 0)) for t in tasks] for label in labels]
     own = [_sign(str(next(r["metric"] for (task, _), r in rows.items() if task == t))) for t in tasks]
     metrics = [{"name": "", "title": "each task's own metric", "signs": own, "cells": primary}]
     for metric in dict.fromkeys(m for c in results.cells for m in c.values):
@@ -149,17 +153,14 @@ def _sign(metric: str) -> int:
     return {"higher": -1, "neutral": 0}.get(registry.direction(metric), 1)
 
 
-def _primary_cell(row: dict[Any, Any] | None) -> list[Any] | None:
+def _primary_cell(row: dict[Any, Any] | None, among_best: int) -> list[Any] | None:
     if row is None:
         return None
     how = _UNRANKED if math.isnan(row["rank"]) else _RANKED if row["status"] == Status.OK else _FAILED
     value = lb.shown(row) if row["status"] == Status.OK else math.nan
     finite = math.isfinite(value)
-    if how == _UNRANKED and not row["anchor"] and row["status"] == Status.OK:
-        how = _UNTRAINED
-    elif how == _RANKED and finite and lb.disqualifies(row["marks"]):
-        how = _UNFINISHED
-    return [lb.entry(row), _six_digits(value) if finite else None, how if finite or how else _FAILED]
+    cell = [lb.entry(row), _six_digits(value) if finite else None, how if finite or how else _FAILED]
+    return [*cell, among_best] if among_best else cell
 
 
 def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:

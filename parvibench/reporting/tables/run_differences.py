@@ -17,10 +17,9 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.reporting.text import comparing
-from parvibench.statistics import contest, holm, median_interval, paired_difference
+from parvibench.statistics import holm, median_interval, p_no_better, paired_difference
 
 from . import leaderboard as lb
-from .winners import overlap
 
 _COLUMNS = (
     "task", "label", "metric", "unit", "paired", "n", "a", "b", "change", "low", "high", "scale", "p_value", "verdict", "note",
@@ -92,7 +91,7 @@ def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFra
     """The second run against the first, cell by cell, by the leaderboard's statistic and test.
 
     Replicates of one task share their streams within a seed: with equal seeds and particles the test is paired by replicate
-    (as ``statistics.contest``), else Welch's or, where a replicate failed, the rank-sum test. Positive values are compared by
+    (``statistics.p_no_better``, both sides), else Welch's or, where a replicate failed, the rank-sum test. Positive values are compared by
     their logarithms. A replicate that failed counts as the worst value.
 
     Args:
@@ -150,7 +149,7 @@ def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
     positive = bool((u > 0).all() and (v > 0).all())
     if positive:
         u, v = np.log(u), np.log(v)
-    n, change, p = _test(u, v, sign, overlap(x.task) if paired else None)
+    n, change, p = _test(u, v, sign, lb.overlap(x.task) if paired else None)
     if any(lost):
         change = [math.nan] * 3
     elif positive:
@@ -166,8 +165,7 @@ def _test(
     if share is not None:
         u, v = u[:n], v[:n]
         change = paired_difference(v, u, overlap=share)[1:4]
-        pair = sign * np.array([u, v])
-        p = min(contest(pair, 0, overlap=share).p_values[1], contest(pair, 1, overlap=share).p_values[0])
+        p = min(1.0, 2 * p_no_better(sign * u, sign * v, share), 2 * p_no_better(sign * v, sign * u, share))
         return n, list(change), p if n > 1 else math.nan
     if not (np.isfinite(u).all() and np.isfinite(v).all()):
         return n, [math.nan] * 3, float(stats.mannwhitneyu(u, v).pvalue)

@@ -18,7 +18,6 @@ from parvibench.reporting.formatting import interval, number
 from parvibench.reporting.text import marks
 
 from .table import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
-from .winners import Winner
 
 #: Columns of the table, in order.
 PATH_METRICS = ("path_equivalent_n", "path_primary", "ess_per_evaluation")
@@ -29,34 +28,30 @@ _EQUIVALENT_HELP = (
 )
 _CONVERGENCE_HELP = (
     "transient: chains with R-hat above 1.05 or a bulk ESS below a quarter of the samples; still improving: the primary metric "
-    "fell by more than 5% over the last doubling of the budget, and samples are distinguishable from exact draws; neither can be the best of a task"
+    "fell by more than 5% over the last doubling of the budget, and samples are distinguishable from exact draws; converged: chains by R-hat and "
+    "ESS; flat: other methods whose metric no longer falls, which no test of convergence says"
 )
 _VERIFIED_HELP = "whether `parvibench verify` reran replicates and reproduced the record (seconds excluded)"
 _WORST_HELP = "{metric} of the worst finite replicate, including those that blew up"
 _START = {"task": "task's", "own": "own", "prior": "prior", "warm": "warm"}
-_RIVAL_HELP = "whether the leader is significantly better: two-sided tests paired by replicate at 5%, Bonferroni"
+_BEST_HELP = "no other method is significantly better: moderated t tests paired by replicate, Holm over all pairs on all tasks of this kind, 5%"
 
 
 def ranking_table(
-    cells: list[CellRecord],
-    rows: pd.DataFrame,
-    winner: Winner,
-    own: Mapping[str, tuple[pd.Series, Winner]],
-    verified: Mapping[tuple[str, str], str],
+    cells: list[CellRecord], rows: pd.DataFrame, own: Mapping[str, pd.Series], verified: Mapping[tuple[str, str], str]
 ) -> Table:
-    """The ranking; ``own``: label -> its row among methods of its kind, and their leader; ``verified`` of ``marks``."""
+    """The ranking; ``own``: label -> its row among methods of its kind; ``verified`` of ``marks``."""
     metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
-    kind = {label: own.get(label, (None, None)) for label in by_label}
     others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
     shown: list[tuple[bool, Column, Callable[[pd.Series, CellRecord], Entry]]] = [
         (True, Column("method", numeric=False), lambda r, c: method(c.label, anchor=bool(r["anchor"]))),
-        (True, Column("rank"), lambda r, c: rank_entry(r, kind[c.label][0])),
+        (True, Column("rank"), lambda r, c: rank_entry(r, own.get(c.label))),
         (True, Column("status", numeric=False), lambda r, c: _status(c)),
         (True, Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"), lambda r, c: _median(r)),
         (bool(rows["floor_ratio"].notna().any()), Column("×\u00a0floor", _RATIO_HELP), lambda r, c: numeric(r["floor_ratio"])),
         (True, Column("worst", _WORST_HELP.format(metric=metric or "metric")), lambda r, c: numeric(r["worst"])),
         (True, Column("convergence", _CONVERGENCE_HELP, numeric=False), lambda r, c: Entry(str(r["convergence"]))),
-        (True, Column("may be best", _RIVAL_HELP, numeric=False), lambda r, c: may_be_best(r, winner, *kind[c.label])),
+        (True, Column("among the best", _BEST_HELP, numeric=False), lambda r, c: among_best(r, own.get(c.label))),
         (bool((rows["verdict"] != "").any()), Column("against exact draws", _VERDICT_HELP, numeric=False), lambda r, c: _verdict(r)),
         (bool(rows["equivalent"].notna().any()), Column("equivalent n", _EQUIVALENT_HELP), lambda r, c: _equivalent(r)),
         (bool(verified), Column("verified", _VERIFIED_HELP, numeric=False), lambda r, c: Entry(verified.get((c.task, c.label), ""))),
@@ -76,7 +71,7 @@ def ranking_table(
 
 
 def _median(row: pd.Series) -> Entry:
-    shown = numeric(row["median"], look="best" if row["best"] else "")
+    shown = numeric(row["median"], look="best strong" if row["best"] else "")
     if not shown.text:
         return shown
     return replace(shown, text=f"{shown.text} [{interval(row['low'], row['high'])}]")
@@ -146,15 +141,10 @@ def rank_entry(row: pd.Series, own: pd.Series | None = None) -> Entry:
     return Entry(shown, sortable(row["rank"]), own=among)
 
 
-def may_be_best(row: pd.Series, winner: Winner, own: pd.Series | None = None, leader: Winner | None = None) -> Entry:
-    """Entry that says whether a row of the leaderboard may be the best of its task, ``own`` and ``leader`` among its kind."""
-    among = None if own is None or leader is None else may_be_best(own, leader)
-    flags = [w for w in str(row["marks"]).split(", ") if w not in ("", "edge", "untuned")]
-    if row["label"] == winner.label:
-        return Entry("leads", look="best", own=among)
-    if math.isnan(row["rank"]) or flags:
-        return Entry(", ".join(flags), look="quiet", own=among)
-    return Entry("not ruled out" if row["label"] in winner.rivals else "no", own=among)
+def among_best(row: pd.Series, own: pd.Series | None = None) -> Entry:
+    """Entry that says whether a row of the leaderboard is among the best of its task, ``own`` among its kind."""
+    text = "yes" if row["best"] else "" if math.isnan(row["rank"]) else "no"
+    return Entry(text, look="best strong" if row["best"] else "", own=None if own is None else among_best(own))
 
 
 def path_table(cells: Sequence[CellRecord]) -> Table | None:

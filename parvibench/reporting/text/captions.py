@@ -15,13 +15,10 @@ PARETO = (
 CHANGES = "Changes of the mean over replicates (per cent: of the geometric mean), 95% intervals; blue: significant after Holm."
 CHANGES_TITLE = "second run against the first, change in {scale}"
 EQUAL_BUDGETS = "At equal {spent}: {level} per replicate"
-ADVICE = (
-    "Large and named: the recommended method, with its 95% interval; small: the {others} other methods with the lowest "
-    "ratios, converged or not. Grey line: exact draws."
-)
-AVERAGE_RANKS = "Methods that are ranked on every task. {friedman}"
+AVERAGE_RANKS = "Methods that are ranked on every task."
 PROFILE = (
-    "Targets: sliced W2 of {targets} times the floor, on every task and replicate; budgets are resolved to "
+    "A replicate solves a task when its error is at most {factor} times the lowest final median of all methods (log "
+    "likelihoods: within {nats} nats), or that of as many exact draws where this is higher. Budgets are resolved to "
     "checkpoints. Higher and further left is better. Bands: 95%, over replicates."
 )
 CURVES = (

@@ -44,11 +44,10 @@ def value(found: Any) -> str:
     return found if isinstance(found, str) else json.dumps(found).replace('"', "")
 
 
-def results(group: str, average: float, n: int, leads: Sequence[str], near: Sequence[str], exact: Sequence[str]) -> str:
-    """A method's results on a group of ``n`` tasks; on which it leads, may be best, and passes for exact draws."""
+def results(group: str, average: float, n: int, best: Sequence[str], exact: Sequence[str]) -> str:
+    """A method's results on a kind of target of ``n`` tasks; where it is among the best, and passes for exact draws."""
     parts = [f"average rank {number(average)} over {count(n, 'task')}"]
-    parts += [f"leads on {', '.join(leads)}"] if leads else []
-    parts += [f"may be best on {', '.join(near)}"] if near else []
+    parts += [f"among the best on {', '.join(best)}"] if best else []
     parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if exact else []
     return f"{group}: {'; '.join(parts)}."
 

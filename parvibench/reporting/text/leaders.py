@@ -1,100 +1,84 @@
-"""The best method of a target: who leads, by how much, and how sure that is."""
+"""The methods among the best of a target or of several, and how sure that is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parvibench.reporting.formatting import interval, name, named, number
+from parvibench.reporting.formatting import count, interval, join, name, number
 
-#: Most rivals that a sentence names.
-_NAMED = 3
+#: Most methods that a sentence names.
+_NAMED = 6
 #: Unit of ratios to the floor.
 FLOORS = "× floor"
-NO_RESULT = "no method has a finite result"
-NOBODY_LEADS = "On {where}, {why}."
-NONE_ON_ALL = "no method has converged on all of these targets"
+NOBODY = "On {where}, no method has a finite result better than the initial distribution."
+#: What "among the best" means, once on a page.
+RULE = (
+    "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
+    "moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of target, 5% for each kind. "
+    "Methods that have not converged take part and are marked."
+)
 
 
-def confidence(*, second: str, finite: int, beaten: int, rivals: Sequence[str], unfinished: str, lost: int, replicates: int) -> str:  # fmt: skip
-    """Outcome of the tests of a leader against the others, and whether it lost replicates.
+def on_task(
+    where: str, best: Sequence[tuple[str, tuple[float, float, float], str]], unit: str, compared: int, beaten: int, pairs: int
+) -> str:  # fmt: skip
+    """Who is among the best of a task.
 
     Args:
-        second: the next method, or empty.
-        finite: number of methods with a finite result, converged or not.
-        beaten: number of methods that it is significantly better than.
-        rivals: methods that it is not significantly better than.
-        unfinished: of ``better_but_unfinished``.
-        lost: its diverged replicates.
-        replicates: all of its replicates.
+        where: the task.
+        best: methods, values with their intervals, and warnings, lowest first.
+        unit: of the values.
+        compared: number of methods with a finite result.
+        beaten: number of methods that the first is significantly better than.
+        pairs: comparisons that share the level.
     """
-    if not second:
-        contest = f"the only method with a {'converged ' if finite > 1 else ''}result"
-    elif not rivals:
-        contest = f"significantly better than {'all others' if beaten > 1 else 'the other'}"
-    else:
-        contest = f"best, but not significantly better than {named(rivals, _NAMED)}"
-    failed = f"; {lost} of its {replicates} replicates diverged" if lost else ""
-    return f"{contest}{unfinished}{failed}"
+    if not best:
+        return NOBODY.format(where=name(where))
+    first = result(best[0][1], unit)
+    named = _named([(label, number(value[0]) if i else first, words) for i, (label, value, words) in enumerate(best)])
+    tested = f" (paired t tests, Holm over {count(pairs, 'comparison')}, 5%)"
+    if compared == 1:
+        return f"On {name(where)}, {named} is the only method with a finite result."
+    if len(best) == 1:
+        return f"On {name(where)}, {named} is the best of {compared} methods: significantly better than {beaten} of {compared - 1} others{tested}."
+    if len(best) == compared:
+        return f"On {name(where)}, none of {compared} methods is significantly better than another{tested}: {named}."
+    rest = compared - len(best)
+    worse = f"the other {rest} {'is' if rest == 1 else 'are each'} significantly worse than another method{tested}"
+    return f"On {name(where)}, {len(best)} of {compared} methods are among the best: {named}; {worse}."
 
 
-def leads(
-    where: str, label: str, quantity: str, value: tuple[float, float, float], behind: str, sure: str, *, exact: bool
-) -> str:  # fmt: skip
-    """Who leads on a target: ``value`` with its interval, ``behind`` of ``distance``, ``sure`` of ``confidence``."""
-    result = f"{number(value[0])} [{interval(*value[1:])}]"
-    behind = f", {behind}" if behind else ""
-    verdict = "; its samples are indistinguishable from exact draws" if exact else ""
-    return f"On {name(where)}, {name(label)} leads with {quantity} {result}{behind}: {sure}{verdict}."
+def on_tasks(where: str, n_tasks: int, counts: Sequence[tuple[str, int, str]], compared: int) -> str:
+    """Who is among the best on every one of several tasks, or on most of them.
+
+    Args:
+        where: the kind of target, or empty for all tasks.
+        n_tasks: their number.
+        counts: methods, numbers of tasks on which each is among the best, and warnings; most first.
+        compared: number of methods with a finite result.
+    """
+    over = f"On {name(where)} ({count(n_tasks, 'task')}), " if where else f"Over all {n_tasks} tasks, "
+    if not counts:
+        return f"{over}no method has a finite result better than the initial distribution."
+    every = [(label, "", words) for label, n, words in counts if n == n_tasks]
+    if len(every) == 1:
+        return f"{over}{_named(every)} is the only one of {count(compared, 'method')} that is among the best on every task."
+    if every:
+        return f"{over}{len(every)} of {compared} methods are among the best on every task: {_named(every)}."
+    most = _named([(label, str(n), words) for label, n, words in counts], 3)
+    return f"{over}none of {count(compared, 'method')} is among the best on every task; most often are {most}."
 
 
-def none_converged(lowest: str, marks: str) -> str:
-    """Why a target has no best method although there are results."""
-    so_far = f"lowest so far: {name(lowest)}, {marks or 'not ranked'}"
-    return f"no method has converged to a better value than the initial distribution ({so_far})"
-
-
-def better_but_unfinished(ahead: Sequence[tuple[str, str]]) -> str:
-    """Methods with better numbers that do not lead, each with its marks."""
-    return "".join(f"; {name(label)} has a better value but is {marks}" for label, marks in ahead[:_NAMED])
-
-
-def margin(best: float, second: float, *, relative: bool) -> str:
-    """Difference of the first value from the second, before the name of the second."""
-    if best == second:
-        return "tied with"
-    if relative:
-        return f"{100 * (1 - best / second):.0f}% below" if best / second > 0.01 else "far below"
-    return f"{number(abs(second - best))} {'below' if best < second else 'above'}"
-
-
-def distance(margin: str, second: str) -> str:
-    """A ``margin`` with the name of the second; empty without one."""
-    return f"{margin} {name(second)}" if margin else ""
+def _named(methods: Sequence[tuple[str, str, str]], most: int = _NAMED) -> str:
+    """Methods with a value and warnings in brackets: ``a (0.6), b (0.7, transient) and 3 more``."""
+    shown = []
+    for label, value, words in methods[:most]:
+        said = ", ".join(filter(None, [value, words]))
+        shown.append(f"{name(label)} ({said})" if said else name(label))
+    return join([*shown, *([f"{len(methods) - most} more"] if len(methods) > most else [])])
 
 
 def result(value: tuple[float, float, float], unit: str) -> str:
     """A value with its unit and interval."""
     shown, ends = number(value[0]), interval(*value[1:])
     return f"{shown} {unit} [{ends}]" if unit == FLOORS else f"{unit} {shown} [{ends}]"
-
-
-def cost(score_evaluations: float, seconds: float) -> str:
-    """Cost of a replicate."""
-    return f"{score_evaluations:,.0f} score evaluations, {number(seconds)} s"
-
-
-def recommendation(*, near: bool, unfinished: bool) -> tuple[str, str]:
-    """How far a leader is recommended, and what speaks against it.
-
-    Args:
-        near: whether its samples are as good as exact draws, as far as can be seen.
-        unfinished: whether methods with better numbers have not converged.
-    """
-    caution = (
-        ""
-        if near
-        else "Its samples are distinguishable from exact draws; with a larger budget another method may be better."
-    )
-    if unfinished:
-        return "the best converged method is", caution
-    return "use" if near else "the best method within this budget is", caution

@@ -30,10 +30,11 @@ MARKS = {
     "?": "step size not tuned",
 }
 #: What bold and italics mean, in Markdown and on the terminal.
-BOLD = "Bold: best converged method of the task. Anchors, in italics, are not ranked."
-BOLD_SHORT = "bold: best converged method of the task; italics: anchors, not ranked"
-VERDICT_P, PAIRS_P = "adjusted p {p}; {basis}", "{n} pairs, adjusted p {p}"
-AGAINST_LEADER = "p = {p} for the hypothesis that the leader is no better"
+BOLD = "Bold: methods among the best of the task, than which no other is significantly better. Anchors, in italics, are not ranked."
+BOLD_SHORT = "bold: among the best of the task (no other method is significantly better); italics: anchors, not ranked"
+VERDICT_P = "adjusted p {p}; {basis}"
+#: The tasks that an average rank is over.
+RANKED_ON = "over {n} of {of} tasks, {failed} without a result"
 DIVERGED = "{lost} of {of} diverged"
 LOST_REFERENCES = (
     "The reference samples of {tasks} were not available when this report was written: ratios to the floor, verdicts and "
@@ -109,4 +110,4 @@ def quantity(metric: str, goal: str, *, ratio: bool) -> str:
 
 def caption(title: str, replicates: str) -> str:
     """Caption of a leaderboard in a paper."""
-    return f"{title[:1].upper()}{title[1:]}: median of {replicates} replicates with its 95% interval. Bold: best of the task."
+    return f"{title[:1].upper()}{title[1:]}: median of {replicates} replicates with its 95% interval. Bold: among the best of the task, no other method is significantly better."

@@ -47,22 +47,20 @@ def protocol(budget: Mapping[str, float], particles: int | None, samples: int | 
     return f"Budget of each method: {join(parts)}." if budget else ""
 
 
-def converged(judged: int, counts: Mapping[str, int], no_better: int, unfinished: Sequence[str]) -> str:
-    """How many results have converged; ``unfinished`` the words of ``counts`` that stand for those that have not."""
+_STATES = {
+    "converged": "converged (R-hat and ESS)",
+    "flat": "flat (the metric no longer falls; no test of convergence applies)",
+}
+
+
+def converged(judged: int, counts: Mapping[str, int], no_better: int) -> str:
+    """How many results are in which state; only what a test says is called converged."""
     if not judged:
         return ""
-    words = ", ".join(f"{n} {word}" for word, n in counts.items())
-    worse = (
-        f" {no_better} {'is' if no_better == 1 else 'are'} no better than the initial distribution."
-        if no_better
-        else ""
-    )
-    rule = (
-        f" Results that are {' or '.join(unfinished)} cannot be the best of a task."
-        if set(counts) & set(unfinished)
-        else ""
-    )
-    return f"Of {judged} results: {words}.{worse}{rule}"
+    words = ", ".join(f"{counts[state]} {_STATES.get(state, state)}" for state in sorted(counts))
+    verb = "is" if no_better == 1 else "are"
+    worse = f" {no_better} {verb} no better than the initial distribution." if no_better else ""
+    return f"Of {judged} results: {words}.{worse}"
 
 
 def cost(score_evaluations: float, hours: tuple[float, float] | None, tuning: float) -> str:

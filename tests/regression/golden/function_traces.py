@@ -75,24 +75,15 @@ _STATISTICS: dict[str, Callable[[], Any]] = {
         statistics.paired_difference(_array(2, n), _failing(_array(3, n)) - 0.2, overlap=share)
         for n, share in ((3, 0.0), (10, 0.0), (10, 0.25), (40, 0.0), (40, 0.1))
     ],
-    "first_places": lambda: [
-        statistics.first_places(tasks, np.random.default_rng(0))
-        for tasks in ([_array(4, 4, 9), _failing(_array(5, 4, 9))], [_TIED.T, _TIED.T + 1])
+    "all_pairs": lambda: [
+        c for x in (_array(4, 4, 9), _failing(_array(4, 4, 9))) for share in (0.0, 0.2)
+        for c in [statistics.all_pairs([np.exp(x + np.array([[0], [1], [0.3], [2]])), _TIED.T], [share, 0.0])]
     ],
-    "contest": lambda: [
-        (c, c.rivals()) for x in (_array(4, 4, 9), _failing(_array(4, 4, 9))) for share in (0.0, 0.2)
-        for c in [statistics.contest(np.exp(x + np.array([[0], [1], [0.3], [2]])), 0, overlap=share)]
-    ],
+    "p_no_better": lambda: [statistics.p_no_better(_array(2, 9), _failing(_array(3, 9)), share) for share in (0.0, 0.2)],
     "holm": lambda: [statistics.holm([0.01, 0.04, 0.5, 0.03]), statistics.holm([0.02, 0.04, 0.001], weights=[1, 3, 2])],
-    "average_ranks": lambda: [
-        statistics.average_ranks(x) for x in (*(_failing(_array(5, n, 4).round(1)) for n in (1, 6)), _TIED)
-    ],
     "interquartile_mean": lambda: [
         statistics.interquartile_mean([np.exp(_array(6, 7)), [1.0, *more, 2.5]], np.random.default_rng(3))
         for more in ((), (_INF,), (_INF,) * 6)
-    ],
-    "interquartile_means": lambda: [
-        statistics.interquartile_means([[np.exp(_array(7 + a, 6) + 0.3 * a), np.exp(_array(20 + a, 5))] for a in range(3)])
     ],
     "hitting_times": lambda: [{k: np.where(np.isfinite(v), v, -1) for k, v in _times().items()}],
     "runtime_profile": lambda: [statistics.runtime_profile(_times(), [5, 10, 20, 80], np.random.default_rng(4))],

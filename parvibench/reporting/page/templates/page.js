@@ -4,7 +4,7 @@
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const board = document.getElementById("leaderboard-table");
 const control = (id) => document.getElementById(id);
-const RANKED = 0, FAILED = 1, UNRANKED = 2, UNTRAINED = 4;  // how a cell is ranked; 3: ranked, never the best
+const FAILED = 1, UNRANKED = 2;  // how a cell is ranked
 const HEAD = 5;                // columns before the tasks: method, kind, average rank, tasks, cost
 const boardRows = Array.from(board.tBodies[0].rows);
 const CHOICES = ["group", "kind", "metric", "axis", "filter"];
@@ -57,32 +57,21 @@ function put(cell, text, value) {
   else cell.dataset.v = value;
 }
 function averageRanks(cells, signs, rows, columns) {
-  // Over the tasks that all rows ran on that ran on half of them. Ties share their mean rank; failures share the last
-  // ranks; cells that were not run, and generators that are not trained, have none.
-  const ran = (r, c) => cells[r][c] !== null && cells[r][c][2] !== UNRANKED;
-  const tasks = columns.filter((c) => signs[c] !== 0 && rows.some((r) => ran(r, c)));
-  const counted = rows.map((r) => tasks.filter((c) => ran(r, c))).filter((mine) => mine.length && 2 * mine.length >= tasks.length);
-  const common = tasks.filter((c) => counted.every((mine) => mine.includes(c)));
-  const found = new Map(rows.map((r) => [r, {sum: 0, common: 0, tasks: 0}]));
-  for (const c of tasks) {
-    const scores = [];
-    for (const r of rows) {
-      const cell = cells[r][c];
-      if (cell === null || cell[2] === UNRANKED || cell[2] === UNTRAINED) continue;
-      scores.push([r, cell[2] === FAILED ? Infinity : signs[c] * cell[1]]);
-    }
+  // Over the tasks that rank a row. Ties share their mean rank; failures share the last ranks; cells that were not run have none.
+  const found = new Map(rows.map((r) => [r, {sum: 0, tasks: 0}]));
+  for (const c of columns.filter((c) => signs[c] !== 0)) {
+    const ranked = rows.filter((r) => cells[r][c] !== null && cells[r][c][2] !== UNRANKED);
+    const scores = ranked.map((r) => [r, cells[r][c][2] === FAILED ? Infinity : signs[c] * cells[r][c][1]]);
     if (scores.every(([, score]) => score === Infinity)) continue;  // nobody has a result: nobody is first
     for (const [r, score] of scores) {
       const below = scores.filter(([, s]) => s < score).length;
       const level = scores.filter(([, s]) => s === score).length;
       const mine = found.get(r);
       mine.tasks += 1;
-      if (!common.includes(c)) continue;
       mine.sum += below + (level + 1) / 2;
-      mine.common += 1;
     }
   }
-  for (const mine of found.values()) mine.average = mine.common && mine.common === common.length ? mine.sum / mine.common : null;
+  for (const mine of found.values()) mine.average = mine.tasks ? mine.sum / mine.tasks : null;
   return found;
 }
 function fillBoard() {
@@ -111,15 +100,9 @@ function fillBoard() {
       if (cell.dataset.help === undefined) cell.dataset.help = cell.title;
       cell.title = metric.name ? "" : cell.dataset.help;
       cell.classList.toggle("status", value !== null && value[1] === null && !/[∞–]/.test(value[0]));
-      cell.classList.remove("best");
+      for (const look of ["best", "strong"]) cell.classList.toggle(look, Boolean(value && value[3] & (control("kind").value ? 2 : 1)));
     });
   });
-  for (const c of columns) {
-    const sign = metric.signs[c];
-    const ok = shown.filter((r) => metric.cells[r][c] !== null && metric.cells[r][c][2] === RANKED);
-    const best = Math.min(...ok.map((r) => sign * metric.cells[r][c][1]));
-    if (sign !== 0) for (const r of ok) boardRows[r].cells[HEAD + c].classList.toggle("best", sign * metric.cells[r][c][1] === best);
-  }
   headers[4].querySelector("bdi").textContent = numbers.axes[control("axis").value];
   sortTable(headers[order[0]], order[1]);
 }
