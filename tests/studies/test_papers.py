@@ -86,7 +86,7 @@ def test_what_a_verdict_rests_on_is_told_apart(tmp_path, table: str, line: str, 
     first, second, *_ = findings(compared, read_evidence(tmp_path))
     assert (first.pointer, first.kind) == (SGLD_RMSE, kind)
     assert "why" in first.note
-    assert second.kind is Kind.NOT_RUN
+    assert second.kind is Kind.INCOMPARABLE
     assert "states no settings" in second.note
     assert count([first], *JUDGED) == (kind not in (Kind.RULE_OPEN, Kind.WITHIN, Kind.OUT))
 

@@ -99,6 +99,7 @@ def _told(found: Sequence[Finding]) -> Summary:
     rest = (
         f"{count(found, Kind.INCONCLUSIVE, Kind.RULE_OPEN)} are inconclusive, {count(found, Kind.WITHIN)} within and "
         f"{count(found, Kind.OUT)} out of reach, {count(found, Kind.NO_NUMBER)} are no numbers to judge, "
+        f"{count(found, Kind.INCOMPARABLE)} have settings that nobody knows, "
         f"{count(found, Kind.NOT_RUN)} were not run; each of these with its reason."
     )
     description = "Every number that the papers print, ours beside it, and the verdict by a rule fixed beforehand."

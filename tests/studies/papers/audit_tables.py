@@ -31,6 +31,7 @@ COUNTED = {
     "within reach": (Kind.WITHIN,),
     "out of reach": (Kind.OUT,),
     "no number to judge": (Kind.NO_NUMBER,),
+    "cannot be compared": (Kind.INCOMPARABLE,),
     "not run": (Kind.NOT_RUN,),
 }
 
@@ -79,7 +80,7 @@ _LOOKS = {
 _SHORT = {
     Kind.CAUSE: "differs, cause", Kind.DIFFERS: "differs", Kind.RULE_AGREES: "agrees (rule)", Kind.RULE_DIFFERS: "differs (rule)",
     Kind.RULE_OPEN: "inconclusive (rule)", Kind.PROGRAM_AGREES: "agrees (program)", Kind.PROGRAM_DIFFERS: "differs (program)",
-    Kind.NO_NUMBER: "no number",
+    Kind.NO_NUMBER: "no number", Kind.INCOMPARABLE: "not comparable",
 }  # fmt: skip
 
 
@@ -103,9 +104,9 @@ def number_table(found: Iterable[Finding]) -> Numbers:
             Line(
                 anchor(n.pointer),
                 f"{n.algorithm} {_metric(n.metric)}" + (", ratio" if ratio else ""),
-                shown(c.published) if ratio else printed,
+                shown(c.published) if ratio else minus(printed),
                 "" if ratio or not spread else f"± {spread}",
-                "" if ours is None else shown(ours.mean),
+                "" if ours is None else minus(shown(ours.mean)),
                 "" if ours is None else around(ours.low, ours.high, ours.n),
                 "" if ours is None else signed(ours.mean - c.published),
                 _SHORT.get(f.kind, str(f.kind)),
@@ -120,6 +121,11 @@ def _metric(name: str) -> str:
     """Of the published table, short enough for a phone."""
     known = {"train_seconds_per_10k_iters": "time", "relative_cumulative_regret_pct": "regret", "sliced_WD": "distance"}
     return known.get(name, name.partition("(")[0].replace("_", " "))
+
+
+def minus(number: str) -> str:
+    """A number with the sign that is as wide as a digit."""
+    return "−" + number[1:] if number.startswith("-") else number
 
 
 def signed(value: float) -> str:

@@ -1,6 +1,6 @@
 """What was learned of every published number: judged against the paper, its rule or its program, within reach, or why not.
 
-The package compares a number with a row of a suite (``paper_comparison``). Here this becomes one of ten kinds of verdict,
+The package compares a number with a row of a suite (``paper_comparison``). Here this becomes one of fourteen kinds of verdict,
 told apart by what they rest on:
 
 - the paper's own settings: ``agrees``, ``differs`` with or without a cause, ``inconclusive``;
@@ -8,7 +8,7 @@ told apart by what they rest on:
 - the paper's program, run beside ours on its own settings (``program.csv``, by ``sifg_program``): no statement on the paper;
 - reach, where not even a rule is known: whether the number lies in the range that a declared grid spans (``reach.csv``).
   It is never counted as agreement;
-- none: the number cannot be judged by anybody, or it was not run; each with its reason.
+- none: nobody can judge the number, or ours has settings of our own choice, or it was not run; each with its reason.
 
 Every table is one of a study and holds a line a published number; the tolerance is that of the package everywhere.
 """
@@ -43,6 +43,7 @@ class Kind(StrEnum):
     WITHIN = "within reach"
     OUT = "out of reach"
     NO_NUMBER = "no number to judge"
+    INCOMPARABLE = "cannot be compared"
     NOT_RUN = "not run"
 
 
@@ -74,17 +75,17 @@ NO_NUMBER = {
     "srld/table-4/Boston/SRLD-60/LL": "its spread, 0.612, is likely a misprint of 0.0612 (neighbours: 0.084 and 0.062)",
 }  # fmt: skip
 #: Numbers without settings, rule, and program, or without a run -> why; the first pattern that fits.
-NOT_RUN = {
+OPEN = {
     "srld/table-1/*/SVGD/*": "SVGD by its own authors' program: another model, 20 particles, settings and rule not stated; the span of a grid was not measured",
     "ksivi/table-1/*/SIVI/*": "settings on networks are not published, and no rule; the span of a grid was not measured",
     "ksivi/table-1/*/SIVI-SM/*": "its configuration is published for Boston alone; the span of a grid was not measured",
     "ksivi/table-1/*/KSIVI/*": "its configuration is published for Boston alone; the span of a grid was not measured",
     "ksivi/table-1/*/SGLD/*": "the authors' file of this set, and with it the split, is not public; the span of the paper's grid was not measured",
     "ksivi/table-2/*/SIVI/*": "how many mixing draws its bound has is not published, and the time is proportional to them",
-    "ksivi/table-5/*": "not run: about four minutes of a core a number",
+    "ksivi/table-5/*": "about four minutes of a core a number",
     "ksivi/table-6/*/SIVI/*": "how many mixing draws its bound has is not published; the span of a grid was not measured",
     "ksivi/table-6/*/UIVI/*": "the settings of UIVI are not published, and no rule; the span of a grid was not measured",
-    "ksivi/table-6/d=200/*": "not run: about an hour of a core",
+    "ksivi/table-6/d=200/*": "about an hour of a core",
 }  # fmt: skip
 #: What a log likelihood of SRLD is compared with.
 OWN_FORMULA = (
@@ -150,7 +151,8 @@ def _found(c: Comparison, evidence: Evidence) -> Finding:
     if c.verdict in _PAPER:
         caused = c.verdict is Verdict.DIFFERS and c.cause
         return Finding(c, Kind.CAUSE if caused else _PAPER[c.verdict], c.ours, c.cause or c.reason)
-    return Finding(c, Kind.NOT_RUN, c.ours, _first(NOT_RUN, pointer) or c.reason or "not run: no time was left for it")
+    why = _first(OPEN, pointer) or c.reason or "no time was left for it"
+    return Finding(c, Kind.NOT_RUN if c.ours is None else Kind.INCOMPARABLE, c.ours, why)
 
 
 def _beside_program(c: Comparison, beside: Beside) -> Finding:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from parvibench.api.report import load, write_figure
-from parvibench.core.errors import InputError
+from parvibench.api.report import load, loaded
+from parvibench.reporting.page.report_files import drawn
 
 FIGURES = "figures"
 
@@ -28,7 +28,6 @@ class Said:
     title: str
     claim: str  #: the paper's
     verdict: str  #: ours
-    panels: tuple[str, ...] = ()  #: whose they are, of a drawing of several
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,6 @@ DRAWN: dict[str, dict[str, Said]] = {
             "Figure 1: particles over the density, settings of the text",
             "From one side SIFG finds all five modes, L2-GF and Ada-GWG do not.",
             "C01: supported with the paper's settings and with matched steps, not with each method at its own best step.",
-            ("L2-GF", "Ada-GWG", "SIFG"),
         )
     },
     "sifg-figure-2": {
@@ -54,7 +52,6 @@ DRAWN: dict[str, dict[str, Said]] = {
             "Figure 2: trajectories of particles",
             "After convergence SIFG's particles keep moving, ten times as far as the others'.",
             "C02: not supported; at the text's settings all three move about equally far.",
-            ("L2-GF", "Ada-GWG", "SIFG"),
         )
     },
     "srld-figure-1": {
@@ -62,14 +59,13 @@ DRAWN: dict[str, dict[str, Said]] = {
             "Figure 1: one chain with and without repulsion, over the density",
             "SRLD leaves the side on which the chain starts and covers the Gaussian; LD stays near its start.",
             "An illustration: the paper states no settings, ours are among the departures.",
-            ("SRLD", "LD"),
         )
     },
     "srld-figure-2": {
-        "curve-correlated-2d-mmd2_u_fixed-iteration": Said(
-            "Figure 2: MMD over the length of the chain",
-            "SRLD has a lower MMD than LD that moves equally far.",
-            "C12: supported, also with tuned steps.",
+        "curve-correlated-2d-sliced_w2-iteration": Said(
+            "Figure 2: distance over the length of the chain",
+            "SRLD is nearer than LD that moves equally far, in MMD and W1.",
+            "C12: supported, also with tuned steps; drawn is the sliced W2 distance of five chains.",
         ),
         "autocorrelation-correlated-2d": Said(
             "Figure 2: autocorrelation", "SRLD's autocorrelation falls faster and below zero.", "C12: supported."
@@ -82,28 +78,30 @@ def pictures(suite: str, folder: Path) -> list[Picture]:
     """Those drawings of a suite that are in a folder."""
     found = []
     for name, said in DRAWN.get(suite, {}).items():
-        several = [(label, folder / f"{name}-{i}.svg") for i, label in enumerate(said.panels, 1)]
-        images = [(label, _inline(file)) for label, file in several or [("", folder / f"{name}.svg")] if file.is_file()]
-        found += [Picture(said, tuple(images))] if images else []
+        files = sorted(folder.glob(f"{name}-[0-9].svg")) or sorted(folder.glob(f"{name}.svg"))
+        images = tuple(map(_inline, files))
+        found += [Picture(said, images)] if images else []
     return found
 
 
-def _inline(file: Path) -> Markup:
-    """A drawing as part of a page: its ids apart from those of others, its text in the page's colour."""
+def _inline(file: Path) -> tuple[str, Markup]:
+    """A drawing as part of a page, with its title: ids apart from those of others, text in the page's colour."""
     svg = file.read_text(encoding="utf-8").replace("#000000", "currentColor")
     for each in sorted(set(re.findall(r'\bid="([^"]+)"', svg)), key=len, reverse=True):
         svg = re.sub(rf'(id="|#){re.escape(each)}(?=["\)])', rf"\1{file.stem}-{each}", svg)
-    return Markup(svg)
+    title = re.search(r"<title>([^<]*)</title>", svg)
+    return title[1] if title else "", Markup(svg)
 
 
 def keep(stores: Sequence[Path], folder: Path) -> None:
-    """Draw what the stores hold."""
-    for results in map(load, stores):
-        for name in (name for drawings in DRAWN.values() for name in drawings):
-            try:
-                files = write_figure(results, name, folder)
-            except InputError:
-                continue  # of another store
-            for file in files:
-                if file.suffix == ".csv":
-                    file.unlink()
+    """Draw what the stores hold; of a drawing of several each says whose it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for store in stores:
+        drawings = drawn(loaded(load(store)))[0]
+        for drawing in (drawings[name] for named in DRAWN.values() for name in named if name in drawings):
+            for i, picture in enumerate(drawing.pictures, 1):
+                number = f"-{i}" if len(drawing.pictures) > 1 else ""
+                svg = picture.content.decode()
+                start = svg.index(">") + 1
+                title = f"<title>{escape(picture.caption or picture.alt)}</title>"
+                (folder / f"{drawing.name}{number}.svg").write_text(svg[:start] + title + svg[start:], encoding="utf-8")

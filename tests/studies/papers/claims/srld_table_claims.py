@@ -38,7 +38,9 @@ def _by_rule(folder: Path) -> Mapping[str, ArrayLike]:
     effects = {}
     for name in SETS:
         file = folder / f"{name}-final.npz"
-        at = dict(np.load(file)) if file.is_file() else dict.fromkeys(("LD", "SRLD"), np.full((SPLITS, 1, 1, 2), np.nan))
+        at = (
+            dict(np.load(file)) if file.is_file() else dict.fromkeys(("LD", "SRLD"), np.full((SPLITS, 1, 1, 2), np.nan))
+        )
         ld, srld = (at[method][:, :, -1].mean(1).T for method in ("LD", "SRLD"))
         effects[f"{name}: log RMSE, LD over SRLD"] = log_ratio(ld[0], srld[0])
         effects[f"{name}: NLL, LD less SRLD"] = srld[1] - ld[1]
