@@ -21,8 +21,7 @@ from parvibench.harness.suite.suite import Suite
 from parvibench.reporting.text import paper_words
 
 LEVEL = 0.95
-#: What of a specification the comparison leaves open: replicates, hardware and what else is recorded.
-_OPEN = {"replicates", "seed", "chunk", "device", "compiled", "source", "key", "trajectories"}
+_OPEN = {"replicates", "seed", "chunk", "device", "compiled", "source", "key", "trajectories"}  #: by the comparison
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,8 @@ def question(asked: Published) -> str:
 
 def protocol(spec: CellSpec) -> str:
     """Digits that two specifications share which differ only in how often and where they are run."""
-    text = json.dumps(spec.model_dump(mode="json", exclude=_OPEN), sort_keys=True)
+    left_out = _OPEN | ({"start"} if spec.start == "task" else set())  # younger than what audits have kept
+    text = json.dumps(spec.model_dump(mode="json", exclude=left_out), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

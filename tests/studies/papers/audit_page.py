@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files
@@ -16,13 +15,24 @@ from parvibench.harness.suite.suite import load_suite
 from parvibench.reporting.page.reports_index import Summary
 from parvibench.reporting.page.text_tables import markdown_table
 from parvibench.reporting.published import PAPERS
-from parvibench.reporting.tables.paper_comparison import SuiteComparison, Verdict, compare, paper_tables, plain_rows
+from parvibench.reporting.tables.paper_comparison import SuiteComparison, compare, effect_table, plain_rows
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text.paper_words import RULE
 from parvibench.suites import of_papers
 
-from .audit_tables import departures, measured_table, summary_table
+from .audit_tables import Numbers, departures, measured_table, number_table, summary_table
+from .claims_page import Stated, stated
+from .first_screen import SCREENS, Screen
+from .kinds import JUDGED, Finding, Kind, count, findings, read_evidence
 from .measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
+from .pictures import FIGURES, Picture, pictures
+
+#: What the kinds of verdicts mean, after the rule of agreement.
+KINDS = (
+    '"(rule)": the paper prints no setting but says how it chose it, and we did the same; "(program)": the authors\' program was '
+    "run here beside ours, which says nothing of the paper. Within reach is no agreement. Intervals of SRLD's networks are over "
+    "chains given the paper's own splits, and hold the noise of its one chain a split."
+)
 
 
 @dataclass(frozen=True)
@@ -30,49 +40,67 @@ class Section:
     """One suite of the audit."""
 
     name: str
-    title: str  #: of its paper
     description: str
     command: str
-    tables: tuple[Table, ...]
+    numbers: Numbers | None
+    tables: tuple[Table, ...]  #: what single changes changed, and what figures gave
+    pictures: tuple[Picture, ...]
     departures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What the page says of one paper."""
+
+    key: str
+    title: str
+    screen: Screen
+    counts: str
+    claims: tuple[Stated, ...]
+    sections: tuple[Section, ...]
 
 
 def write_papers(stores: Sequence[Path], out: Path) -> Path:
     """Write ``index.html``, ``papers.md``, ``papers.csv`` and ``summary.json``; the path of the page.
 
     Shown are the rows that the stores hold, and those that an earlier audit in the folder has kept, in ``measured.csv``; what
-    studies changed is read from ``causes.csv`` there.
+    studies measured is read from ``causes.csv``, ``rule.csv``, ``program.csv``, ``reach.csv`` and ``claims.csv`` there.
     """
     ran = records_of([Store(path) for path in stores])
     names = sorted(of_papers(), key=lambda name: list(PAPERS).index(_paper(name)))
     suites = [load_suite(name) for name in names]
     known = reduce(combined, (measured_rows(suite, ran) for suite in suites), read_kept(out))
-    changes = read_changes(out)
+    changes, evidence = read_changes(out), read_evidence(out)
     found = [with_changes(compare(suite, known), changes) for suite in suites]
-    sections = [_section(f, measured_table(f.suite, known)) for f in found]
-    summary = summary_table(f for f in found if f.comparisons)
+    judged = {f.suite.name: findings(f, evidence) for f in found if f.comparisons}
+    summary = summary_table(judged)
+    sections = {f.suite.name: _section(f, judged.get(f.suite.name), measured_table(f.suite, known), out) for f in found}
+    papers = [_of_paper(key, judged, sections, out) for key in PAPERS]
     out.mkdir(parents=True, exist_ok=True)
     write_kept(out, known)
     page = out / "index.html"
-    page.write_text(_html(summary, sections), encoding="utf-8")
-    (out / "papers.md").write_text(_markdown(summary, sections), encoding="utf-8")
-    _told(found).write(out)
-    pd.concat([plain_rows(f) for f in found if f.comparisons]).to_csv(out / "papers.csv", index=False)
+    page.write_text(_html(summary, papers), encoding="utf-8")
+    (out / "papers.md").write_text(_markdown(summary, papers), encoding="utf-8")
+    _told([f for part in judged.values() for f in part]).write(out)
+    pd.concat([_plain(f, judged[f.suite.name]) for f in found if f.comparisons]).to_csv(out / "papers.csv", index=False)
     return page
 
 
-def _told(found: Sequence[SuiteComparison]) -> Summary:
+def _told(found: Sequence[Finding]) -> Summary:
     """What a page over several reports says of the audit."""
-    comparisons = [c for f in found for c in f.comparisons]
-    counts = Counter(c.verdict for c in comparisons)
-    judged = [c for c in comparisons if c.verdict in (Verdict.AGREES, Verdict.DIFFERS)]
+    by_rule = count(found, Kind.RULE_AGREES), count(found, Kind.RULE_DIFFERS)
+    by_program = count(found, Kind.PROGRAM_AGREES), count(found, Kind.PROGRAM_DIFFERS)
+    caused, unexplained = count(found, Kind.CAUSE), count(found, Kind.DIFFERS)
     headline = (
-        f"Of {len(comparisons)} published numbers {len(judged)} were judged: {counts[Verdict.AGREES]} agree, "
-        f"{counts[Verdict.DIFFERS]} differ, {sum(bool(c.cause) for c in judged)} of these for a cause that was shown."
+        f"Of {len(found)} published numbers {count(found, *JUDGED)} were judged. Against the paper's settings "
+        f"{count(found, Kind.AGREES)} agree and {caused + unexplained} differ, {caused} of these for a cause that was shown; "
+        f"against its rule {by_rule[0]} agree and {by_rule[1]} differ, against its program {by_program[0]} and {by_program[1]}."
     )
     rest = (
-        f"{counts[Verdict.INCONCLUSIVE]} are inconclusive, {counts[Verdict.INCOMPARABLE]} cannot be compared, "
-        f"{counts[Verdict.NOT_RUN]} were not run."
+        f"{count(found, Kind.INCONCLUSIVE, Kind.RULE_OPEN)} are inconclusive, {count(found, Kind.WITHIN)} within and "
+        f"{count(found, Kind.OUT)} out of reach, {count(found, Kind.NO_NUMBER)} are no numbers to judge, "
+        f"{count(found, Kind.INCOMPARABLE)} have settings that nobody knows, "
+        f"{count(found, Kind.NOT_RUN)} were not run; each of these with its reason."
     )
     description = "Every number that the papers print, ours beside it, and the verdict by a rule fixed beforehand."
     return Summary("papers", "", description, "", headline, rest, "")
@@ -83,18 +111,44 @@ def _paper(suite: str) -> str:
     return suite.partition("-")[0]
 
 
-def _section(found: SuiteComparison, measured: Table | None) -> Section:
-    suite = found.suite
-    tables = paper_tables(found)
-    if measured is not None and not any(row.published for row in suite.rows):  # figures print no numbers
+def _of_paper(key: str, judged: Mapping[str, Sequence[Finding]], sections: Mapping[str, Section], out: Path) -> Paper:
+    part = [f for name, found in judged.items() if _paper(name) == key for f in found]
+    counts = ""
+    if part:
+        kinds = {kind: count(part, kind) for kind in Kind}
+        counts = f"Of {len(part)} numbers: " + ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n) + "."
+    mine = tuple(section for name, section in sections.items() if _paper(name) == key)
+    return Paper(key, PAPERS[key], SCREENS[key], counts, tuple(stated(key.upper(), out)), mine)
+
+
+def _section(found: SuiteComparison, judged: Sequence[Finding] | None, measured: Table | None, out: Path) -> Section:
+    suite, tables = found.suite, [effect_table(found)]
+    if judged is None:  # figures print no numbers
         tables.append(measured)
-    command = f"parvibench run --suite {suite.name}"
     return Section(
-        suite.name, PAPERS[_paper(suite.name)], suite.description, command, tuple(tables), tuple(departures(suite))
+        suite.name,
+        suite.description,
+        f"parvibench run --suite {suite.name}",
+        number_table(judged) if judged else None,
+        tuple(t for t in tables if t is not None),
+        tuple(pictures(suite.name, out / FIGURES)),
+        tuple(departures(suite)),
     )
 
 
-def _html(summary: Table, sections: Sequence[Section]) -> str:
+def _plain(found: SuiteComparison, judged: Sequence[Finding]) -> pd.DataFrame:
+    """The findings for machines, a row each, with our number and the verdict of the study."""
+    table = plain_rows(found)
+    table["verdict"] = [str(f.kind) for f in judged]
+    table["reason"] = [f.note for f in judged]
+    for i, f in enumerate(judged):
+        if f.ours is not None:
+            values = {"ours_mean": f.ours.mean, "ours_low": f.ours.low, "ours_high": f.ours.high, "ours_n": f.ours.n}
+            table.loc[i, list(values)] = list(values.values())
+    return table
+
+
+def _html(summary: Table, papers: Sequence[Paper]) -> str:
     import jinja2
     from markupsafe import Markup
 
@@ -102,17 +156,30 @@ def _html(summary: Table, sections: Sequence[Section]) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((Path(__file__).parent / "papers.html.j2").read_text(encoding="utf-8"))
     style = Markup(css.read_text(encoding="utf-8"))
-    return template.render(summary=summary, sections=sections, style=style, rule=RULE)
+    return template.render(summary=summary, papers=papers, style=style, rule=RULE, kinds=KINDS)
 
 
-def _markdown(summary: Table, sections: Sequence[Section]) -> str:
-    lines = ["# The papers' tables, and ours", "", RULE, "", *markdown_table(summary), ""]
-    for section in sections:
-        lines += [f"## {section.name}", "", f"{section.title}. {section.description} `{section.command}`", ""]
-        for table in section.tables:
-            lines += [*markdown_table(table), ""]
-        if not section.tables:
-            lines += ["Not run.", ""]
-        lines += [f"- {text}" for text in section.departures]
-        lines += [""] if section.departures else []
+def _markdown(summary: Table, papers: Sequence[Paper]) -> str:
+    lines = ["# The papers' tables, and ours", "", RULE, "", KINDS, "", *markdown_table(summary), ""]
+    for paper in papers:
+        lines += [f"## {paper.title}", ""]
+        lines += [f"- {''.join(p.text for p in sentence)}" for sentence in paper.screen]
+        lines += ["", paper.counts, ""] if paper.counts else [""]
+        for section in paper.sections:
+            lines += [f"### {section.name}", "", f"{section.description} `{section.command}`", ""]
+            lines += _number_lines(section.numbers) if section.numbers else []
+            for table in section.tables:
+                lines += [*markdown_table(table), ""]
+            lines += [f"- {text}" for text in section.departures]
+            lines += [""] if section.departures else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _number_lines(table: Numbers) -> list[str]:
+    lines = ["| number | published | ours | difference | verdict |", "| --- | --- | --- | --- | --- |"]
+    for dataset, group in table.groups.items():
+        for n in group:
+            ours = f"{n.ours} {n.interval}".strip()
+            verdict = f"{n.verdict} ({n.note})" if n.note else n.verdict
+            lines.append(f"| {dataset}, {n.name} | {n.published} {n.spread} | {ours} | {n.difference} | {verdict} |")
+    return [*lines, "", *(f"{i}. {note}" for i, note in enumerate(table.notes, 1)), ""]

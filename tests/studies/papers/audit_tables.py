@@ -2,43 +2,135 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from parvibench.core import registry
 from parvibench.harness.suite.entries import Row as SuiteRow
 from parvibench.harness.suite.suite import Suite
-from parvibench.reporting.tables.paper_comparison import Comparison, SuiteComparison, Verdict, our_entry
+from parvibench.reporting.formatting import number as shown
+from parvibench.reporting.tables.paper_comparison import our_entry
 from parvibench.reporting.tables.paper_measured import Known, Ours, protocols
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, whole
+from parvibench.reporting.text.paper_words import around
+
+from .kinds import JUDGED, Finding, Kind, count
+
+#: Columns of the summary -> the kinds that they count; the first seven are judgements of the paper, its rule or its program.
+COUNTED = {
+    "agree": (Kind.AGREES,),
+    "differ, cause shown": (Kind.CAUSE,),
+    "differ, unexplained": (Kind.DIFFERS,),
+    "agree by the rule": (Kind.RULE_AGREES,),
+    "differ by the rule": (Kind.RULE_DIFFERS,),
+    "agree with the program": (Kind.PROGRAM_AGREES,),
+    "differ from the program": (Kind.PROGRAM_DIFFERS,),
+    "inconclusive": (Kind.INCONCLUSIVE, Kind.RULE_OPEN),
+    "within reach": (Kind.WITHIN,),
+    "out of reach": (Kind.OUT,),
+    "no number to judge": (Kind.NO_NUMBER,),
+    "cannot be compared": (Kind.INCOMPARABLE,),
+    "not run": (Kind.NOT_RUN,),
+}
 
 
-def summary_table(found: Iterable[SuiteComparison]) -> Table:
-    """How many numbers of every suite have which verdict."""
-    names = ("agree", "differ, cause shown", "differ, unexplained", "inconclusive", "cannot be compared", "not run")
-    columns = (
-        Column("suite", numeric=False),
-        Column("numbers"),
-        *map(Column, names),
-        Column("explained of those judged"),
-    )
-    by_suite = {f.suite.name: f.comparisons for f in found}
-    everything = {"all": tuple(c for part in by_suite.values() for c in part)} if len(by_suite) > 1 else {}
+def summary_table(found: Mapping[str, Sequence[Finding]]) -> Table:
+    """How many numbers of every suite have which kind of verdict."""
+    columns = (Column("suite", numeric=False), Column("numbers"), Column("judged"), *map(Column, COUNTED))
+    everything = {"all": tuple(f for part in found.values() for f in part)} if len(found) > 1 else {}
     rows = []
-    for name, comparisons in {**by_suite, **everything}.items():
-        counts = Counter(_kind(c) for c in comparisons)
-        judged = [c for c in comparisons if c.verdict in (Verdict.AGREES, Verdict.DIFFERS)]
-        share = f"{sum(c.explained for c in judged)} of {len(judged)}" if judged else ""
-        first = Entry(name, link=name if name in by_suite else "")
-        rows.append(Row((first, whole(len(comparisons)), *(whole(counts[n]) for n in names), Entry(share))))
+    for name, part in {**found, **everything}.items():
+        counts = (whole(count(part, *kinds)) for kinds in COUNTED.values())
+        first = Entry(name, link=name if name in found else "")
+        rows.append(Row((first, whole(len(part)), whole(count(part, *JUDGED)), *counts)))
     return Table("verdicts by suite", columns, tuple(rows))
 
 
-def _kind(c: Comparison) -> str:
-    if c.verdict is Verdict.DIFFERS:
-        return "differ, cause shown" if c.cause else "differ, unexplained"
-    return {Verdict.AGREES: "agree"}.get(c.verdict, str(c.verdict))
+@dataclass(frozen=True)
+class Line:
+    """A published number in the table of its suite."""
+
+    anchor: str  #: what a sentence links to
+    name: str  #: method and metric in the paper's words
+    published: str
+    spread: str  #: as printed
+    ours: str
+    interval: str  #: and how many replicates
+    difference: str
+    verdict: str
+    look: str  #: CSS class of the verdict
+    note: int  #: number of its reason below the table; 0 without
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of a suite by data set, and what is said of them."""
+
+    groups: Mapping[str, Sequence[Line]]
+    notes: Sequence[str]
+
+
+_LOOKS = {
+    Kind.AGREES: "best", Kind.RULE_AGREES: "best", Kind.PROGRAM_AGREES: "best", Kind.CAUSE: "status", Kind.DIFFERS: "status",
+    Kind.RULE_DIFFERS: "status", Kind.PROGRAM_DIFFERS: "status",
+}  # fmt: skip
+#: As short as a line of a phone needs.
+_SHORT = {
+    Kind.CAUSE: "differs, cause", Kind.DIFFERS: "differs", Kind.RULE_AGREES: "agrees (rule)", Kind.RULE_DIFFERS: "differs (rule)",
+    Kind.RULE_OPEN: "inconclusive (rule)", Kind.PROGRAM_AGREES: "agrees (program)", Kind.PROGRAM_DIFFERS: "differs (program)",
+    Kind.NO_NUMBER: "no number", Kind.INCOMPARABLE: "not comparable",
+}  # fmt: skip
+
+
+def anchor(pointer: str) -> str:
+    """Id of a number's line."""
+    return "n-" + re.sub(r"[^A-Za-z0-9]+", "-", pointer).strip("-")
+
+
+def number_table(found: Iterable[Finding]) -> Numbers:
+    """Published, ours, difference and verdict, a line a number."""
+    groups: dict[str, list[Line]] = {}
+    notes: list[str] = []
+    for f in found:
+        c, n = f.comparison, f.comparison.number
+        if f.note and f.note not in notes:
+            notes.append(f.note)
+        ratio = c.published != n.value
+        printed, _, spread = n.printed.partition(" ± ")
+        ours = f.ours
+        groups.setdefault(n.dataset, []).append(
+            Line(
+                anchor(n.pointer),
+                f"{n.algorithm} {_metric(n.metric)}" + (", ratio" if ratio else ""),
+                shown(c.published) if ratio else minus(printed),
+                "" if ratio or not spread else f"± {spread}",
+                "" if ours is None else minus(shown(ours.mean)),
+                "" if ours is None else around(ours.low, ours.high, ours.n),
+                "" if ours is None else signed(ours.mean - c.published),
+                _SHORT.get(f.kind, str(f.kind)),
+                _LOOKS.get(f.kind, "quiet"),
+                notes.index(f.note) + 1 if f.note else 0,
+            )
+        )
+    return Numbers(groups, notes)
+
+
+def _metric(name: str) -> str:
+    """Of the published table, short enough for a phone."""
+    known = {"train_seconds_per_10k_iters": "time", "relative_cumulative_regret_pct": "regret", "sliced_WD": "distance"}
+    return known.get(name, name.partition("(")[0].replace("_", " "))
+
+
+def minus(number: str) -> str:
+    """A number with the sign that is as wide as a digit."""
+    return "−" + number[1:] if number.startswith("-") else number
+
+
+def signed(value: float) -> str:
+    """A difference with its sign."""
+    return ("+" if value > 0 else "−" if value < 0 else "") + shown(abs(value)) if math.isfinite(value) else "∞"
 
 
 def measured_table(suite: Suite, known: Known) -> Table | None:

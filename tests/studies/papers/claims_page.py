@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -32,6 +33,28 @@ FILE = "claims.csv"
 COLUMNS = ["claim", "condition", "verdict", "effect", "bound", "mean", "low", "high", "replicates", "seconds"]
 
 
+@dataclass(frozen=True)
+class Stated:
+    """A claim beside its verdicts, in the order of ``CONDITIONS``."""
+
+    number: str
+    says: str
+    source: str
+    verdicts: tuple[str, ...]
+
+
+def stated(paper: str, out: Path) -> list[Stated]:
+    """The claims of a paper, by the name that sources begin with, and what the table in a folder says of them."""
+    table = _read(out)
+    mine = [(number, CLAIMS[number]) for number in sorted(CLAIMS) if CLAIMS[number].source.startswith(paper)]
+    return [Stated(number, claim.says, claim.source, _verdicts(number, claim, table)) for number, claim in mine]
+
+
+def _verdicts(number: str, claim: Claim, table: pd.DataFrame) -> tuple[str, ...]:
+    found = table[table["claim"] == number].drop_duplicates("condition").set_index("condition")["verdict"]
+    return tuple(found.get(c, "not run" if c in claim.conditions else "–") for c in CONDITIONS)
+
+
 def measured(claim: Claim, condition: str, store: Path, workers: int | None = None) -> pd.DataFrame:
     """The verdict on a claim under a condition, an effect a row."""
     began = time.process_time()
@@ -57,8 +80,7 @@ def page(table: pd.DataFrame) -> str:
         "| --- | --- | " + " | ".join("---" for _ in CONDITIONS) + " |",
     ]
     for number, claim in sorted(CLAIMS.items()):
-        found = table[table["claim"] == number].drop_duplicates("condition").set_index("condition")["verdict"]
-        verdicts = [found.get(c, "not run" if c in claim.conditions else "–") for c in CONDITIONS]
+        verdicts = _verdicts(number, claim, table)
         note = f" *{claim.note[0].upper()}{claim.note[1:]}.*" if claim.note else ""
         lines.append(f"| {number} | {claim.says} ({claim.source}){note} | {' | '.join(verdicts)} |")
     lines += [

@@ -6,7 +6,9 @@ without a store the page is made from what is kept.
 
 ``--claims`` first measures the papers' claims (``claims/``): under the paper's settings, with steps matched so that methods
 move alike, and with steps tuned by one rule, where these differ; those that ``claims.csv`` lacks, or those that are named.
-``--times`` first measures what the way of writing KSIVI costs (``plain_times``), on an idle machine, into ``causes.csv``.
+``--times`` first measures what the way of writing KSIVI costs (``plain_times``), on an idle machine, into ``causes.csv``;
+``--rule`` SRLD's networks with settings by the paper's rule (``srld_rule``), ``--program FOLDER`` SIFG's public program beside
+our rows (``sifg_program``), and ``--pictures STORE`` draws the figures of finished suites (``pictures``).
 """
 
 import argparse
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from parvibench.core.errors import InputError
 
-from . import plain_times
+from . import pictures, plain_times, sifg_program, srld_rule
 from .audit_page import write_papers
 from .claims.claim import CONDITIONS
 from .claims_page import CLAIMS, measure_claims, write_claims
@@ -36,6 +38,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--claims-store", type=Path, default=Path("parvibench-runs/claims"), help="finished runs of claims"
     )
+    parser.add_argument("--rule", nargs="*", choices=[*srld_rule.SETS, []], help="measure these sets, or all")
+    parser.add_argument("--rule-store", type=Path, default=Path("parvibench-runs/rule"), help="its finished parts")
+    parser.add_argument("--program", type=Path, help="folder of SIFG's program for networks: run it")
+    parser.add_argument("--pictures", nargs="+", type=Path, default=[], help="stores of suites whose figures to draw")
     parser.add_argument("--workers", type=int, help="processes of the claims' runs")
     options = parser.parse_args(arguments)
     for store in options.stores:
@@ -44,6 +50,11 @@ def main(arguments: list[str] | None = None) -> None:
     options.to.mkdir(parents=True, exist_ok=True)
     if options.times:
         plain_times.measure(options.to / CAUSES)
+    if options.rule is not None:
+        srld_rule.measure(options.rule, options.rule_store, options.to)
+    if options.program:
+        sifg_program.measure(options.program.resolve(), options.to / "program.csv")
+    pictures.keep(options.pictures, options.to / pictures.FIGURES)
     if options.claims is not None:
         measure_claims(options.claims, options.condition, options.claims_store, options.to, options.workers)
     try:

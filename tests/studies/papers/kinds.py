@@ -1,0 +1,199 @@
+"""What was learned of every published number: judged against the paper, its rule or its program, within reach, or why not.
+
+The package compares a number with a row of a suite (``paper_comparison``). Here this becomes one of fourteen kinds of verdict,
+told apart by what they rest on:
+
+- the paper's own settings: ``agrees``, ``differs`` with or without a cause, ``inconclusive``;
+- the paper's rule, where it prints no setting but says how it chose it (``rule.csv``, by ``srld_rule``);
+- the paper's program, run beside ours on its own settings (``program.csv``, by ``sifg_program``): no statement on the paper;
+- reach, where not even a rule is known: whether the number lies in the range that a declared grid spans (``reach.csv``).
+  It is never counted as agreement;
+- none: nobody can judge the number, or ours has settings of our own choice, or it was not run; each with its reason.
+
+Every table is one of a study and holds a line a published number; the tolerance is that of the package everywhere.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from parvibench.core.errors import InputError
+from parvibench.reporting.published import numbers
+from parvibench.reporting.tables.paper_comparison import RELATIVE, Comparison, SuiteComparison, Verdict, judge
+from parvibench.reporting.tables.paper_measured import Ours
+
+
+class Kind(StrEnum):
+    """Of verdicts, with what they rest on."""
+
+    AGREES = "agrees"
+    CAUSE = "differs, cause shown"
+    DIFFERS = "differs, unexplained"
+    INCONCLUSIVE = "inconclusive"
+    RULE_AGREES = "agrees (settings by the paper's rule)"
+    RULE_DIFFERS = "differs (settings by the paper's rule)"
+    RULE_OPEN = "inconclusive (settings by the paper's rule)"
+    PROGRAM_AGREES = "agrees with the program"
+    PROGRAM_DIFFERS = "differs from the program"
+    WITHIN = "within reach"
+    OUT = "out of reach"
+    NO_NUMBER = "no number to judge"
+    INCOMPARABLE = "cannot be compared"
+    NOT_RUN = "not run"
+
+
+#: Judged against the paper, its rule or its program.
+JUDGED = (
+    Kind.AGREES, Kind.CAUSE, Kind.DIFFERS, Kind.RULE_AGREES, Kind.RULE_DIFFERS, Kind.PROGRAM_AGREES, Kind.PROGRAM_DIFFERS,
+)  # fmt: skip
+_PAPER = {Verdict.AGREES: Kind.AGREES, Verdict.DIFFERS: Kind.DIFFERS, Verdict.INCONCLUSIVE: Kind.INCONCLUSIVE}
+_RULE = {Verdict.AGREES: Kind.RULE_AGREES, Verdict.DIFFERS: Kind.RULE_DIFFERS, Verdict.INCONCLUSIVE: Kind.RULE_OPEN}
+
+#: Numbers that nobody can judge -> why; patterns of pointers.
+NO_NUMBER = {
+    "ksivi/table-8/*/SIVI/*": "repeats Table 1, digit by digit",
+    "ksivi/table-8/*/SIVI-SM/*": "repeats Table 1, digit by digit",
+    "ksivi/table-8/*/KSIVI-vanilla/*": "repeats the KSIVI column of Table 1, where it is judged",
+    "ksivi/table-8/*/KSIVI-ustat/*": "the column is that of SGLD in Table 1, digit by digit: no result of the U-statistic",
+    "ksivi/table-1/Wine/SIVI/*": "equal to the entry of SGLD beside it (0.597, 0.904): one of the two is a copy",
+    "ksivi/table-1/Wine/SGLD/*": "equal to the entry of SIVI beside it (0.597, 0.904): one of the two is a copy",
+    "ksivi/table-2/*/KSIVI/*": "the unit of the ratios: a time of the authors' machine",
+    "ksivi/table-5/*/SIVI-SM@*/*": "not monotone in the step size: unstable runs; claim C24 is judged in its place",
+    "ksivi/table-7/*/KSIVI-vanilla/*": "the unit of the ratios: a time of the authors' machine",
+    "ksivi/sec-6.2/*": "a distance between two reference runs of the authors, neither of them published",
+    "sifg/table-1/Power/SVGD/*": "equal to the entry of Protein (4.940, 3.016): one of the two is a copy",
+    "sifg/table-1/Protein/SVGD/*": "equal to the entry of Power (4.940, 3.016): one of the two is a copy",
+    "srld/table-1/WineRed/SVGD/*": "equal to the entry of WineWhite (0.655, -1.040): one of the two is a copy",
+    "srld/table-1/WineWhite/SVGD/*": "equal to the entry of WineRed (0.655, -1.040): one of the two is a copy",
+    "srld/table-3/*/SVGD/*": "repeats Table 1, digit by digit",
+    "srld/table-4/*/SVGD/*": "repeats Table 1, digit by digit",
+    "srld/table-4/Boston/SRLD-60/LL": "its spread, 0.612, is likely a misprint of 0.0612 (neighbours: 0.084 and 0.062)",
+}  # fmt: skip
+#: Numbers without settings, rule, and program, or without a run -> why; the first pattern that fits.
+OPEN = {
+    "srld/table-1/*/SVGD/*": "SVGD by its own authors' program: another model, 20 particles, settings and rule not stated; the span of a grid was not measured",
+    "ksivi/table-1/*/SIVI/*": "settings on networks are not published, and no rule; the span of a grid was not measured",
+    "ksivi/table-1/*/SIVI-SM/*": "its configuration is published for Boston alone; the span of a grid was not measured",
+    "ksivi/table-1/*/KSIVI/*": "its configuration is published for Boston alone; the span of a grid was not measured",
+    "ksivi/table-1/*/SGLD/*": "the authors' file of this set, and with it the split, is not public; the span of the paper's grid was not measured",
+    "ksivi/table-2/*/SIVI/*": "how many mixing draws its bound has is not published, and the time is proportional to them",
+    "ksivi/table-5/*": "about four minutes of a core a number",
+    "ksivi/table-6/*/SIVI/*": "how many mixing draws its bound has is not published; the span of a grid was not measured",
+    "ksivi/table-6/*/UIVI/*": "the settings of UIVI are not published, and no rule; the span of a grid was not measured",
+    "ksivi/table-6/d=200/*": "about an hour of a core",
+}  # fmt: skip
+#: What a log likelihood of SRLD is compared with.
+OWN_FORMULA = (
+    "the formula of the log likelihood stands in neither paper nor program: ours is that of the mixture over samples"
+)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a study measured beside a published number."""
+
+    ours: Ours
+    note: str = ""
+    spread: float = 0.0  #: standard deviation of the program's runs
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The studies' tables by pointer."""
+
+    rule: Mapping[str, Beside] = field(default_factory=dict)
+    program: Mapping[str, Beside] = field(default_factory=dict)
+    reach: Mapping[str, Beside] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A published number, what is beside it, and the verdict."""
+
+    comparison: Comparison
+    kind: Kind
+    ours: Ours | None
+    note: str = ""  #: reason, cause or remark, in one line
+
+    @property
+    def pointer(self) -> str:
+        """Of the number."""
+        return self.comparison.number.pointer
+
+
+def findings(found: SuiteComparison, evidence: Evidence) -> list[Finding]:
+    """The kind of verdict on every number of a suite."""
+    return [_found(c, evidence) for c in found.comparisons]
+
+
+def _found(c: Comparison, evidence: Evidence) -> Finding:
+    pointer = c.number.pointer
+    unjudged = _first(NO_NUMBER, pointer)
+    if unjudged:
+        return Finding(c, Kind.NO_NUMBER, c.ours, unjudged)
+    if pointer in evidence.rule:
+        beside = evidence.rule[pointer]
+        kinds = _PAPER if "/Energy/" in pointer else _RULE  # the one set whose steps the program publishes
+        formula = OWN_FORMULA if pointer.endswith("/LL") else ""
+        note = "; ".join(filter(None, [beside.note, formula]))
+        return Finding(c, kinds[judge(c.published, c.tolerance, beside.ours)], beside.ours, note)
+    if pointer in evidence.program:
+        return _beside_program(c, evidence.program[pointer])
+    if pointer in evidence.reach:
+        beside = evidence.reach[pointer]
+        inside = beside.ours.low - c.tolerance <= c.published <= beside.ours.high + c.tolerance
+        return Finding(c, Kind.WITHIN if inside else Kind.OUT, beside.ours, beside.note)
+    if c.verdict in _PAPER:
+        caused = c.verdict is Verdict.DIFFERS and c.cause
+        return Finding(c, Kind.CAUSE if caused else _PAPER[c.verdict], c.ours, c.cause or c.reason)
+    why = _first(OPEN, pointer) or c.reason or "no time was left for it"
+    return Finding(c, Kind.NOT_RUN if c.ours is None else Kind.INCOMPARABLE, c.ours, why)
+
+
+def _beside_program(c: Comparison, beside: Beside) -> Finding:
+    """Ours against the program's mean, by the rule by which it would be held against the paper's."""
+    theirs = beside.ours
+    if c.ours is None:
+        return Finding(c, Kind.NOT_RUN, None, "the program was run, our row was not")
+    allowed = max(2 * beside.spread, c.number.unit, RELATIVE * abs(theirs.mean))
+    near = {Verdict.AGREES: Kind.PROGRAM_AGREES, Verdict.DIFFERS: Kind.PROGRAM_DIFFERS}
+    note = f"the program here: {theirs.mean:.4g} ({theirs.n}); {beside.note}"
+    return Finding(c, near.get(judge(theirs.mean, allowed, c.ours), Kind.INCONCLUSIVE), c.ours, note)
+
+
+def _first(reasons: Mapping[str, str], pointer: str) -> str:
+    return next((reason for pattern, reason in reasons.items() if fnmatchcase(pointer, pattern)), "")
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """The tables of the studies in a folder, as far as they are there; ``InputError`` where one is not a study's."""
+    return Evidence(*(_read(folder / f"{name}.csv") for name in ("rule", "program", "reach")))
+
+
+def _read(file: Path) -> dict[str, Beside]:
+    if not file.is_file():
+        return {}
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            found = {line["pointer"]: _beside(line) for line in csv.DictReader(lines)}
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise InputError(f"{file}: not a table of pointer, mean, low, high, n and note ({error})") from None
+    unknown = [pointer for pointer in found if pointer not in numbers()]
+    if unknown:
+        raise InputError(f"{file}: {unknown[0]} is no published number")
+    return found
+
+
+def _beside(line: Mapping[str, str]) -> Beside:
+    ours = Ours(float(line["mean"]), float(line["low"]), float(line["high"]), int(line["n"]))
+    return Beside(ours, line["note"], float(line.get("spread") or 0))
+
+
+def count(found: Iterable[Finding], *kinds: Kind) -> int:
+    """How many have one of these kinds of verdict."""
+    return sum(f.kind in kinds for f in found)
