@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parvibench.core.reference import Certified
 from parvibench.core.target import Target
 
 from .bnn_network import RATE, Model
@@ -133,8 +134,7 @@ class HeldOut:
     y_sd: Tensor  #: (R, 1, 1) what they were divided by, original units
     noise_unit: Tensor  #: (R, 1) unit of the noise deviation 1/sqrt(gamma), original units
     model: Model  #: of the states
-    #: exact posterior means and sds of f(x), (R, T) each, original units; None if unknown
-    certified: tuple[Tensor, Tensor] | None = None
+    certified: Certified | None = None  #: posterior predictions to compare with; None if unknown
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Means f s_y + m_y (R, n, T) and noise standard deviations (R, n) of states (R, n, D), in original units."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from importlib.resources.abc import Traversable
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -139,6 +139,16 @@ class Reference(Floored):
         return float(self.certificate["bandwidth"])
 
 
+class Certified(NamedTuple):
+    """Posterior predictions of a batch of replicates at T held-out points, original units; None where not stored."""
+
+    mean: Tensor  #: (R, T) of f(x_t)
+    sd: Tensor  #: (R, T) of f(x_t)
+    draws: Tensor | None = None  #: (R, m, T) draws of f, less ``mean``, over ``sd``
+    noise: Tensor | None = None  #: (R, m) noise standard deviations of the same draws
+    log_p: Tensor | None = None  #: (R, T) log predictive densities of the held-out responses
+
+
 @dataclass(frozen=True)
 class Predictions(Floored):
     """Posterior mean and standard deviation of the regression function at held-out points.
@@ -153,13 +163,16 @@ class Predictions(Floored):
     scores: Tensor  #: (K, F, D) the target's score at the first F of them: the density's fingerprint
     certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the arrays
     floors: Floors = field(repr=False)  #: metric -> sample size -> simulated values, sorted
+    draws: Tensor | None = None  #: (K, m, T), with ``noise`` (K, m) and ``log_p`` (K, T) as in ``Certified``; or None
+    noise: Tensor | None = None
+    log_p: Tensor | None = None
 
-    def of(self, replicates: Sequence[int]) -> tuple[Tensor, Tensor] | None:
-        """Means and standard deviations of these replicates, (R, T) each; None unless all are certified."""
+    def of(self, replicates: Sequence[int]) -> Certified | None:
+        """The predictions of these replicates; None unless all are certified."""
         if max(replicates) >= len(self.mean):
             return None
-        rows = torch.tensor(list(replicates))
-        return self.mean[rows], self.sd[rows]
+        rows, more = torch.tensor(list(replicates)), (self.draws, self.noise, self.log_p)
+        return Certified(self.mean[rows], self.sd[rows], *(None if a is None else a[rows] for a in more))
 
 
 def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
@@ -200,8 +213,7 @@ def load_predictions(name: str, folder: Traversable | None = None) -> Prediction
     if found is None:
         return None
     certificate, arrays, floors = found
-    names = ("mean", "sd", "states", "scores")
-    tensors = {key: torch.from_numpy(arrays[key].astype(np.float64)) for key in names}
+    tensors = {key: torch.from_numpy(value.astype(np.float64)) for key, value in arrays.items()}
     return Predictions(**tensors, certificate=certificate, floors=floors)
 
 

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from .budget import Meter
 from .errors import ShapeError, UnsupportedError
-from .reference import Floored, Reference, load_predictions, load_reference, stamp_of
+from .reference import Certified, Floored, Reference, load_predictions, load_reference, stamp_of
 from .result import StartKind
 from .streams import Streams, derive_seed
 from .target import Target
@@ -70,8 +70,8 @@ class PredictiveData(Protocol):
         ...
 
     @property
-    def certified(self) -> tuple[Tensor, Tensor] | None:
-        """Exact posterior means and sds of the predictive means, (R, T) each, original units; None if unknown."""
+    def certified(self) -> Certified | None:
+        """Posterior predictions to compare with; None if unknown."""
         ...
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:

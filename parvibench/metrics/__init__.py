@@ -3,9 +3,10 @@
 The examples in the docstrings share four corners of a square as the reference, and the same points moved by (1, 1) as
 the samples of one replicate:
 
+>>> from dataclasses import replace
 >>> import torch
 >>> from parvibench.core.metric import Context, Cost, Decisions
->>> from parvibench.core.reference import Reference
+>>> from parvibench.core.reference import Certified, Reference
 >>> from parvibench.core.registry import load_task
 >>> banana = load_task("banana")
 >>> square = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=torch.float64)
@@ -16,6 +17,9 @@ the samples of one replicate:
 >>> gmm, ica, bnn = (load_task(name) for name in ("gmm5-2d", "ica-synthetic", "bnn-diabetes-sklearn"))
 >>> held_out = Context(bnn, predictive=bnn.predictive([0], "cpu", torch.float64))
 >>> weights = torch.zeros(1, 2, bnn.dim, dtype=torch.float64)
+>>> one, row = torch.ones(1, 1), torch.zeros(1, 44)
+>>> known = Certified(row + 150, row + 10, row[None], 70 * one, row - 6)
+>>> certified = Context(bnn, predictive=replace(held_out.predictive, certified=known))
 >>> decided = Decisions(reward=torch.zeros(1, 3), best=torch.ones(1, 3), uniform=torch.full((1, 3), 0.5))
 >>> bandit = Context(banana, decisions=decided)
 """

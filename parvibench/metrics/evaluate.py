@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from parvibench.core import registry
 from parvibench.core.metric import Context, Cost
-from parvibench.core.reference import Floor, Floored, Reference
+from parvibench.core.reference import Floor, Floored, Predictions, Reference
 from parvibench.core.registry import load_metric
 from parvibench.core.result import to_json_number
 from parvibench.core.target import Target
@@ -76,8 +76,9 @@ def evaluate_samples(
     found_chains = None if path is None else chain_diagnostics(path, names)
     worth = len(every) if found_chains is None else min(len(every), int(found_chains["worth"]))
     x = thin(every, MOST_SAMPLES)
-    listed = task.metrics if metrics is None else metrics
     floored = reference or task.floored()
+    certified = floored.floors if isinstance(floored, Predictions) else ()
+    listed = tuple(dict.fromkeys((*task.metrics, *certified))) if metrics is None else metrics
     context = Context(
         task,
         reference or task.reference(),

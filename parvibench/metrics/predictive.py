@@ -28,8 +28,8 @@ def rmse(samples: Tensor, context: Context) -> Tensor:
     >>> rmse(weights, held_out)
     tensor([84.3701], dtype=torch.float64)
     """
-    data, y = _data(samples, context)
-    total = sum(means.sum(1) for means, _ in _predictions(samples, data, y))
+    data, y = held_rows(samples, context)
+    total = sum(means.sum(1) for means, _ in predictions(samples, data, y))
     return (y - total / samples.shape[1]).square().mean(1).sqrt()
 
 
@@ -49,13 +49,18 @@ def nll(samples: Tensor, context: Context) -> Tensor:
     >>> nll(weights, held_out)
     tensor([5.8654], dtype=torch.float64)
     """
-    data, y = _data(samples, context)
+    data, y = held_rows(samples, context)
+    return math.log(samples.shape[1]) - log_sums(samples, data, y).mean(1)
+
+
+def log_sums(samples: Tensor, data: PredictiveData, y: Tensor) -> Tensor:
+    """Logarithms of the sums of the n samples' densities at the responses y (R, T), (R, T)."""
     log_sum = torch.full_like(y, -math.inf)
-    for means, sds in _predictions(samples, data, y):
+    for means, sds in predictions(samples, data, y):
         z = (y[:, None, :] - means) / sds[..., None]
         log_components = -0.5 * z.square() - sds.log()[..., None] - 0.5 * math.log(2 * math.pi)
         log_sum = torch.logaddexp(log_sum, log_components.logsumexp(1))
-    return math.log(samples.shape[1]) - log_sum.mean(1)
+    return log_sum
 
 
 @metric("lower", "y", "predictive", "continuous ranked probability score of the predictive mixture", when="last")
@@ -77,8 +82,8 @@ def crps(samples: Tensor, context: Context) -> Tensor:
     >>> crps(weights, held_out)
     tensor([49.6616], dtype=torch.float64)
     """
-    data, y = _data(samples, context)
-    found = list(_predictions(samples, data, y))
+    data, y = held_rows(samples, context)
+    found = list(predictions(samples, data, y))
     means, sds = torch.cat([m for m, _ in found], 1), torch.cat([s for _, s in found], 1)
     values = []
     for r, rows in enumerate(y):
@@ -105,76 +110,12 @@ def coverage(samples: Tensor, context: Context) -> Tensor:
     >>> coverage(weights, held_out)
     tensor([0.9545], dtype=torch.float64)
     """
-    data, y = _data(samples, context)
+    data, y = held_rows(samples, context)
     total = torch.zeros_like(y)
-    for means, sds in _predictions(samples, data, y):
+    for means, sds in predictions(samples, data, y):
         total += torch.special.ndtr((y[:, None, :] - means) / sds[..., None]).sum(1)
     below = total / samples.shape[1]
     return ((below >= 0.025) & (below <= 0.975)).to(samples).mean(1)
-
-
-@metric(
-    "lower",
-    "sd",
-    "predictive",
-    "root mean square error of the predictive mean against the certified posterior's, in its sd",
-)
-def predictive_mean_error(samples: Tensor, context: Context) -> Tensor:
-    """Distance of the predictive mean from that of the exact posterior.
-
-    ``sqrt mean_t ((m_t - M_t) / S_t)^2`` for the samples' mean m of f(x_t) and the certified posterior mean M and
-    standard deviation S of f(x_t): n independent exact draws have about 1 / sqrt(n).
-
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data with certified predictions.
-
-    Returns:
-        (R,) in posterior sds; lower is better. One prediction per sample.
-
-    >>> predictive_mean_error(weights, held_out)
-    tensor([4.0824], dtype=torch.float64)
-    """
-    return _errors(samples, context)[0]
-
-
-@metric(
-    "lower",
-    "1",
-    "predictive",
-    "root mean square relative error of the predictions' spread against the certified posterior's",
-)
-def predictive_sd_error(samples: Tensor, context: Context) -> Tensor:
-    """Error of the spread of predictions, against that of the exact posterior.
-
-    ``sqrt mean_t (s_t / S_t - 1)^2`` for the standard deviations s of f(x_t) over the samples and the certified S,
-    without the noise of the responses: 1 when all samples agree, about 1 / sqrt(2n) for n independent exact draws.
-
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data with certified predictions.
-
-    Returns:
-        (R,), relative; lower is better. One prediction per sample.
-
-    >>> predictive_sd_error(weights, held_out)
-    tensor([1.], dtype=torch.float64)
-    """
-    return _errors(samples, context)[1]
-
-
-def relative_errors(mean: Tensor, sd: Tensor, true_mean: Tensor, true_sd: Tensor) -> tuple[Tensor, Tensor]:
-    """Root mean square over points of the errors of means, in true sds, and of sds, relative; (..., T) each."""
-    return (((mean - true_mean) / true_sd).square().mean(-1).sqrt(), (sd / true_sd - 1).square().mean(-1).sqrt())
-
-
-def _errors(samples: Tensor, context: Context) -> tuple[Tensor, Tensor]:
-    data, y = _data(samples, context)
-    if data.certified is None:
-        raise NotApplicable("there are no certified predictions for these data splits")
-    means = torch.cat([means for means, _ in _predictions(samples, data, y)], 1)
-    true_mean, true_sd = (values.to(samples) for values in data.certified)
-    return relative_errors(means.mean(1), means.std(1), true_mean, true_sd)
 
 
 def _crps_sum(y: Tensor, means: Tensor, sds: Tensor) -> Tensor:
@@ -197,7 +138,8 @@ def _mean_absolute(d: Tensor, sd: Tensor) -> Tensor:
     return density.add_(z * (z * math.sqrt(0.5)).erf_()).mul_(sd)
 
 
-def _data(samples: Tensor, context: Context) -> tuple[PredictiveData, Tensor]:
+def held_rows(samples: Tensor, context: Context) -> tuple[PredictiveData, Tensor]:
+    """The held-out data and their responses (R, T); ``NotApplicable`` without any."""
     if context.predictive is None:
         raise NotApplicable("the task has no held-out data")
     y = context.predictive.y.to(samples)
@@ -206,7 +148,7 @@ def _data(samples: Tensor, context: Context) -> tuple[PredictiveData, Tensor]:
     return context.predictive, y
 
 
-def _predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Means (R, b, T) and noise sds (R, b) of consecutive samples, few enough at a time."""
     for block in row_blocks(samples.shape[1], y.numel()):
         means, sds = data.predict(samples[:, block])

@@ -42,11 +42,13 @@ def sliced_w2(samples: Tensor, context: Context) -> Tensor:
     >>> sliced_w2(x, context)
     tensor([0.9851], dtype=torch.float64)
     """
-    values = []
-    for r, x in enumerate(samples):
-        means, remainder = _quantile_means(context.reference_rows(r), len(x))
-        values.append(((_sorted_projections(x) - means).square().mean(1) + remainder).mean().sqrt())
-    return torch.stack(values)
+    return torch.stack([sliced_distance(x, context.reference_rows(r)) for r, x in enumerate(samples)])
+
+
+def sliced_distance(x: Tensor, rows: Tensor) -> Tensor:
+    """Sliced 2-Wasserstein distance between (n, D) and (m, D)."""
+    means, remainder = _quantile_means(rows, len(x))
+    return ((_sorted_projections(x) - means).square().mean(1) + remainder).mean().sqrt()
 
 
 @metric("lower", "x", "reference", "exact 2-Wasserstein distance", when="last", floor_ratio=True)

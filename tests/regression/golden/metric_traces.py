@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from parvibench.core import registry
 from parvibench.core.exact import ExactTask
 from parvibench.core.metric import Context, Cost, Decisions
-from parvibench.core.reference import Predictions, Reference
+from parvibench.core.reference import Certified, Predictions, Reference
 from parvibench.core.target import Target
 from parvibench.core.task import Facts, Modes
 from parvibench.metrics import equivalent, floors
@@ -120,7 +120,7 @@ class Lines:
 
     y: Tensor  #: (R, T)
     slopes: Tensor  #: (R, D, T)
-    certified: tuple[Tensor, Tensor] | None = None
+    certified: Certified | None = None
 
     def of_rows(self, rows: Tensor) -> Lines:
         """The same of these rows alone."""
@@ -135,7 +135,8 @@ def fixed_context() -> Context:
     """A context of two replicates that holds all that any metric needs."""
     task = everything()
     rows = _HELD_OUT
-    certified = numbers(33, 2, rows), numbers(34, 2, rows).exp()
+    draws = numbers(43, 2, 30, rows), numbers(44, 2, 30).exp(), numbers(45, 2, rows)
+    certified = Certified(numbers(33, 2, rows), numbers(34, 2, rows).exp(), *draws)
     lines = Lines(2 * numbers(31, 2, rows), numbers(32, 2, _DIM, rows), certified)
     best = numbers(36, 2, 9).exp()
     return Context(
