@@ -192,9 +192,7 @@ def normal_draws(normals: Normals, u: Tensor) -> tuple[Tensor, Tensor]:
     return x, -u.square().sum(-1) / 2 - half_log_det.unsqueeze(-1) - constant
 
 
-def resampled(
-    log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64], *, distinct: bool = False
-) -> Tensor | None:
+def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64], *, distinct: bool = False) -> Tensor | None:
     """Rows of the draws of one replicate, (n,) into (P M), by Pareto-smoothed weights; None where there are no draws.
 
     Args:

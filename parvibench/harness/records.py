@@ -108,12 +108,13 @@ def _divergence(diverged: dict[int, int], stuck: set[int], cell: Cell) -> str:
     """How replicates were lost; one that never moved can be as far off as others that blew up."""
     moved = {r: iteration for r, iteration in diverged.items() if r not in stuck}
     step, replicates = cell.settings.get("step_size"), cell.n_replicates
+    size = f"step_size {step:g}" if isinstance(step, float) else "the step size"
     reasons = []
     if moved:
         first = min(moved.values())
         reasons.append(
             f"{len(moved)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
-            + (_EARLY.format(f"step_size {step:g}" if isinstance(step, float) else "the step size") if first <= _FIRST_STEPS else "")
+            + (_EARLY.format(size) if first <= _FIRST_STEPS else "")
         )
     if at_rest := len(diverged) - len(moved):
         reasons.append(f"{at_rest} of {replicates} replicates never moved from a start that is far off")

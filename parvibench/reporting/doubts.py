@@ -64,5 +64,5 @@ def _far(results: Results, task: Task) -> list[str]:
     names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
     text = f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method "
     text += f"came within {UNMOVED:g} floors. Start nearer (--start pathfinder, laplace or prior; "
-    text += "in a suite start: pathfinder, in Python pb.task(..., initial='pathfinder')), or standardise the coordinates"
+    text += "in a suite start: pathfinder, in Python initial='pathfinder'), or standardise the coordinates"
     return [text] if FAR < far < float("inf") else []

@@ -59,7 +59,8 @@ def _draws(problem: Problem, kind: str, n: int) -> Tensor:
     with torch.no_grad():
         state = method.init(problem, settings, problem.streams, _LONGEST)
         try:
-            for state, _ in islice(take_steps(method.step, problem, settings, state), _LONGEST):
+            for stepped, _ in islice(take_steps(method.step, problem, settings, state), _LONGEST):
+                state = stepped
                 if method.ended(problem, settings, state):
                     break
         except BudgetExhausted:
