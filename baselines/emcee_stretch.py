@@ -82,8 +82,8 @@ class Emcee(Algorithm[Settings, State]):
 
         draws = np.random.RandomState(seed_of(streams, "emcee", streams.step))
         held = imported_library("emcee.state").State(
-            state.x[0].double().cpu().numpy(), log_prob=state.log_density[0].double().cpu().numpy()
-        )
+            state.x[0].double().cpu().numpy().copy(), log_prob=state.log_density[0].double().cpu().numpy().copy()
+        )  # emcee writes into both
         move = moves.StretchMove(a=settings.stretch)
         moved, accepted = move.propose(model(None, log_densities, map, draws), held)
         x, density = (state.x.new_tensor(v).unsqueeze(0) for v in (moved.coords, moved.log_prob))

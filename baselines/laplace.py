@@ -116,6 +116,10 @@ class Laplace(Algorithm[Settings, State]):
         x = mode.unsqueeze(1) + torch.linalg.solve_triangular(factor.mT, noise.mT, upper=True).mT
         return x.to(problem.dtype)
 
+    def ended(self, problem: Problem, settings: Settings, state: State) -> bool:
+        """Whether all searches have ended and the precision is measured."""
+        return bool(state.paths.done.all()) and bool((state.columns >= problem.dim).all())
+
 
 def highest(paths: lbfgs.Paths) -> tuple[Tensor, Tensor]:
     """The last point of each replicate's highest search and its alpha, (R, D) each."""

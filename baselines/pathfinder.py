@@ -58,9 +58,10 @@ class Settings(AlgorithmSettings):
     draws: int = Field(100, ge=1, description="M, draws kept of each path's best normal; paper")
     history: int = Field(6, ge=1, description="J, pairs that L-BFGS remembers; paper")
     longest: int = Field(1000, ge=1, description="iterations of L-BFGS after which a path ends; paper")
-    resampling: Literal["psis", "none"] = Field(
+    resampling: Literal["psis", "distinct", "none"] = Field(
         "psis",
-        description="psis: Pareto-smoothed importance resampling of all paths' draws; none: fresh draws (single path)",
+        description="psis: Pareto-smoothed importance resampling of all paths' draws; distinct: without replacement, for "
+        "starts; none: fresh draws (single path)",
     )
 
 
@@ -154,13 +155,18 @@ class Pathfinder(Algorithm[Settings, State]):
         fresh = normal_draws(state.best, u)[0].transpose(1, 2).reshape(r, -1, dim)[:, :n]
         if settings.resampling == "none":
             return fresh.to(problem.dtype)
-        place = streams.uniform("output", (n,)).double().cpu().numpy()
+        distinct = settings.resampling == "distinct"
+        place = streams.uniform("output", (p * settings.draws if distinct else n,)).double().cpu().numpy()
         found = []
         for i in range(r):
-            chosen = resampled(state.draws[i, ..., -1], state.kept[i], place[i])
+            chosen = resampled(state.draws[i, ..., -1], state.kept[i], place[i], distinct=distinct)
             drawn = state.draws[i, ..., :-1].reshape(-1, dim)
-            found.append(fresh[i] if chosen is None else drawn[chosen.to(fresh.device)])
+            found.append(fresh[i] if chosen is None else torch.cat((drawn[chosen.to(fresh.device)], fresh[i]))[:n])
         return torch.stack(found).to(problem.dtype)
+
+    def ended(self, problem: Problem, settings: Settings, state: State) -> bool:
+        """Whether all paths have ended and have all their draws."""
+        return bool(state.paths.done.all()) and bool((state.kept >= settings.draws).all())
 
 
 def normal_at(paths: lbfgs.Paths) -> Normals:
@@ -186,13 +192,14 @@ def normal_draws(normals: Normals, u: Tensor) -> tuple[Tensor, Tensor]:
     return x, -u.square().sum(-1) / 2 - half_log_det.unsqueeze(-1) - constant
 
 
-def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64]) -> Tensor | None:
+def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64], *, distinct: bool = False) -> Tensor | None:
     """Rows of the draws of one replicate, (n,) into (P M), by Pareto-smoothed weights; None where there are no draws.
 
     Args:
         log_ratios: (P, M).
         kept: how many of each path's are there, (P,).
         place: uniforms, (n,).
+        distinct: without replacement, every draw there is in the order of its exponential clock; uniforms, (P M,).
     """
     there = torch.arange(log_ratios.shape[1], device=kept.device) < kept.unsqueeze(-1)
     rows = there.flatten().nonzero().flatten().cpu()
@@ -201,6 +208,8 @@ def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64]) -> T
     ratios = log_ratios.flatten().double().cpu()[rows].numpy()
     ratios -= ratios.max()
     smoothed = pareto_smoothed(ratios) if len(rows) >= FEWEST else ratios
+    if distinct:
+        return rows[np.argsort(np.log(-np.log1p(-place[: len(rows)])) - smoothed, kind="stable")]
     total = np.cumsum(np.exp(smoothed - smoothed.max()))
     return rows[np.searchsorted(total / total[-1], place, side="right").clip(max=len(rows) - 1)]
 

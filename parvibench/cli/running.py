@@ -43,7 +43,7 @@ def run(
     budget: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="Limit per replicate (repeatable): iterations, score_evaluations, scores_per_particle or seconds.")] = None,
     particles: Annotated[int | None, Option(help="Number of particles or parallel chains, N; overrides presets.")] = None,
     samples: Annotated[int | None, Option(help="Number of samples evaluated, n; overrides presets.")] = None,
-    start: Annotated[Literal["task", "prior", "warm"] | None, Option(help="Initial points: the task's, draws from its prior, or one reference draw per replicate with a tenth of its spread.")] = None,
+    start: Annotated[Literal["task", "prior", "warm", "pathfinder", "laplace"] | None, Option(help="Initial points: the task's, draws from its prior, one reference draw per replicate with a tenth of its spread, or draws of a Pathfinder or Laplace fit, charged to the budget.")] = None,
     profile: Annotated[str | None, Option(help="Profile of the suite, e.g. fast or paper.")] = None,
     match: Annotated[str | None, Option(metavar="effective-step", help="Scale step sizes so that the methods of a task share one effective step.")] = None,
     row: Annotated[list[str] | None, Option(metavar="GLOB", help="Only rows whose TASK/LABEL or published number matches the pattern (repeatable).")] = None,

@@ -15,8 +15,9 @@ from .budget import Budget
 
 V = TypeVar("V")
 
-#: Where a run starts: the task's initial distribution, its prior, or one draw of the target, see ``Task.problem``.
-StartKind = Literal["task", "prior", "warm"]
+#: Where a run starts: the task's initial distribution, its prior, one draw of the target (``Task.problem``), or draws of
+#: a fit that its budget pays for.
+StartKind = Literal["task", "prior", "warm", "pathfinder", "laplace"]
 #: Raised on any change of the stored files that old readers would misread.
 STORE_FORMAT = 2
 

@@ -99,6 +99,7 @@ class Task(ABC):
     data: tuple[str, ...] = ()  #: names of the data sets needed from disk
     facts: Facts = field(default_factory=Facts)  #: exact facts
     precision: torch.dtype | None = None  #: the only one the density takes; None takes that of its argument
+    begins: StartKind = "task"  #: where runs start unless they say otherwise
     departures: tuple[str, ...] = ()  #: where a variant departs from the plain task on purpose, one sentence each
 
     @abstractmethod
@@ -185,7 +186,7 @@ class Task(ABC):
             particles: N; default the protocol's.
             limit: budget in score evaluations per replicate.
             full_batch: exact scores instead of the protocol's mini-batches.
-            start: where the initial points are from: ``initial``, ``prior`` or ``warm``.
+            start: where the initial points are from: ``task``, ``prior`` or ``warm``.
         """
         ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
         target = self.target(ids, device, dtype)
@@ -254,6 +255,7 @@ class Problem:
         self.native = target.native  #: the compiled program that a sampler of its own language runs, or None
         self.meter = Meter(limit)
         self.started = False  #: whether the initial points were requested
+        self.start_cost = 0.0  #: score evaluations charged for them
 
     @property
     def replicates(self) -> int:

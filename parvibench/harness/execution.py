@@ -25,7 +25,7 @@ class Execution(BaseModel):
     budget: dict[str, float] | None = None  #: limits per replicate, e.g. ``{"score_evaluations": 200_000}``.
     particles: int | None = None  #: N; before a preset's, as ``budget`` and ``samples`` are
     samples: int | None = None  #: n judged
-    start: StartKind | None = None  #: where the initial points are from: ``task``, ``prior`` or ``warm``
+    start: StartKind | None = None  #: where the initial points are from; None: as the suite says
     profile: str | None = None  #: of the suite
     rows: tuple[str, ...] = ()  #: of a suite of rows only those that fit one of these patterns
     #: ``effective-step`` scales step sizes so that a task's methods move alike, see the README

@@ -75,7 +75,7 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     )
     return {
         "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
-        "reason": _divergence(diverged, stuck, cell.n_replicates),
+        "reason": _divergence(diverged, stuck, cell),
         "n_diverged": len(diverged),
         "diverged": diverged,
         "effective_step": results[0].effective_step,
@@ -100,18 +100,21 @@ def _never_moved(results: Sequence[ChunkResult]) -> set[int]:
     return {r for r, of in seen.items() if of["acceptance"] == {0.0} and of["displacement"] <= {0.0}}
 
 
-_EARLY = ": the step size is too large for the scale of the target at the start (a smaller step_size, or standardised coordinates)"
+_EARLY = ": {} is too large for the scale of the target at the start (a smaller step_size, or standardised coordinates)"
+_FIRST_STEPS = 64  # a state is inspected that often at least
 
 
-def _divergence(diverged: dict[int, int], stuck: set[int], replicates: int) -> str:
+def _divergence(diverged: dict[int, int], stuck: set[int], cell: Cell) -> str:
     """How replicates were lost; one that never moved can be as far off as others that blew up."""
     moved = {r: iteration for r, iteration in diverged.items() if r not in stuck}
+    step, replicates = cell.settings.get("step_size"), cell.n_replicates
+    size = f"step_size {step:g}" if isinstance(step, float) else "the step size"
     reasons = []
     if moved:
         first = min(moved.values())
         reasons.append(
             f"{len(moved)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
-            + (_EARLY if first <= 10 else "")
+            + (_EARLY.format(size) if first <= _FIRST_STEPS else "")
         )
     if at_rest := len(diverged) - len(moved):
         reasons.append(f"{at_rest} of {replicates} replicates never moved from a start that is far off")

@@ -29,7 +29,7 @@ def doubts(results: Results) -> list[str]:
             cells = [c for c in results.cells if c.task == task.name and c.status is Status.OK and c.kind != "anchor"]
             if cells and task.floored() is None:
                 found += _untested(results, task, cells, place)
-            elif cells:
+            elif cells and all(c.spec.start == task.begins == "task" for c in cells):
                 found += _far(results, task)
         except ParVIBenchError:  # the task's data are not here
             continue
@@ -63,6 +63,6 @@ def _far(results: Results, task: Task) -> list[str]:
     far, worst = (v.item() for v in apart.nan_to_num(0.0).max(0))
     names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
     text = f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method "
-    text += f"came within {UNMOVED:g} floors. Start nearer (pb.task(..., initial=...): the mean of samples of pathfinder or laplace, "
-    text += "or draws of the prior), or standardise the coordinates"
+    text += f"came within {UNMOVED:g} floors. Start nearer (--start pathfinder, laplace or prior; "
+    text += "in a suite start: pathfinder, in Python initial='pathfinder'), or standardise the coordinates"
     return [text] if FAR < far < float("inf") else []

@@ -21,6 +21,8 @@ from parvibench.core.reference import Reference
 from parvibench.core.target import Target
 from parvibench.core.task import DENSITY_METRICS, Task
 
+from .starts import FITS
+
 #: The density of a point, (D,) -> (), or of many, (n, D) -> (n,).
 LogDensity = Callable[[Tensor], Any]
 #: How many points, and their generator -> points, (n, D).
@@ -28,6 +30,7 @@ Draw = Callable[[int, Generator], Tensor]
 
 #: Exact transport plans of thousands of points would take most of a floor's time; the sliced distance stays.
 METRICS = tuple(metric for metric in DENSITY_METRICS if metric != "w2")
+Fit = Literal["pathfinder", "laplace"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Points at which a density is tried.
 _TRIED = 4
@@ -39,7 +42,7 @@ def task(
     log_density: LogDensity,
     dim: int,
     *,
-    initial: Draw | Sequence[float] | Tensor | None = None,
+    initial: Draw | Sequence[float] | Tensor | Fit | None = None,
     name: str | None = None,
     batched: bool = False,
     score: Callable[[Tensor], Any] | None = None,
@@ -54,7 +57,8 @@ def task(
             vectorised by ``torch.func.vmap`` and differentiated by autograd.
         dim: D.
         initial: where samplers start: ``(n, generator) -> (n, D)``, or the mean (D,) of a unit Gaussian; default
-            N(0, I).
+            N(0, I). ``"pathfinder"`` or ``"laplace"``: draws of such a fit, which begins at N(0, I) and which the run's
+            budget pays for.
         name: of the task in tables, stores and references; default: the function's.
         batched: whether ``log_density`` and ``score`` take many points at once, (n, D) -> (n,) and (n, D) -> (n, D).
         score: the gradient, (D,) -> (D,), where the density is not written in PyTorch (Stan, NumPyro, JAX); both
@@ -85,7 +89,7 @@ def task(
         log_density=log_density,
         own_score=score,
         batched=batched,
-        start=initial_points(found, initial, dim),
+        **initial_points(found, initial, dim),
         draw=exact,
         coordinates=tuple(coordinates),
     )
@@ -143,7 +147,7 @@ class FunctionTask(Task):
     @property
     def source(self) -> str:
         """What names this density in a cell's key: its source, where there is any, and its values at the start."""
-        digest = hashlib.sha256(self.fingerprint.encode())
+        digest = hashlib.sha256((self.fingerprint + self.begins.removeprefix("task")).encode())
         for function in filter(None, (self.log_density, self.own_score, self.start, self.draw)):
             wrapped = getattr(function, "__wrapped__", function)
             file = inspect.getsourcefile(wrapped) if inspect.isfunction(wrapped) else None
@@ -224,18 +228,23 @@ class _ByScore(torch.autograd.Function):
         return weight[..., None] * ctx.target.score(ctx.saved_tensors[0]), None
 
 
-def initial_points(name: str, initial: Any, dim: int) -> Draw:
-    """Draws of initial points, by a function or around a mean (D,); ``InputError`` for anything else."""
+def initial_points(name: str, initial: Any, dim: int) -> dict[str, Any]:
+    """Fields of a task's start: a function, a mean (D,) or a fit's name; ``InputError`` for anything else."""
     if callable(initial):
-        return initial
+        return {"start": initial}
+    if isinstance(initial, str):
+        if initial not in FITS:
+            raise InputError(f"{name}: initial={initial!r} is none of {', '.join(FITS)}")
+        return {"start": Around((0.0,) * dim), "begins": initial}
     try:
         centre = torch.zeros(dim) if initial is None else torch.as_tensor(initial)
         centre = centre.to(torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name}: initial is a function (n, generator) -> (n, D), or {dim} numbers: {error}") from None
+        one_of = f"a function (n, generator) -> (n, D), {dim} numbers, or {' or '.join(FITS)}"
+        raise InputError(f"{name}: initial is {one_of}: {error}") from None
     if centre.shape != (dim,):
         raise InputError(f"{name}: initial has shape {tuple(centre.shape)}; it is {dim} numbers, or a function")
-    return Around(tuple(centre.tolist()))
+    return {"start": Around(tuple(centre.tolist()))}
 
 
 @dataclass(frozen=True)

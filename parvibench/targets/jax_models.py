@@ -20,7 +20,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.target import InJax
 from parvibench.jax_programs.loading import double_jax
 
-from .densities import METRICS, Draw, FunctionTarget, FunctionTask, checked, initial_points, label_of
+from .densities import METRICS, Draw, Fit, FunctionTarget, FunctionTask, checked, initial_points, label_of
 from .sites import Site, SiteTask, fields, label, parts, refuse_discrete, refuse_subsample, require_latent
 
 
@@ -91,7 +91,7 @@ def from_jax(
     log_density: Callable[[Any], Any],
     dim: int,
     *,
-    initial: Draw | Sequence[float] | Tensor | None = None,
+    initial: Draw | Sequence[float] | Tensor | Fit | None = None,
     name: str | None = None,
     exact: Draw | None = None,
     coordinates: Sequence[str] = (),
@@ -104,7 +104,7 @@ def from_jax(
             ``jax.jit`` and ``jax.grad``. It is called in double precision: data given as NumPy arrays have all their digits,
             JAX arrays those that they were made with. JAX stays in double precision for the rest of the process.
         dim: D.
-        initial: where samplers start: ``(n, generator) -> (n, D)``, or the mean (D,) of a unit Gaussian; default
+        initial: where samplers start, as in ``task``: a function, the mean (D,) of a unit Gaussian, or a fit; default
             N(0, I).
         name: of the task in tables, stores and references; default: the function's.
         exact: ``(n, generator) -> (n, D)``, independent exact draws (PyTorch or NumPy), if they are known.
@@ -134,7 +134,7 @@ def from_jax(
         log_density=density,
         own_score=density.score,
         batched=True,
-        start=initial_points(label, initial, dim),
+        **initial_points(label, initial, dim),
         draw=exact,
         coordinates=tuple(coordinates),
     )

@@ -233,6 +233,28 @@ def test_samples_at_a_stated_cost_enter_the_leaderboard(call: Run, tmp_path: Pat
         assert (wrong.code, told in wrong.err) == (2, True)
 
 
+def test_chains_at_a_stated_cost_are_diagnosed_as_chains(call: Run, tmp_path: Path, small: None) -> None:
+    """Two files of one chain each; chains that disagree are told from chains that agree by the row's own R-hat."""
+    exact = pb.load_task("banana").exact(800, Generator().manual_seed(1)).numpy()
+    labels = []
+    for name, shift in (("agree", 0.0), ("apart", 4.0)):
+        np.save(tmp_path / f"{name}1.npy", exact[:400])
+        np.save(tmp_path / f"{name}2.npy", exact[400:] + shift)
+        told = call(
+            "evaluate", "--task", "banana", f"{name}1.npy", f"{name}2.npy", "--cost", "score_evaluations=900",
+            "--label", name,
+        )  # fmt: skip
+        assert told.code == 0, told.err
+        labels.append(f"{name} (external)")
+    rows = {cell.label: cell for cell in pb.load(tmp_path / "parvibench-runs").cells}
+    assert list(rows) == labels
+    rhat = {name: rows[name].values["rhat"][0] for name in labels}
+    assert rhat[labels[0]] < 1.02
+    assert rhat[labels[1]] > 1.5
+    assert rows[labels[0]].values["ess_bulk"][0] > 400
+    assert rows[labels[0]].values["ess_per_evaluation"][0] == pytest.approx(rows[labels[0]].values["ess_bulk"][0] / 900)
+
+
 def test_a_density_is_checked(call: Run, tmp_path: Path) -> None:
     """The second one's exact draws are of another law."""
     write(tmp_path, "mine.py", RING)

@@ -12,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parvibench.core.algorithm import AlgorithmSettings
+from parvibench.core.algorithm import AlgorithmSettings, Anchor
 from parvibench.core.errors import StoreError
 from parvibench.core.task import Problem, Task
 from parvibench.harness.store.environment import hardware
 from parvibench.harness.store.store import Trajectories
 from parvibench.harness.suite.cells import Cell
+from parvibench.targets.starts import FITS, begin_at_fits
 
 from .measuring import metrics_key
 from .snapshot import pack, unpack
@@ -41,7 +42,8 @@ class Chunk(NamedTuple):
     def problem(self, limit: float | None) -> Problem:
         """A new problem with a limit of score evaluations."""
         spec = self.cell.spec
-        return self.task.problem(
+        start = self.task.begins if spec.start == "task" else spec.start
+        made = self.task.problem(
             self.replicates,
             spec.seed,
             spec.device,
@@ -49,8 +51,11 @@ class Chunk(NamedTuple):
             particles=spec.particles,
             limit=limit,
             full_batch="full-batch" in self.method.needs,
-            start=spec.start,
+            start="task" if start in FITS else start,
         )
+        if start in FITS and not isinstance(self.method, Anchor):
+            begin_at_fits(self.task, made, start)
+        return made
 
 
 @dataclass

@@ -71,7 +71,7 @@ class Trial:
         budget = cell.spec.budget
         allowed = min(
             float(budget.iterations or np.inf),
-            (budget.score_evaluations or np.inf) / cost if cost else np.inf,
+            ((budget.score_evaluations or np.inf) - problem.start_cost) / cost if cost else np.inf,
             (budget.seconds or np.inf) / max(self.pace, 1e-9),
         )
         self.horizon = max(1, int(allowed)) if np.isfinite(allowed) else 1

@@ -43,7 +43,7 @@ def equal_terms(results: StoredRun) -> str:
     parts = [validity.same(what, _odd(cells, of)) for what, of in shared.items()]
     started = [c for c in cells if c.start]
     own = list(dict.fromkeys(c.label for c in started if c.start == "own"))
-    kinds = ("prior", "warm")
+    kinds = ("prior", "warm", "pathfinder", "laplace")
     others = {k: list(dict.fromkeys(c.label for c in started if c.start == k)) for k in kinds}
     if own or any(others.values()) or (started and len(started) == len([c for c in cells if c.status is Status.OK])):
         parts.append(validity.starts(own, others))

@@ -33,7 +33,6 @@ _CONVERGENCE_HELP = (
 )
 _VERIFIED_HELP = "whether `parvibench verify` reran replicates and reproduced the record (seconds excluded)"
 _WORST_HELP = "{metric} of the worst finite replicate, including those that blew up"
-_START = {"task": "task's", "own": "own", "prior": "prior", "warm": "warm"}
 _BEST_HELP = "no other method is significantly better: moderated t tests paired by replicate, Holm over all pairs on all tasks of this kind, 5%"
 
 
@@ -55,7 +54,7 @@ def ranking_table(
         (bool((rows["verdict"] != "").any()), Column("against exact draws", _VERDICT_HELP, numeric=False), lambda r, c: _verdict(r)),
         (bool(rows["equivalent"].notna().any()), Column("equivalent n", _EQUIVALENT_HELP), lambda r, c: _equivalent(r)),
         (bool(verified), Column("verified", _VERIFIED_HELP, numeric=False), lambda r, c: Entry(verified.get((c.task, c.label), ""))),
-        (True, Column("start", "initial points: the task's, draws from the prior, warm (one reference draw, scattered), or the method's own", numeric=False), lambda r, c: Entry(_START.get(c.start, ""))),
+        (True, Column("start", "initial points: the task's, draws from the prior or of a fit, warm (one reference draw, scattered), or the method's own", numeric=False), lambda r, c: Entry("task's" if c.start == "task" else c.start)),
         (True, Column("iterations", "per replicate"), lambda r, c: whole(c.iterations)),
         (True, Column("score evaluations", "counted per replicate"), lambda r, c: _cost(c)),
         (True, Column("seconds", "steady-state compute time per replicate, s"), lambda r, c: numeric(r["seconds"])),

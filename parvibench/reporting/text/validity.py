@@ -9,7 +9,10 @@ from parvibench.reporting.formatting import join, named
 
 #: Most methods that a sentence names.
 _NAMED = 6
-_STARTS = {"prior": "draws from the prior", "warm": "one reference draw, scattered by a tenth of its spread"}
+_STARTS = {
+    "prior": "draws from the prior", "warm": "one reference draw, scattered by a tenth of its spread",
+    "pathfinder": "draws of a Pathfinder fit, its cost counted", "laplace": "draws of a Laplace fit, its cost counted",
+}  # fmt: skip
 _BUDGETS = {
     "iterations": "iterations",
     "score_evaluations": "score evaluations per replicate",
