@@ -67,6 +67,7 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
     )
     with store.locked():
         store.write_cell(record, curve, x.numpy().astype(np.float32)[None])
+        run = store.last(run)
         store.write_run(run)
     return run
 

@@ -78,7 +78,7 @@ def run_cells(
         StoreError: another run holds the store.
     """
     with store.locked(), Interrupts() as interrupts, SystemMonitor() as monitor:
-        run = _start_run(cells, suite, profile, command)
+        run = store.last(_start_run(cells, suite, profile, command))
         held = {} if fresh else _held(cells, store, retry_failed)
         twins: dict[str, list[Cell]] = defaultdict(list)  # labels may share a cell, as two that were tuned alike do
         for cell in cells:

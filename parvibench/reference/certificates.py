@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import io
 import json
 import platform
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from parvibench.core.task import Task
+from parvibench.harness.store.files import write_atomically
 from parvibench.metrics.floors import rounded
 
 FORMAT = 2
@@ -54,8 +56,9 @@ def write(
     arrays_file, certificate_file = folder / f"{name}.npz", folder / f"{name}.json"
     stored: dict[str, Any] = dict(arrays)
     stored |= {f"{m}/{n}": rounded(v) for m, table in floors.items() for n, v in table.items()}
-    np.savez_compressed(arrays_file, **stored)
-    signed = {**certificate, "sha256": hashlib.sha256(arrays_file.read_bytes()).hexdigest()}
+    np.savez_compressed(buffer := io.BytesIO(), **stored)
+    signed = {**certificate, "sha256": hashlib.sha256(content := buffer.getvalue()).hexdigest()}
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in signed.items()]  # one per key
-    certificate_file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write_atomically(arrays_file, content)
+    write_atomically(certificate_file, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     return certificate_file

@@ -70,7 +70,8 @@ class Archive:
             )
         except Exception as error:
             raise self._failed(error) from None
-        tagged = ((r.data.tags.get("parvibench.run_id"), r.info.run_id) for r in reversed(runs))
+        runs = sorted(reversed(runs), key=lambda r: r.data.tags.get("parvibench.started", ""))
+        tagged = ((r.data.tags.get("parvibench.run_id"), r.info.run_id) for r in runs)
         by_id = {run_id: uid for run_id, uid in tagged if run_id}
         if not by_id:
             raise StoreError(f"{self._shown}: holds no finished run")

@@ -1,36 +1,45 @@
 """SIGKILLs at random moments to every command that writes: what it leaves ends equal to that of an undisturbed one.
 
 ``python tests/studies/kills.py --kills 200`` deals most of them to runs and their workers, in stores of their own with
-their MLflow mirrors, and a tenth each to ``tune``, to ``check --update``, and to ``merge`` and ``report``. A command is started
-again until it comes to its end; then its files, and of runs the mirror after ``sync``, are compared.
+their MLflow mirrors, and a tenth each to ``tune``, ``check --update``, ``merge``, ``report`` and ``reference build``. A command
+is started again until it comes to its end; then its files, and of runs the mirror after ``sync``, are compared.
 """
 
 import argparse
 import contextlib
 import hashlib
 import json
+import multiprocessing
 import os
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import psutil
-from small_runs import CODE, run, suite_of
+from small_runs import run, suite_of
 
+from parvibench.harness.session import run_cells
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.store.merging import shard
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite, load_suite
+from parvibench.harness.workers.executors import InProcess
 from parvibench.harness.workers.processes import Workers
+from parvibench.reference import own
 from parvibench.tracking.observer import MirrorObserver, sync
 
 TASKS = [
@@ -43,8 +52,12 @@ TUNED = """name: tuned
 tasks: [banana, multimodal]
 algorithms: [svgd, sgld]
 replicates: 2
-budget: {iterations: 400}
+budget: {iterations: 100}
 tune: {step_size: [0.001, 1.0], points: 3}
+"""
+MINE = """import torch
+import parvibench as pb
+wide = pb.task("wide", lambda x: -((x - 3) ** 2).sum(-1) / 8, dim=2, exact=lambda n, g: 3 + 2 * torch.randn(n, 2, generator=g))
 """
 
 
@@ -187,29 +200,93 @@ def kill_runs(kills: int, folder: Path, chance: Random, tasks: int, iterations: 
     return found
 
 
-def kill_command(name: str, kills: int, folder: Path, chance: Random, *arguments: str) -> Callable[[], int]:
-    """One undisturbed ``parvibench NAME`` writing to ``right``, and a function that deals kills to others."""
+def parvibench(arguments: Sequence[str], die_at: int, written: Any) -> None:
+    """Body of a fork of this process: the command line, which kills itself at a file that it writes, renames or removes."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):
+        os.dup2(null, stream)
 
-    def command(place: str) -> list[str]:
-        return [sys.executable, "-c", CODE, name, *(a.replace("{}", str(folder / place)) for a in arguments)]
+    def count(event: str, given: tuple[Any, ...]) -> None:
+        flags = given[2] if event == "open" and len(given) > 2 else 0
+        if event in ("os.rename", "os.remove", "os.mkdir") or (event == "open" and flags & (os.O_WRONLY | os.O_RDWR)):
+            written.value += 1
+            if written.value == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    start = time.monotonic()
-    done = subprocess.run(command("right"), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    longest = time.monotonic() - start
-    print(f"{name}: undisturbed {longest:.0f} s", flush=True)
-    return lambda: survive(command("killed"), chance, longest, kills)
+    sys.addaudithook(count)
+    sys.argv = ["parvibench", *arguments]
+    from parvibench.cli import main
+
+    main()
+
+
+@dataclass
+class Command:
+    """A command line to be killed: every second time at a random file that it writes, else at a random moment."""
+
+    arguments: list[str]
+    longest: float = 0.0
+    files: int = 0
+    kills: int = 0
+
+    def start(self, die_at: int = 0) -> Any:
+        """The process, a fork: what it imports is there."""
+        context = multiprocessing.get_context("fork")
+        self.written = context.Value("i", 0)
+        process = context.Process(target=parvibench, args=(self.arguments, die_at, self.written))
+        process.start()
+        return process
+
+    def undisturbed(self) -> None:
+        """Run it, and learn its time and how many files it writes."""
+        start = time.monotonic()
+        process = self.start()
+        process.join()
+        assert process.exitcode == 0, (self.arguments, process.exitcode)
+        self.longest, self.files = time.monotonic() - start, self.written.value
+
+    def survive(self, chance: Random, most: int) -> None:
+        """Start and kill until it comes to its end, or ``most`` kills are dealt in all."""
+        while True:
+            at_file = self.kills % 2 and self.kills < most
+            process = self.start(chance.randint(1, self.files) if at_file else 0)
+            process.join(None if at_file or self.kills >= most else chance.uniform(0, self.longest))
+            if process.is_alive():
+                process.kill()
+                process.join()
+            if process.exitcode == 0:
+                return
+            assert process.exitcode == -signal.SIGKILL, (self.arguments, process.exitcode)
+            self.kills += 1
+
+
+def kill_command(
+    kills: int, folder: Path, chance: Random, *arguments: str, afresh: Callable[[], object] = lambda: None
+) -> None:
+    """Run a command undisturbed with ``right`` in place of {}, and with ``killed`` until it was killed so often.
+
+    ``afresh`` prepares the place of a command that came to its end.
+    """
+    command = Command([a.replace("{}", str(folder / "right")) for a in arguments])
+    command.undisturbed()
+    command.arguments = [a.replace("{}", str(folder / "killed")) for a in arguments]
+    while command.kills < kills:
+        afresh()
+        command.survive(chance, kills)
+    print(f"{arguments[0]}: {kills} kills, {command.files} files, undisturbed {command.longest:.1f} s", flush=True)
 
 
 def kill_tune(kills: int, folder: Path, chance: Random) -> list[str]:
     """``tune``: the suite file is always whole, and gets the same choice."""
     for place in ("right", "killed"):
         (folder / f"{place}.yaml").write_text(TUNED)
-    deal = kill_command("tune", kills, folder, chance, "{}.yaml", "--out", "{}", "--workers", "2")
-    dealt = 0
-    while dealt < kills:
+
+    def afresh() -> None:
         (folder / "killed.yaml").write_text(TUNED)
-        dealt += max(1, deal())
+        shutil.rmtree(folder / "killed", ignore_errors=True)
+
+    kill_command(kills, folder, chance, "tune", "{}.yaml", "--out", "{}", "--workers", "0", afresh=afresh)
     chosen = [load_suite(str(folder / f"{p}.yaml")).tuned for p in ("killed", "right")]
     found = [] if chosen[0] is not None and chosen[0] == chosen[1] else ["tune: another choice"]
     return found + [f"tune: {d}" for d in differences(Store(folder / "killed"), Store(folder / "right"))]
@@ -218,12 +295,8 @@ def kill_tune(kills: int, folder: Path, chance: Random) -> list[str]:
 def kill_check(kills: int, folder: Path, chance: Random) -> list[str]:
     """``check --update``: the baseline is always whole, and the same."""
     cells = ("--task", "banana", "--algorithm", "svgd", "--iterations", "50", "--seed", "1")
-    arguments = (*cells, "--workers", "2", "--update", "--yes", "--baseline", "{}.json")
-    deal = kill_command("check", kills, folder, chance, *arguments)
-    dealt = 0
-    while dealt < kills:
-        (folder / "killed.json").unlink(missing_ok=True)
-        dealt += max(1, deal())
+    arguments = ("check", *cells, "--workers", "0", "--update", "--yes", "--baseline", "{}.json")
+    kill_command(kills, folder, chance, *arguments, afresh=lambda: (folder / "killed.json").unlink(missing_ok=True))
     made = [json.loads((folder / f"{p}.json").read_text()) for p in ("killed", "right")]
     timed = ("seconds", "evaluations per second")
     values = [
@@ -231,35 +304,50 @@ def kill_check(kills: int, folder: Path, chance: Random) -> list[str]:
         for m in made
     ]
     same = values[0] == values[1] and made[0]["densities"] == made[1]["densities"]
-    return [] if same else ["check: another baseline"]
+    left = [f"check left: {p.name}" for p in folder.iterdir() if p.name not in ("killed.json", "right.json")]
+    return left + ([] if same else ["check: another baseline"])
 
 
-def kill_merge_and_report(kills: int, folder: Path, chance: Random) -> list[str]:
-    """``merge`` of two parts and ``report``: the same cells, the same page."""
+def kill_merge(kills: int, folder: Path, chance: Random) -> list[str]:
+    """``merge`` of two parts: the same cells."""
     suite = make_suite(2, 60)
-    cells = expand(suite)
-    from parvibench.harness.session import run_cells
-
     for i in (1, 2):
-        run_cells(shard(cells, i, 2), Store(folder / f"part-{i}"), Workers(2, 600), suite=suite.resolved())
+        run_cells(shard(expand(suite), i, 2), Store(folder / f"part-{i}"), InProcess(), suite=suite.resolved())
     parts = [str(folder / f"part-{i}") for i in (1, 2)]
-    deal = kill_command("merge", kills // 2, folder, chance, *parts, "--out", "{}")
-    dealt = 0
-    while dealt < kills // 2:
-        dealt += max(1, deal())
-    found = [f"merge: {d}" for d in differences(Store(folder / "killed"), Store(folder / "right"))]
-    arguments = ("--out", str(folder / "right"), "--to", "{}-page")
-    deal = kill_command("report", kills - kills // 2, folder, chance, *arguments)
-    while dealt < kills:
-        dealt += max(1, deal())
-    pages = [folder / f"{p}-page" for p in ("killed", "right")]
+    afresh = partial(shutil.rmtree, folder / "killed", ignore_errors=True)
+    kill_command(kills, folder, chance, "merge", *parts, "--out", "{}", afresh=afresh)
+    return [f"merge: {d}" for d in differences(Store(folder / "killed"), Store(folder / "right"))]
+
+
+def kill_report(kills: int, folder: Path, chance: Random) -> list[str]:
+    """``report``: the same files."""
+    run(make_suite(2, 60), folder / "store")
+    kill_command(kills, folder, chance, "report", "--out", str(folder / "store"), "--to", "{}")
+    return same_files(folder / "killed", folder / "right")
+
+
+def kill_build(kills: int, folder: Path, chance: Random) -> list[str]:
+    """``reference build`` over an older reference: the same draws, floors and certificate."""
+    place = folder / "mine.py"
+    place.write_text(MINE)
+    sizes = {"ROWS": 600, "POOL": 3000, "SIZES": (100,), "_FEWEST": 300, "SETS_A_METRIC": 1, "_CURVE": ()}
+    build = ("reference", "build", f"{place}:wide", "--method", "exact", "--folder", "{}")
+    older = Command([a.replace("{}", str(folder / "killed")) for a in build])
+    with mock.patch.multiple(own, **sizes | {"ROWS": 500}):
+        older.undisturbed()
+    with mock.patch.multiple(own, **sizes):
+        kill_command(kills, folder, chance, *build)
+    return same_files(folder / "killed", folder / "right")
+
+
+def same_files(killed: Path, right: Path) -> list[str]:
+    """Files that differ between two folders, but for the folder's own name."""
+    pages = (killed, right)
     names = [sorted(str(p.relative_to(page)) for p in page.rglob("*") if p.is_file()) for page in pages]
-    if names[0] != names[1]:
-        found.append(f"report: {set(names[0]) ^ set(names[1])}")
+    found = [f"files {set(names[0]) ^ set(names[1])}"] if names[0] != names[1] else []
     for name in set(names[0]) & set(names[1]):
         content = [(page / name).read_bytes().replace(str(page).encode(), b"") for page in pages]
-        if content[0] != content[1]:
-            found.append(f"report: {name}")
+        found += [f"{right.parent.name}: {name}"] if content[0] != content[1] else []
     return found
 
 
@@ -273,13 +361,13 @@ def study(kills: int, tasks: int, iterations: int, longest: float, seed: int, ot
         scratch.mkdir()
         os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
         found = []
-        commands = {"tune": (kill_tune, each), "check": (kill_check, each), "page": (kill_merge_and_report, each)}
-        for stage, (deal, count) in commands.items() if each else ():
-            (Path(name) / stage).mkdir()
-            new = deal(count, Path(name) / stage, chance)
+        for deal in (kill_tune, kill_check, kill_merge, kill_report, kill_build) if each else ():
+            (Path(name) / deal.__name__).mkdir()
+            new = deal(each, Path(name) / deal.__name__, chance)
             found += new
-            print(f"{stage}: {count} kills, {len(new)} differences", *new, sep="\n  ", flush=True)
-        found += kill_runs(kills - 3 * each, Path(name), chance, tasks, iterations, longest)
+            print(f"{deal.__name__}: {len(new)} differences", *new, sep="\n  ", flush=True)
+        if kills > 5 * each:
+            found += kill_runs(kills - 5 * each, Path(name), chance, tasks, iterations, longest)
         time.sleep(2)
         mine = [p.name for p in scratch.iterdir() if p.name.startswith(("parvibench-", "pymp-"))]
         tempfile.tempdir = None

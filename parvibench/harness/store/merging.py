@@ -36,7 +36,7 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
         for source, run in zip(sources, runs, strict=True):
             for cell in dict.fromkeys(c.key for c in run.cells):
                 notes += _copy(source, into, cell, samples=samples)
-        merged = _joined(runs)
+        merged = into.last(_joined(runs))
         into.write_run(merged)
     machines = {r.hardware for r in _records(into, merged) if r.hardware}
     if len(machines) > 1:

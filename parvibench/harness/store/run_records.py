@@ -161,6 +161,18 @@ class RunFolder:
                 f"{self.root}/runs/{run_id}.json: not a run record ({error.error_count()} problems)"
             ) from None
 
+    def last(self, run: RunRecord) -> RunRecord:
+        """A new run; where the clock was set back, with a start one second after that of the store's latest run."""
+        latest = ("", "")
+        for run_id in self.runs():
+            with contextlib.suppress(StoreError):
+                latest = max(latest, self._place(run_id))
+        if (run.started, run.id) < latest:
+            with contextlib.suppress(ValueError, OverflowError):
+                after = dt.datetime.fromisoformat(latest[0]) + dt.timedelta(seconds=1)
+                return run.model_copy(update={"started": after.isoformat(timespec="seconds")})
+        return run
+
     def _place(self, run_id: str) -> tuple[str, str]:
         """Sorts runs by time."""
         return str(self._peek(run_id).get("started", "")), run_id
