@@ -11,6 +11,8 @@ _NAMED = 6
 #: Unit of ratios to the floor.
 FLOORS = "× floor"
 NOBODY = "On {where}, no method has a finite result better than the initial distribution."
+#: After a sentence on tasks without a reference.
+BY_KSD = " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes."
 #: What "among the best" means, once on a page.
 RULE = (
     "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
