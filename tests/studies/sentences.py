@@ -355,7 +355,8 @@ class Sentences:
         return f"Budget of each method: {listed(parts)}."
 
     def counts(self) -> str:
-        by_status = Counter(self.cells["status"])
+        waiting = {"interrupted": self.about["unfinished"]} if self.about["unfinished"] else {}
+        by_status = Counter(self.cells["status"].replace(waiting))
         return f"{len(self.cells)} cells: {', '.join(f'{n} {status}' for status, n in by_status.items())}"
 
     def unfinished(self) -> str:
