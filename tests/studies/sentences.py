@@ -267,7 +267,7 @@ class Board:
             )
         if every:
             return f"{over}{len(every)} of {n} methods are among the best on every task: {some([name(v) for v in every], 6)}."
-        most = some([name(v, str(count[v])) for v in order], 3)
+        most = some([name(v, str(count[v])) for v in order if count[v] >= count[order[:3][-1]]], 3)
         return f"{over}none of {plural(n, 'method')} is among the best on every task; most often are {most}."
 
     def method(self, label: str, group: str) -> str:
