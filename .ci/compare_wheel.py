@@ -11,9 +11,10 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-FOLDERS = {"parvibench/": "parvibench/", "tasks/": "parvibench/tasks/", "baselines/": "parvibench/baselines/"}
+FOLDERS = {"parvibench/": "parvibench/", "tasks/": "parvibench/tasks/", "baselines/": "parvibench/baselines/", "reports/": "parvibench/results/"}  # fmt: skip
+PATHS = ["parvibench/", "tasks/", "baselines/", "reports/__init__.py", ":(glob)reports/*/results.parquet"]
 
-tracked = subprocess.run(["git", "ls-files", *FOLDERS], capture_output=True, text=True, check=True).stdout.split("\n")
+tracked = subprocess.run(["git", "ls-files", *PATHS], capture_output=True, text=True, check=True).stdout.split("\n")
 expected = {new + f.removeprefix(old) for f in tracked for old, new in FOLDERS.items() if f.startswith(old)}
 with zipfile.ZipFile(sys.argv[1]) as wheel:
     found = {n for n in wheel.namelist() if not n.split("/")[0].endswith(".dist-info")}

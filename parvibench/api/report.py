@@ -93,6 +93,33 @@ def doubts(results: Results) -> list[str]:
     return found(results)
 
 
+def finding(results: Results) -> str:
+    """One sentence on what a run found: the methods among the best."""
+    from parvibench.reporting.page.across_tasks import headline
+    from parvibench.reporting.tables.winners import Findings
+
+    return headline(Findings.of(results, results.board))
+
+
+def published(where: str) -> pd.DataFrame:
+    """Published results: of a suite that ships, of a ``results.parquet``, or at its https address.
+
+    Raises:
+        InputError: there are none.
+    """
+    from parvibench.reporting.tables import against
+
+    return against.published(where)
+
+
+def against(results: Results, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Published results beside those of a run, and sentences on pairs and differences; see ``reporting.tables.against``."""
+    from parvibench.reporting.page.report_files import values
+    from parvibench.reporting.tables import against
+
+    return against.beside(values(results, results.board), published)
+
+
 def latex(results: Results) -> str:
     """The leaderboard of a run as a LaTeX table."""
     from parvibench.reporting.page.text_tables import to_latex

@@ -24,7 +24,7 @@ app = typer.Typer()
     epilog="Examples:\n\n"
     "`parvibench report --out parvibench-runs`\n\n"
     "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
-    "`parvibench report --out parvibench-runs --figure runtime-profile-seconds --format pdf`\n\n"
+    "`parvibench report --out parvibench-runs --figure performance-profile-seconds --format pdf`\n\n"
     "`parvibench report --out parvibench-runs --format latex`\n\n"
     "`parvibench report --index reports`\n\n"
     "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"

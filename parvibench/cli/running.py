@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.markup import escape
 from typer import Argument, Option
 
 from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
@@ -19,6 +20,8 @@ from .reporting import print_results
 from .shared import EXIT_FAILED, Json, Out, answer, command_line, counted, duration, key_value, note, warn
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from parvibench.api.run import Forecast
     from parvibench.api.tune import Tuning, TuningForecast
 
@@ -63,18 +66,21 @@ def run(
     dry_run: Annotated[bool, Option("--dry-run", help="List the cells and predict the time of those not in the store; run nothing.")] = False,
     as_json: Json = False,
     quiet: Annotated[bool, Option("--quiet", help="Print no progress and no table.")] = False,
+    against: Annotated[str | None, Option(metavar="SUITE|FILE|URL", help="Show published results beside these: of a suite, a results.parquet or its https address.")] = None,
     tune_first: Annotated[bool, Option("--tune", help="First tune the step sizes of a suite that has a grid but no tuned values.")] = False,
 ) -> None:  # fmt: skip
     """Run a suite, or tasks x algorithms, and write the report.
 
     Finished cells are stored: the same command resumes an interrupted run. Exit code 1 if a cell failed.
     """
+    from parvibench.api import report as report_api
     from parvibench.api import run as api
 
     from .progress import Display
 
     if retry not in (None, "failed"):
         raise InputError(f"--retry takes 'failed', got {retry!r}")
+    published = None if against is None else report_api.published(against)  # before the run: a wrong name costs nothing
     execution = Execution.of(
         replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
         start=start, profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
@@ -90,10 +96,23 @@ def run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    from parvibench.api.report import doubts
-
-    more = () if as_json or quiet else doubts(results)
+    more = () if as_json or quiet else [*report_api.doubts(results), report_api.finding(results)]
+    if published is not None and not (as_json or quiet):
+        _print_against(*report_api.against(results, published))
     print_results(results, out / "report", as_json=as_json, quiet=quiet, more=more)
+
+
+def _print_against(board: pd.DataFrame, said: list[str]) -> None:
+    from parvibench.api.compare import interval, number
+
+    for task, rows in board.groupby("task", sort=False):
+        table = shared.new_table(str(task), "whose", str(rows["unit"].iloc[0]), "95%", "marks")
+        for r in rows.to_dict("records"):
+            words = (r["label"], r["whose"], number(r["value"]), interval(r["low"], r["high"]), r["marks"])
+            table.add_row(*map(escape, words), style="bold" if r["whose"] == "yours" else None)
+        shared.out_console.print(table)
+    for text in said:
+        answer(text)
 
 
 @app.command(

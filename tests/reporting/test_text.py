@@ -36,6 +36,8 @@ def test_who_is_among_the_best_of_a_task(labels: str, compared: int, beaten: int
         ([("a", 3, ""), ("b", 3, "transient on 2")], "2 of 9 methods are among the best on every task: a and b (transient on 2)."),
         ([("a", 2, ""), ("b", 1, "transient on 1"), ("c", 1, ""), ("d", 1, "")],
          "none of 9 methods is among the best on every task; most often are a (2), b (1, transient on 1), c (1) and 1 more."),
+        ([("a", 2, ""), ("b", 2, ""), ("c", 2, ""), ("d", 1, "")],
+         "none of 9 methods is among the best on every task; most often are a (2), b (2) and c (2)."),
     ],
 )  # fmt: skip
 def test_who_is_among_the_best_of_a_kind(counts: list[tuple[str, int, str]], sentence: str) -> None:

@@ -187,7 +187,18 @@ class Board:
             if mine["marks"].str.contains("no better than initial", regex=False).all():
                 self.cells.loc[mine.index, "best"] = False
 
-    def task(self, task: str, shown: str = "") -> str:
+    def by_ksd(self, rows: pd.DataFrame) -> str:
+        ksd = rows["best"].any() and rows.loc[rows["best"], "primary"].str.startswith("ksd").all()
+        return (
+            " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes."
+            if ksd
+            else ""
+        )
+
+    def task(self, task: str) -> str:
+        return self.one(task) + self.by_ksd(self.cells[self.cells["task"] == task])
+
+    def one(self, task: str, shown: str = "") -> str:
         rows = self.cells[self.cells["task"] == task]
         n, best = int(rows["finite"].sum()), rows[rows["best"]].sort_values("rank", kind="stable")
         on = f"On {shown or task}, "
@@ -222,9 +233,12 @@ class Board:
 
     def several(self, group: str) -> str:
         rows = self.cells[self.cells["group"] == group] if group else self.cells
+        return self.outcome(group, rows) + self.by_ksd(rows)
+
+    def outcome(self, group: str, rows: pd.DataFrame) -> str:
         tasks = list(dict.fromkeys(rows["task"]))
         if len(tasks) == 1:
-            return self.task(tasks[0], f"{group} ({tasks[0]})" if group else "")
+            return self.one(tasks[0], f"{group} ({tasks[0]})" if group else "")
         over = f"On {group} ({len(tasks)} tasks), " if group else f"Over all {len(tasks)} tasks, "
         n = rows.loc[rows["finite"], "label"].nunique()
         best = rows[rows["best"]]
@@ -253,7 +267,7 @@ class Board:
             )
         if every:
             return f"{over}{len(every)} of {n} methods are among the best on every task: {some([name(v) for v in every], 6)}."
-        most = some([name(v, str(count[v])) for v in order], 3)
+        most = some([name(v, str(count[v])) for v in order if count[v] >= count[order[:3][-1]]], 3)
         return f"{over}none of {plural(n, 'method')} is among the best on every task; most often are {most}."
 
     def method(self, label: str, group: str) -> str:
@@ -341,7 +355,8 @@ class Sentences:
         return f"Budget of each method: {listed(parts)}."
 
     def counts(self) -> str:
-        by_status = Counter(self.cells["status"])
+        waiting = {"interrupted": self.about["unfinished"]} if self.about["unfinished"] else {}
+        by_status = Counter(self.cells["status"].replace(waiting))
         return f"{len(self.cells)} cells: {', '.join(f'{n} {status}' for status, n in by_status.items())}"
 
     def unfinished(self) -> str:

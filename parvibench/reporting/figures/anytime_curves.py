@@ -27,7 +27,7 @@ _FLOOR_BAND = (0.05, 0.95)
 #: Metric of sequential tasks that also serves as an axis.
 CONTEXTS = "contexts"
 #: Most methods in one figure; the best ranked ones are drawn.
-MAX_LINES = 12
+MAX_LINES = 8
 
 
 def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "") -> list[Drawing]:

@@ -22,7 +22,7 @@ Points = NDArray[np.float64]
 _COORDINATES = 4
 _CLOUD = 600
 #: Coordinates whose pairwise correlations are drawn, evenly spaced where there are more.
-_CORRELATED = 32
+_CORRELATED = 22
 _PATHS = 4
 #: Coordinates and draws of a corner plot of the reference alone, evenly spaced where there are more coordinates.
 COORDINATES, _POINTS = 6, 4000

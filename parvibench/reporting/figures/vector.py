@@ -27,7 +27,7 @@ _Element = ElementTree.Element
 
 
 def svg(figure: Figure, attributes: str = "") -> str:
-    """The SVG element alone: no header, no metadata, no ids shared between figures, places to a hundredth of a point."""
+    """The SVG element alone: no header, no metadata, no ids shared between figures, places to a tenth of a point."""
     buffer = io.StringIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
@@ -79,7 +79,9 @@ def _attributes(element: _Element) -> dict[str, str]:
         elif name == "transform":
             said[name] = "" if _NO_TURN.fullmatch(value) else _short_numbers(value)
         else:
-            said[name] = _short_numbers(value) if name in _PLACES else value
+            said[name] = (
+                _NUMBER.sub(lambda found: _rounded(round(float(found[0]), 1)), value) if name in _PLACES else value
+            )
     return {name: value for name, value in said.items() if value}
 
 
@@ -94,7 +96,7 @@ def _short_path(path: str) -> str:
             made.append("z")
             at, before, last = start, "z", (0, 0)
             continue
-        to = round(100 * float(x)), round(100 * float(y))
+        to = round(10 * float(x)), round(10 * float(y))
         if step == "L" and to == at:
             continue
         letter = "m" if step == "M" else "l" if before == "z" else ""
@@ -102,7 +104,7 @@ def _short_path(path: str) -> str:
         if step == "L" and not letter and _goes_on(last, by):  # as the steps of a histogram do
             made.pop()
             by = last[0] + by[0], last[1] + by[1]
-        made.append(f"{letter}{_rounded(by[0] / 100)} {_rounded(by[1] / 100)}")
+        made.append(f"{letter}{_rounded(by[0] / 10)} {_rounded(by[1] / 10)}")
         start, at, before, last = to if step == "M" else start, to, step, (0, 0) if letter else by
     return re.sub(r" ?([mlz])", r"\1", " ".join(made))
 

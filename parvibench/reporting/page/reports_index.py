@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from parvibench.core.errors import InputError
 
 _FILE = "summary.json"
+#: The suites that most readers look for, first; others follow by name.
+_FIRST = (
+    "posteriors",
+    "models",
+    "multimodal",
+    "toy",
+    "uci-posterior",
+    "uci",
+    "exactness",
+    "dimension",
+    "bandits",
+    "papers",
+)
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -16,16 +30,24 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>ParVIBench: reports</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem}small{opacity:.7}</style>
+<title>ParVIBench: results</title>
+<style>{{ style }}</style>
 </head>
 <body>
-<h1>ParVIBench: reports</h1>
+<h1>ParVIBench: results</h1>
+<p>Samplers compared under equal budgets, with certified reference samples. One picture and one sentence for each suite.</p>
 {% for folder, found in reports %}
+<section>
 <h2><a href="{{ folder | urlencode }}/index.html"><bdi>{{ found.suite }}</bdi>{% if found.profile %}, profile {{ found.profile }}{% endif %}</a></h2>
 {% if found.description %}<p>{{ found.description }}</p>{% endif %}
-<p><b>{{ found.headline or "Nothing is ranked." }}</b> {{ found.converged }}</p>
-{% if found.run %}<p><small>Run <bdi>{{ found.run }}</bdi>. {{ found.cost }}</small></p>{% endif %}
+<div class="first">
+<div>
+<p class="lead"><span data-s="headline|">{{ found.headline or "Nothing is ranked." }}</span></p>
+<p class="quiet">{{ found.converged }}{% if found.cost %} {{ found.cost }}{% endif %}</p>
+</div>
+{% if found.picture %}<figure role="img" aria-label="Share of tasks solved over the budget">{{ found.picture | safe }}</figure>{% endif %}
+</div>
+</section>
 {% endfor %}
 </body>
 </html>
@@ -57,20 +79,26 @@ def write_index(folder: Path) -> Path:
         InputError: no folder below has a report with a summary.
     """
     import jinja2
+    from markupsafe import Markup
 
+    style = (files("parvibench.reporting.page") / "templates" / "page.css").read_text(encoding="utf-8")
     reports = []
     for file in sorted(folder.glob(f"*/{_FILE}")):
         try:
             reports.append((file.parent.name, Summary(**json.loads(file.read_text(encoding="utf-8")))))
         except (ValueError, TypeError):
             raise InputError(f"{file}: not a report's summary; write the report again") from None
+    order = {name: i for i, name in enumerate(_FIRST)}
+    reports.sort(key=lambda report: order.get(report[1].suite, len(order)))
     if not reports:
         raise InputError(
             f"{folder}: no reports below; write one with: parvibench report --out STORE --to {folder}/NAME"
         )
     page = folder / "index.html"
     page.write_text(
-        jinja2.Environment(autoescape=True, trim_blocks=True).from_string(_PAGE).render(reports=reports),
+        jinja2.Environment(autoescape=True, trim_blocks=True)
+        .from_string(_PAGE)
+        .render(reports=reports, style=Markup(style)),
         encoding="utf-8",
     )
     return page

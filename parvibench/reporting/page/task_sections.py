@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -98,7 +98,8 @@ def _drawings(results: StoredRun, rows: pd.DataFrame, task: str, styles: Styles)
     shown = TaskCells(results, task, styles, labels)
     found: list[Drawing] = []
     for m, source in sources.items():
-        found += anytime(shown, m, floor_of(task, m, samples), source)
+        curves = anytime(shown, m, floor_of(task, m, samples), source)
+        found += curves if m == metric else [replace(curve, axis="") for curve in curves[:1]]
     found += [*particles(shown), *trajectories(shown)]
     return [*found, *marginals(shown), *autocorrelations(shown), *predictions(shown)]
 

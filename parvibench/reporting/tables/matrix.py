@@ -123,7 +123,7 @@ def numbers(
     ``boards``: of all methods (key ``""``) and of those of each kind.
 
     ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and
-    task: [text, number or null, how it is ranked] or null, among each task's own metric also whether it is among the best
+    task: [text, number or null, how it is ranked], the number of a ranked cell alone, or null; among each task's own metric also whether it is among the best
     of all methods (1) and of those of its kind (2). ``costs``: budget axis -> by row and task, number or null.
     """
     tasks = lb.task_names(results)
@@ -163,7 +163,7 @@ def _primary_cell(row: dict[Any, Any] | None, among_best: int) -> list[Any] | No
     return [*cell, among_best] if among_best else cell
 
 
-def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
+def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | float | None:
     if cell is None:
         return None
     if cell.status is not Status.OK:
@@ -173,6 +173,8 @@ def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | None:
         return None
     median = interval_of(cell, metric)[0]
     how = _UNRANKED if lb.is_anchor(cell) else _RANKED if math.isfinite(median) else _FAILED
+    if how == _RANKED and number(median) == number(_six_digits(median)):
+        return _six_digits(median)  # the script writes it as ``number`` does
     return [number(median), _six_digits(median) if math.isfinite(median) else None, how]
 
 

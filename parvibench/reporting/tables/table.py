@@ -24,6 +24,7 @@ class Column:
     numeric: bool = True  #: whether its entries are numbers
     group: str = ""  #: group of the task it shows, for filtering; ``ALL_GROUPS`` where it shows several
     sub: str = ""  #: small print below the title
+    more: bool = False  #: whether a compact page leaves it out
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def ranking_table(
         (True, Column("iterations", "per replicate"), lambda r, c: whole(c.iterations)),
         (True, Column("score evaluations", "counted per replicate"), lambda r, c: _cost(c)),
         (True, Column("seconds", "steady-state compute time per replicate, s"), lambda r, c: numeric(r["seconds"])),
-        *[(True, Column(m, f"{_help(m)}; median over replicates, its 95% interval on hovering"), partial(_metric_entry, m)) for m in others],
+        *[(True, Column(m, f"{_help(m)}; median over replicates, its 95% interval on hovering", more=True), partial(_metric_entry, m)) for m in others],
     ]  # fmt: skip
     columns, makers = zip(*[(column, entry) for wanted, column, entry in shown if wanted], strict=True)
     body = []

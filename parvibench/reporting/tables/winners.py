@@ -42,7 +42,12 @@ class Best:
 
     @property
     def sentence(self) -> str:
-        """Everything in one sentence."""
+        """Everything in one sentence; a second one where KSD alone ranks the methods."""
+        by_ksd = len(self.rows) and self.rows["metric"].str.startswith("ksd").all()
+        return self._outcome + (leaders.BY_KSD if by_ksd else "")
+
+    @property
+    def _outcome(self) -> str:
         if len(self.tasks) != 1:
             counts = [(label, n, self.warnings(label)) for label, n in self.on.items()]
             return leaders.on_tasks(self.where, len(self.tasks), counts, self.compared)

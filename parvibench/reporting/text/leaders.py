@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from parvibench.reporting.formatting import count, interval, join, name, number
 
 #: Most methods that a sentence names.
-_NAMED = 6
+_NAMED, _FEW = 6, 3
 #: Unit of ratios to the floor.
 FLOORS = "× floor"
 NOBODY = "On {where}, no method has a finite result better than the initial distribution."
+#: After a sentence on tasks without a reference.
+BY_KSD = " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes."
 #: What "among the best" means, once on a page.
 RULE = (
     "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
@@ -65,7 +67,8 @@ def on_tasks(where: str, n_tasks: int, counts: Sequence[tuple[str, int, str]], c
         return f"{over}{_named(every)} is the only one of {count(compared, 'method')} that is among the best on every task."
     if every:
         return f"{over}{len(every)} of {compared} methods are among the best on every task: {_named(every)}."
-    most = _named([(label, str(n), words) for label, n, words in counts], 3)
+    least = counts[:_FEW][-1][1]  # those that tie with the last of the first few are counted
+    most = _named([(label, str(n), words) for label, n, words in counts if n >= least], _FEW)
     return f"{over}none of {count(compared, 'method')} is among the best on every task; most often are {most}."
 
 

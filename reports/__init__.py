@@ -1,0 +1,1 @@
+"""Published results, one folder per suite; the wheel ships each results.parquet."""
