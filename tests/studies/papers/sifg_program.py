@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import torch
+from numpy._core.multiarray import _reconstruct
 
 from parvibench.reporting.tables.paper_measured import Ours
 
@@ -30,6 +31,14 @@ SETS = {
     "Power": "ccpp",
     "Protein": "protein",
 }
+#: What a file of the program's permutations holds; nothing else is unpickled.
+ARRAY = [
+    (_reconstruct, "numpy.core.multiarray._reconstruct"),
+    np.ndarray,
+    np.dtype,
+    np.dtypes.Int64DType,
+    np.dtypes.Int32DType,
+]
 SETTINGS = {"epsilon_0": 5e-5, "alpha": 0, "data_batch_size": 100, "loop": 10_000}  # as the program has them
 
 
@@ -50,7 +59,8 @@ def run(folder: Path, name: str, seed: int) -> tuple[float, float]:
             logger = logging.getLogger()
             logger.setLevel(logging.INFO)
             logger.addHandler(handler)
-            program(config).train()
+            with torch.serialization.safe_globals(ARRAY):
+                program(config).train()
             logger.removeHandler(handler)
         finally:
             sys.path.remove(str(folder))
