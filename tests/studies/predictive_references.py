@@ -55,7 +55,7 @@ MAX_RHAT, MIN_ESS = 1.02, 500
 MAX_RHAT_OF_LIKELIHOOD = 1.01
 STATES, FINGERPRINT, DRAWS = 48, 20, 300
 SIZES = (20, 50, 100)
-FLOOR_SETS = 300
+FLOOR_SETS = 200
 FLOORED = (
     "predictive_w2", "predictive_mean_error", "predictive_sd_error", "predictive_nll_error", "predictive_coverage_error",
 )  # fmt: skip
