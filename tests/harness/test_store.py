@@ -10,6 +10,7 @@ from records import asked, make_curve, make_record
 
 from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import CellRecord, CellSpec, Status
+from parvibench.harness.store.results import primary_metric
 from parvibench.harness.store.store import RunRecord, Store, is_final
 
 
@@ -179,3 +180,12 @@ def test_a_reader_during_rewrites_never_sees_damage(tmp_path: Path) -> None:
             assert len(store.curve(key)) == 1
         assert writer.returncode == 0
     assert len(seen) > 1
+
+
+def test_a_network_is_ranked_by_its_distance_to_certified_predictions_where_a_suite_measures_it() -> None:
+    """By the likelihood elsewhere: suite `uci` keeps its board. Catches a board of samplers that is won by optimisers."""
+    values = {"nll": [1.0], "predictive_w2": [0.4]}
+    sampling = make_record("a", task="bnn-wine-red", values=values)
+    predicting = make_record("b", task="bnn-wine-red", values={"rmse": [1.0], "nll": [1.0]})
+    assert primary_metric([sampling], "bnn-wine-red") == "predictive_w2"
+    assert primary_metric([predicting], "bnn-wine-red") == "nll"

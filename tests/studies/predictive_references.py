@@ -55,7 +55,7 @@ MAX_RHAT, MIN_ESS = 1.02, 500
 MAX_RHAT_OF_LIKELIHOOD = 1.01
 STATES, FINGERPRINT, DRAWS = 48, 20, 300
 SIZES = (20, 50, 100)
-FLOOR_SETS = 300
+FLOOR_SETS = 200
 FLOORED = (
     "predictive_w2", "predictive_mean_error", "predictive_sd_error", "predictive_nll_error", "predictive_coverage_error",
 )  # fmt: skip
@@ -175,7 +175,7 @@ def history(run: Run) -> dict[str, Any]:
     """All records after the burn-in, (draws, R, N, ...), and what they took."""
     files = sorted(run.work.glob(f"{run.name}-{run.role}-*.npz"))
     parts = []
-    for file in files[max(WARMUP // SEGMENT, len(files) // 4) :]:
+    for file in files[max(WARMUP // SEGMENT, len(files) // 6) :]:
         with np.load(file) as stored:
             parts.append({key: stored[key] for key in stored.files})
     seconds = 0.0
@@ -209,7 +209,7 @@ def evidence(runs: dict[str, Run]) -> tuple[dict[str, Any], dict[str, dict[str, 
         judged = {k: np.nan_to_num(np.stack([d[k][:-2] for d in of[role]])) for k in of[role][0]}  # without precisions
         record[role] = {
             "algorithm": run.algorithm.name, "coordinates": "non-centred", "chains": CHAINS,
-            "steps": found["steps"], "burn_in": max(WARMUP, found["steps"] // 4), "draws": len(values),
+            "steps": found["steps"], "burn_in": max(WARMUP, found["steps"] // 6), "draws": len(values),
             "step_length": float(f"{found['eta']:.4g}"), "accepted": round(found["accepted"], 3),
             "seconds": round(found["seconds"], 1),
             "rhat_max": round(float(judged["rhat"].max()), 4),
@@ -351,7 +351,7 @@ def main() -> None:
             passed = False
             while not passed and (options.write or time.process_time() - began < 60 * options.minutes):
                 done = 0 if options.write else min([next(turn) for turn in turns.values()])
-                if options.write or (done >= 3 * WARMUP and done >= 1.2 * checked):
+                if options.write or (done >= 5 * WARMUP and done >= 1.1 * checked):
                     checked = done
                     record, records = evidence(runs)
                     (options.work / f"{name}.json").write_text(json.dumps(record, indent=1))
