@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from parvibench.core import registry
 from parvibench.core.algorithm import take_steps
-from parvibench.core.budget import Meter
 from parvibench.core.errors import BudgetExhausted, UnsupportedError
 from parvibench.core.streams import derive_seed
-from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
 
 #: Methods that find initial points, and their settings where they differ from the defaults.
-FITS: Mapping[str, Mapping[str, str]] = {"pathfinder": {"resampling": "distinct"}, "laplace": {}}
+FITS: dict[str, dict[str, str]] = {"pathfinder": {"resampling": "distinct"}, "laplace": {}}
 _LONGEST = 20_000  # steps of a fit
 
 
 def begin_at_fits(task: Task, problem: Problem, kind: str) -> None:
     """Let a problem's initial points be draws of a fit, ``kind``, that begins at those of its task.
 
-    What the costliest replicate has evaluated is charged to the problem's meter as score evaluations, and kept in
-    ``start_cost``. A fit that spends the rest of the budget ends there.
+    What the costliest replicate has evaluated is charged as score evaluations. A fit ends with the budget.
 
     Raises:
         UnsupportedError: the task has no scores on all data.
@@ -34,18 +30,15 @@ def begin_at_fits(task: Task, problem: Problem, kind: str) -> None:
     if "full-batch" not in task.provides:
         raise UnsupportedError(f"{task.name} gives no scores on all data, which start: {kind} needs; start: task")
 
-    def found(_: Target, n: int, __: Sequence[Generator]) -> Tensor:
+    def found(_: object, n: int, __: object) -> Tensor:
         meter, streams = problem.meter, problem.streams
-        left = None if meter.limit is None else meter.limit - meter.charged
-        fits = []
-        for r in streams.replicates:
-            seed = derive_seed(streams.seed, "start")
-            fits.append(task.problem((r,), seed, streams.device, streams.dtype, limit=left, full_batch=True))
+        left, seed = None if meter.limit is None else meter.limit - meter.charged, derive_seed(streams.seed, "start")
+        options: dict[str, Any] = {"limit": left, "full_batch": True}
+        fits = [task.problem((r,), seed, streams.device, streams.dtype, **options) for r in streams.replicates]
         points = torch.cat([_draws(fit, kind, n) for fit in fits])
-        spent: list[Meter] = [fit.meter for fit in fits]
-        cost = max(m.charged for m in spent)
+        cost = max(fit.meter.charged for fit in fits)
         meter.charge(scores=cost, log_densities=cost)
-        meter.score_calls += max(m.sequential_steps for m in spent) - 1
+        meter.score_calls += max(fit.meter.sequential_steps for fit in fits) - 1
         problem.start_cost += cost
         return points
 
@@ -55,7 +48,7 @@ def begin_at_fits(task: Task, problem: Problem, kind: str) -> None:
 def _draws(problem: Problem, kind: str, n: int) -> Tensor:
     """Points of a fit on a problem of one replicate, (1, n, D)."""
     method: Any = registry.load_algorithm(kind)
-    settings = method.make_settings(dict(FITS[kind]))
+    settings = method.make_settings(FITS[kind])
     with torch.no_grad():
         state = method.init(problem, settings, problem.streams, _LONGEST)
         try:

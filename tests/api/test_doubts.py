@@ -53,6 +53,10 @@ SAVED: dict[str, tuple[str, bytes, np.ndarray | str]] = {
     "a density in place of a coordinate": ("csv", table(c=None).replace(b"c", b"log_prob").replace(b",\n", b",1\n"), "may be a density"),
     "R's long form": ("csv", b".chain,.iteration,.variable,.value\n1,1,mu,0.5\n1,2,mu,0.7\n", "long form"),
     "ggmcmc's long form": ("csv", b"Iteration,Chain,Parameter,value\n1,1,mu,0.5\n2,1,mu,0.7\n", "long form"),
+    "a column w beside the coordinates": ("csv", table(w=np.arange(60.0)), "have weights"),
+    "a column of multiplicities": ("csv", table(mult=np.arange(60) % 3 + 1), "have weights"),
+    "rows of a warm-up": ("csv", table(is_warmup=np.arange(60) < 10).replace(b"True", b"1").replace(b"False", b"0"), "'is_warmup' tells rows apart"),
+    "a column that flags no row": ("csv", table(warmup=np.zeros(60)), FLAT),
     "words in a column": ("csv", table(accepted=["true"] * 60), "column 'accepted', row 2: 'true' is not a number"),
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ _UNDERSCORES = re.compile(r"(.+?)((?:_\d+)+)")
 #: What programs write where there are no names, counted from 0 or 1.
 _DEFAULT = re.compile(r"(|V|X|x|column ?|col|dim_?|param_?|\.\.\.)(\d+)")
 #: Weights of draws, and densities at them: no coordinates, unless a task has one of that name.
-WEIGHT = re.compile(r"(?i)(log_?|importance_)?(weights?|wts?)")
+WEIGHT = re.compile(r"(?i)(log_?|importance_)?(weights?|wts?|w|mult|multiplicity)")
 _DENSITY = re.compile(r"(?i)log_?(p|prob|prior|post|posterior|lik|likelihood|like|l|density)|lp|lprior|deviance")
 _SHOWN, _LONGEST = 6, 40
 

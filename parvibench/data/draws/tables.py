@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ _CHAIN = (".chain", "chain__", "chain", "chain_id")
 _DRAW = (".iteration", ".draw", "iter__", "draw__", "iteration", "draw", "iter", "sample")
 #: Likewise of rows.
 _ROW = ("unnamed: 0", "index", "id", "row")
+#: Names that tell rows of a warm-up from draws.
+_WARMUP = re.compile(r"(?i)(is_?|in_?|\.)?(warm_?up|burn_?in|burned|tun(e|ed|ing))")
 #: Named by programs alone.
 _ALWAYS = (".chain", ".iteration", ".draw", "chain__", "iter__", "draw__")
 
@@ -58,6 +61,9 @@ def arranged(
             f"column {long[0]!r} has every number in several rows: draws in long form; give a row to each draw, and a column to "
             "each coordinate"
         )
+    flags = [] if choice.any else [n for n in kept if _WARMUP.fullmatch(n) and len(np.unique(columns[n])) > 1]
+    if flags:
+        raise ValueError(f"column {flags[0]!r} tells rows apart: keep those of draws alone, or choose with --columns")
     names = [n for n in kept if n not in used and n.lower() not in _ALWAYS]
     if not names or not len(columns[names[0]]):
         raise ValueError(f"no column of draws; it has {listed(list(columns))}")
