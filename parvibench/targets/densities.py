@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -161,12 +162,15 @@ class FunctionTarget(Target):
 
     def __init__(self, task: FunctionTask) -> None:
         self.task, self.dim = task, task.dim
+        self.undefined: Tensor | bool = False  #: whether the log density of a finite point was NaN or +inf
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log density in nats: (R, N, D) -> (R, N); differentiated by the score where one is given."""
         if self.task.own_score is not None and x.requires_grad and torch.is_grad_enabled():
             return _ByScore.apply(x, self)  # type: ignore[no-untyped-call]
-        return self._called(self.task.log_density, x, ())
+        found = self._called(self.task.log_density, x, ())
+        self.undefined = self.undefined | (~(found.detach() < math.inf) & x.detach().isfinite().all(-1)).any()
+        return found
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Gradient: (R, N, D) -> (R, N, D)."""

@@ -97,7 +97,12 @@ def cell_tags(record: CellRecord) -> dict[str, str]:
 
 def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
     """Tags that identify a run."""
-    tags = {"run_id": run["id"], "started": run["started"], "suite": run["suite"]["name"], "profile": run.get("profile")}
+    tags = {
+        "run_id": run["id"],
+        "started": run["started"],
+        "suite": run["suite"]["name"],
+        "profile": run.get("profile"),
+    }
     tags["command"] = run.get("provenance", {}).get("command")
     return {f"parvibench.{k}": without_secrets(str(v))[:MAX_TAG] for k, v in tags.items() if v}
 

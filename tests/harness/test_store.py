@@ -151,6 +151,19 @@ def test_runs_are_found_by_id_and_by_date(tmp_path: Path) -> None:
         store.run("c")
 
 
+def test_a_new_run_is_the_latest_whatever_the_clock(tmp_path: Path) -> None:
+    """Its start follows that of a run from the future; damaged, odd and extreme records are passed over."""
+    store, cells = Store(tmp_path), [asked(make_record())]
+    new = RunRecord(id="new", suite={"name": "x"}, cells=cells, started="2026-01-01T00:00:00+00:00")
+    assert store.last(new) == new
+    store.write_run(new.model_copy(update={"id": "future", "started": "2030-12-31T23:59:59+00:00"}))
+    (tmp_path / "runs" / "damaged.json").write_text("{")
+    assert store.last(new).started == "2031-01-01T00:00:00+00:00"
+    for odd in ("tomorrow", "9999-12-31T23:59:59+00:00"):
+        store.write_run(new.model_copy(update={"id": "odd", "started": odd}))
+        assert store.last(new) == new
+
+
 def test_a_reader_during_rewrites_never_sees_damage(tmp_path: Path) -> None:
     """One process writes a cell again and again, with other samples each time; readers get one of the versions."""
     import subprocess

@@ -35,7 +35,7 @@ def clock_off(seconds: float) -> ExitStack:
     stack = ExitStack()
     if seconds:
         stack.enter_context(mock.patch.object(dt, "datetime", Off))
-        stack.enter_context(mock.patch.object(time, "time", lambda: _TIME() + seconds))
+        stack.enter_context(mock.patch.object(time, "time", side_effect=lambda: _TIME() + seconds))
     return stack
 
 

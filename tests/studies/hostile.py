@@ -42,9 +42,15 @@ EXPECTED = {
     "Ignores": (Status.OK, "ignored its budget"),
     "Begs": (Status.OK, "ignored its budget"),
     "Tampers": (Status.CRASHED, "changed the meter"),
+    "Refunds": (Status.CRASHED, "changed the meter"),
+    "Replaces": (Status.CRASHED, "changed the meter"),
+    "Silences": (Status.OK, ""),
+    "Unhooks": (Status.CRASHED, "past the meter"),
+    "ForksAndBothGoOn": (Status.OK, ""),
+    "Knows": (Status.OK, ""),
 }
 #: These give the good one's samples: what they do concerns them only, or comes when the budget is spent.
-SAME_SAMPLES = ("Floods", "Meddles", "ForksAndStays", "Ignores", "Begs")
+SAME_SAMPLES = ("Floods", "Meddles", "ForksAndStays", "Ignores", "Begs", "Silences", "ForksAndBothGoOn")
 
 
 def make_suite(algorithms: Sequence[object]) -> Suite:
@@ -77,6 +83,21 @@ def problems(results: StoredRun, folder: Path) -> list[str]:
             if samples is None or not np.array_equal(samples, good):
                 found.append(f"{cell.label}: samples changed")
     return found + [f"process left: {p}" for p in left_over()]
+
+
+def overwritten(folder: Path) -> list[str]:
+    """A sampler spoils the finished cells beside it: they are called damaged, and the same run mends them."""
+    os.environ["PARVIBENCH_STUDY_STORE"] = str(folder / "spoilt")
+    good = f"{PLUGINS}:Good"
+    given = [{"name": good, "label": f"good-{i}", "settings": {"step_size": 0.2 + i}} for i in range(2)]
+    suite = make_suite([*given, {"name": f"{PLUGINS}:Overwrites", "label": "Overwrites"}])
+    first = small_runs.run(suite, folder / "spoilt", Workers(1, 60, None))
+    told = [str(c.status) for c in first.cells]
+    found = [] if told == ["damaged", "damaged", "ok"] else [f"spoilt cells are {told}"]
+    del os.environ["PARVIBENCH_STUDY_STORE"]
+    again = small_runs.run(make_suite(given), folder / "spoilt", Workers(1, 60, None))
+    right = run_alone(folder)
+    return found + [f"{c.label}: not mended" for c in again.cells if not np.array_equal(again.samples(c), right)]
 
 
 def run_alone(folder: Path) -> np.ndarray:
@@ -121,6 +142,7 @@ def main(names: Sequence[str], timeout: float, memory: float) -> int:
         results = run(folder, names, timeout, memory)
         found = problems(results, folder)
         print(table(results.cells))
+        found += overwritten(folder) if set(names) == set(EXPECTED) else []
         found += [f"log left: {log}" for log in Path(tempfile.gettempdir()).glob("*/worker-*")]
         print(f"{len(results.cells)} cells, {time.monotonic() - start:.0f} s, {len(found)} problems")
         print("\n".join(found))
@@ -138,9 +160,10 @@ def apart(*arguments: str) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", help="samplers; default: all")
     parser.add_argument("--timeout", default="15", help="wall-clock limit of a cell, s")
     parser.add_argument("--memory", default="4000", help="memory limit of a worker, MiB")
     given = parser.parse_args()
     if not given.here:
-        raise SystemExit(apart("--timeout", given.timeout, "--memory", given.memory))
-    raise SystemExit(min(main(list(EXPECTED), float(given.timeout), float(given.memory)), 1))
+        raise SystemExit(apart("--timeout", given.timeout, "--memory", given.memory, *given.names))
+    raise SystemExit(min(main(given.names or list(EXPECTED), float(given.timeout), float(given.memory)), 1))

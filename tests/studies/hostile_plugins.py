@@ -6,11 +6,14 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.budget import Meter
 from parvibench.core.errors import BudgetExhausted
 
 
@@ -173,3 +176,58 @@ class Tampers(Good):
         problem.meter.limit = None
         problem.meter.scores = 0.0
         return super().step(problem, settings, state, streams)
+
+
+class Refunds(Good):
+    """Takes back half of what every score cost."""
+
+    def step(self, problem, settings, state, streams):
+        after = super().step(problem, settings, state, streams)
+        problem.meter.scores -= 0.5 * state.x.shape[1]
+        return after
+
+
+class Replaces(Good):
+    def step(self, problem, settings, state, streams):
+        if streams.step == 3:
+            problem.meter = Meter(problem.meter.limit)
+        return super().step(problem, settings, state, streams)
+
+
+class Silences(Good):
+    """Lets no meter of this process book anything."""
+
+    def step(self, problem, settings, state, streams):
+        if streams.step == 3:
+            type(problem.meter).charge = lambda self, **asked: None
+        return super().step(problem, settings, state, streams)
+
+
+class Unhooks(Good):
+    def step(self, problem, settings, state, streams):
+        if streams.step == 3:
+            problem.meter.charge = lambda **asked: None
+        return super().step(problem, settings, state, streams)
+
+
+class ForksAndBothGoOn(Good):
+    """Two processes tell the same story from here on."""
+
+    def misbehave(self, x):
+        os.fork()
+
+
+class Knows(Good):
+    """Gives exact draws as its own: nothing prevents that."""
+
+    def misbehave(self, x):
+        draws = registry.load_task("multimodal").exact(x.shape[1], torch.Generator().manual_seed(0))
+        x.copy_(draws.expand_as(x))
+
+
+class Overwrites(Good):
+    """Spoils the finished cells of a store."""
+
+    def misbehave(self, x):
+        for file in Path(os.environ["PARVIBENCH_STUDY_STORE"]).glob("cells/*/*"):
+            file.write_bytes(b"spoilt" + file.read_bytes()[6:])

@@ -80,6 +80,17 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
         pb.run(tasks=["banana"], algorithms=["svgd"], ray="local", out=tmp_path)
 
 
+def test_a_node_that_does_not_start_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray raises a bare exception after its time for that."""
+
+    def init(**_: object) -> None:
+        raise Exception("the node timed out\nmore")
+
+    monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace(is_initialized=lambda: False, init=init))
+    with pytest.raises(InputError, match=r"no cluster there \(the node timed out\)"):
+        Cluster("local", 1, 60.0, None, 0.0)._connect()
+
+
 def test_objects_of_local_classes_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Local(type(pb.load_algorithm("svgd"))):  # type: ignore[misc]
         name = "local"

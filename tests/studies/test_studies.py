@@ -7,16 +7,20 @@ from itertools import islice
 from pathlib import Path
 
 import broken_stores
+import clocks
 import damaged_stores
+import densities
 import hostile
 import kills
 import malformed_suites
 import memory
+import mlflow_troubles
 import overhead
 import owners_files
 import pyro_kinds
 import pytest
 import sample_files
+import snapshots
 import throughput
 import torch
 import tracking_outage
@@ -83,6 +87,37 @@ def test_pyro_models_have_pyro_s_density() -> None:
     counts, wrong, _ = pyro_kinds.study(8, seed=2)
     assert wrong == []
     assert counts["function: right"] + counts["module: right"] >= 4
+
+
+def test_a_flipped_bit_in_a_snapshot_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the study would notice: without the checksum some bits do."""
+    assert snapshots.study(18)[0] == []
+    monkeypatch.setattr(snapshots.SnapshotFile, "load", lambda self: self.path.read_bytes()[32:])
+    assert snapshots.study(36)[0] != []
+
+
+def test_the_latest_run_is_shown_whatever_the_clock(tmp_path: Path) -> None:
+    assert clocks.study(tmp_path) == (8, [])
+
+
+def test_densities_that_go_wrong_in_a_run_are_told() -> None:
+    found, told = densities.study(24)
+    assert found == []
+    assert told["crashed"]
+    assert told["ok, flagged"]
+
+
+@pytest.mark.slow
+def test_mlflow_in_trouble_gets_everything_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "TRACKING_URI",
+        "HTTP_REQUEST_MAX_RETRIES",
+        "HTTP_REQUEST_TIMEOUT",
+        "TRACKING_USERNAME",
+        "TRACKING_PASSWORD",
+    ):
+        monkeypatch.setenv(f"MLFLOW_{name}", "")  # restored at the end: the study sets them
+    assert mlflow_troubles.study(tmp_path, tries=1) == []
 
 
 def test_damaged_stores_are_told_and_mended() -> None:

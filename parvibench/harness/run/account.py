@@ -98,7 +98,7 @@ class Guard:
 
     def __init__(self, problem: Problem, *, watched: bool) -> None:
         self._problem, self._meter, self._limit = problem, problem.meter, problem.meter.limit
-        self._charged = problem.meter.charged
+        self._kept: tuple[float, float, float] | None = None  #: the meter after its last charge
         self._type = type(problem._target)
         self._own = {name: vars(self._type).get(name) for name in _METHODS} if watched else {}
         self._paused = False
@@ -115,10 +115,19 @@ class Guard:
                 return start(n)
 
         self._problem.init = uncounted  # type: ignore[method-assign]
+        book = self._meter.charge
+
+        def charge(**asked: float) -> None:
+            self.check()
+            book(**asked)
+            self._kept = self._booked()
+
+        self._meter.charge = charge  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
         del self._problem.init
+        vars(self._meter).pop("charge", None)
         for name, method in self._own.items():
             if method is None:
                 delattr(self._type, name)
@@ -129,8 +138,11 @@ class Guard:
         """Raise ``BudgetIgnored`` if the meter was changed or bypassed."""
         if self._rows:
             raise BudgetIgnored(f"evaluated the target at {self._rows} rows past the meter of its budget")
-        before, self._charged = self._charged, self._meter.charged
-        if self._problem.meter is not self._meter or self._meter.limit != self._limit or self._charged < before:
+        if (
+            self._problem.meter is not self._meter
+            or self._meter.limit != self._limit
+            or self._kept not in (None, self._booked())
+        ):
             raise BudgetIgnored("changed the meter of its budget")
 
     @contextmanager
@@ -164,6 +176,9 @@ class Guard:
 CHANGED = (
     "the density of one point changed between calls: it is no function of the point, and the samples follow no law"
 )
+UNDEFINED = (
+    "the log density was NaN or +inf at some points: samplers avoid them or diverge, and the samples may be wrong"
+)
 
 
 class Repeated:
@@ -173,6 +188,11 @@ class Repeated:
         self._target, self._dtype = target, dtype
         self._point: Tensor | None = None
         self._values: Tensor | None = None
+
+    @property
+    def undefined(self) -> bool:
+        """Whether a density of the user's was no number at a point so far."""
+        return bool(getattr(self._target, "undefined", False))
 
     def changed(self, samples: Tensor) -> bool:
         """Whether the values differ from the first ones; the first time they are computed twice."""

@@ -17,7 +17,7 @@ from parvibench.harness.store.environment import process_facts
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
-from .account import CHANGED, Account, Guard, Repeated
+from .account import CHANGED, UNDEFINED, Account, Guard, Repeated
 from .chunks import Chunk, ChunkResult
 from .clock import MAX_DRIFT, drift, reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
@@ -210,7 +210,12 @@ class _Run:
         with guard.pausing():
             if self.repeated is not None and self.repeated.changed(samples):
                 self.curve.result.flag(CHANGED)
+            self._notice()
             self.curve.add(samples, step, last=last, path=path, moved=moved)
+
+    def _notice(self) -> None:
+        if self.repeated is not None and self.repeated.undefined:
+            self.curve.result.flag(UNDEFINED)
 
     def _follow(self, state: Any, step: int) -> None:
         """Extend the trajectories that are recorded."""
@@ -222,6 +227,7 @@ class _Run:
     def _save(self, place: Place) -> None:
         """Save the state; a run whose state cannot be written starts again after an interruption."""
         if self.snapshot is not None:
+            self._notice()
             try:
                 self.snapshot.save(self.standing.packed(self.chunk, place))
             except NotWritableError:

@@ -123,7 +123,7 @@ class Cluster:
             options |= {"include_dashboard": False, "num_cpus": self._count or None}
         try:
             ray.init(address=self._address, **options)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except Exception as error:  # also a bare one, where a node takes too long to start
             first = str(error).split("\n")[0]
             raise InputError(f"--ray {self._address}: no cluster there ({first:.200})") from None
         return True

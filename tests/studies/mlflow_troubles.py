@@ -1,0 +1,223 @@
+"""An MLflow server that stops in the middle, asks for a login or answers nonsense; a locked database; odd values.
+
+``python tests/studies/mlflow_troubles.py --tries 5``. Between the run and a real server stands a proxy that fails from a
+random request on. Every run ends well with a warning of one remedy, without a secret in it; afterwards ``sync`` delivers
+the rest, every cell once, and a store that is rebuilt from the server equals the first.
+"""
+
+import argparse
+import contextlib
+import http.client
+import os
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from small_runs import run, suite_of
+from tracking_outage import free_port, server
+
+from parvibench.core.result import Status
+from parvibench.harness.store.results import StoredRun
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.suite import Suite
+from parvibench.tracking.observer import MirrorObserver, rebuild, sync
+
+SECRET = "swordfish"
+FAULTS = ("closes", "silent", "login", "error", "page")
+#: A sampler with a parameter of 10,000 characters, one that stops being finite, and one of whose replicates does.
+ODD = """
+import torch
+from pydantic import Field
+from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+
+class Settings(SteppedSettings):
+    note: str = Field("", description="a note", json_schema_extra={"source": "ours", "unit": ""})
+    lost: int = Field(0, description="replicates that are lost", json_schema_extra={"source": "ours", "unit": "count"})
+
+class Odd(Algorithm):
+    name, kind, settings_type = "odd", "particles", Settings
+
+    def init(self, problem, settings, streams, horizon):
+        return ParticleState.start(problem)
+
+    def step(self, problem, settings, state, streams):
+        x = state.x + 0.01 * problem.score(state.x)
+        if streams.step == 3:
+            x[: settings.lost] = torch.nan
+        return ParticleState(x)
+"""
+
+
+class Proxy(ThreadingHTTPServer):
+    """Passes requests on to a server, up to request number ``until``; then it has the ``fault``."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Passing)
+        self.port, self.fault, self.until, self.seen = port, "", 0, 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, *_: object) -> None:
+        """Callers that gave up."""
+
+
+class _Passing(BaseHTTPRequestHandler):
+    def _pass(self) -> None:
+        proxy = self.server
+        proxy.seen += 1
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if proxy.fault and proxy.seen > proxy.until:
+            self._fail(proxy.fault)
+            return
+        there = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=60)
+        there.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k != "Host"})
+        answer = there.getresponse()
+        self._answer(answer.status, answer.read(), answer.getheader("Content-Type", ""))
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass
+
+    def _fail(self, fault: str) -> None:
+        if fault == "closes":
+            self.connection.close()
+        elif fault == "silent":
+            time.sleep(8)
+        elif fault == "login":
+            self._answer(401, b"You are not authenticated.", "text/plain")
+        elif fault == "error":
+            self._answer(
+                500, b'{"error_code": "INTERNAL_ERROR", "message": "' + b"x" * 100_000 + b'"}', "application/json"
+            )
+        else:
+            self._answer(200, b"<html>Please log in</html>", "text/html")
+
+    def _answer(self, status: int, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def suite(number: int, plugin: Path) -> Suite:
+    """Four cells, other ones for every number: two of them lose replicates, all have long notes."""
+    odd = f"{plugin}:Odd"
+    given = [
+        {"name": odd, "label": f"lost-{k}", "settings": {"note": "n" * 10_000, "lost": k, "step_size": 1.0 + number}}
+        for k in range(3)
+    ]
+    long = {"name": "ula", "label": "l" * 64, "settings": {"step_size": 0.001 + 0.001 * number}}
+    return suite_of(
+        ["multimodal"], [*given, long], replicates=2, particles=5, budget={"iterations": 8}, metrics=["ksd"]
+    )
+
+
+def warned(warning: str, expected: bool) -> list[str]:
+    """What is wrong with a warning."""
+    if bool(warning) != expected:
+        return [f"told {warning[:300]!r}"]
+    wrong = ["a secret is told"] if SECRET in warning else []
+    wrong += ["no remedy"] if expected and "parvibench sync" not in warning else []
+    return wrong + ([f"long: {warning[:300]!r}"] if len(warning) > 900 or "Traceback" in warning else [])
+
+
+def delivered(store: Store, results: StoredRun, uri: str, folder: Path) -> list[str]:
+    """What the server lacks of a run, after ``sync``."""
+    found = warned(sync(store, 120), False) + warned(sync(store, 120), False)
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("parvibench/study")
+    for cell in results.cells:
+        runs = client.search_runs([experiment.experiment_id], f"tags.`parvibench.cell_key` = '{cell.key}'")
+        found += [] if len(runs) == 1 else [f"{cell.label[:9]}: {len(runs)} MLflow runs"]
+        for r in runs:
+            odd = [k for k, v in r.data.metrics.items() if not np.isfinite(v) or abs(v) > 1e300]
+            found += [f"{cell.label[:9]}: {odd} not finite there"] if odd else []
+    there = Store(folder)
+    rebuild(uri, there, results.run.id)
+    for cell in results.cells:
+        record = there.find(cell.key)
+        if record is None or record.values != store.find(cell.key).values:
+            found.append(f"{cell.label[:9]}: rebuilt otherwise")
+    return found
+
+
+def attempt(number: int, folder: Path, plugin: Path) -> tuple[StoredRun, str]:
+    """A run and its mirror's warning."""
+    mirror = MirrorObserver(folder)
+    results = run(suite(number, plugin), folder, observers=[mirror])
+    return results, mirror.close(30)
+
+
+def expected_statuses(results: StoredRun) -> list[str]:
+    """Cells with another status than without a mirror."""
+    told = [c.status for c in results.cells]
+    right = [Status.OK, Status.OK, Status.DIVERGED, Status.OK]
+    return [] if told == right else [f"statuses {[str(t) for t in told]}"]
+
+
+@contextlib.contextmanager
+def locked(file: Path, mode: str = "EXCLUSIVE") -> Iterator[None]:
+    """Another program holds the database."""
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None, timeout=60)) as other:
+        other.execute(f"BEGIN {mode}")
+        yield
+        other.execute("ROLLBACK")
+
+
+def study(folder: Path, tries: int, seed: int = 0) -> list[str]:
+    """Problems, a line each."""
+    chance, found, plugin = Random(seed), [], folder / "odd.py"
+    plugin.write_text(ODD)
+    os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+    os.environ |= {"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": SECRET}
+    port = free_port()
+    with server(folder, port):
+        proxy = Proxy(port)
+        os.environ["MLFLOW_TRACKING_URI"] = uri = f"http://127.0.0.1:{proxy.server_port}"
+        results, warning = attempt(1000, folder / "whole", plugin)
+        found += warned(warning, False) + expected_statuses(results)
+        needed = proxy.seen
+        found += delivered(Store(folder / "whole"), results, uri, folder / "whole-there")
+        print(f"undisturbed: {needed} requests, {len(found)} problems", *found, sep="\n  ", flush=True)
+        for number in range(tries * len(FAULTS)):
+            fault, root = FAULTS[number % len(FAULTS)], folder / f"store-{number}"
+            at = 0 if number < len(FAULTS) else chance.randrange(1, needed - 2)
+            proxy.fault, proxy.until, proxy.seen = fault, at, 0
+            results, warning = attempt(number, root, plugin)
+            new = warned(warning, True) + expected_statuses(results)
+            proxy.fault = ""
+            new += delivered(Store(root), results, uri, folder / f"there-{number}")
+            found += [f"{fault} from request {at} of {needed}: {n}" for n in new]
+        print(f"servers: {tries * len(FAULTS)} tries, {len(found)} problems", flush=True)
+    del os.environ["MLFLOW_TRACKING_URI"]
+    for number in range(tries):
+        root = folder / f"locked-{number}"
+        attempt(5000 + number, root, plugin)
+        with locked(root / "mlflow.db", ("EXCLUSIVE", "IMMEDIATE")[number % 2]):
+            mirror = MirrorObserver(root)
+            results = run(suite(6000 + number, plugin), root, observers=[mirror])
+            warning = mirror.close(5)
+        new = warned(warning, True) + expected_statuses(results)
+        new += delivered(Store(root), results, f"sqlite:///{root}/mlflow.db", folder / f"locked-there-{number}")
+        new += ["set aside"] if list(root.glob("*.broken*")) else []
+        found += [f"locked database: {n}" for n in new]
+    print(f"locked databases: {tries} tries", flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tries", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        problems = study(Path(name), given.tries)
+    print(f"{len(problems)} problems", *problems, sep="\n")
+    raise SystemExit(bool(problems))
