@@ -23,7 +23,9 @@ ends, chains that are far below the others or stuck begin anew from theirs (``_a
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -33,6 +35,7 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
+from . import _nuts_compiled
 from ._adaptation import DualAveraging, Moments, catching_up, reasonable_step
 from ._nuts_trees import Randomness, Trees, grow
 
@@ -110,7 +113,13 @@ class NUTS(Algorithm[Settings, State]):
         trees = Trees.start(x, density, score, settings.max_tree_depth)
         return State(x, trees, warmup, min(settings.warmup_steps, steps))
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
+    def compiled_step(self) -> Callable[..., Any]:
+        """Trees as a C++ program."""
+        return partial(self.step, grow=_nuts_compiled.grow)
+
+    def step(
+        self, problem: Problem, settings: Settings, state: State, streams: Streams, *, grow: Callable[..., Any] = grow
+    ) -> tuple[State, Info]:
         """A block of leapfrog steps."""
         spent, steps, warmup, shape = streams.step + 1, state.warmup_steps, state.warmup, state.x.shape
 

@@ -164,13 +164,13 @@ class Run:
         self.settings = self.algorithm.make_settings({**quick, **settings})
         with self.mode():
             self.state = self.algorithm.init(problem, self.settings, problem.streams, horizon)
-        self.iteration, self.info = 0, None
+        self.iteration, self.info, self.advance = 0, None, self.algorithm.step
 
     def mode(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.algorithm.differentiates else torch.inference_mode()
 
     def steps(self, count: int) -> Self:
-        taken = take_steps(self.algorithm.step, self.problem, self.settings, self.state, self.iteration)
+        taken = take_steps(self.advance, self.problem, self.settings, self.state, self.iteration)
         with self.mode():
             for self.state, self.info in islice(taken, count):
                 self.iteration += 1

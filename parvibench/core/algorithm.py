@@ -107,7 +107,7 @@ class Method(ABC):
     #: most replicates in one call, or None; 1 for kernels that take one replicate at a time
     max_chunk: ClassVar[int | None] = None
     #: how many numbers of the device a step waits for, at most, per call of density or score, as trajectories of adaptive
-    #: length do; True for any number. Such steps are not compiled.
+    #: length do; True for any number. Such steps are compiled by ``compiled_step`` alone.
     host_bound: ClassVar[bool | int] = False
     #: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step
     rescales: ClassVar[bool] = False
@@ -158,6 +158,10 @@ class Method(ABC):
         """
         keys = set(PROTOCOL_KEYS) - set(cls.settings_type.model_fields)
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in keys}
+
+    def compiled_step(self) -> Callable[..., Any] | None:
+        """``step`` with a program of its own, for ``--compile`` on a CPU; None: what ``torch.compile`` makes of it."""
+        return None
 
     def effective_step(self, settings: Any) -> float | None:
         """The factor that really multiplies the velocity, in the units of x^2; None without one.

@@ -20,6 +20,7 @@ from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
+from parvibench.harness.run.compiling import CompiledStep
 
 
 class Tilted(Target):
@@ -225,6 +226,28 @@ def test_it_is_the_plain_recursion(mass: str, target: Any, step: float, max_dept
                 np.testing.assert_allclose(shown[after][r, row], waiting, rtol=1e-8, atol=1e-9)
                 np.testing.assert_allclose((depths[after][r, row], acceptances[after][r, row]), facts, rtol=1e-6)
     assert transitions > 4 * 100 / 2**max_depth
+
+
+@pytest.mark.parametrize(
+    ("target", "settings"),
+    [(Tilted(1), {}), (Skewed(2), {"leapfrogs": 3, "max_tree_depth": 3}), (Bent(), {"mass": "dense"}), (Funnel(), {})],
+    ids=["tilted", "shallow trees", "dense", "funnel"],
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_compiled_trees_are_the_plain_ones(target: Any, settings: dict[str, Any], dtype: torch.dtype) -> None:
+    """Every number of the state, with the warm-up and after it; single precision for as long as rounding stays small."""
+    compiled, plain = (
+        Run("nuts", make_problem(target, [0, 4], particles=3, dtype=dtype), 80, **settings) for _ in range(2)
+    )
+    compiled.advance = CompiledStep(plain.advance)
+    within = {"rtol": 1e-6, "atol": 1e-7} if dtype == torch.float64 else {"rtol": 1e-2, "atol": 1e-3}
+    for _ in range(8 if dtype == torch.float64 else 2):
+        held = [part.clone() for part in plain.state.trees]
+        compiled.steps(5)
+        plain.steps(5)
+        assert not torch.equal(held[1], plain.state.trees.draws)
+        for a, b in zip((*compiled.state.trees, *compiled.info), (*plain.state.trees, *plain.info), strict=True):
+            torch.testing.assert_close(a, b, **within)
 
 
 def p_values(run: Run, steps: int, functions: Any, expected: Any) -> list[float]:

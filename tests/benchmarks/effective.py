@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from jobs import absent
 
 from parvibench.core.algorithm import take_steps
 from parvibench.core.registry import load_algorithm, load_task
+from parvibench.harness.run.compiling import CompiledStep
 from parvibench.harness.store.environment import provenance
 
 FILE = Path(__file__).resolve().parents[2] / "reports" / "benchmarks" / "effective.md"
@@ -47,14 +49,15 @@ class Timed(NamedTuple):
         return float(min(array_stats.ess(d, method="bulk") for d in np.moveaxis(self.draws, 2, 0)))
 
 
-def ours(task: Any, chains: int, draws: int, seed: int) -> Timed:
+def ours(task: Any, chains: int, draws: int, seed: int, compiled: bool = False) -> Timed:
     """A block of eight leapfrog steps of all chains is one of our steps; the warm-up takes as many of them as draws."""
     nuts, problem = load_algorithm("nuts"), task.problem(1, seed, particles=chains)
     settings = nuts.make_settings({})
     start = time.process_time()
+    advance = CompiledStep(nuts.step) if compiled else nuts.step
     with torch.inference_mode():
         state = nuts.init(problem, settings, problem.streams, 4 * WARMUP)
-        steps = take_steps(nuts.step, problem, settings, state)
+        steps = take_steps(advance, problem, settings, state)
         for _ in islice(steps, WARMUP):
             pass
         middle = time.process_time()
@@ -108,15 +111,20 @@ def pyros(task: Any, chains: int, draws: int, seed: int) -> Timed:
     return Timed(sampler.get_samples()["x"].double().numpy()[None], end - times[0], times[0] - start)
 
 
-SAMPLERS: dict[str, Callable[[Any, int, int, int], Timed]] = {"ours": ours, "Pyro": pyros, "NumPyro": numpyro}
+SAMPLERS: dict[str, Callable[[Any, int, int, int], Timed]] = {
+    "ours": ours, "ours, compiled": partial(ours, compiled=True), "Pyro": pyros, "NumPyro": numpyro,
+}  # fmt: skip
 #: Target, sampler, chains, steps.
 JOBS = (
     ("blr-waveform", "ours", 100, 1000),
+    ("blr-waveform", "ours, compiled", 100, 1000),
     ("blr-waveform", "NumPyro", 100, 100),
     ("blr-waveform", "ours", 1, 4000),
+    ("blr-waveform", "ours, compiled", 1, 4000),
     ("blr-waveform", "NumPyro", 1, 1000),
     ("blr-waveform", "Pyro", 1, 500),
     ("blr-breast-cancer", "ours", 100, 2000),
+    ("blr-breast-cancer", "ours, compiled", 100, 2000),
     ("blr-breast-cancer", "NumPyro", 1, 300),
     ("blr-breast-cancer", "Pyro", 1, 100),
 )

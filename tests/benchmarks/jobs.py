@@ -32,6 +32,7 @@ class Job:
     watched: bool = False  # a member of the small part that every change is held to
     per_evaluation: bool = False  # steps differ in length, so the unit is a score evaluation of a chain
     warmup: int = 0  # steps that both sides have behind them
+    compiled: bool = False  # ours by the program of its own that --compile takes
 
     @property
     def missing(self) -> str:
@@ -43,7 +44,9 @@ class Job:
 
     def fresh(self, replicate: int = 0) -> Stepper:
         """Ours for one replicate."""
-        stepper = Stepper(self.task, self.algorithm, self.settings, self.particles, (replicate,))
+        stepper = Stepper(
+            self.task, self.algorithm, self.settings, self.particles, (replicate,), compiled=self.compiled
+        )
         stepper.run(self.warmup)
         return stepper
 
@@ -102,10 +105,14 @@ JOBS = (
         {"twin": None, "blackjax": None}),
     Job("NUTS on blr-waveform, 100 chains, per leapfrog step", _BLR, "nuts", {"warmup_steps": 64}, 100, 1,
         {"blackjax": 1.3}, per_evaluation=True, warmup=80),
+    Job("NUTS on blr-waveform, 100 chains, compiled, per leapfrog step", _BLR, "nuts", {"warmup_steps": 64}, 100, 1,
+        {"blackjax": 1.3}, per_evaluation=True, warmup=80, compiled=True),
     Job("NUTS on blr-waveform, 1000 chains, per leapfrog step", _BLR, "nuts", {"warmup_steps": 64}, 1000, 1,
         {"blackjax": 1.3}, per_evaluation=True, warmup=80),
     Job("NUTS on funnel-10d, 100 chains, per leapfrog step", "funnel-10d", "nuts", {"warmup_steps": 64}, 100, 1,
         {"blackjax": 1.3}, per_evaluation=True, warmup=80),
+    Job("NUTS on funnel-10d, 100 chains, compiled, per leapfrog step", "funnel-10d", "nuts", {"warmup_steps": 64}, 100, 1,
+        {"blackjax": 1.3}, per_evaluation=True, warmup=80, compiled=True),
     Job("NUTS on funnel-10d, 1000 chains, per leapfrog step", "funnel-10d", "nuts", {"warmup_steps": 64}, 1000, 1,
         {"blackjax": 1.3}, per_evaluation=True, warmup=80),
     Job("SGLD on bnn-boston, 100 chains", _BNN, "sgld", {"preset": "bnn-boston-sifg"}, 100, 1,

@@ -9,6 +9,7 @@ from pairing import Run
 
 from parvibench.core import registry
 from parvibench.core.algorithm import take_steps
+from parvibench.harness.run.compiling import CompiledStep
 from parvibench.harness.suite.cells import chunk_width
 
 
@@ -18,7 +19,7 @@ class Stepper:
     def __init__(
         self, task: str, algorithm: str, settings: Mapping[str, Any], particles: int | None = None,
         replicates: tuple[int, ...] = (0,), dtype: torch.dtype = torch.float32, horizon: int = 2000,
-        device: str = "cpu",
+        device: str = "cpu", compiled: bool = False,
     ) -> None:  # fmt: skip
         self.task, self.algorithm = registry.load_task(task), registry.load_algorithm(algorithm)
         self.settings: Any = self.algorithm.make_settings(dict(settings))
@@ -29,7 +30,7 @@ class Stepper:
         self.steps = 0
         with self._mode():
             self.state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
-        self.advance: Any = self.algorithm.step
+        self.advance: Any = CompiledStep(self.algorithm.step, device) if compiled else self.algorithm.step
         self._taken = take_steps(lambda *given: self.advance(*given), self.problem, self.settings, self.state)
 
     def _mode(self) -> torch.inference_mode:

@@ -105,11 +105,11 @@ def test_checkpoints_are_at_the_first_step_that_reaches_their_share() -> None:
 
 
 def test_compiled_cells_have_keys_of_their_own_where_anything_is_compiled() -> None:
-    values = {"name": "s", "tasks": ["banana"], "algorithms": ["svgd", "nuts", "exact"]}
+    values = {"name": "s", "tasks": ["banana"], "algorithms": ["svgd", "nuts", "smc", "exact"]}
     suite = Suite.model_validate({**values, "budget": {"iterations": 9}})
     plain, compiled = (expand(suite, compiled=c) for c in (False, True))
-    assert [c.spec.compiled for c in compiled] == [True, False, False]
-    assert [a.key == b.key for a, b in zip(plain, compiled, strict=True)] == [False, True, True]
+    assert [c.spec.compiled for c in compiled] == [True, True, False, False]
+    assert [a.key == b.key for a, b in zip(plain, compiled, strict=True)] == [False, False, True, True]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

@@ -122,7 +122,7 @@ def expand(
     """All cells of a suite, its profile applied, tasks outermost.
 
     ``settings`` are overrides per algorithm name or label (``--set``), ``objects`` tasks and algorithms to use for
-    these names of the suite. Anchors and host-bound algorithms are never compiled.
+    these names of the suite. Anchors are never compiled, host-bound algorithms by their own ``compiled_step`` alone.
 
     Raises:
         InputError: overrides that fit nothing, invalid settings, more samples than particles, a task object that
@@ -151,7 +151,8 @@ def expand(
             values, tuned, effective[task.name] = protocol.matched(method, values, tuned, effective.get(task.name))
         preset = given.get("preset")
         rest = protocol.protocol_of(suite, task, entry, method, preset) | {"settings": values, "device": device}
-        rest["compiled"] = compiled and method.kind != "anchor" and not method.host_bound
+        compiles = not method.host_bound or (device == "cpu" and method.compiled_step() is not None)
+        rest["compiled"] = compiled and method.kind != "anchor" and compiles
         own = "" if task.name in registry.tasks() else registry.place_of(task)
         cell = Cell(
             _spec(suite, task, method, task_entry, entry.name, **rest),
