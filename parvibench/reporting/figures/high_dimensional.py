@@ -150,7 +150,7 @@ def write_corner(reference: Reference, path: Path) -> Path:
 
         grid = sns.pairplot(table, corner=True, kind="hist", diag_kind="hist", height=1.6)
         path.parent.mkdir(parents=True, exist_ok=True)
-        grid.figure.savefig(path, dpi=80)
+        grid.figure.savefig(path, dpi=120)
         plt.close(grid.figure)
     return path
 
