@@ -11,6 +11,7 @@ import sentences
 from made_stores import make_curve, make_record, with_values, write_store
 
 from parvibench.reporting.page.report_files import write_report
+from parvibench.reporting.page.reports_index import write_index
 
 REPORTS = Path(__file__).parents[2] / "reports"
 #: Published before the sentences had ids; republishing takes a page off this list.
@@ -92,6 +93,19 @@ def test_an_id_without_a_recomputation_and_a_page_without_ids_are_found(page, tm
     assert ["nothing recomputes praise" in wrong for wrong in sentences.false_sentences(tmp_path / "page")] == [True]
     file.write_text(text.replace("data-s=", "data-t="))
     assert "no sentence with an id" in sentences.false_sentences(tmp_path / "page")[0]
+
+
+def test_the_front_page_says_what_the_pages_say(page, tmp_path):
+    shutil.copytree(page, tmp_path / "three")
+    index = write_index(tmp_path)
+    assert sentences.Spans(index.read_text()).found.keys() == {"three"}
+    assert sentences.false_on_the_front_page(tmp_path) == []
+    index.write_text(index.read_text().replace("is among the best on every task", "is the best on every task"))
+    assert "\n  says " in sentences.false_on_the_front_page(tmp_path)[0]
+
+
+def test_the_published_front_page_says_what_the_files_say():
+    assert sentences.false_on_the_front_page(REPORTS) == []
 
 
 @pytest.mark.parametrize("folder", sorted(p.parent.name for p in REPORTS.glob("*/results.parquet")))

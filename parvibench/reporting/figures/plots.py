@@ -55,11 +55,11 @@ def theme(salt: str = "", ink: str = INK) -> Iterator[None]:
 
 
 def png(figure: Figure) -> str:
-    """The figure as a data URI, in 128 colours: less than half the bytes, and no visible difference."""
+    """The figure as a data URI, in 64 colours: less than half the bytes, and no visible difference."""
     drawn, packed = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=110, transparent=True)
+    figure.savefig(drawn, format="png", dpi=84, transparent=True)
     with Image.open(drawn) as image:
-        image.quantize(128, method=Image.Quantize.FASTOCTREE).save(packed, format="png", optimize=True)
+        image.quantize(64, method=Image.Quantize.FASTOCTREE).save(packed, format="png", optimize=True)
     return "data:image/png;base64," + base64.b64encode(packed.getvalue()).decode()
 
 

@@ -42,7 +42,7 @@ _PAGE = """<!doctype html>
 {% if found.description %}<p>{{ found.description }}</p>{% endif %}
 <div class="first">
 <div>
-<p class="lead"><span data-s="headline|">{{ found.headline or "Nothing is ranked." }}</span></p>
+<p class="lead"><span data-s="{{ folder }}">{{ found.headline or "Nothing is ranked." }}</span></p>
 <p class="quiet">{{ found.converged }}{% if found.cost %} {{ found.cost }}{% endif %}</p>
 </div>
 {% if found.picture %}<figure role="img" aria-label="Share of tasks solved over the budget">{{ found.picture | safe }}</figure>{% endif %}

@@ -173,8 +173,9 @@ def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | float | No
         return None
     median = interval_of(cell, metric)[0]
     how = _UNRANKED if lb.is_anchor(cell) else _RANKED if math.isfinite(median) else _FAILED
-    if how == _RANKED and number(median) == number(_six_digits(median)):
-        return _six_digits(median)  # the script writes it as ``number`` does
+    few = float(f"{median:.4g}")
+    if how == _RANKED and number(median) == number(few):
+        return few  # the script writes it as ``number`` does
     return [number(median), _six_digits(median) if math.isfinite(median) else None, how]
 
 

@@ -41,6 +41,7 @@ def ranking_table(
 ) -> Table:
     """The ranking; ``own``: label -> its row among methods of its kind; ``verified`` of ``marks``."""
     metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
+    usual = str(rows["verdict_basis"].mode().iloc[0])
     others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
     shown: list[tuple[bool, Column, Callable[[pd.Series, CellRecord], Entry]]] = [
         (True, Column("method", numeric=False), lambda r, c: method(c.label, anchor=bool(r["anchor"]))),
@@ -51,7 +52,7 @@ def ranking_table(
         (True, Column("worst", _WORST_HELP.format(metric=metric or "metric")), lambda r, c: numeric(r["worst"])),
         (True, Column("convergence", _CONVERGENCE_HELP, numeric=False), lambda r, c: Entry(str(r["convergence"]))),
         (True, Column("among the best", _BEST_HELP, numeric=False), lambda r, c: among_best(r, own.get(c.label))),
-        (bool((rows["verdict"] != "").any()), Column("against exact draws", _VERDICT_HELP, numeric=False), lambda r, c: _verdict(r)),
+        (bool((rows["verdict"] != "").any()), Column("against exact draws", f"{_VERDICT_HELP}; {usual}", numeric=False), lambda r, c: _verdict(r, usual)),
         (bool(rows["equivalent"].notna().any()), Column("equivalent n", _EQUIVALENT_HELP), lambda r, c: _equivalent(r)),
         (bool(verified), Column("verified", _VERIFIED_HELP, numeric=False), lambda r, c: Entry(verified.get((c.task, c.label), ""))),
         (True, Column("start", "initial points: the task's, draws from the prior or of a fit, warm (one reference draw, scattered), or the method's own", numeric=False), lambda r, c: Entry("task's" if c.start == "task" else c.start)),
@@ -80,13 +81,15 @@ def _cost(cell: CellRecord) -> Entry:
     return replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else "")
 
 
-def _verdict(row: pd.Series) -> Entry:
+def _verdict(row: pd.Series, usual: str) -> Entry:
+    """Verdict against exact draws; its basis where that is not the usual one."""
+    basis = "" if row["verdict_basis"] == usual else row["verdict_basis"]
     if not row["verdict"]:
-        return Entry("", help=row["verdict_basis"])
+        return Entry("", help=basis)
     mark = "≈ " if row["verdict"] == "indistinguishable" else ""
     p = p_value(float(row["p_value"]))
     return Entry(
-        f"{mark}{row['verdict']}", help=marks.VERDICT_P.format(p=p.text or "unknown", basis=row["verdict_basis"])
+        f"{mark}{row['verdict']}", help=marks.VERDICT_P.format(p=p.text or "unknown", basis=basis).removesuffix("; ")
     )
 
 
