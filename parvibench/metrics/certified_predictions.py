@@ -191,7 +191,8 @@ def _predicted(samples: Tensor, context: Context) -> tuple[Tensor, Tensor, Certi
 def _certified(samples: Tensor, context: Context) -> Certified:
     if context.predictive is None or context.predictive.certified is None:
         raise NotApplicable("there are no certified predictions for these data splits")
-    return Certified(*(None if a is None else a.to(samples) for a in context.predictive.certified))
+    mean, sd, *more = context.predictive.certified
+    return Certified(mean.to(samples), sd.to(samples), *(None if a is None else a.to(samples) for a in more))
 
 
 def _stored(values: Tensor | None) -> Tensor:

@@ -271,7 +271,9 @@ def floor_tests(
 
 def _why_no_floors(n: int, reference: Floored | None) -> str:
     sizes = [s for s in verdict_sizes(reference) if judged_size(s, reference) == s]
-    return f"floors are known at n = {', '.join(map(str, sizes))}, not at {n}" if sizes else "no floors"
+    if not sizes or n in sizes:  # none, or of other metrics
+        return "no floors"
+    return f"floors are known at n = {', '.join(map(str, sizes))}, not at {n}"
 
 
 def _lacking(floors: Mapping[str, Floor], metrics: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from parvibench.core.algorithm import take_steps
 from parvibench.core.metric import Context
 from parvibench.core.reference import Certified
-from parvibench.core.registry import load_algorithm, load_metric, load_task
+from parvibench.core.registry import has_reference, load_algorithm, load_metric, load_task
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
@@ -49,6 +49,7 @@ SETS = ("wine-red", "boston", "concrete", "energy", "yacht")
 #: Integrator steps between records (and of a trajectory of HMC), in a segment (the unit of resuming), and of the warm-up.
 EVERY, SEGMENT, WARMUP = 100, 1000, 4000
 ADAM = 1500
+ROLES = ("wide", "modes")
 #: Gates: of every test point and of the held-out log likelihood, of both runs.
 MAX_RHAT, MIN_ESS = 1.02, 500
 #: Of the log likelihood alone; of some 500 test points the largest R-hat of independent draws is 1.01 at these lengths.
@@ -222,7 +223,7 @@ def evidence(runs: dict[str, Run]) -> tuple[dict[str, Any], dict[str, dict[str, 
         }  # fmt: skip
     joined = [
         {k: np.concatenate([d[k][:-2] for d in of[role]]) for k in ("mean", "sd", "mcse_mean", "mcse_sd")}
-        for role in ("wide", "modes")
+        for role in ROLES
     ]
     record["agreement"] = agreement(*joined)  # one Bonferroni family: all points of all splits, and the likelihoods
     run = runs["wide"]
@@ -339,19 +340,22 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("sets", nargs="*", default=SETS)
     parser.add_argument("--minutes", type=float, default=30.0, help="of processor time for each set")
+    parser.add_argument("--only", choices=ROLES, help="run this sampler alone, as on a second core, and judge nothing")
     parser.add_argument("--write", action="store_true", help="judge what is there")
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.work.mkdir(parents=True, exist_ok=True)
     for name in (f"bnn-{s.removeprefix('bnn-')}" for s in options.sets):
+        if has_reference(name) or (options.write and not list(options.work.glob(f"{name}-*-*.npz"))):
+            continue
         with torch.inference_mode():
-            runs = {role: Run(name, role, options.work) for role in ("wide", "modes")}
+            runs = {role: Run(name, role, options.work) for role in ROLES if options.only in (None, role)}
             began, checked = time.process_time(), 0
             turns = {role: run.segments() for role, run in runs.items()}
             passed = False
             while not passed and (options.write or time.process_time() - began < 60 * options.minutes):
                 done = 0 if options.write else min([next(turn) for turn in turns.values()])
-                if options.write or (done >= 5 * WARMUP and done >= 1.1 * checked):
+                if options.write or (options.only is None and done >= 5 * WARMUP and done >= 1.1 * checked):
                     checked = done
                     record, records = evidence(runs)
                     (options.work / f"{name}.json").write_text(json.dumps(record, indent=1))
