@@ -28,6 +28,7 @@ import torch
 from parvibench import cli
 from parvibench.api import evaluate as evaluating
 from parvibench.cli import shared
+from parvibench.metrics.evaluate import _chains
 
 TASKS = """
 import parvibench as pb
@@ -307,9 +308,14 @@ class Made:
         return Saved([self.at("s.npz")], None, "plain")
 
     def kind_weighted_csv(self) -> Saved:
-        name = self.chance.choice(["weight", "weights", "log_weight", "importance_weights"])
+        name = self.chance.choice(["weight", "weights", "log_weight", "importance_weights", "w", "mult"])
         frame = self.frame().assign(**{name: self.rng.uniform(size=len(self.flat))})
         return Saved([self.text(frame)], None)
+
+    def kind_warmup_flagged(self) -> Saved:
+        name = self.chance.choice(["is_warmup", "warmup", ".warmup", "burnin", "tune"])
+        frame = self.frame().assign(**{name: np.arange(len(self.flat)) < 5})
+        return Saved([self.text(frame.astype({name: int}))], None)
 
     def kind_emcee_array(self) -> Saved:
         np.save(self.at("c.npy"), self.x[..., :3].transpose(1, 0, 2))
@@ -457,7 +463,8 @@ def ask(saved: Saved, tasks: Path) -> tuple[int, str, np.ndarray | None]:
     """Exit code, output, and the array that reached the metrics."""
     said, seen = io.StringIO(), []
 
-    def evaluate(_: Any, values: torch.Tensor, *__: Any) -> dict[str, Any]:
+    def evaluate(task: Any, values: torch.Tensor, *_: Any) -> dict[str, Any]:
+        _chains(values, task)  # refuses another number of columns
         seen.append(values.double().numpy())
         return {"task": "t", "n": len(values), "verdict": "", "metrics": []}
 
