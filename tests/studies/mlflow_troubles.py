@@ -1,34 +1,36 @@
 """An MLflow server that stops in the middle, asks for a login or answers nonsense; a locked database; odd values.
 
-``python tests/studies/mlflow_troubles.py --tries 5``. Between the run and a real server stands a proxy that fails from a
-random request on. Every run ends well with a warning of one remedy, without a secret in it; afterwards ``sync`` delivers
+``python tests/studies/mlflow_troubles.py --tries 5``. The server fails from a random request on. Every run ends well with a warning of one remedy, without a secret in it; afterwards ``sync`` delivers
 the rest, every cell once, and a store that is rebuilt from the server equals the first.
 """
 
 import argparse
 import contextlib
-import http.client
+import logging
 import os
+import socket
 import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 from small_runs import run, suite_of
-from tracking_outage import free_port, server
+from werkzeug.serving import make_server
 
 from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import Suite
+from parvibench.tracking import database
 from parvibench.tracking.observer import MirrorObserver, rebuild, sync
 
 SECRET = "swordfish"
+_PATIENCE_S = 15
 FAULTS = ("closes", "silent", "login", "error", "page")
 #: A sampler with a parameter of 10,000 characters, one that stops being finite, and one of whose replicates does.
 ODD = """
@@ -54,55 +56,38 @@ class Odd(Algorithm):
 """
 
 
-class Proxy(ThreadingHTTPServer):
-    """Passes requests on to a server, up to request number ``until``; then it has the ``fault``."""
+class Faulty:
+    """MLflow's server as a WSGI application; from request number ``until`` on it has the ``fault``."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Passing)
-        self.port, self.fault, self.until, self.seen = port, "", 0, 0
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+    def __init__(self, folder: Path) -> None:
+        os.environ |= {
+            "_MLFLOW_SERVER_FILE_STORE": f"sqlite:///{folder}/server.db",
+            "_MLFLOW_SERVER_REGISTRY_STORE": f"sqlite:///{folder}/server.db",
+            "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
+            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(folder / "artifacts"),
+            "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
+        }
+        database.prepare(folder / "server.db", own=False)
+        from mlflow.server import app
 
-    def handle_error(self, *_: object) -> None:
-        """Callers that gave up."""
+        self.app, self.fault, self.until, self.seen = app, "", 0, 0
 
-
-class _Passing(BaseHTTPRequestHandler):
-    def _pass(self) -> None:
-        proxy = self.server
-        proxy.seen += 1
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if proxy.fault and proxy.seen > proxy.until:
-            self._fail(proxy.fault)
-            return
-        there = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=60)
-        there.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k != "Host"})
-        answer = there.getresponse()
-        self._answer(answer.status, answer.read(), answer.getheader("Content-Type", ""))
-
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass
-
-    def _fail(self, fault: str) -> None:
-        if fault == "closes":
-            self.connection.close()
-        elif fault == "silent":
-            time.sleep(8)
-        elif fault == "login":
-            self._answer(401, b"You are not authenticated.", "text/plain")
-        elif fault == "error":
-            self._answer(
-                500, b'{"error_code": "INTERNAL_ERROR", "message": "' + b"x" * 100_000 + b'"}', "application/json"
-            )
-        else:
-            self._answer(200, b"<html>Please log in</html>", "text/html")
-
-    def _answer(self, status: int, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None: ...
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        self.seen += 1
+        if not self.fault or self.seen <= self.until:
+            return self.app(environ, start)
+        if self.fault == "silent":
+            time.sleep(_PATIENCE_S + 5)
+        if self.fault in ("silent", "closes"):
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionAbortedError
+        status, kind, content = {
+            "login": ("401 Unauthorized", "text/plain", b"You are not authenticated."),
+            "error": ("500 Internal Server Error", "application/json", b'{"message": "' + b"x" * 100_000 + b'"}'),
+            "page": ("200 OK", "text/html", b"<html>Please log in</html>"),
+        }[self.fault]
+        start(status, [("Content-Type", kind), ("Content-Length", str(len(content)))])
+        return [content]
 
 
 def suite(number: int, plugin: Path) -> Suite:
@@ -153,7 +138,7 @@ def attempt(number: int, folder: Path, plugin: Path) -> tuple[StoredRun, str]:
     """A run and its mirror's warning."""
     mirror = MirrorObserver(folder)
     results = run(suite(number, plugin), folder, observers=[mirror])
-    return results, mirror.close(30)
+    return results, mirror.close(60)
 
 
 def expected_statuses(results: StoredRun) -> list[str]:
@@ -176,27 +161,29 @@ def study(folder: Path, tries: int, seed: int = 0) -> list[str]:
     """Problems, a line each."""
     chance, found, plugin = Random(seed), [], folder / "odd.py"
     plugin.write_text(ODD)
-    os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_PATIENCE_S)}
     os.environ |= {"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": SECRET}
-    port = free_port()
-    with server(folder, port):
-        proxy = Proxy(port)
-        os.environ["MLFLOW_TRACKING_URI"] = uri = f"http://127.0.0.1:{proxy.server_port}"
-        results, warning = attempt(1000, folder / "whole", plugin)
-        found += warned(warning, False) + expected_statuses(results)
-        needed = proxy.seen
-        found += delivered(Store(folder / "whole"), results, uri, folder / "whole-there")
-        print(f"undisturbed: {needed} requests, {len(found)} problems", *found, sep="\n  ", flush=True)
-        for number in range(tries * len(FAULTS)):
-            fault, root = FAULTS[number % len(FAULTS)], folder / f"store-{number}"
-            at = 0 if number < len(FAULTS) else chance.randrange(1, needed - 2)
-            proxy.fault, proxy.until, proxy.seen = fault, at, 0
-            results, warning = attempt(number, root, plugin)
-            new = warned(warning, True) + expected_statuses(results)
-            proxy.fault = ""
-            new += delivered(Store(root), results, uri, folder / f"there-{number}")
-            found += [f"{fault} from request {at} of {needed}: {n}" for n in new]
-        print(f"servers: {tries * len(FAULTS)} tries, {len(found)} problems", flush=True)
+    proxy = Faulty(folder)
+    server = make_server("127.0.0.1", 0, proxy, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    os.environ["MLFLOW_TRACKING_URI"] = uri = f"http://127.0.0.1:{server.server_port}"
+    results, warning = attempt(1000, folder / "whole", plugin)
+    found += warned(warning, False) + expected_statuses(results)
+    needed = proxy.seen
+    found += delivered(Store(folder / "whole"), results, uri, folder / "whole-there")
+    print(f"undisturbed: {needed} requests, {len(found)} problems", *found, sep="\n  ", flush=True)
+    for number in range(tries * len(FAULTS)):
+        fault, root = FAULTS[number % len(FAULTS)], folder / f"store-{number}"
+        at = 0 if number < len(FAULTS) else chance.randrange(1, needed - 2)
+        proxy.fault, proxy.until, proxy.seen = fault, at, 0
+        results, warning = attempt(number, root, plugin)
+        new = warned(warning, True) + expected_statuses(results)
+        proxy.fault = ""
+        new += delivered(Store(root), results, uri, folder / f"there-{number}")
+        found += [f"{fault} from request {at} of {needed}: {n}" for n in new]
+        print(f"{number + 1} servers in trouble, {len(found)} problems", *new, sep="\n  ", flush=True)
+    server.shutdown()
     del os.environ["MLFLOW_TRACKING_URI"]
     for number in range(tries):
         root = folder / f"locked-{number}"

@@ -40,7 +40,7 @@ def server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         *("--artifacts-destination", str(folder / "artifacts"), "--host", "127.0.0.1", "--port", str(port)),
         *("--workers", "1"),
     ]
-    quiet = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    quiet = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     process = subprocess.Popen(
         command, env=quiet, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
