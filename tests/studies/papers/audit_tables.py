@@ -132,7 +132,11 @@ def minus(number: str) -> str:
 
 def signed(value: float) -> str:
     """A difference with its sign."""
-    return ("+" if value > 0 else "−" if value < 0 else "") + f"{abs(value):.2g}" if math.isfinite(value) else "∞"
+    return (
+        ("+" if value > 0 else "−" if value < 0 else "") + f"{abs(value):{'.2g' if abs(value) < 100 else '.0f'}}"
+        if math.isfinite(value)
+        else "∞"
+    )
 
 
 def measured_table(suite: Suite, known: Known) -> Table | None:
