@@ -79,8 +79,8 @@ _LOOKS = {
 #: As short as a line of a phone needs.
 _SHORT = {
     Kind.CAUSE: "differs, cause", Kind.DIFFERS: "differs", Kind.RULE_AGREES: "agrees (rule)", Kind.RULE_DIFFERS: "differs (rule)",
-    Kind.RULE_OPEN: "inconclusive (rule)", Kind.PROGRAM_AGREES: "agrees (program)", Kind.PROGRAM_DIFFERS: "differs (program)",
-    Kind.NO_NUMBER: "no number", Kind.INCOMPARABLE: "not comparable",
+    Kind.RULE_OPEN: "inconclusive", Kind.PROGRAM_AGREES: "agrees (program)", Kind.PROGRAM_DIFFERS: "differs (program)",
+    Kind.NO_NUMBER: "no number", Kind.INCOMPARABLE: "unjudged",
 }  # fmt: skip
 
 
@@ -93,6 +93,8 @@ def number_table(found: Iterable[Finding]) -> Numbers:
     """Published, ours, difference and verdict, a line a number."""
     groups: dict[str, list[Line]] = {}
     notes: list[str] = []
+    found = list(found)
+    metrics = {f.comparison.number.metric for f in found}
     for f in found:
         c, n = f.comparison, f.comparison.number
         if f.note and f.note not in notes:
@@ -103,7 +105,7 @@ def number_table(found: Iterable[Finding]) -> Numbers:
         groups.setdefault(n.dataset, []).append(
             Line(
                 anchor(n.pointer),
-                f"{n.algorithm} {_metric(n.metric)}" + (", ratio" if ratio else ""),
+                n.algorithm + (f" {_metric(n.metric)}" if len(metrics) > 1 else "") + (" (ratio)" if ratio else ""),
                 shown(c.published) if ratio else minus(printed),
                 "" if ratio or not spread else f"± {spread}",
                 "" if ours is None else minus(shown(ours.mean)),
@@ -130,7 +132,11 @@ def minus(number: str) -> str:
 
 def signed(value: float) -> str:
     """A difference with its sign."""
-    return ("+" if value > 0 else "−" if value < 0 else "") + shown(abs(value)) if math.isfinite(value) else "∞"
+    return (
+        ("+" if value > 0 else "−" if value < 0 else "") + f"{abs(value):{'.2g' if abs(value) < 100 else '.0f'}}"
+        if math.isfinite(value)
+        else "∞"
+    )
 
 
 def measured_table(suite: Suite, known: Known) -> Table | None:
