@@ -50,10 +50,11 @@ SETS = ("wine-red", "boston", "concrete", "energy", "yacht")
 EVERY, SEGMENT, WARMUP = 100, 1000, 4000
 ADAM = 1500
 ROLES = ("wide", "modes")
-#: Gates: of every test point and of the held-out log likelihood, of both runs.
+#: Gates: of every test point and of the held-out log likelihood, of both runs. Of some 500 such numbers the largest R-hat of
+#: independent draws is 1.01 at these lengths.
 MAX_RHAT, MIN_ESS = 1.02, 500
-#: Of the log likelihood alone; of some 500 test points the largest R-hat of independent draws is 1.01 at these lengths.
-MAX_RHAT_OF_LIKELIHOOD = 1.01
+#: Of the log likelihood over the chains of both runs together, which are what is shipped.
+MAX_POOLED_RHAT = 1.01
 STATES, FINGERPRINT, DRAWS = 48, 20, 300
 SIZES = (20, 50, 100)
 FLOOR_SETS = 200
@@ -202,9 +203,11 @@ def evidence(runs: dict[str, Run]) -> tuple[dict[str, Any], dict[str, dict[str, 
     records = {role: history(run) for role, run in runs.items()}
     record: dict[str, Any] = {}
     of: dict[str, list[Any]] = {}
+    likelihoods: dict[str, np.ndarray] = {}
     for role, run in runs.items():
         found = records[role]
-        values = np.concatenate([found["f"], log_likelihoods(run, found)[..., None], found["more"]], -1)
+        likelihoods[role] = log_likelihoods(run, found)
+        values = np.concatenate([found["f"], likelihoods[role][..., None], found["more"]], -1)
         with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still
             of[role] = [diagnostics(torch.from_numpy(values[:, r]).double()) for r in range(SPLITS)]
         judged = {k: np.nan_to_num(np.stack([d[k][:-2] for d in of[role]])) for k in of[role][0]}  # without precisions
@@ -235,9 +238,7 @@ def evidence(runs: dict[str, Run]) -> tuple[dict[str, Any], dict[str, dict[str, 
         f"{role}: {what}": ok
         for role in runs
         for what, ok in (
-            (f"R-hat of predictions < {MAX_RHAT}", record[role]["rhat_max"] < MAX_RHAT),
-            (f"R-hat of the log likelihood < {MAX_RHAT_OF_LIKELIHOOD}",
-             max(record[role]["rhat_of_log_likelihood"]) < MAX_RHAT_OF_LIKELIHOOD),
+            (f"R-hat of predictions and log likelihood < {MAX_RHAT}", record[role]["rhat_max"] < MAX_RHAT),
             (f"bulk and tail ESS of predictions >= {MIN_ESS}",
              min(record[role]["ess_bulk_min"], record[role]["ess_tail_min"]) >= MIN_ESS),
         )
@@ -246,6 +247,11 @@ def evidence(runs: dict[str, Run]) -> tuple[dict[str, Any], dict[str, dict[str, 
     gates["two samplers agree"] = (
         max(compared["largest_z_of_means"], compared["largest_z_of_sds"]) <= compared["z_limit"]
     )
+    length = min(len(likelihoods[role]) for role in ROLES)
+    both = np.concatenate([likelihoods[role][-length:] for role in ROLES], 2)  # (draws, R, 2 N)
+    rhat = diagnostics(torch.from_numpy(both).double().transpose(1, 2))["rhat"]
+    record["pooled_rhat_of_log_likelihood"] = [round(float(v), 4) for v in rhat]
+    gates[f"R-hat of the log likelihood, both runs together < {MAX_POOLED_RHAT}"] = float(rhat.max()) < MAX_POOLED_RHAT
     record["gates"] = gates
     return record, records
 
@@ -273,7 +279,8 @@ def write(runs: dict[str, Run], record: dict[str, Any], records: dict[str, dict[
     shipped["log_p"] = (log_p - math.log(f.shape[1] * f.shape[2])).numpy()
     tensors = {k: torch.from_numpy(v).double() for k, v in shipped.items()}
     floors = certified_floors(task, y, f, noise, tensors, generator, SIZES, FLOOR_SETS)
-    x = torch.from_numpy(np.concatenate([r["x"] for r in records.values()], 2)).permute(1, 0, 2, 3)
+    length = min(len(r["x"]) for r in records.values())
+    x = torch.from_numpy(np.concatenate([r["x"][-length:] for r in records.values()], 2)).permute(1, 0, 2, 3)
     times = torch.linspace(0, x.shape[1] * x.shape[2] - 1, STATES).long()
     states = x.flatten(1, 2)[:, times]
     target = task.target(range(SPLITS), "cpu", torch.float64)
