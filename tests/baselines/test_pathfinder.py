@@ -239,6 +239,12 @@ def test_rows_are_drawn_by_their_weights() -> None:
     log_ratios = -x.square() / 2 + ((x - 0.3) / 1.3).square() / 2 + 700
     rows = pathfinder.resampled(log_ratios, torch.full((10,), 500.0), place)
     assert rows is not None
+    every = pathfinder.resampled(
+        log_ratios, torch.full((10,), 500.0), np.random.default_rng(1).random(5000), distinct=True
+    )
+    assert every is not None
+    assert sorted(every.tolist()) == list(range(5000))  # without replacement
+    assert abs(x.flatten()[every[:300]].mean().item()) < 0.3 < x.flatten()[every[-300:]].mean().item()
     error = x.flatten()[rows].mean().item()
     assert abs(error / math.sqrt(1 / 1000 + 1.5 / 5000)) < 5
 

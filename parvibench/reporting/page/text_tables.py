@@ -16,7 +16,6 @@ from parvibench.reporting.formatting import number
 from parvibench.reporting.tables.floor_comparison import lost_references
 from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, table, unfinished
 from parvibench.reporting.tables.matrix import Method, by_method
-from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text import marks
 
 if TYPE_CHECKING:
@@ -62,15 +61,6 @@ def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
         texts = [(row["task"], row["label"], entry(row), row["reason"]) for _, row in failed.iterrows()]
         lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def markdown_table(table: Table) -> list[str]:
-    """The lines of a table in Markdown."""
-    lines = [_line([_plain(c.title) for c in table.columns])]
-    lines.append(_line(["---:" if c.numeric else "---" for c in table.columns]))
-    for row in table.rows:
-        lines.append(_line([_plain(f"{e.text} {e.note}".strip()).replace("*", "\\*") for e in row.entries]))
-    return lines
 
 
 def _markdown_cell(row: pd.Series | None) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import load_suite
 from parvibench.reporting.page.reports_index import Summary
-from parvibench.reporting.page.text_tables import markdown_table
+from parvibench.reporting.page.text_tables import _line, _plain
 from parvibench.reporting.published import PAPERS
 from parvibench.reporting.tables.paper_comparison import SuiteComparison, compare, effect_table, plain_rows
 from parvibench.reporting.tables.table import Table
@@ -58,6 +58,15 @@ class Paper:
     counts: str
     claims: tuple[Stated, ...]
     sections: tuple[Section, ...]
+
+
+def markdown_table(table: Table) -> list[str]:
+    """The lines of a table in Markdown."""
+    lines = [_line([_plain(c.title) for c in table.columns])]
+    lines.append(_line(["---:" if c.numeric else "---" for c in table.columns]))
+    for row in table.rows:
+        lines.append(_line([_plain(f"{e.text} {e.note}".strip()).replace("*", "\\*") for e in row.entries]))
+    return lines
 
 
 def write_papers(stores: Sequence[Path], out: Path) -> Path:
