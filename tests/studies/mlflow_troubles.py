@@ -22,6 +22,7 @@ import numpy as np
 from small_runs import run, suite_of
 from werkzeug.serving import make_server
 
+from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
@@ -126,7 +127,10 @@ def delivered(store: Store, results: StoredRun, uri: str, folder: Path) -> list[
             odd = [k for k, v in r.data.metrics.items() if not np.isfinite(v) or abs(v) > 1e300]
             found += [f"{cell.label[:9]}: {odd} not finite there"] if odd else []
     there = Store(folder)
-    rebuild(uri, there, results.run.id)
+    try:
+        rebuild(uri, there, results.run.id)
+    except StoreError as error:
+        return [*found, f"not rebuilt: {error}"]
     for cell in results.cells:
         record = there.find(cell.key)
         if record is None or record.values != store.find(cell.key).values:
