@@ -57,7 +57,7 @@ from .agreement import Observed, contradictions, differences, fresh_runs, law_p_
 FALSIFIED = 0.05
 #: Probability that an honest store made elsewhere is rejected, at most.
 ALPHA = 0.04
-#: Probability that a falsified cell is found elsewhere, rounded down: metrics times 0.7, ten replicates.
+#: Probability that a falsified cell is found elsewhere, rounded down: metrics times 0.7, three and ten replicates.
 POWER_ELSEWHERE = 0.9
 _FILE, _MOST_BYTES = "verification.json", 50_000_000
 #: Needs of metrics that samples alone determine.

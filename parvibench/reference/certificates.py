@@ -53,6 +53,8 @@ def write(
 ) -> Path:
     """Write ``<name>.npz``, floors rounded in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash: its path."""
     folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(f".new-{name}.*"):  # by a process that was killed
+        left.unlink(missing_ok=True)
     arrays_file, certificate_file = folder / f"{name}.npz", folder / f"{name}.json"
     stored: dict[str, Any] = dict(arrays)
     stored |= {f"{m}/{n}": rounded(v) for m, table in floors.items() for n, v in table.items()}

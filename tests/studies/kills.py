@@ -57,7 +57,9 @@ tune: {step_size: [0.001, 1.0], points: 3}
 """
 MINE = """import torch
 import parvibench as pb
-wide = pb.task("wide", lambda x: -((x - 3) ** 2).sum(-1) / 8, dim=2, exact=lambda n, g: 3 + 2 * torch.randn(n, 2, generator=g))
+def exact(n, g):
+    return 3 + 2 * torch.randn(n, 2, generator=g, dtype=torch.float64)
+wide = pb.task(lambda x: -((x - 3) ** 2).sum(-1) / 8, 2, name="wide", exact=exact)
 """
 
 

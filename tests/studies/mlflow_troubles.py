@@ -13,6 +13,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ import numpy as np
 from small_runs import run, suite_of
 from werkzeug.serving import make_server
 
+from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
@@ -30,7 +32,7 @@ from parvibench.tracking import database
 from parvibench.tracking.observer import MirrorObserver, rebuild, sync
 
 SECRET = "swordfish"
-_PATIENCE_S = 15
+_PATIENCE_S = 30
 FAULTS = ("closes", "silent", "login", "error", "page")
 #: A sampler with a parameter of 10,000 characters, one that stops being finite, and one of whose replicates does.
 ODD = """
@@ -126,7 +128,10 @@ def delivered(store: Store, results: StoredRun, uri: str, folder: Path) -> list[
             odd = [k for k, v in r.data.metrics.items() if not np.isfinite(v) or abs(v) > 1e300]
             found += [f"{cell.label[:9]}: {odd} not finite there"] if odd else []
     there = Store(folder)
-    rebuild(uri, there, results.run.id)
+    try:
+        rebuild(uri, there, results.run.id)
+    except StoreError as error:
+        return [*found, f"not rebuilt: {error}"]
     for cell in results.cells:
         record = there.find(cell.key)
         if record is None or record.values != store.find(cell.key).values:
@@ -167,7 +172,10 @@ def study(folder: Path, tries: int, seed: int = 0) -> list[str]:
     proxy = Faulty(folder)
     server = make_server("127.0.0.1", 0, proxy, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    os.environ["MLFLOW_TRACKING_URI"] = uri = f"http://127.0.0.1:{server.server_port}"
+    uri = f"http://127.0.0.1:{server.server_port}"
+    # The first request lets the server import what it needs, and set this process's own address.
+    urllib.request.urlopen(f"{uri}/api/2.0/mlflow/experiments/get-by-name?experiment_name=Default", timeout=300).close()
+    os.environ["MLFLOW_TRACKING_URI"] = uri
     results, warning = attempt(1000, folder / "whole", plugin)
     found += warned(warning, False) + expected_statuses(results)
     needed = proxy.seen

@@ -14,7 +14,6 @@ import hostile
 import kills
 import malformed_suites
 import memory
-import mlflow_troubles
 import overhead
 import owners_files
 import pyro_kinds
@@ -105,19 +104,6 @@ def test_densities_that_go_wrong_in_a_run_are_told() -> None:
     assert found == []
     assert told["crashed"]
     assert told["ok, flagged"]
-
-
-@pytest.mark.slow
-def test_mlflow_in_trouble_gets_everything_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "TRACKING_URI",
-        "HTTP_REQUEST_MAX_RETRIES",
-        "HTTP_REQUEST_TIMEOUT",
-        "TRACKING_USERNAME",
-        "TRACKING_PASSWORD",
-    ):
-        monkeypatch.setenv(f"MLFLOW_{name}", "")  # restored at the end: the study sets them
-    assert mlflow_troubles.study(tmp_path, tries=1) == []
 
 
 def test_damaged_stores_are_told_and_mended() -> None:
