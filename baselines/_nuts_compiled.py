@@ -17,8 +17,23 @@ from . import _nuts_trees
 from ._nuts_trees import _LOW, MAX_ENERGY_ERROR, Evaluate, Numbers, Randomness, Trees
 
 #: Arrays of the chains, of the block and of this leapfrog step, in the order of the C++ struct; then its numbers.
-_ARRAYS = "ends draws total slots table y scale lengths gained gumbel join way value score".split()
-_NUMBERS = "rows chains dim size max_depth turns".split()
+_ARRAYS = [
+    "ends",
+    "draws",
+    "total",
+    "slots",
+    "table",
+    "y",
+    "scale",
+    "lengths",
+    "gained",
+    "gumbel",
+    "join",
+    "way",
+    "value",
+    "score",
+]
+_NUMBERS = ["rows", "chains", "dim", "size", "max_depth", "turns"]
 
 _SOURCE = (
     f"""
