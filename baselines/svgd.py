@@ -43,9 +43,8 @@ from parvibench.kernels.radial import inverse_multiquadric
 from ._particle_flows import FlowSettings, ParticleFlow
 from ._sifg_runs import POINTS, TOY_POINTS, on_networks
 
-
 #: Particles beyond which the n x n kernel of 1 GB is not held as a whole, where no exact median asks for it.
-_IN_BLOCKS = 2**14
+_IN_BLOCKS, _ENTRIES = 2**14, 2**24
 
 
 class Settings(FlowSettings):
@@ -126,6 +125,6 @@ def _in_blocks(x: Tensor, score: Tensor, bandwidth: str | float | Tensor) -> Ten
         bandwidth = (median(apart.square().sum(-1)) / math.log(n + 1)).view(-1, 1, 1)
     spread = (2 / bandwidth) * x
     left = torch.cat((score - spread, torch.ones_like(x[..., :1])), -1).mT
-    sums = [(left @ exp_(squared_distances(x, part).div_(-bandwidth))).mT for part in x.split(max(1, 2**24 // n), 1)]
+    sums = [(left @ exp_(squared_distances(x, part).div_(-bandwidth))).mT for part in x.split(max(1, _ENTRIES // n), 1)]
     total = torch.cat(sums, 1)
     return torch.addcmul(total[..., :-1], total[..., -1:], spread).div_(n)

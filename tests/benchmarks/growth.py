@@ -26,6 +26,7 @@ if __name__ == "__main__":
 
 import matplotlib
 import numpy as np
+import store_growth
 import torch
 from matplotlib import pyplot
 from pairing import seconds_per_unit, steps_for
@@ -87,6 +88,8 @@ _SVGD = {"step_size": 1e-3, "bandwidth": "median-sampled"}
 AXES = (
     Axis("SVGD, particles (D = 2)", lambda n: step_of("multimodal", "svgd", {"step_size": 0.01}, n),
          (500, 1000, 2000, 4000, 8000), _QUADRATIC),
+    Axis("SVGD, particles in blocks (D = 2)", lambda n: step_of("multimodal", "svgd", {"step_size": 1e-3, "bandwidth": 0.5}, n),
+         (20_000, 40_000, 100_000), {"time": 2.0, "memory": 1.0}),
     Axis("SVGD, dimension (200 particles)", lambda d: step_of(f"lapd-mixture-{d}", "svgd", _SVGD, 200),
          (32, 128, 512, 2048), _LINEAR),
     Axis("SVGD, replicates (100 particles, D = 2)",
@@ -106,9 +109,9 @@ AXES = (
          lambda n: step_of("blr-breast-cancer", "mala", {"step_size": 1e-4}, n), (125, 500, 2000), _LINEAR),
     Axis("score of 100 particles, rows", score_on_rows, (1000, 4000, 16000), _LINEAR),
     Axis("network of 100 points, width", network_of, (128, 256, 512, 1024), _QUADRATIC),
-    Axis("MMD, samples", partial(metric_on, "mmd2"), (1000, 2000, 4000, 8000), {"time": 2.0, "memory": 1.0}),
-    Axis("KSD, samples", partial(metric_on, "ksd"), (1000, 2000, 4000, 8000), {"time": 2.0, "memory": 1.0}),
-    Axis("sliced W2, samples", partial(metric_on, "sliced_w2"), (1000, 4000, 16000), {"time": 1.1, "memory": 1.0}),
+    Axis("MMD, samples", partial(metric_on, "mmd2"), (1000, 2000, 4000, 8000, 100_000), {"time": 2.0, "memory": 1.0}),
+    Axis("KSD, samples", partial(metric_on, "ksd"), (1000, 2000, 4000, 8000, 100_000), {"time": 2.0, "memory": 1.0}),
+    Axis("sliced W2, samples", partial(metric_on, "sliced_w2"), (1000, 4000, 16000, 100_000), {"time": 1.1, "memory": 1.0}),
 )  # fmt: skip
 
 
@@ -215,7 +218,7 @@ def main(only: str, seconds: float, turns: int, folder: Path) -> int:
     rows = measure(only, seconds, turns)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "growth.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (folder / "growth.md").write_text(page(rows))
+    (folder / "growth.md").write_text(page(rows) + ("" if only else store_growth.page(list(store_growth.measure()))))
     picture(rows, folder / "growth.svg")
     print((folder / "growth.md").read_text())
     return sum(not row["fine"] for row in rows)
