@@ -41,6 +41,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "reports" / "benchmarks"
 SLACK = {"time": 0.25, "memory": 0.1}
 #: Sizes of an axis whose slope is fitted: the upper ones.
 FITTED = 3
+#: Steps that take longer are taken once.
+SLOW_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -118,17 +120,20 @@ AXES = (
 def seconds_of(step: Callable[[], object], seconds: float, turns: int) -> float:
     """Processor seconds of a step: the least of several turns, since what else the machine does only adds."""
     run = looped(step)
+    first = seconds_per_unit(run, 1)
+    if first > SLOW_S:
+        return first
     steps = steps_for(run, seconds)
     return min(seconds_per_unit(run, steps) for _ in range(turns))
 
 
-def peak_bytes(step: Callable[[], object]) -> int:
+def peak_bytes(step: Callable[[], object], turns: int = 5) -> int:
     """Most bytes that a step holds at once beyond what it found, by the allocator's own record.
 
     The least of a few steps: now and then one draws the noise of many.
     """
     peaks = []
-    for _ in range(5):
+    for _ in range(turns):
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
             step()
         events = record.profiler.kineto_results.events()
@@ -152,7 +157,7 @@ def measure(only: str, seconds: float, turns: int) -> list[dict[str, Any]]:
         for size in axis.sizes:
             step = axis.make(size)
             row["time"].append(seconds_of(step, seconds, turns))
-            row["memory"].append(peak_bytes(step))
+            row["memory"].append(peak_bytes(step, 1 if row["time"][-1] > SLOW_S else 5))
         row["exponent"] = {kind: exponent(axis.sizes, row[kind]) for kind in SLACK}
         row["fine"] = all(row["exponent"][kind] <= axis.theory[kind] + SLACK[kind] for kind in SLACK)
         rows.append(row)
