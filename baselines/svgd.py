@@ -28,6 +28,7 @@ difference of rounding at 100 particles); the one on ICA would stop where ||phi|
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
 import torch
@@ -35,12 +36,15 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from parvibench.core.algorithm import Example, Presets, code, paper
-from parvibench.kernels.gram import exp_, median_bandwidth, sampled_pairs, self_distances
+from parvibench.kernels.gram import exp_, median, median_bandwidth, sampled_pairs, self_distances, squared_distances
 from parvibench.kernels.heat import heat_bandwidth
 from parvibench.kernels.radial import inverse_multiquadric
 
 from ._particle_flows import FlowSettings, ParticleFlow
 from ._sifg_runs import POINTS, TOY_POINTS, on_networks
+
+#: Particles beyond which the n x n kernel of 1 GB is not held as a whole, where no exact median asks for it.
+_IN_BLOCKS, _ENTRIES = 2**14, 2**24
 
 
 class Settings(FlowSettings):
@@ -91,6 +95,8 @@ class SVGD(ParticleFlow[Settings]):
 def stein_direction(x: Tensor, score: Tensor, bandwidth: str | float | Tensor, kernel: str = "gaussian") -> Tensor:
     """Phi at every particle, (R, n, d); bandwidth: as in the settings, or (R, 1, 1)."""
     n = x.shape[1]
+    if n > _IN_BLOCKS and kernel == "gaussian" and (bandwidth == "median-sampled" or not isinstance(bandwidth, str)):
+        return _in_blocks(x, score, bandwidth)
     d = self_distances(x)
     if isinstance(bandwidth, str):
         index = sampled_pairs(n, x.device) if bandwidth == "median-sampled" else None
@@ -107,3 +113,18 @@ def stein_direction(x: Tensor, score: Tensor, bandwidth: str | float | Tensor, k
     # K is symmetric. The last row of ones gives its sums; few rows times K is much faster than K times few columns.
     sums = (torch.cat((score - spread, torch.ones_like(x[..., :1])), -1).mT @ k).mT
     return torch.addcmul(sums[..., :-1], sums[..., -1:], spread).div_(n)
+
+
+def _in_blocks(x: Tensor, score: Tensor, bandwidth: str | float | Tensor) -> Tensor:
+    """The same for very many particles: memory grows like n instead of n^2."""
+    n = x.shape[1]
+    if isinstance(bandwidth, str):
+        pairs = sampled_pairs(n, x.device)
+        assert pairs is not None
+        apart = x[:, pairs.div(n, rounding_mode="floor")] - x[:, pairs % n]
+        bandwidth = (median(apart.square().sum(-1)) / math.log(n + 1)).view(-1, 1, 1)
+    spread = (2 / bandwidth) * x
+    left = torch.cat((score - spread, torch.ones_like(x[..., :1])), -1).mT
+    sums = [(left @ exp_(squared_distances(x, part).div_(-bandwidth))).mT for part in x.split(max(1, _ENTRIES // n), 1)]
+    total = torch.cat(sums, 1)
+    return torch.addcmul(total[..., :-1], total[..., -1:], spread).div_(n)

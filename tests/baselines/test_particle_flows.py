@@ -339,3 +339,15 @@ def test_spos_comes_to_the_target_with_many_particles_at_any_temperature(beta: f
     x = torch.cat([run.steps(15).output() for _ in range(20)], 1)
     assert (x.mean(1) - 1).abs().max() < 0.1
     assert (x.std(1) / torch.tensor([1.0, 0.5]) - 1).abs().max() < 0.07, x.std(1)
+
+
+@pytest.mark.parametrize("bandwidth", ["median-sampled", 0.7])
+def test_many_particles_go_in_blocks(bandwidth: str | float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the whole kernel, whatever the blocks."""
+    x = points(2, 300, 3, seed=1)
+    score = -x - 0.1 * x.pow(3)
+    whole = svgd.stein_direction(x, score, bandwidth)
+    monkeypatch.setattr(svgd, "_IN_BLOCKS", 100)
+    monkeypatch.setattr(svgd, "_ENTRIES", 7 * 300)
+    assert not torch.equal(svgd.stein_direction(x, score, bandwidth), whole)
+    torch.testing.assert_close(svgd.stein_direction(x, score, bandwidth), whole, rtol=1e-10, atol=1e-12)

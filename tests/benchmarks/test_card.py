@@ -1,10 +1,16 @@
 """The measurements on a GPU, tried on the CPU: what fails is reported and the rest goes on; a second start resumes."""
 
+import itertools
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import card
 import pytest
+from torch import Tensor
+
+from parvibench.checks.questions import devices
 
 
 def fails() -> card.Row:
@@ -48,6 +54,29 @@ def test_a_second_start_measures_what_is_missing(tmp_path: Path, facts: dict[str
 def test_an_algorithm_agrees_with_itself_and_has_a_time() -> None:
     assert "status" not in card.agrees("ula", "cpu")
     assert card.step_times("ula", "cpu", 10)["ms"] > 0
+
+
+@pytest.mark.parametrize(
+    ("which", "harm"),
+    [("first", lambda x: x + 1e-3), ("first", lambda x: x * math.nan), ("law", lambda x: x + 2.0),
+     ("law", lambda x: x * 3.0), ("law", lambda x: x * math.nan)],
+)  # fmt: skip
+def test_a_device_that_errs_is_told(
+    which: str, harm: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error planted in what the second of the two devices gives: in a first step, or in the samples."""
+    calls, states = itertools.count(), devices._states
+
+    def wrong(*given: Any) -> Iterator[Any]:
+        number = next(calls)  # first step here, there; then samples here, there
+        for state in states(*given):
+            yield state._replace(x=harm(state.x)) if number == {"first": 1, "law": 3}[which] else state
+
+    assert devices.compare("hmc", "cpu").ok(50)
+    monkeypatch.setattr(devices, "_states", wrong)
+    found = devices.compare("hmc", "cpu")
+    assert not found.ok(50)
+    assert (which == "law") == (found.difference == 0)
 
 
 def test_nuts_has_a_time_per_leapfrog_of_a_chain() -> None:

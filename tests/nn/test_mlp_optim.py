@@ -69,6 +69,19 @@ def test_adam_equals_torch_optim_fused_and_by_hand() -> None:
     assert moments.steps == 5
 
 
+def test_adam_strided() -> None:
+    """Gradients, points and memories that are transposed or every second of more: as the contiguous ones."""
+    grad = (random(9, 4, seed=1) - 0.5).T[::2]
+    start, first, second = random(9, 2, seed=2).T, random(9, 2, seed=3).T, random(9, 2, seed=4).T
+    whole = [t.contiguous() for t in (start, first, second)]
+    expected, memory = adam(whole[0], grad.contiguous(), Moments(*whole[1:], 3), 0.05)
+    expected, memory = adam(expected, grad.contiguous(), memory, 0.05)
+    actual, own = adam(start, grad, Moments(first, second, 3), 0.05)
+    actual, own = adam(actual, grad, own, 0.05, inplace=True)  # what a step returned it may overwrite
+    for a, b in zip((actual, own.first, own.second), (expected, memory.first, memory.second), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
+
+
 def test_adam_overwrites_only_what_it_may() -> None:
     start, grad = random(2, 9), random(2, 9, seed=1) - 0.5
     kept, moments = start.clone(), Moments.start(start)
