@@ -91,7 +91,7 @@ def write_papers(stores: Sequence[Path], out: Path) -> Path:
     page.write_text(_html(summary, papers), encoding="utf-8")
     (out / "papers.md").write_text(_markdown(summary, papers), encoding="utf-8")
     _told([f for part in judged.values() for f in part]).write(out)
-    pd.concat([_plain(f, judged[f.suite.name]) for f in found if f.comparisons]).to_csv(out / "papers.csv", index=False)
+    pd.concat([_rows(f, judged[f.suite.name]) for f in found if f.comparisons]).to_csv(out / "papers.csv", index=False)
     return page
 
 
@@ -145,7 +145,7 @@ def _section(found: SuiteComparison, judged: Sequence[Finding] | None, measured:
     )
 
 
-def _plain(found: SuiteComparison, judged: Sequence[Finding]) -> pd.DataFrame:
+def _rows(found: SuiteComparison, judged: Sequence[Finding]) -> pd.DataFrame:
     """The findings for machines, a row each, with our number and the verdict of the study."""
     table = plain_rows(found)
     table["verdict"] = [str(f.kind) for f in judged]
