@@ -161,7 +161,8 @@ def grow(
     given = [a.contiguous() for a in (scale, steps.repeat_interleave(n), new.table.new_zeros(width), *random[:3])]
     y, begun = new.total.new_empty(width, dim), torch.zeros(width, dtype=torch.int64)
     block = _Block(*(a.data_ptr() for a in (*new, y, *given)))
-    momenta, drawn = (ctypes.c_void_p * K)(), []
+    momenta = (ctypes.c_void_p * K)()
+    drawn: list[Tensor] = []
     block.momenta, block.begun = ctypes.addressof(momenta), begun.data_ptr()
     block.rows, block.chains, block.dim, block.size = width, n, dim, trees.slots.shape[2]
     block.max_depth, block.turns = max_depth, turns

@@ -125,6 +125,9 @@ def _in_blocks(x: Tensor, score: Tensor, bandwidth: str | float | Tensor) -> Ten
         bandwidth = (median(apart.square().sum(-1)) / math.log(n + 1)).view(-1, 1, 1)
     spread = (2 / bandwidth) * x
     left = torch.cat((score - spread, torch.ones_like(x[..., :1])), -1).mT
-    sums = [(left @ exp_(squared_distances(x, part).div_(-bandwidth))).mT for part in x.split(max(1, _ENTRIES // n), 1)]
+    sums = [
+        (left @ exp_(squared_distances(x, part).div_(-bandwidth))).mT
+        for part in torch.split(x, max(1, _ENTRIES // n), 1)
+    ]
     total = torch.cat(sums, 1)
     return torch.addcmul(total[..., :-1], total[..., -1:], spread).div_(n)

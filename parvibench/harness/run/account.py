@@ -122,7 +122,7 @@ class Guard:
             book(**asked)
             self._kept = self._booked()
 
-        self._meter.charge = charge  # type: ignore[method-assign]
+        self._meter.charge = charge  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
