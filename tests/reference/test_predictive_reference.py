@@ -169,7 +169,7 @@ class Points:
     """Samples are the predictions at T points themselves."""
 
     y: Tensor
-    certified: tuple[Tensor, Tensor] | None
+    certified: tuple[Tensor, ...] | None
 
     def predict(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         return samples, torch.ones_like(samples[..., 0])
@@ -197,9 +197,9 @@ def test_errors_do_not_apply_without_certified_predictions() -> None:
 def test_only_certified_splits_have_predictions(folder: Path) -> None:
     """Catches a split judged against another's posterior."""
     found = load_predictions(TASK.name, folder)
-    mean, sd = found.of((1, 0))
-    assert torch.equal(mean, found.mean.flip(0))
-    assert torch.equal(sd, found.sd.flip(0))
+    known = found.of((1, 0))
+    assert torch.equal(known.mean, found.mean.flip(0))
+    assert torch.equal(known.sd, found.sd.flip(0))
     assert found.of((0, 2)) is None
 
 
@@ -229,3 +229,20 @@ def test_the_shipped_certificate_meets_the_bars() -> None:
     require_agreement(TASK.name, found.certificate["run"])
     assert all(check.passed for check in verify(TASK))
     assert len(found.mean) == builder.SPLITS
+
+
+def test_the_shipped_reference_of_a_uci_set_meets_its_gates_and_reads_as_what_it_is() -> None:
+    """Two samplers, three splits, draws in units of the sds; the mixture of the stored draws has the recorded likelihood."""
+    task = load_task("bnn-wine-red")
+    found = load_predictions(task.name, default_folder())
+    run = found.certificate["run"]
+    assert all(run["gates"].values())
+    assert max(run["wide"]["rhat_max"], run["modes"]["rhat_max"]) < 1.02
+    assert min(run[role]["ess_bulk_min"] for role in ("wide", "modes")) > 500
+    assert found.draws.shape == (3, 300, 160)
+    assert float((found.draws.mean(1).abs() * 300**0.5).square().mean().sqrt()) == pytest.approx(1, abs=0.3)
+    assert float(found.draws.std(1).mean()) == pytest.approx(1, abs=0.05)
+    assert {metric for metric, table in found.floors.items() if 20 in table} >= {
+        "predictive_w2",
+        "predictive_nll_error",
+    }
