@@ -3,8 +3,6 @@
 Everything is per replicate and pooled over its chains.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, Self
 
 import torch

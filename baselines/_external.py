@@ -1,7 +1,5 @@
 """External libraries: one replicate at a time, with seeds of their own generators."""
 
-from __future__ import annotations
-
 from parvibench.core.errors import ShapeError
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem

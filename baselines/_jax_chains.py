@@ -5,8 +5,6 @@ kept for the process and serve all problems of their shape, so that the time of 
 run. Single precision. Compare speeds of libraries on their own densities, and what samplers make of an evaluation here.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache

@@ -4,8 +4,6 @@ Made by PyTorch's own loader of compiled code when a run with ``--compile`` begi
 are in another order than PyTorch's: the last digits differ.
 """
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 from typing import Any

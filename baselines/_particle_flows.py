@@ -14,8 +14,6 @@ approximation with which the paper ran its experiments.
 Trap: the momentum of WAG grows towards one: it overshoots, and does not come to rest where steps are large.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Literal, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """What Pyro's samplers share: random numbers by address, and a density whose gradient is the problem's score."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5 and Appendix E, and the
 tuned, the preset holds the one that the code is committed with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from parvibench.core.algorithm import Presets, Sourced, code, paper

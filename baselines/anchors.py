@@ -3,8 +3,6 @@
 Anchors take no steps; they see the task itself, because a problem knows nothing of the task's reference.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

@@ -7,8 +7,6 @@ Metropolis step: the bias is that of the energy error that the tuning aims at. H
 what a block is: ``_jax_chains``.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from pydantic import Field

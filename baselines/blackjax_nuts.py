@@ -5,8 +5,6 @@ with its own step length and diagonal mass matrix by Stan's windowed warm-up, ma
 matrix adaptation. How scores reach JAX, what is charged and what a block is: ``_jax_chains``.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 

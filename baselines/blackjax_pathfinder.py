@@ -6,8 +6,6 @@ paths so far stands. BlackJAX draws ``elbo_draws`` for every place on a path of 
 reached, and all are charged: about (longest + 1) elbo_draws a path. How scores reach JAX: ``_jax_chains``.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -7,8 +7,6 @@ mass matrix. After the last temperature, steps go on resampling and moving at th
 charged: ``_jax_chains``.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

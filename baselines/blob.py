@@ -13,8 +13,6 @@ w_ij = k_ij / sum_l k_il,
     v(x_i) = s(x_i) + (2/h) [ x_i (1 + sum_j w_ji) - sum_j (w_ij + w_ji) x_j ]
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

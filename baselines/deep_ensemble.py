@@ -16,8 +16,6 @@ mean. ``held`` keeps coordinates at the end of the state at their start; 1 keeps
 so that each member decays its weights by its own draw from the prior.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

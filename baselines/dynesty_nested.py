@@ -12,8 +12,6 @@ replacement, from dead and live points by their weights. A run that has ended by
 keeps its bounds in itself: a run cannot resume.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

@@ -9,8 +9,6 @@ No gradients: a step costs N log densities, each charged as one evaluation; both
 The walkers are the N chains. emcee asks for at least 2 D of them.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

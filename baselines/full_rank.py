@@ -11,8 +11,6 @@ A Gaussian target is matched exactly. D^2 parameters, of which the upper triangl
 Departures: as in mean-field; the diagonal is kept positive by its logarithm.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

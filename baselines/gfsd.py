@@ -13,8 +13,6 @@ much below their distances, as the paper shows of GFSD and Blob with the median.
 equals the target at the particles, so that these alone are too narrow: on N(0, 1) their variance is near 1 - h/2.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

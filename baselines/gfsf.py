@@ -13,8 +13,6 @@ wide, the more so the closer they lie; a shorter step or a larger lambda cures i
 depends on where the origin is. Here all of r is solved for, which does not.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

@@ -13,8 +13,6 @@ periodic orbits. Score and log density at x are kept: a trajectory costs L evalu
 ends in NaN is rejected. Trap: codes differ by one drift for the same "L".
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, NamedTuple
 

@@ -20,8 +20,6 @@ guide's usual location and scale, started at one draw of the task's initial dist
 task of this suite: no presets.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -20,8 +20,6 @@ Table 3 comes out so and not without, though 15% of its target lie outside. Depa
 which has no step size; Adam and bandwidth 1 are how MIED's authors run it in comparisons.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import torch

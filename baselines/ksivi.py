@@ -34,8 +34,6 @@ each step, where the code cuts the value it uses; the code's mini-batches are in
 distribution is not used (nor is it in the paper): the sampler starts from the network's random weights.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar, Literal
 

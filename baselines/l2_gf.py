@@ -20,8 +20,6 @@ Departures: the original holds out particles to stop the inner steps early; as i
 comparison there is no split and N' is fixed. The target's score is taken once per iteration.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 import torch

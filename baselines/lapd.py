@@ -12,8 +12,6 @@ Note: the two stages combine to x + eta' s(x) + sqrt(eta' (2 - m eta')) xi with 
 the drift of ULA with less noise. The paper has no experiments and no code; its theory fixes no eta.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import ClassVar

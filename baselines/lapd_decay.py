@@ -13,8 +13,6 @@ whose units do not follow from h: only the rate is to be trusted. Trap: the leng
 the step's own eta and changes with it. Late in a run the steps vanish: time grows like log k.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from pydantic import Field

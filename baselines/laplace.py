@@ -18,8 +18,6 @@ Its eigenvalues are then raised to 1e-6 of the largest. Traps: one of several mo
 not normal about the mode, as beside a boundary or in a funnel's neck, the covariance says little of its mass.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 import torch

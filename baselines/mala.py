@@ -13,8 +13,6 @@ Score and log density at x are kept, so a step costs one evaluation. A proposal 
 zero or not a number is rejected, since NaN compares false.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, NamedTuple
 

@@ -5,8 +5,6 @@ Adam on mini-batch scores from the task's initial distribution: a deep ensemble 
 point: every metric of spread shows it, and so do predictions.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

@@ -26,8 +26,6 @@ on eps then falls by a fifth, as in the program. Traps: eps is a length in units
 methods; nu has the D of the target, the force D - 1; and tau must be counted in steps of the last eps.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, Literal, NamedTuple
 

@@ -21,8 +21,6 @@ Trap: the steepest chains of a fold decide lambda(g), and with it everyone's eps
 log densities differ by 10^4 nats, no chain of 100 reaches the mass in 80,000 scores; from a Laplace fit all are there at once.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -12,8 +12,6 @@ transformation; m starts at one draw of the task's initial distribution, as the 
 a symmetric point of network posteriors. Pyro's optimisation loop is not used: see parvibench.nn.variational.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -17,8 +17,6 @@ exp(-sqrt(D + 1e-10) / eps). Trap: Riesz is infinite at i = j; as in the code D_
 distance to the nearest neighbour over (1.3 d)^(2/d), held fixed. The others are finite there, D_ii = 0.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import torch

@@ -6,8 +6,6 @@ budget ends it early, the averaged step length so far is taken, as NumPyro does 
 charged and what a block is: ``_jax_chains``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from parvibench.core.algorithm import Example

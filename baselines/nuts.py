@@ -21,8 +21,6 @@ dual averaging starts from an estimate by the scores (``_adaptation.reasonable_s
 ends, chains that are far below the others or stuck begin anew from theirs (``_adaptation.catching_up``), as the length is common to all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple

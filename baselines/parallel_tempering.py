@@ -25,8 +25,6 @@ swap against an energy that is not a number is refused. Traps: swaps compare l, 
 and choosing even or odd swaps at random makes round trips quadratic in T.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, NamedTuple
 

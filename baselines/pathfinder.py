@@ -27,8 +27,6 @@ each draw's own normal: where paths end in modes of one density, each gets weigh
 paths have found gets it several times.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from typing import ClassVar, Literal, NamedTuple

@@ -19,8 +19,6 @@ Traps: the first G are longer by 1 / sqrt(1 - a), for V starts at zero; a coordi
 G = 1 / lambda, whose noise is enormous.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

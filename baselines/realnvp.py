@@ -19,8 +19,6 @@ odd D the first half is the smaller; in one dimension there is nothing to couple
 runs it on a task of this suite: no presets.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -16,8 +16,6 @@ On a Gaussian of precision c the chain is linear, and its law solves S = A S A^T
 Trap: the noise is N(0, 2 b eta) in variance, and eta is the square of the leapfrog length.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -11,8 +11,6 @@ Departs from the paper: constant eta, no decay, as the later comparisons run it.
 x + (eps/2) s + sqrt(eps) xi; eta = eps / 2.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

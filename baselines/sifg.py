@@ -24,8 +24,6 @@ Departures from the code: the score of the target is taken once per iteration (t
 step); outputs are fresh draws (the code's mixtures judge the x of the last iteration, its ICA judges z itself).
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor

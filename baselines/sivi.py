@@ -21,8 +21,6 @@ network and leaves the expectation as it is; K is constant where the paper lets 
 distribution is not used. ``batch`` is n. The KSIVI paper gives no learning rate for networks: no preset.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -22,8 +22,6 @@ sigma^2 is cut at its floor after each step, where the code cuts the value it us
 mini-batches, the code's one; the task's initial distribution is not used.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 import torch

@@ -29,8 +29,6 @@ small step would add noise of its own at each; and with moves that do not mix, t
 too low in most runs.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, NamedTuple
 

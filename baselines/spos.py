@@ -14,8 +14,6 @@ is missing: a single particle samples p^(1 + beta). The paper's theory takes a f
 median's.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, Literal
 

@@ -10,8 +10,6 @@ bit for bit under the same noise, and b = 1 is SRLD. Trap: the sign of alpha g i
 ``sr-uld``. No experiments and no code for this variant: all defaults are ours.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from pydantic import Field

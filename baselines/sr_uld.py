@@ -14,8 +14,6 @@ self-repulsive dynamics is (-f + alpha g) dt + sqrt(2 D) dB. Departs from the pa
 also allows a kernel on (x, v) jointly. No experiments and no code for this variant: all defaults are ours.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from parvibench.core.algorithm import Example

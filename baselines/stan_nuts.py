@@ -10,8 +10,6 @@ of the warm-up included, and charged after each block; a chain ends at the first
 That block is dropped: the last complete state stands.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -26,8 +26,6 @@ The SIFG paper's scripts take the plain rule and h with the lower of the two mid
 difference of rounding at 100 particles); the one on ICA would stop where ||phi||_F < 1e-5, this does not.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, Literal
 

@@ -20,8 +20,6 @@ code sigma; the rule that adapts the leapfrog step, one per replicate, is ours; 
 not used. No settings are known for the diffusion of the KSIVI paper (its Table 6), so there is no preset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 

@@ -9,8 +9,6 @@ with the exact score s on all data. The stationary law is biased: on N(0, 1/c) i
 1 / (c (1 - c eta / 2)). Trap: many papers write eta = eps / 2.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from parvibench.core.algorithm import Presets, paper

@@ -18,8 +18,6 @@ stationary law is biased, and the step is stable only while eta c < about 2 g fo
 With mini-batch scores this is the paper's stochastic variant.
 """
 
-from __future__ import annotations
-
 import math
 
 from pydantic import Field

@@ -5,8 +5,6 @@ et al. 2021, arXiv:2108.13264): they hold for these tasks, not for others. Perce
 too short, and are expanded (Hesterberg 2015, The American Statistician 69:371-386, Section 3.3).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -5,8 +5,6 @@ Start: Stan's, every coordinate uniform on (-2, 2), drawn again where the densit
 again where they are not finite in double precision; here their squares must be finite in single precision.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence

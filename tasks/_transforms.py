@@ -5,8 +5,6 @@ added. Stan Reference Manual, chapter "Constraint Transforms"; the simplex is th
 (stick-breaking). Coordinates follow the order of the parameters, and bear Stan's names.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ Cheng et al. (2024), arXiv:2405.18997, Table 4. Start N(0, I).
   -x under the paper's text: it opens downwards.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

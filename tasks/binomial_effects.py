@@ -11,8 +11,6 @@
   unbounded as sigma falls to 0: a funnel, as in every centred model here.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -22,8 +22,6 @@ with a noise deviation below 0.14.
 ReLU has slope 0 at 0, as in PyTorch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The network of the regression tasks and its precisions: where they lie in a state, and the passes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar

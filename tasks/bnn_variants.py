@@ -8,8 +8,6 @@ Step sizes and their schedules, noise and burn-in are the algorithms' business, 
 everywhere, a fresh shuffle per epoch, but for ``-sifg``, whose code takes the training rows in turn.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -15,8 +15,6 @@ a step function over the cells of a grid twice as fine, whose height is the larg
 and a tenth more.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ exp(-G) |dt1/dG| ~ G^(-3/4) exp(-G), that is Gamma(1/4, 1). Start, from the auth
 from N(2, 1) truncated to within two standard deviations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ Log-concave. The condition number of K is 28, so that no direction is far more d
 all constants but y!. No exact draws; log Z is known by long runs only. Start: the prior, N(mu, K).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -25,8 +25,6 @@ lattice that is finer than the density's own scale and randomly shifted: a latti
 (the same rule), so the point has just this density.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

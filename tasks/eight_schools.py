@@ -10,8 +10,6 @@ posteriordb's eight_schools-eight_schools_centered and -eight_schools_noncentere
 - ``eight-schools-noncentered``: theta_j = mu + tau z_j, coordinates z_j, mu, log tau. Hardly any curvature is left.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

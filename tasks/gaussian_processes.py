@@ -11,8 +11,6 @@
   of the basis functions are standardised; two funnels of height and length remain.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -11,8 +11,6 @@ Densities are normalised: log Z = 0. Start N(0, 40^2 I), as wide as the target, 
 diffusions from Gaussians of a similar width. All modes get points near them in two dimensions, but not the right number.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

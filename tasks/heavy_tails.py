@@ -18,8 +18,6 @@ Where second moments are infinite or rest on few draws (the funnel: Var x2 = exp
 3 exp(9)), errors of moments and Wasserstein distances say little; MMD ranks these two.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

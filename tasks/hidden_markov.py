@@ -11,8 +11,6 @@ The likelihood is a product of T matrices, multiplied in pairs: log2(T) rounds i
 weights of 1, not with probabilities: a constant.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

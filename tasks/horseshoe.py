@@ -10,8 +10,6 @@ Electronic Journal of Statistics 11. A stress test: tau and each of the lambda_j
 many sets of genes explain the data equally well. No method certifies a reference; none is to be expected.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid

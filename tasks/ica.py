@@ -22,8 +22,6 @@ variant, since no distance to W0 could rank its samplers; the recorded ones do, 
 The posterior has 2^5 5! equal modes, the orders and signs of the rows of W; the Amari distance is the same at all.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

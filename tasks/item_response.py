@@ -5,8 +5,6 @@ theta ~ N(0, sigma_theta), a ~ LogNormal(0, sigma_a), b ~ N(mu_b, sigma_b), mu_b
 144 dimensions. Only products are known well: all abilities and difficulties may grow while discriminations shrink.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid

@@ -10,8 +10,6 @@ the fractional parts of multiples of irrational numbers, put through the normal 
 formula, the same everywhere. Start N(0, I), the prior.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

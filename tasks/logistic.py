@@ -13,8 +13,6 @@ intercept. Full-batch scores. Start N(0, I), our choice.
   posterior itself is the target and nothing is predicted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -12,8 +12,6 @@
   tau trades against all lambda_j: funnels, heavy left tails of the logarithms, two modes in some marginals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -15,8 +15,6 @@ Mathematics 142, S10), whose steps are exact and invertible and keep populations
 posterior log densities are right to 1e-6. Stan's own program integrates u and v with tolerances of 1e-5 and 1e-3.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from copy import copy

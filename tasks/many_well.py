@@ -12,8 +12,6 @@ Exact draws: x2 is standard normal; x1 by rejection from a step function over (-
 than 1e-60 of the mass. Within a cell of width h the logarithm is at most h^2 / 8 max|12 x^2 - 12| above its larger end.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

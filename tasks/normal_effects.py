@@ -14,8 +14,6 @@
 Rows of one group with the same x are one cell of the likelihood: their number, mean and sum of squares say all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -25,8 +25,6 @@ The likelihood rests on the least squares fit: sum of squares = rss + ||R (b - b
 design, which loses no digits where residuals are small against y, and costs D^2 a point whatever the rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -13,8 +13,6 @@ Exact draws and log Z: the field is a Markov chain, as a diffusion that is obser
 messages and its marginals are trapezoidal sums, and draws follow as in ``diffusion-D``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

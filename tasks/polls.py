@@ -7,8 +7,6 @@ whose uniform prior reaches to 100: funnels with long necks and long mouths, and
 groups' means. Persons with equal features are one binomial count: some 2,000 instead of 11,566.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -10,8 +10,6 @@
   mu ~ N(0, 10), sigma uniform on (0, 10). 120 orders of the components, and chains that merge two of them.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

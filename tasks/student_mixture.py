@@ -7,8 +7,6 @@ The mean is that of the centres; second moments are infinite, so that errors of 
 little and MMD ranks. Start N(0, 10^2 I), as wide as the target, our choice.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

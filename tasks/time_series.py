@@ -15,8 +15,6 @@
 Both recursions are linear: 200 steps are eight rounds of doubling, e_t + a e_{t-1} first, then steps of 2, 4, 8, ...
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad

@@ -1,7 +1,5 @@
 """Reference samples of tasks: ``build_reference``, ``verify_references``, ``complete_floors``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

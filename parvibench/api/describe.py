@@ -1,7 +1,5 @@
 """``show``: a task, an algorithm, a metric or a suite as a dictionary, for a table or JSON."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

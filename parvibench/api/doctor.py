@@ -1,7 +1,5 @@
 """``doctor``: versions, optional extras, registry, devices, data, disk and tracking of this installation."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import platform

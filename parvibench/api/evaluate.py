@@ -1,7 +1,5 @@
 """``pb.evaluate``: samples in whatever form against a reference."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

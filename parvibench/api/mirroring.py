@@ -1,7 +1,5 @@
 """The MLflow mirror of a store: ``sync`` completes it, ``serve`` shows it in a browser."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """A generator function as a sampler: ``pb.sampler``."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, get_args, get_type_hints, overload

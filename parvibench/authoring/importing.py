@@ -1,7 +1,5 @@
 """The name by which another process finds an object."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

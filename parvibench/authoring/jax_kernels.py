@@ -7,8 +7,6 @@ evaluations cannot be counted in compiled code, the log density is a callback (`
 is one step. JAX computes in double precision, whatever the problem's.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import namedtuple
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Templates of an algorithm or a task: they run unchanged, and each has a test."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Samplers that see one replicate: a problem on states (n, d), and the base class of samplers that move them."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple, TypeVar
 

@@ -5,8 +5,6 @@ published results. ``run --edition`` refuses what differs from it. Editions ship
 one, ``python -m parvibench.board.editions NAME REPORTS``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -11,8 +11,6 @@ The same results give the same bytes. An archive of others is untrusted: it is r
 only files of these names leave it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import io

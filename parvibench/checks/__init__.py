@@ -8,8 +8,6 @@
 - ``summaries.py``, ``ranks.py``: statistics that questions share.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -5,8 +5,6 @@ change; the smaller p-value counts twice. Both depend on ranks alone, so that he
 (+inf) do no harm. A bound is tested by Student's t.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One test per statistic of a question: p-value, effect and verdict."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

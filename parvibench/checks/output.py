@@ -1,7 +1,5 @@
 """The outcome of a check as text for 80 columns, Markdown, JSON and JUnit XML, all in the same words."""
 
-from __future__ import annotations
-
 import html
 import math
 import shlex

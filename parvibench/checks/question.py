@@ -3,8 +3,6 @@
 Expectations come from known truth or from a baseline, the recorded past.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

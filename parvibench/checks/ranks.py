@@ -4,8 +4,6 @@ For a reversible kernel that leaves the target invariant, the rank of an exact d
 runs from it forwards and backwards is uniform (Gandy & Scott 2020, arXiv:2001.06465).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 

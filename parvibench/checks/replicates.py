@@ -1,7 +1,5 @@
 """What a baseline records: statistics of a cell, replicate by replicate, and values of a density at fixed points."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Every stage of every test spends an equal share of the family-wise false-alarm r
 draws of what is expected, so their p-values are not independent and no share can be handed on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

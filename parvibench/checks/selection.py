@@ -1,7 +1,5 @@
 """The questions of a check: samplers and densities against known truth, and against a baseline where one is given."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

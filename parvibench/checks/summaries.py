@@ -1,7 +1,5 @@
 """What questions share: generators with an address, and statistics of points."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

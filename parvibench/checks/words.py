@@ -1,7 +1,5 @@
 """Statistics and outcomes in words: the measured value, the expected one, and a likely cause."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

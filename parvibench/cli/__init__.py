@@ -1,7 +1,5 @@
 """The command line: parses arguments, calls ``parvibench.api``, prints. Results go to stdout, messages to stderr."""
 
-from __future__ import annotations
-
 import errno
 import sys
 from typing import Annotated, NoReturn

@@ -1,7 +1,5 @@
 """Results of others on a board: ``submit``, ``accept``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Data sets: ``data status``, ``data fetch``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Samples from a file against a task's reference: ``evaluate``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Installed tasks, algorithms, metrics and suites, and files for new ones: ``list``, ``show``, ``new``, ``doctor``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent

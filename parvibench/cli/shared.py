@@ -1,7 +1,5 @@
 """Consoles, options and printing that all commands share."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The MLflow mirror: ``sync``, ``ui``."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

@@ -1,7 +1,5 @@
 """The one adapter every algorithm sits behind."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import re

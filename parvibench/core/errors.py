@@ -20,8 +20,6 @@
     BudgetIgnored (BaseException)    an algorithm keeps asking after it; ``except Exception`` does not catch this
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Start distributions, and the base of tasks with exact draws and no data."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

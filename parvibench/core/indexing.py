@@ -7,8 +7,6 @@ every source file that tasks and algorithms are made of, and is not written when
 unchanged version, unless the names whose results stay are given: ``make index KEEP=svgd,bnn-*``.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib

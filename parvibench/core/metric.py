@@ -1,7 +1,5 @@
 """What a metric is: a function of samples and their context, one value per replicate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal

@@ -5,8 +5,6 @@ on the posterior given all decisions so far; the task says which share of the bu
 So one protocol serves budgets in iterations, in score evaluations and in seconds.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

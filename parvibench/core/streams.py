@@ -10,8 +10,6 @@ Streams in use: ``init``, ``noise``, ``data``, ``batch``, ``algorithm``, ``outpu
 of an algorithm share step 0: they draw from different streams, or with different indices.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Unnormalised densities on batches of states."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple

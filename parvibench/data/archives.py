@@ -1,7 +1,5 @@
 """Reading one file out of a zip archive from an untrusted source."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from pathlib import Path

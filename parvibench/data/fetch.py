@@ -5,8 +5,6 @@ A file is looked for in the folder named by ``PARVIBENCH_DATA_DIR`` (read only, 
 SHA-256, or the hash that git gives its content, must be the registry's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

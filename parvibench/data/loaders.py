@@ -1,7 +1,5 @@
 """Data sets as numeric arrays."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Permutations of row numbers that others saved with PyTorch."""
 
-from __future__ import annotations
-
 import pickletools
 from functools import lru_cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recordings of many channels: a text file in a zip archive, one row of numbers per channel."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Samples read from files of untrusted origin, in a process of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

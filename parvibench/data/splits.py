@@ -5,8 +5,6 @@ Hernandez-Lobato & Adams (2015), arXiv:1502.05336, whose splits most papers on t
 published sets have 20 splits (protein: 5); later replicates continue the stream.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

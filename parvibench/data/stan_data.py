@@ -1,7 +1,5 @@
 """Data of Stan programs: a JSON of named numbers and arrays in a zip archive."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import lru_cache

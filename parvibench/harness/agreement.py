@@ -5,8 +5,6 @@ divergence of a replicate. Elsewhere rounding leads chains along other paths, an
 compared: ``law_p_value`` tests the recorded replicates against fresh ones.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

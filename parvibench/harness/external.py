@@ -1,7 +1,5 @@
 """Samples from elsewhere as a row of a leaderboard: of kind ``external``, at a cost that their maker states."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 

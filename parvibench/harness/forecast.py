@@ -1,7 +1,5 @@
 """How long cells will take: from what they took before, or from a few steps of each and from its metrics."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ read-only; home folders, other files and environment variables are not there. In
 workers and limits as any run (``python -m parvibench.harness.isolation``).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """A cell as it goes into the store: record, curve and samples, from the outcomes of its chunks."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Sequence

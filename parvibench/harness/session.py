@@ -1,7 +1,5 @@
 """A run: expand the suite, skip what the store holds, run the rest, write every cell as it ends."""
 
-from __future__ import annotations
-
 import os
 import traceback
 from collections import defaultdict

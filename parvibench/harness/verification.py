@@ -19,8 +19,6 @@ Three comparisons:
 replicate is always seen; elsewhere a falsified cell is seen with the power that ``tests/studies/forgeries.py`` measures.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -10,8 +10,6 @@ Overhead (``tests/studies/callback_overhead.py``, N(0, I) in the plane, one busy
 with one point, 0.8 with 100, 1.4 with 1000, of which our density takes 0.1; the same density written in JAX takes 0.002.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

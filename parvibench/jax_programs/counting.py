@@ -6,8 +6,6 @@ counts what it computes by itself, also where many are vectorised and wait for o
 the name of a jitted function, which differentiation and vectorisation keep.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """JAX and the libraries on it: imported when they are first needed, by default on one thread of a CPU."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

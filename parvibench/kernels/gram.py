@@ -4,8 +4,6 @@ Everything is batched over the replicate axis, bandwidths included, and no array
 dimension per point: ||x_i - y_j||^2 = ||x_i||^2 + ||y_j||^2 - 2 x_i . y_j.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

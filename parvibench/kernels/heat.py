@@ -9,8 +9,6 @@ error of that at x_i is kappa^(d/2) kappa times
 and h minimises sum_i l_i^2, the authors' objective without its units (``bwSubType`` h of their code).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 As in the code of KSIVI (arXiv:2405.18997): h = median(||x - y||_1) / log(n + 1), held fixed.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Equal-weight mixtures of isotropic Gaussians centred at particles."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

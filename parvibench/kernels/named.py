@@ -1,7 +1,5 @@
 """The kernels of KSIVI (arXiv:2405.18997) by name."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

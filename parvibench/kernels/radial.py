@@ -1,7 +1,5 @@
 """Radial kernels k(D), D = ||x - y||^2: values and derivatives with respect to D."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ h = median of the numerator / log(n + 1), held fixed. Trap: points in opposite q
 dimension about half of all pairs, and the median is then 0 or a rounding error; the mean takes its place there (ours).
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

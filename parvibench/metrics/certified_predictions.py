@@ -1,7 +1,5 @@
 """Agreement of posterior predictions with certified ones, in original units: networks have no comparable weights."""
 
-from __future__ import annotations
-
 import math
 
 import torch

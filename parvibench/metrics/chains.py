@@ -15,8 +15,6 @@ Many short chains (8 to 99 kept states, at least 10 chains) have no halves to co
 beginning of the kept path, over its second half: chains that have not forgotten where they were make the groups differ.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from typing import Any

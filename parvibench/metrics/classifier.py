@@ -1,7 +1,5 @@
 """Classifier two-sample test."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Evaluate many metrics on the samples of a batch of replicates."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

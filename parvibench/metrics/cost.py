@@ -1,7 +1,5 @@
 """Cost of the samples, as metrics."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from parvibench.core.metric import Context, Cost, NotApplicable, metric

@@ -1,7 +1,5 @@
 """Regret of sequential decisions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ Of log Z the last estimate counts. Z is the integral of exp(log density), and lo
 one with all constants.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable, metric

@@ -1,7 +1,5 @@
 """Kullback-Leibler divergence from the reference by nearest neighbours."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Energy distance to the reference."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import torch

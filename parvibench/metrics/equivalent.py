@@ -11,8 +11,6 @@ and bias the squared discrepancy between the shipped reference and the law, whic
 the sliced distance the floor's medians over n are inverted instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Comparison of one set of samples with a task's reference: the document of ``parvibench evaluate``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

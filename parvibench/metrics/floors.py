@@ -4,8 +4,6 @@ A floor is the distribution of a metric between n independent exact draws and th
 is consistent with exact draws; one beyond it is evidence against the samples.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Distances between one-dimensional marginals."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import torch

@@ -6,8 +6,6 @@ pairs of different rows (U-statistic). The bandwidth h is the median distance be
 per task.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

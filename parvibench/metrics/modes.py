@@ -1,7 +1,5 @@
 """Number of modes found by the samples, and their proportions."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Errors of the first two moments: means and standard deviations in units of the target's, correlations."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

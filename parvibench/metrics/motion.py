@@ -1,7 +1,5 @@
 """Movement of the particles at the end of a run."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable, metric

@@ -1,7 +1,5 @@
 """Row blocks that keep pairwise metrics small in memory, and evenly thinned rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

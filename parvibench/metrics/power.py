@@ -1,7 +1,5 @@
 """Power of each metric against known alterations: the shipped table of the calibration study."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 

@@ -1,7 +1,5 @@
 """Fit of the posterior predictive distribution to held-out data, in original units."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

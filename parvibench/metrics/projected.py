@@ -1,7 +1,5 @@
 """Kullback-Leibler divergence from a mixture that differs from a Gaussian along one line only."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

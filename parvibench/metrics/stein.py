@@ -13,8 +13,6 @@ Its law under the target can be had without exact draws, by the wild bootstrap (
 arXiv:1602.02964; Liu, Lee & Jordan 2016, Section 4.3): ``mean_ij w_i w_j k_p(x_i, x_j)`` with independent signs w.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Error of the tails: how many samples lie as far out, or where the density is as low, as few of the reference."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import torch

@@ -4,8 +4,6 @@ All but the windowed ones are distances (the root is taken), in the units of x, 
 even for exact draws: compare them with their floor.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Distance between unmixing matrices, for independent component analysis."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

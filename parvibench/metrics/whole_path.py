@@ -1,7 +1,5 @@
 """What a chain's whole path is worth, where other metrics judge its last states."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -17,8 +17,6 @@ without any ends the path, and so does a log density that changes by less than 1
 that may be many nats below the maximum of a badly scaled density.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

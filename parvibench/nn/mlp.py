@@ -4,8 +4,6 @@ All parameters of a replicate lie in one row of a (R, P) tensor: layer by layer 
 row by row, then the biases. One network per replicate is one batched matrix product per layer.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise

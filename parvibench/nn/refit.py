@@ -1,7 +1,5 @@
 """Flows of particles along a small network, refitted by a few optimiser steps within every iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 

@@ -8,8 +8,6 @@ Flows report log Z: in the last fifth of the steps foreseen the draws of the bou
 that they were drawn from. The meter gives their densities with their scores, where these are of all data.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple, TypeVar

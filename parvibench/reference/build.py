@@ -6,8 +6,6 @@ evidence of convergence. Floors are those of the task's verdict; ``complete_floo
 minute in two dimensions with exact draws, some ten minutes with chains.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

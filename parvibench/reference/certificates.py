@@ -1,7 +1,5 @@
 """The two files of a reference: arrays and certificate."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import io

@@ -3,8 +3,6 @@
 This code and ``shared_checks`` define every check; its description is made from the same numbers.
 """
 
-from __future__ import annotations
-
 import math
 from importlib.resources.abc import Traversable
 

@@ -1,7 +1,5 @@
 """Samples judged by draws that were given, with or without a task."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -10,8 +10,6 @@ Where exact draws rest on numerical integration the same runs confirm them, star
 stick elsewhere when they start where the algorithms do is reported beside it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass

@@ -5,8 +5,6 @@ share draws. A set of n is drawn without replacement from a pool of at least ten
 earlier times of the chains than the rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -5,8 +5,6 @@ of NUTS, in coordinates where the main run is white (``method="hmc"`` has them c
 for the second run.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -6,8 +6,6 @@ judged on those predictions. MALA checks the first split, from its own start: it
 deviations. It takes three times as many evaluations per effective prediction and is held to a looser R-hat.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 z-values are compared with Bonferroni's limit at 1%, over the coordinates of one check.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What to know of the ranks of a run: tasks without a reference, and starts far from the mass."""
 
-from __future__ import annotations
-
 import shlex
 
 import torch

@@ -6,8 +6,6 @@ A number is named by its pointer, ``paper/table/dataset/algorithm/metric``, the 
 ``sifg/table-1/Boston/SVGD/RMSE``. Rows of suites name it so, see ``paper_comparison``.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from functools import cache

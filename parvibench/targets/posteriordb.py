@@ -5,8 +5,6 @@ and, for some, 10,000 reference draws. The files are read from a local copy, nam
 layout of posteriordb; else they are downloaded one by one at a pinned commit, and their SHA-256 verified.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

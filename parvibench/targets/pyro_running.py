@@ -1,7 +1,5 @@
 """Pyro models run in single or double precision, as they are or with all latent sites fixed elsewhere."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Iterator

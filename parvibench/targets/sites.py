@@ -1,7 +1,5 @@
 """Models with named latent sites: a point is the flat vector of all of them, each mapped to the whole of R^k."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

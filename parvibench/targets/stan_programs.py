@@ -7,8 +7,6 @@ Measured (httpstan 4.13, g++ 12, one thread of a busy AMD EPYC): a gradient of l
 features takes 0.10 ms; compiling takes 20 s of processor time a program, and 26 s once for the binding.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

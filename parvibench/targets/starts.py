@@ -1,7 +1,5 @@
 """Initial points that a method finds: draws of a fit of each replicate's own, paid for by the run that starts there."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any
 

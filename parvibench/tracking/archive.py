@@ -4,8 +4,6 @@ What comes from a server is untrusted input: only files of known names are fetch
 bytes of each than its limit, whatever the server says of its size; the store's readers validate their contents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reaching an MLflow server or database: quietly, without telemetry, and without waiting long."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os

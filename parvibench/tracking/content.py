@@ -1,7 +1,5 @@
 """The parameters, tags and metric points that MLflow gets of a run and of a cell."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import math

@@ -4,8 +4,6 @@ MLflow makes its tables one after the other, and can use no database that lacks 
 beside its place and renamed into it, one process at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

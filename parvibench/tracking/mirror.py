@@ -25,8 +25,6 @@ A cell belongs to the run that first mirrored it. Later runs that reuse it link 
 ``cells.json``; only another outcome (a retried failure, recomputed metrics) takes its place.
 """
 
-from __future__ import annotations
-
 import importlib
 import queue
 import threading

@@ -1,7 +1,5 @@
 """The MLflow mirror as an observer of runs; later mirroring of runs that MLflow lacks; rebuilding a store."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import warnings

@@ -1,7 +1,5 @@
 """Writing runs and cells to MLflow, in one thread."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping

@@ -10,8 +10,6 @@
 - ``density``: the density of a task from outside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ posterior, the rank of the parameter that made the data is uniform on 0..N. Each
 samplers meet posteriors of many places, widths and skewnesses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A target that counts its evaluations, to be compared with what the meter of the problem has charged."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from parvibench.core.target import Target

@@ -5,8 +5,6 @@ Under exact draws ``E[phi(x) s(x).v + v . grad phi(x)] = 0`` for the score s, an
 derivative of the log density by automatic differentiation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Whether algorithms do on another device what they do on the CPU: one step by its numbers, samples by their law."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

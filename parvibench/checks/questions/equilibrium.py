@@ -1,7 +1,5 @@
 """Samplers started at exact draws: points that should be independent are, and none of them stands still."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 The target's unit is chosen so that the sampler's step is long in it: there mistakes show that a short step hides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Normalising constants: of a sampler whose Info reports ``log_normaliser``, as weights of sequential Monte Carlo give it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args, get_type_hints

@@ -1,7 +1,5 @@
 """What all questions about one sampler share: how it is named, run and observed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

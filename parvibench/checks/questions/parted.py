@@ -1,7 +1,5 @@
 """Invariance on a law of two parts, at the scale where intervals of a sampler's own width end in the gap between them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .exactness import Invariance

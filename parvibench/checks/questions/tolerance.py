@@ -4,8 +4,6 @@ Tolerances are wide enough for the bias of discretisation and of few particles, 
 factor or target exceeds them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """Arrays of real numbers in NumPy's file format, from untrusted sources; and the choice of columns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Names of dimensions decide, in whatever order they stand. Without names a shape 
 reading; where it has two, the question is put, with the option that settles it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

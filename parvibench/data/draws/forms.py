@@ -1,7 +1,5 @@
 """Samples in whatever form a program holds them, as draws in a task's coordinates or in a reference's order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a file of samples holds, and how much it may hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ of matrices with two indices. Styles are tried from the exact one on, and the fi
 among those given decides. Nothing is guessed from places unless one side has no names.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Sequence

@@ -6,8 +6,6 @@ a parser that crashes takes nothing with it. A further format is a function here
 ``Found``, and its ending in ``FORMATS``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

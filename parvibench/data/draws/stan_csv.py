@@ -4,8 +4,6 @@ Stan writes a configuration, one row of names, rows, and among them comments: th
 the end. Which rows are draws depends on the method: warm-up may be saved, ADVI begins with its mean, an optimiser has none.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Files of tables: CSV and Parquet."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """Tables of draws: which of their columns are coordinates, and which number chains and draws."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

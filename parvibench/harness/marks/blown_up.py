@@ -9,8 +9,6 @@ and lower values of the primary metric are better. The first rule needs the data
 needs another cell, so reading a run applies it, to stores of any age. What a replicate had reached stays in the store.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

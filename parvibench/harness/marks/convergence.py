@@ -17,8 +17,6 @@ A negative log likelihood has no zero of its own (units of y shift it): there th
 likelihood. The interval is that of order statistics (``statistics.median_interval``), below six replicates the range.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

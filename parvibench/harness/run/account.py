@@ -1,7 +1,5 @@
 """The budget of a run: what was spent, where it is inspected next; guards against its bypass and unsteady densities."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A chunk of replicates and its result, as an object and as bytes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """Compute time on CPU and GPU, and drift of the machine's speed."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

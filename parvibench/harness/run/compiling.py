@@ -1,7 +1,5 @@
 """Steps through ``torch.compile``, with the time of compiling measured apart."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

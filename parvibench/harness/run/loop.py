@@ -1,7 +1,5 @@
 """Running one chunk of a cell to the end of its budget."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

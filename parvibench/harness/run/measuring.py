@@ -1,7 +1,5 @@
 """Metrics of a cell: the context they are computed in, and recomputing them for stored samples."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Where the particles or chains of a chunk are and were; chains are recorded within a fixed memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Saving a running chunk, and resuming it to the same bits."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

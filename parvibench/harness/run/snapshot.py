@@ -4,8 +4,6 @@ Strides and the offset into 64-byte aligned storage are preserved: products of m
 A state is written as the list of its leaves and takes its types from a fresh state of the same algorithm.
 """
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

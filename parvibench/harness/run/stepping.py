@@ -1,7 +1,5 @@
 """Taking the steps of a chunk, many between two inspections of the state, and averaging what they report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Warm-up of a run: a few steps on a problem of their own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

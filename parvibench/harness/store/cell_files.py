@@ -1,7 +1,5 @@
 """The files beside a cell's record: curve, samples, trajectories and traceback."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What results depend on: versions, hardware, threads, allocator; never the environment variables."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

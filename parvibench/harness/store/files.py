@@ -4,8 +4,6 @@
 finished one of several: the SHA-256 of the content, then the content. The folder goes when the cell stands in the store.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

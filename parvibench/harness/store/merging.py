@@ -1,7 +1,5 @@
 """Putting the parts of a run together that different machines made (``run --shard I/K``, then ``merge``)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from parvibench.core.errors import StoreError

@@ -3,8 +3,6 @@
 Claims of a file's header (shape, row count, unpacked size) are checked before memory is given out for them.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import stat

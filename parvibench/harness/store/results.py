@@ -1,7 +1,5 @@
 """A run's results as tables: what the API returns, the report draws and ``--json`` prints."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The runs of a store: which cells each requested and where its results come from; one writer at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import re

@@ -1,7 +1,5 @@
 """Sealed records: JSON files that hold the SHA-256 of themselves, and what is wrong with damaged ones."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Keeping credentials out of what is written down and shown."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import unquote
 

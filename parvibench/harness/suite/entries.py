@@ -1,7 +1,5 @@
 """The parts of a suite file: tasks, algorithms, rows, grids of step sizes and profiles."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 

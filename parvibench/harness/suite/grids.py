@@ -1,7 +1,5 @@
 """The step sizes that tuning tries: a grid for each method, task and choice of options; and the values measured there."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

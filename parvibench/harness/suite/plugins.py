@@ -1,7 +1,5 @@
 """Plug-ins: which files a suite may name, those beside it that the caller names, too, or all; and digests of their source."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import os

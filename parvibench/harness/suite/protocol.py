@@ -1,7 +1,5 @@
 """The protocol of a cell: settings, budget, N, n, burn-in, checkpoints, of an entry, its preset or the suite."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tuned step sizes of a suite: what lacks them, the values of two tunings together, and storing them in the suite file."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Collection, Sequence
 from pathlib import Path

@@ -19,8 +19,6 @@ tuned against its reference. A method that is never measured on a task gets no v
 step of another and gets that step times the ratio of their drifts: both then move as far, in root mean square.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

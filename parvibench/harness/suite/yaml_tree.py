@@ -1,7 +1,5 @@
 """YAML as plain data: no tags, no oversized trees; every node has its line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

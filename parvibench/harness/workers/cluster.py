@@ -5,8 +5,6 @@ worker down, limits hold there as here, and the bits are those of a local run. N
 to the driver, which alone writes. A task whose machine or Ray worker dies is sent again, with the latest snapshot.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import logging

@@ -1,7 +1,5 @@
 """Ctrl-C once ends a run at the next safe moment; twice, at once."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

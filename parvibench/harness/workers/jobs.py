@@ -1,7 +1,5 @@
 """The jobs of a run: a chunk of a cell, in one part or, with the code of a plug-in, in two."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

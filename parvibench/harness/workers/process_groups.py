@@ -6,8 +6,6 @@ killed, too. When the driver dies, its workers end themselves in the same way, t
 some time after their time limit, and remove the folder of their logs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import multiprocessing as mp

@@ -1,7 +1,5 @@
 """Load and memory of the machine during a run."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Self

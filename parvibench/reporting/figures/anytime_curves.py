@@ -1,7 +1,5 @@
 """Anytime curves: a metric against what was spent, with the floor drawn in."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Autocorrelation of the judged samples of methods that run a single chain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Samples of targets with three or more dimensions against the reference: worst coordinates, correlations, paths."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

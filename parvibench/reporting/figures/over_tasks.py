@@ -1,7 +1,5 @@
 """Figures over all tasks: performance profiles, aggregates, quality against cost, ranks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Predictions of networks: calibration of all methods, and predictive intervals of the best."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Many pictures on one page: what they share is there once."""
 
-from __future__ import annotations
-
 import re
 
 from .figure import GROUND, Picture

@@ -1,7 +1,5 @@
 """Parts of the page over tasks: who is among the best of what, aggregates with their figures, for all methods or of one kind."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

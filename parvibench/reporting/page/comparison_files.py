@@ -1,7 +1,5 @@
 """Files of a comparison of two runs: the table, its figures, and the JSON document."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

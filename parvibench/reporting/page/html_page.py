@@ -1,7 +1,5 @@
 """A report as one self-contained HTML page."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shlex

@@ -1,7 +1,5 @@
 """A method's section of the page: results by kind of target, settings, step sizes and citation."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Provenance of the numbers: step sizes, failures, metrics, versions and commands."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

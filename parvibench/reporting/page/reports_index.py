@@ -1,7 +1,5 @@
 """A page that links several reports, with their main results."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from importlib.resources import files

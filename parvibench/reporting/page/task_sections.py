@@ -1,7 +1,5 @@
 """A task's section of the page: facts, ranking, figures and certificate."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

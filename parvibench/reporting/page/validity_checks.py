@@ -1,7 +1,5 @@
 """Validity checks of a leaderboard, from its cells: equal conditions, tuning, convergence, significance, cost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

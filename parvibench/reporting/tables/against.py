@@ -1,7 +1,5 @@
 """Published results beside those of a run: on each common task one board, pairs by seed, and what differs."""
 
-from __future__ import annotations
-
 import math
 from importlib.resources import files
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Tables over tasks: the methods among the best, average ranks, aggregates, paired differences of SRLD from LD."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pandas as pd

@@ -7,8 +7,6 @@ Each axis has one level for a task, the median of what its methods spent in all.
 nearest to the level (by ratio), or at its end where it ended before; what it had spent there stands beside it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

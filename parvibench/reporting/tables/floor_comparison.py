@@ -1,7 +1,5 @@
 """A cell's samples against exact draws: distinguishable or not, and their equivalent n."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache

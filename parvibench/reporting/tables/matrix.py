@@ -1,7 +1,5 @@
 """The leaderboard of methods x tasks with average ranks, and the numbers the page's script needs to filter it and to switch metrics."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

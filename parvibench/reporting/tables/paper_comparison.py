@@ -12,8 +12,6 @@ A difference has a demonstrated cause where another row, the same but for one ch
 Numbers that contradict others of their paper are shown and not judged. Tables of all this are at the end.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace

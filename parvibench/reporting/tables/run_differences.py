@@ -1,7 +1,5 @@
 """Comparison of two runs, cell by cell: what was done differently, then differences of the primary metric."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

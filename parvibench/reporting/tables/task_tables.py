@@ -1,7 +1,5 @@
 """Tables of a task: the ranking of its methods, and Markov chains judged by their whole path after burn-in."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Titles, notes and alternative texts of figures, most of them templates; labels come shortened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 MEANS = (

@@ -1,7 +1,5 @@
 """Tasks, methods and references described: facts, certificates, a method's results by kind of target."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

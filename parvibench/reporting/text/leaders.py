@@ -1,7 +1,5 @@
 """The methods among the best of a target or of several, and how sure that is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from parvibench.reporting.formatting import count, interval, join, name, number

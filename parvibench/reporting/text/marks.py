@@ -1,7 +1,5 @@
 """Numbers of a leaderboard with their marks, and their tooltips."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

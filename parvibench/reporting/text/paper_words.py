@@ -1,7 +1,5 @@
 """Published numbers beside ours: the rule, and the remarks on a number."""
 
-from __future__ import annotations
-
 import math
 
 from parvibench.reporting.formatting import interval

@@ -1,7 +1,5 @@
 """Validity of a comparison: equal conditions, tuning, convergence, cost."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
