@@ -86,20 +86,20 @@ def test_results_are_short_to_read_and_escaped(results: pb.Results) -> None:
 
 def test_figures_are_matplotlib_s(results: pb.Results, tmp_path: Path) -> None:
     names = results.figures()
-    assert "runtime-profile-iteration" in names
+    assert "performance-profile-iteration" in names
     (name,) = [n for n in names if n.startswith("curve-banana-sliced_w2-iteration")]
     figure = results.plot(name)[name]
     assert len(figure.axes[0].get_lines()) >= 2
     figure.savefig(tmp_path / "x.png")
     assert set(results.plot("curve-banana-*")) == {n for n in names if n.startswith("curve-banana-")}
-    with pytest.raises(InputError, match=r"no figure fits 'curves'; there are .*runtime-profile"):
+    with pytest.raises(InputError, match=r"no figure fits 'curves'; there are .*performance-profile"):
         results.plot("curves")
 
 
 def test_figures_for_papers(results: pb.Results, call: Run, tmp_path: Path) -> None:
     """PDF of a drawing of axes and of a grid of pictures; the same bytes from another process's drawing."""
     out = ["--out", str(results.store.root), "--to", str(tmp_path)]
-    axes, grid = "runtime-profile-iteration", next(n for n in results.figures() if n.startswith("samples-banana"))
+    axes, grid = "performance-profile-iteration", next(n for n in results.figures() if n.startswith("samples-banana"))
     files = [Path(line) for line in call("report", *out, "--figure", axes, "--format", "pdf").out.splitlines()]
     assert [f.suffix for f in files] == [".pdf", ".csv"]
     for name in (axes, grid):

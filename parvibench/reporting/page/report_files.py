@@ -88,7 +88,8 @@ def values(results: StoredRun, board: pd.DataFrame) -> pd.DataFrame:
             rows.append(head | dict.fromkeys(("metric", "direction", "floor", "primary", "replicate", "value")))
     types = {"metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64"}
     numbers = ("value", "floor", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
-    frame = pd.DataFrame(rows).astype(types | dict.fromkeys(numbers, "float64"))
+    frame = pd.DataFrame(rows)
+    frame = frame.astype({k: v for k, v in (types | dict.fromkeys(numbers, "float64")).items() if k in frame})
     suite = results.run.suite
     protocol = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
     frame.attrs = {

@@ -20,7 +20,7 @@ from torch import Tensor
 from parvibench import statistics
 from parvibench.core.reference import Floor
 from parvibench.kernels import gram, heat, mixture, named
-from parvibench.metrics import energy, evaluate, floors, mmd, modes, pairwise, power, predictive, stein
+from parvibench.metrics import certified_predictions, energy, evaluate, floors, mmd, modes, pairwise, power, stein
 from parvibench.nn import lbfgs, optim
 from parvibench.nn.mlp import MLP
 from parvibench.reference import build, long_run, own_gates, predictive_run, shared_checks
@@ -221,7 +221,7 @@ _METRICS: dict[str, Callable[[], Any]] = {
     ],
     "energy.mean_distance": lambda: energy.mean_distance(numbers(231, 40, 3), numbers(232, 30, 3)),
     "stein.bootstrapped_ksd": lambda: stein.bootstrapped_ksd(numbers(233, 30, 4), Bowl(), 40, torch.Generator().manual_seed(2)),
-    "predictive.relative_errors": lambda: predictive.relative_errors(
+    "certified_predictions.relative_errors": lambda: certified_predictions.relative_errors(
         numbers(234, 2, 5), numbers(235, 2, 5).exp(), numbers(236, 2, 5), numbers(237, 2, 5).exp()
     ),
     "power.detected_alterations": lambda: [power.detected_alterations(m) for m in ("sliced_w2", "mmd2", "mode_weight_tv")],

@@ -173,23 +173,20 @@ def _ranks() -> Values:
     board, scores = _ranked()
     found = _frame(matrix.average_ranks(board)) | {"common": plain(matrix.common_tasks(board))}
     found["scores"] = [weighted(np.nan_to_num(v, posinf=77.7)) for v in scores.values()]
-    ranks = winners.friedman(board, list(_TASKS))
-    return (
-        found
-        | {"friedman": [ranks.p_value, ranks.sentence]}
-        | {f"friedman {k}": v for k, v in _frame(ranks.table).items()}
-    )
+    return found
 
 
 def _winners() -> Values:
     findings = winners.Findings.of(_results(), _ranked()[0])
-    found: Values = {w.where: plain([w, w.sentence]) for w in (*findings.tasks, *findings.groups)}
+    found: Values = {
+        w.where or "all tasks": plain([w.where, w.tasks, w.on, w.compared, w.sentence])
+        for w in (*findings.tasks, *findings.groups, findings.whole)
+    }
     tasks = [t for t, metric in _TASKS.items() if metric == "sliced_w2"]
     found |= {
         f"aggregates {k}": v for k, v in _frame(winners.aggregates(findings.board, findings.scores, tasks)).items()
     }
-    differ = winners.differences(findings.board, findings.scores, list(_TASKS), "svgd")
-    return found | {f"differences {k}": v for k, v in _frame(differ).items()}
+    return found
 
 
 def _tables() -> Values:

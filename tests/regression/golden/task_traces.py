@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 from typing import Any
@@ -24,7 +25,8 @@ _POINTS = 3
 
 def task_traces(name: str) -> Iterator[Trace]:
     """The traces of a task."""
-    task = registry.load_task(name)
+    task = copy.copy(registry.load_task(name))
+    vars(task).pop("centres", None)  # drawn once, perhaps outside of ``Noise``
     yield Trace(f"{name} protocol", lambda: _protocol(task))
     yield Trace(f"{name} density", lambda: _sequential(task) if isinstance(task, SequentialTask) else _density(task))
     if "predictive" in task.provides and not isinstance(task, SequentialTask):  # tuning has rows of its own
