@@ -113,7 +113,15 @@ def chunk(device: str, task: Any, algorithm: str, **keys: Any) -> Any:
 
 
 REFERENCE = [n for n, r in registry.metrics().items() if r.need not in ("predictive", "decisions")]
-PREDICTIVE = ["rmse", "nll", "crps", "coverage", "path_primary", "ess_bulk"]
+PREDICTIVE = [
+    "rmse",
+    "nll",
+    "crps",
+    "coverage",
+    "path_primary",
+    "ess_bulk",
+    *(n for n in registry.metrics() if n.startswith("predictive_")),
+]
 #: Whole runs that between them compute every metric: with a reference, with held-out rows, of decisions, of sources.
 RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "chains": ("gmm5-2d", "mala", {"metrics": REFERENCE}),

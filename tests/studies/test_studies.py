@@ -91,7 +91,8 @@ def test_pyro_models_have_pyro_s_density() -> None:
 def test_a_flipped_bit_in_a_snapshot_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the study would notice: without the checksum some bits do."""
     assert snapshots.study(18)[0] == []
-    monkeypatch.setattr(snapshots.SnapshotFile, "load", lambda self: self.path.read_bytes()[32:])
+    unchecked = lambda self: self.path.read_bytes()[32:] if self.path.is_file() else None  # noqa: E731
+    monkeypatch.setattr(snapshots.SnapshotFile, "load", unchecked)
     assert snapshots.study(36)[0] != []
 
 
