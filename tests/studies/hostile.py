@@ -87,14 +87,12 @@ def problems(results: StoredRun, folder: Path) -> list[str]:
 
 def overwritten(folder: Path) -> list[str]:
     """A sampler spoils the finished cells beside it: they are called damaged, and the same run mends them."""
-    os.environ["PARVIBENCH_STUDY_STORE"] = str(folder / "spoilt")
     good = f"{PLUGINS}:Good"
     given = [{"name": good, "label": f"good-{i}", "settings": {"step_size": 0.2 + i}} for i in range(2)]
     suite = make_suite([*given, {"name": f"{PLUGINS}:Overwrites", "label": "Overwrites"}])
     first = small_runs.run(suite, folder / "spoilt", Workers(1, 60, None))
     told = [str(c.status) for c in first.cells]
     found = [] if told == ["damaged", "damaged", "ok"] else [f"spoilt cells are {told}"]
-    del os.environ["PARVIBENCH_STUDY_STORE"]
     again = small_runs.run(make_suite(given), folder / "spoilt", Workers(1, 60, None))
     right = run_alone(folder)
     return found + [f"{c.label}: not mended" for c in again.cells if not np.array_equal(again.samples(c), right)]
@@ -139,6 +137,9 @@ def main(names: Sequence[str], timeout: float, memory: float) -> int:
     """The number of problems."""
     with tempfile.TemporaryDirectory() as name:
         folder, start = Path(name), time.monotonic()
+        os.environ["PARVIBENCH_STUDY_STORE"] = str(
+            folder / "spoilt"
+        )  # before the fork server starts, which keeps its own
         results = run(folder, names, timeout, memory)
         found = problems(results, folder)
         print(table(results.cells))
