@@ -1,6 +1,7 @@
 """Models with named latent sites: a point is the flat vector of all of them, each mapped to the whole of R^k."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,9 +86,9 @@ class SiteTask(FunctionTask):
                 raise ShapeError(f"{self.name}: values of {name} lie on the edge of its support or outside of it")
         return torch.cat([free[site.name].reshape(-1, site.size) for site in self.sites], 1)
 
+    @abstractmethod
     def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Unconstrained values of the sites, name -> (n, ...)."""
-        raise NotImplementedError
 
 
 def fields(kind: str, model: Any, name: str | None, sites: tuple[Site, ...]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ Scores = Mapping[tuple[str, str], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Best:
-    """The methods that cannot be told from the best on a task or on several."""
+    """The methods that no other method significantly beats on a task, or on several."""
 
     where: str  #: task, kind of target, or empty for all tasks
     tasks: tuple[str, ...]  #: the tasks covered
