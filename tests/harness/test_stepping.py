@@ -114,9 +114,9 @@ def test_compiled_cells_have_keys_of_their_own_where_anything_is_compiled() -> N
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_the_time_of_compiling_is_reported_separately(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a slow compiler that leaves the arithmetic to PyTorch: the same samples, and seconds of steps only."""
-    slow = 2.0
-    compiled = []
+    """With a slow compiler that leaves the arithmetic to PyTorch: the same samples, and seconds of steps only; twice."""
+    slow = 1.0
+    compiled: list[torch.fx.GraphModule] = []
 
     def compiler(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
         if not compiled:
@@ -127,11 +127,13 @@ def test_the_time_of_compiling_is_reported_separately(monkeypatch: pytest.Monkey
     plain = run_chunk(cell := make_cell("sgld", {"iterations": 200}), cell.chunks[0])
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=compiler))
     cell = make_cell("sgld", {"iterations": 200}, compiled=True)
-    result = run_chunk(cell, cell.chunks[0])
-    assert (result.samples == plain.samples).all()
-    assert result.overheads["compile"] > slow
-    assert result.overheads["warmup"] >= 0
-    assert 0 < result.seconds < slow  # 0.05 s on a machine with nothing else to do
+    for _ in range(2):  # PyTorch forgets its callbacks between the cells of a process
+        compiled.clear()
+        result = run_chunk(cell, cell.chunks[0])
+        assert (result.samples == plain.samples).all()
+        assert result.overheads["compile"] > slow
+        assert result.overheads["warmup"] >= 0
+        assert 0 < result.seconds < slow  # 0.05 s on a machine with nothing else to do
     assert "compile" not in plain.overheads
     graphs = len(compiled)
     foresee(cell)

@@ -1,6 +1,5 @@
 """Steps through ``torch.compile``, with the time of compiling measured apart."""
 
-import functools
 import importlib.util
 import os
 import shutil
@@ -43,7 +42,7 @@ class CompiledStep:
 
         torch._dynamo.reset()  # its cache of a few versions a function would also hold earlier cells'
         torch._inductor.config.compile_threads = 1  # a worker has one core
-        self._before = _stopwatch().seconds
+        self._stopwatch = _Stopwatch()  # after the reset, which forgets all callbacks
         self._graphs = device == "cuda"
         method = getattr(step, "__self__", None)
         self._own = method.compiled_step() if device == "cpu" and isinstance(method, Method) else None
@@ -53,7 +52,7 @@ class CompiledStep:
     @property
     def seconds(self) -> float:
         """Time spent on compiling so far, s."""
-        return _stopwatch().seconds - self._before + self._first
+        return self._stopwatch.seconds + self._first
 
     def __call__(self, *given: Any) -> Any:
         """The state after one step."""
@@ -74,7 +73,7 @@ def compile_seconds(advance: Callable[..., Any]) -> float:
 
 
 class _Stopwatch:
-    """Sums up the time that PyTorch spends on compiling in this process."""
+    """Sums up the time that PyTorch spends on compiling in this process from now on, until the next reset."""
 
     def __init__(self) -> None:
         from torch._dynamo.callback import callback_handler
@@ -88,6 +87,3 @@ class _Stopwatch:
 
     def _stop(self, *_: Any) -> None:
         self.seconds += time.perf_counter() - self._began
-
-
-_stopwatch = functools.cache(_Stopwatch)
