@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +26,9 @@ FOLDER_VARIABLE = "PARVIBENCH_DATA_DIR"
 _TIMEOUT_S = (5, 30)
 #: Redirects that are followed, and bytes that are taken of a file whose size is not registered.
 _REDIRECTS, _MOST_BYTES = 3, 2**28
+#: Seconds without a second try of an address that did not answer: a suite needs its data once a cell.
+_PAUSE_S = 60.0
+_unanswered: dict[Path, tuple[float, DataMissingError]] = {}
 
 
 Content = bytes  # ``DataSet.bytes`` is a size
@@ -168,6 +172,8 @@ def _download(entry: DataSet) -> Path:
     import pooch
 
     cached = cache_folder() / entry.file
+    if cached in _unanswered and time.monotonic() - _unanswered[cached][0] < _PAUSE_S:
+        raise _unanswered[cached][1]
     was = f"expected {entry.hash}"
     if cached.is_file() and (found := _found(cached, entry)) != entry.hash:
         was += f", found {found} in the cache: that copy is removed"
@@ -189,11 +195,14 @@ def _download(entry: DataSet) -> Path:
     except (OSError, ValueError) as error:  # requests' errors are OSErrors
         known = entry.name in registry()
         hint = f"; with a network connection: parvibench data fetch {entry.name}" if known else ""
-        raise DataMissingError(
+        missing = DataMissingError(
             f"data set {entry.name!r} is not on disk and cannot be downloaded{hint}\n"
             f"Looked for {entry.file} ({was}) in {cache_folder()} and in {FOLDER_VARIABLE} "
             f"({os.environ.get(FOLDER_VARIABLE) or 'not set'}).\n{error}"
-        ) from error
+        )
+        if isinstance(error, OSError):
+            _unanswered[cached] = time.monotonic(), missing
+        raise missing from error
     return Path(path)
 
 

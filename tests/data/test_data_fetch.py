@@ -110,6 +110,20 @@ def test_offline_says_how_to_get_it_and_fails_quickly(tiny: DataSet) -> None:
     assert time.monotonic() - begin < 30  # no retries, no long waits; a busy machine imports slowly
 
 
+def test_an_address_that_does_not_answer_is_tried_once(
+    tiny: DataSet, server: str, register, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preview of a suite asks once a cell; a minute later a network that came back is noticed."""
+    with pytest.raises(DataMissingError) as first:
+        fetch("tiny")
+    register(replace(tiny, url=server))
+    with pytest.raises(DataMissingError) as second:
+        fetch("tiny")
+    assert str(second.value) == str(first.value)
+    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
+    assert fetch("tiny").read_bytes() == CONTENT
+
+
 def test_download_fills_the_cache_and_is_used_again(tiny: DataSet, server: str, register, tmp_path) -> None:
     register(replace(tiny, url=server))
     path = fetch("tiny")
