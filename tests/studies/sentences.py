@@ -327,8 +327,8 @@ class Sentences:
         cost = c["tuning_evaluations"].sum()
         parts = [", ".join(f"{n} {origin}" for origin, n in Counter(c["step_origin"]).items()), *ways]
         parts += [f"tuning cost: {cost:,.0f} score evaluations in total"] if cost else []
-        edge = tuned["marks"].map(lambda marks: "edge" in marks.split(", ")).sum()
-        return "; ".join(parts), len(c), len(tuned), int(edge)
+        edge = sum("edge" in marks.split(", ") for marks in tuned["marks"])
+        return "; ".join(parts), len(c), len(tuned), edge
 
     def expected(self, name: str) -> str | None:
         """What a sentence has to say; None where nothing says it."""
