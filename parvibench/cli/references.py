@@ -59,6 +59,7 @@ def reference_build(
     warmup: Annotated[int | None, Option(help="Adaptation steps per chain (500).")] = None,
     target_acceptance: Annotated[float | None, Option(help="Acceptance rate at which NUTS aims (0.8); a higher one gives fewer divergences.")] = None,
     mass: Annotated[Literal["diagonal", "dense"] | None, Option(help="Mass matrix of NUTS: diagonal (default), or dense for strongly correlated coordinates.")] = None,
+    start: Annotated[Literal["task", "pathfinder", "laplace"] | None, Option(help="First points of the chains: the task's (default), or draws of Pathfinder or Laplace fits, where chains from the task's start do not reach the bulk of the mass.")] = None,
     draws: Annotated[list[str] | None, Option(metavar="N|FILE", help="Draws per chain after warm-up (500), or a file of draws (repeatable).")] = None,
     chains: Annotated[int | None, Option(help="Number of chains (200).")] = None,
     columns: Annotated[str | None, Option(help="Columns of --draws FILE to use, as a,b,c, in the order of the task's coordinates.")] = None,
@@ -82,7 +83,7 @@ def reference_build(
         raise InputError(f"reference build: name {'one task, as file.py:OBJECT' if given else 'a task'}")
     options: dict[str, Any] = {
         "method": method, "warmup": warmup, "target_acceptance": target_acceptance,
-        "draws": numbers[-1] if numbers else None, "chains": chains, "mass": mass,
+        "draws": numbers[-1] if numbers else None, "chains": chains, "mass": mass, "start": start,
     }  # fmt: skip
     effort = {key: value for key, value in options.items() if value is not None}
     if given and effort:

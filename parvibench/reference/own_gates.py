@@ -23,6 +23,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
 from parvibench.metrics.floors import Notify as Notify
 from parvibench.metrics.pairwise import thin
+from parvibench.targets.starts import FITS, fitted_points
 
 from .long_run import Diagnostics, agreement, diagnostics
 from .shared_checks import stein_checks
@@ -48,6 +49,7 @@ class Effort:
     chains: int = 200
     target_acceptance: float = 0.8  #: of NUTS, to which its step length is adapted
     mass: Literal["diagonal", "dense"] = "diagonal"  #: form of the mass matrix of NUTS
+    start: Literal["task", "pathfinder", "laplace"] = "task"  #: first points: the task's, or draws of fits, twenty of each
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run; ``InputError``."""
@@ -78,8 +80,11 @@ def chains_of(task: Task, effort: Effort, notify: Notify) -> tuple[Tensor, list[
     """Draws of the main run, (T, C, D) float64, its gates and its record."""
     base = task.target([0], "cpu", torch.float64)
     other = {"nuts": "hmc", "hmc": "nuts"}[effort.method]
+    kind = task.begins if effort.start == "task" else effort.start
 
     def start(number: int) -> Tensor:
+        if kind in FITS:
+            return fitted_points(task, kind, effort.chains, SEED + number)
         return task.initial(base, effort.chains, [Generator().manual_seed(SEED + number)])[0].double()
 
     target: Target = base

@@ -17,7 +17,7 @@ from parvibench.reference.own import build_from_draws
 from parvibench.reference.own_gates import Effort, chains_of
 
 
-def dense(warmup: int = 300, draws: int = 300, **more: float) -> dict[str, object]:
+def dense(warmup: int = 300, draws: int = 300, **more: float | str) -> dict[str, object]:
     """NUTS with a dense mass matrix."""
     return {"mass": "dense", "warmup": warmup, "draws": draws, **more}
 
@@ -49,14 +49,14 @@ PLANS: dict[str, dict[str, object]] = {
     "pilots": dense(3000, 4000, target_acceptance=0.99),
     # not tried yet
     "wells-dae": dense(150, 150),
-    "hmm-example": dense(150, 150),
+    "hmm-example": dense(300, 150, start="pathfinder"),
     "radon-centered": {"target_acceptance": 0.9, "warmup": 500, "draws": 300},
-    "earn-height": dense(8000, 300),
+    "earn-height": dense(300, 150, start="pathfinder"),
     "accel-gp": dense(500, 300, target_acceptance=0.95),
     "uk-drivers": {"target_acceptance": 0.9, "warmup": 800, "draws": 400},
     "irt-2pl": {"warmup": 300, "draws": 200},
     "election88": dense(500, 200, target_acceptance=0.9),
-    "low-dim-gauss-mix": dense(150, 150),
+    "low-dim-gauss-mix": dense(300, 150, start="pathfinder"),  # from Stan's start some chains stay at a second mode
     "normal-mixture-5": dense(300, 150),
     "german-credit-sparse": {"target_acceptance": 0.9, "warmup": 500, "draws": 500},
     "hmm-drive": dense(150, 150),
