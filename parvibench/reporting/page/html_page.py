@@ -35,6 +35,7 @@ def render(report: Report, *, compact: bool = False) -> str:
     folder = files("parvibench.reporting.page") / "templates"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     pictures = Pictures()
@@ -54,7 +55,7 @@ def render(report: Report, *, compact: bool = False) -> str:
         links={m.name: m.anchor for m in report.methods},
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         rule=leaders.RULE,
-        protocol=validity_checks.protocol(results.run.suite),
+        protocol=validity_checks.protocol(results),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
         notices={"unfinished": unfinished(results), "references": lost_references(results.cells)},
