@@ -102,7 +102,7 @@ def curve_of(page, out):
 def test_pointing_at_a_curve_shows_its_values(opened, out):
     """At a marker: the method's full name, and the numbers of the figure's file to three digits."""
     picture, label, rows = curve_of(opened, out)
-    markers = picture.locator('.pv-line-[data-line="0"]:has(> path) g[clip-path] use')
+    markers = picture.locator('.pv-line-[data-line="0"]:has(> path) use')
     assert opened.locator("#tip").is_hidden()
     assert markers.count() == len(rows)
     for i, (_, row) in enumerate(rows.iterrows()):

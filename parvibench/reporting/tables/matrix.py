@@ -121,7 +121,7 @@ def numbers(
     ``boards``: of all methods (key ``""``) and of those of each kind.
 
     ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and
-    task: [text, number or null, how it is ranked], the number of a ranked cell alone, or null; among each task's own metric also whether it is among the best
+    task: [text, number or null, how it is ranked], the number of a ranked cell alone, or null (left out at the end of a row); among each task's own metric also whether it is among the best
     of all methods (1) and of those of its kind (2). ``costs``: budget axis -> by row and task, number or null.
     """
     tasks = lb.task_names(results)
@@ -140,11 +140,16 @@ def numbers(
     for metric in dict.fromkeys(m for c in results.cells for m in c.values):
         row = registry.metrics().get(metric)
         title = name(metric) + (f" ({row.goal})" if row else "")
-        shown = [[_metric_cell(cells.get((t, label)), metric) for t in tasks] for label in labels]
+        shown = [_short([_metric_cell(cells.get((t, label)), metric) for t in tasks]) for label in labels]
         signs = [_sign(metric)] * len(tasks)
         metrics.append({"name": metric, "title": title, "signs": signs, "cells": shown})
     costs = {axis: [[_cost(rows.get((t, label)), axis) for t in tasks] for label in labels] for axis in axes}
     return {"metrics": metrics, "costs": costs, "axes": dict(axes)}
+
+
+def _short(row: list[Any]) -> list[Any]:
+    """A row without the empty cells at its end: most metrics apply to few methods."""
+    return row[: max((i + 1 for i, cell in enumerate(row) if cell is not None), default=0)]
 
 
 def _sign(metric: str) -> int:

@@ -5,7 +5,7 @@ const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const board = document.getElementById("leaderboard-table");
 const control = (id) => document.getElementById(id);
 const FAILED = 1, UNRANKED = 2;  // how a cell is ranked
-for (const metric of numbers.metrics) metric.cells = metric.cells.map((row) => row.map((v) => (typeof v === "number" ? [number(v), v, 0] : v)));
+for (const metric of numbers.metrics) metric.cells = metric.cells.map((row) => metric.signs.map((_, c) => (typeof row[c] === "number" ? [number(row[c]), row[c], 0] : row[c] ?? null)));
 const HEAD = 5;                // columns before the tasks: method, kind, average rank, tasks, cost
 const boardRows = Array.from(board.tBodies[0].rows);
 const CHOICES = ["group", "kind", "metric", "axis", "filter"];
