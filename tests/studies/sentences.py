@@ -307,7 +307,9 @@ class Sentences:
     def board(self, kind: str = "") -> Board:
         if kind not in self._boards:
             kinds = self.cells.groupby("label")["kind"].agg(lambda v: max(v, key=len))
-            shown = self.cells["label"].map(kinds) == kind if kind else True
+            tuned = self.cells["label"].isin(self.cells.loc[self.cells["step_origin"] == "tuned", "label"])
+            divisions = tuned.map({True: "tuned", False: "self-tuning"})
+            shown = (self.cells["label"].map(kinds) == kind) | (divisions == kind) if kind else True
             self._boards[kind] = Board(self.cells[shown | self.cells["anchor"].astype(bool)].copy(), self.values)
         return self._boards[kind]
 

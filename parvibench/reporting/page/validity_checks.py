@@ -10,7 +10,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.text import leaders, marks, validity
 
-from .provenance import StepSizes, tuning_cost
+from .provenance import StepSizes
 
 CONVERGED, COST = "Convergence", "Cost"
 
@@ -85,5 +85,5 @@ def _cost(results: StoredRun) -> str:
     ran = [c for c in results.cells if c.status is Status.OK]
     evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
     hours = sum(c.seconds for c in ran) / 3600, sum(sum(c.overheads.values()) for c in ran) / 3600
-    tuning = sum(tuning_cost(c, results.run.suite) or 0.0 for c in results.cells)
+    tuning = sum(lb.tuning_cost(c, results.run.suite) or 0.0 for c in results.cells)
     return validity.cost(evaluations, hours if results.timed else None, tuning)
