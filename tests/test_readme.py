@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import first_table
 import pytest
 import typer.main
 
+import parvibench as pb
 from parvibench.cli import app
 from parvibench.core import registry
 
@@ -76,3 +78,28 @@ def test_every_make_target_and_command_in_contributing_exists() -> None:
     assert {"index", "test", "lint"} <= named <= set(targets)
     for words in (text.split()[1:] for text in quoted() if text.startswith("parvibench ")):
         assert not hasattr(command_of(words), "commands"), words
+
+
+def plain(rows: list[str]) -> dict[tuple[str, str], str]:
+    """Entries of a Markdown table by method and column, without bold, which depends on the other methods."""
+    head, _, *body = ([c.strip(" *") for c in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows)
+    return {(r[0], title): entry for r in body for title, entry in zip(head[1:], r[1:], strict=True)}
+
+
+def test_the_first_table_shows_rows_of_the_quickstart(readme: str) -> None:
+    few, every = (first_table.table_of(page) for page in first_table.PAGES)
+    assert few[0] == every[0]
+    assert [row for row in every if row in few] == few
+
+
+@pytest.mark.parametrize("methods", [("svgd", "mala", "exact", "initial"), pytest.param((), marks=pytest.mark.slow)])
+def test_the_first_table_is_what_the_command_gives(readme: str, tmp_path: Path, methods: tuple[str, ...]) -> None:
+    """Whole in the slow tests; else the banana's column of a few methods. Another table: tests/first_table.py."""
+    part = {"tasks": ["banana"], "algorithms": methods} if methods else {}
+    results = pb.run("quick", out=tmp_path, workers=0, tracking=False, **part)
+    written = first_table.table_of("docs/quickstart.md")
+    if not methods:
+        assert first_table.lines(results) == written
+        return
+    now, shown = plain(first_table.lines(results)), plain(written)
+    assert {k: v for k, v in now.items() if k[1] == "banana"} == {(m, "banana"): shown[m, "banana"] for m in methods}

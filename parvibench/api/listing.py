@@ -13,6 +13,7 @@ from parvibench.data.draws.sample_formats import FORMATS as FORMATS
 
 if TYPE_CHECKING:
     from parvibench.authoring.scaffold import Scaffold
+    from parvibench.harness.suite.suite import Suite
 
 KINDS = ("task", "algorithm", "metric", "suite")
 
@@ -76,10 +77,26 @@ def _suite_rows() -> Iterator[dict[str, Any]]:
     for name, suite in ((name, load_suite(name)) for name in shipped()):
         pairs = suite.pairs
         counts = {"tasks": len({t.name for t, _ in pairs}), "algorithms": len({a.display for _, a in pairs})}
-        hours = {k: p.hours for k, p in suite.profiles.items() if p.hours is not None}
-        profiles = [f"{k} ({duration(3600 * hours[k])})" if k in hours else k for k in suite.profiles]
         head = {"name": name, **counts, "rows": len(suite.rows) or ""}
-        yield {**head, "profiles": profiles, "description": suite.description}
+        yield {**head, "profiles": _profiles(suite), "description": suite.description}
+
+
+def _profiles(suite: Suite) -> list[str]:
+    """Its profiles, with the time that each takes on one core where that is known."""
+    return [f"{k} ({duration(3600 * p.hours)})" if p.hours is not None else k for k, p in suite.profiles.items()]
+
+
+def unnamed_profile(name: str) -> str:
+    """The profile under which a shipped suite is run if none is named, and the others; empty where there is no choice."""
+    from parvibench.harness.suite.suite import load_suite
+    from parvibench.suites import shipped
+
+    profiles = _profiles(load_suite(name)) if name in shipped() else []
+    if len(profiles) < 2:
+        return ""
+    return (
+        f"profile {profiles[0]}; others, by --profile: {', '.join(profiles[1:])} (time of the whole suite on one core)"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -73,11 +73,14 @@ def run(
 
     Finished cells are stored: the same command resumes an interrupted run. Exit code 1 if a cell failed.
     """
+    from parvibench.api import listing
     from parvibench.api import report as report_api
     from parvibench.api import run as api
 
     from .progress import Display
 
+    if suite and profile is None and not (as_json or quiet) and (choice := listing.unnamed_profile(suite)):
+        note(choice)
     if retry not in (None, "failed"):
         raise InputError(f"--retry takes 'failed', got {retry!r}")
     published = None if against is None else report_api.published(against)  # before the run: a wrong name costs nothing

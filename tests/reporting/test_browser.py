@@ -102,7 +102,7 @@ def curve_of(page, out):
 def test_pointing_at_a_curve_shows_its_values(opened, out):
     """At a marker: the method's full name, and the numbers of the figure's file to three digits."""
     picture, label, rows = curve_of(opened, out)
-    markers = picture.locator('.pv-line-[data-line="0"]:has(> path) g[clip-path] use')
+    markers = picture.locator('.pv-line-[data-line="0"]:has(> path) use')
     assert opened.locator("#tip").is_hidden()
     assert markers.count() == len(rows)
     for i, (_, row) in enumerate(rows.iterrows()):
@@ -247,7 +247,37 @@ def test_what_is_said_follows_the_filters(opened, out):
     opened.select_option("#group", "curved, 2-D")
     assert texts(opened, ".headline:visible") == []
     (answer,) = texts(opened, ".answers li:visible")
-    assert answer.startswith("On curved, 2-D (banana), ula (")
+    assert answer.startswith("Among chains: On curved, 2-D (banana), ula (")
+
+
+def test_pictures_follow_the_kind(opened):
+    """Curves of other kinds are gone while a kind is shown, and back after."""
+    picture = opened.locator(".first figure:visible svg")
+    names = json.loads(picture.get_attribute("data-plot"))["names"]
+    shown = "svg => Array.from(svg.querySelectorAll('.pv-line-:not(.off)'), m => Number(m.dataset.line))"
+    assert {names[i] for i in picture.evaluate(shown)} == set(names)
+    opened.select_option("#kind", "chains")
+    chains = {k for k, v in column(opened, "kind").items() if v == "chains"}
+    assert {names[i] for i in picture.evaluate(shown)} == set(names) & chains != set()
+    opened.select_option("#kind", "")
+    assert {names[i] for i in picture.evaluate(shown)} == set(names)
+
+
+def test_divisions_filter_and_the_search_is_charged(opened):
+    """Tuned: the one method with a step size of the grid; its cost with the search, among the costs of all."""
+    opened.select_option("#kind", "tuned")
+    assert set(column(opened, "banana")) == {"ula", "exact", "initial"}
+    (headline,) = texts(opened, ".headline:visible")
+    assert headline.startswith("Among tuned methods: ")
+    opened.select_option("#kind", "self-tuning")
+    assert not {"ula"} & set(column(opened, "banana"))
+    opened.select_option("#kind", "")
+    spent = column(opened, "score evaluations")
+    opened.select_option("#axis", "with_tuning")
+    assert opened.locator("figure[data-axis=score_evaluations]:visible").count() >= 1
+    charged = column(opened, "score evaluations with tuning")
+    assert {k for k in spent if spent[k] != charged[k]} == {"ula"}
+    assert float(charged["ula"]) > 400_000
 
 
 def test_the_board_is_sorted_again_when_it_changes(opened):

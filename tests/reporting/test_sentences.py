@@ -63,6 +63,7 @@ def test_every_sentence_of_a_page_follows_from_its_file(page):
         "unfinished",
     }
     assert {"headline|", "headline|chains", "task|banana|", "task|banana|particles"} <= said.keys()
+    assert {"headline|tuned", "headline|self-tuning", "task|banana|self-tuning"} <= said.keys()
     assert sentences.false_sentences(page) == []
 
 

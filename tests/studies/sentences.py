@@ -307,7 +307,9 @@ class Sentences:
     def board(self, kind: str = "") -> Board:
         if kind not in self._boards:
             kinds = self.cells.groupby("label")["kind"].agg(lambda v: max(v, key=len))
-            shown = self.cells["label"].map(kinds) == kind if kind else True
+            tuned = self.cells["label"].isin(self.cells.loc[self.cells["step_origin"] == "tuned", "label"])
+            divisions = tuned.map({True: "tuned", False: "self-tuning"})
+            shown = (self.cells["label"].map(kinds) == kind) | (divisions == kind) if kind else True
             self._boards[kind] = Board(self.cells[shown | self.cells["anchor"].astype(bool)].copy(), self.values)
         return self._boards[kind]
 
@@ -352,7 +354,14 @@ class Sentences:
         parts = [f"{v:,g} {UNITS.get(k, k)}" for k, v in (about["budget"] or {}).items() if v is not None]
         names = {"particles": "particles or chains", "samples": "samples judged", "replicates": "replicates"}
         parts += [f"{about[k]:,} {text}" for k, text in names.items() if about[k]]
-        return f"Budget of each method: {listed(parts)}."
+        limits = {k: v for k, v in (about["budget"] or {}).items() if v is not None}
+        whole = limits.get("scores_per_particle", 0) * (about["particles"] or 0) if len(limits) == 1 else 0
+        usual = self.cells.groupby("task")["budget"].agg(lambda v: v.mode().iloc[0])
+        budgets = usual.map(lambda text: json.loads(text).get("score_evaluations", whole))
+        passes = budgets[budgets < 0.999 * whole]
+        said = " to ".join(dict.fromkeys(f"{v:,.0f}" for v in (passes.min(), passes.max()))) if len(passes) else ""
+        meaning = f" A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: {said} passes per replicate."
+        return f"Budget of each method: {listed(parts)}.{meaning if said else ''}"
 
     def counts(self) -> str:
         waiting = {"interrupted": self.about["unfinished"]} if self.about["unfinished"] else {}

@@ -25,7 +25,7 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun, median_of
 from parvibench.statistics import median_interval
 
-#: Words for a cell that is not finished: no cell of these is the best of a task.
+#: Words for a cell that a longer run would change; shown wherever the method is named.
 UNFINISHED = ("transient", "still improving")
 #: Rank-normalised R-hat above which a path has not converged.
 MAX_RHAT = 1.05

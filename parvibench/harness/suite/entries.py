@@ -230,4 +230,4 @@ class Profile(Strict):
     only: Patterns | None = None  #: labels of the methods it keeps
     without: Patterns | None = None  #: labels of the methods it leaves out
     rows: Patterns | None = None  #: patterns of the rows it keeps, see ``Row.fits``
-    hours: float | None = Field(None, gt=0)  #: processor hours, as ``run --dry-run`` foresaw them
+    hours: float | None = Field(None, gt=0)  #: processor hours, forecast by ``run --dry-run`` or measured

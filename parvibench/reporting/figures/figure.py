@@ -39,6 +39,8 @@ _SHADES = {
 }
 #: Budget axes: column of the curves -> title.
 AXES = {"score_evaluations": "score evaluations", "iteration": "iterations", "seconds": "seconds"}
+#: The cost with the search for step sizes: column of the board -> title.
+WITH_TUNING = {"with_tuning": "score evaluations with tuning"}
 
 
 class LabelStyle(NamedTuple):
@@ -108,9 +110,19 @@ def budget_axes(timed: bool) -> list[str]:
     return [a for a in AXES if timed or a != "seconds"]
 
 
+def cost_axes(results: StoredRun) -> dict[str, str]:
+    """The axes of costs of whole cells, with their titles: the budget axes, and with tuning where step sizes were tuned."""
+    return {a: AXES[a] for a in budget_axes(results.timed)} | (
+        WITH_TUNING if any(c.tuned for c in results.cells) else {}
+    )
+
+
 def axis_label(axis: str) -> str:
     """The x axis of a figure over the budget, or over another column of the curves."""
-    words = {"seconds": "compute time per replicate (s)"}
+    words = {
+        "seconds": "compute time per replicate (s)",
+        "with_tuning": "score evaluations of a replicate and of tuning",
+    }
     return words.get(axis, f"{AXES.get(axis, axis)} per replicate")
 
 

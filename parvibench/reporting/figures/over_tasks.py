@@ -123,24 +123,24 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
 
 
 def quality_and_cost(
-    board: pd.DataFrame, aggregates: pd.DataFrame, tasks: Sequence[str], styles: Styles, axes_shown: Sequence[str]
+    board: pd.DataFrame, aggregates: pd.DataFrame, tasks: Sequence[str], styles: Styles, axes: Mapping[str, str]
 ) -> list[Drawing]:  # fmt: skip
     """Interquartile mean over the floor against cost, and the methods that no other beats in both."""
     finite = aggregates[np.isfinite(aggregates["value"].astype(float))]
     rows = board[board["task"].isin(tasks) & board["label"].isin(finite.index)]
     found = []
-    for axis in axes_shown:
+    for axis, title in axes.items():
         costs = rows[rows[axis] > 0].groupby("label")[axis]
         cost = costs.agg(lambda v: math.exp(np.log(v.astype(float)).mean()))
         data = finite.assign(cost=cost).dropna(subset=["cost"]).sort_values(["cost", "value"], kind="stable")
         # At equal costs the aggregates already say it all.
         if len(data) > 1 and data["cost"].max() > 1.05 * data["cost"].min():
             data["front"] = data["value"] < data["value"].cummin().shift(fill_value=math.inf)
-            found.append(_pareto(axis, data, styles))
+            found.append(_pareto(axis, title, data, styles))
     return found
 
 
-def _pareto(axis: str, data: pd.DataFrame, styles: Styles) -> Drawing:
+def _pareto(axis: str, of: str, data: pd.DataFrame, styles: Styles) -> Drawing:
     front = data[data["front"]]
     with Plot(slug("quality-cost", axis), axis_label(axis), "sliced 2-Wasserstein distance over its floor") as plot:
         plot.axes.step(
@@ -157,7 +157,7 @@ def _pareto(axis: str, data: pd.DataFrame, styles: Styles) -> Drawing:
         plot.axes.axhline(1, color=GREY, linewidth=1)
         plot.axes.margins(0.08)
         log_axes(plot.axes)
-    title = f"quality against cost, {AXES[axis]}"
+    title = f"quality against cost, {of}"
     best = ", ".join(short(str(k)) for k in front.index)
     frame = data.rename_axis("label").reset_index()[["label", "cost", "value", "low", "high", "front"]]
     return plot.drawing(title, f"{title}; best at their cost: {best}", frame, captions.PARETO, axis)

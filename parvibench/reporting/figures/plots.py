@@ -183,7 +183,8 @@ class Plot:
         logarithmic = {"x": self.axes.get_xscale() == "log", "y": self.axes.get_yscale() == "log"}
         places = {side: [*(float(f"{v:.6g}") for v in ends[side]), logarithmic[side]] for side in ends}
         scales = {"names": list(self._marked), **places, "of": [self._x, " ".join(self._y.split())]}
-        return f" data-plot='{escape(json.dumps(scales), quote=True)}'"
+        content = escape(json.dumps(scales, separators=(",", ":")), quote=False).replace("'", "&#x27;")
+        return f" data-plot='{content}'"
 
     def drawing(self, title: str, alt: str, data: pd.DataFrame, note: str, axis: str = "") -> Drawing:
         """The finished figure with its data."""

@@ -8,6 +8,8 @@ from .figure import GROUND, Picture
 STYLES, MARKS = "/*pictures*/", "<!--marks-->"
 _STYLE = re.compile(r' style="([^"]*)"')
 _MARK = re.compile(r'<defs><path id="([^"]*)"([^>]*)/></defs>')
+#: HTML needs no quotes around a plain value, a third of what a mark takes.
+_QUOTED = re.compile(r'(?<=[\w-])="([\w.#-]+)"(/?)')
 _LABEL = re.compile(r'(<clipPath id="|url\(#|<use href="#)(?!ground-)([^")]*)')
 
 
@@ -30,7 +32,8 @@ class Pictures:
         styled = _STYLE.sub(self._as_class, picture.image.replace(GROUND, ground))
         same: dict[str, str] = {}  # id of a mark in this picture -> its name on the page
         rest = _MARK.sub(lambda found: self._once(found, same), styled)
-        return _LABEL.sub(lambda found: found[1] + (same.get(found[2]) or self._short(found[2])), rest)
+        named = _LABEL.sub(lambda found: found[1] + (same.get(found[2]) or self._short(found[2])), rest)
+        return _QUOTED.sub(lambda found: f"={found[1]}{' /' if found[2] else ''}", named)
 
     def _once(self, found: re.Match[str], same: dict[str, str]) -> str:
         same[found[1]] = self._marks.setdefault(found[2], f"m{len(self._marks)}")

@@ -22,6 +22,7 @@ LINE, ENTRY = "pv-line-", "pv-entry-"
 _PLACES = ("x", "y", "width", "height")
 _NUMBER = re.compile(r"-?\d+\.\d+|-?\d+")
 _POLYLINE = re.compile(r"(?:[ML] -?[\d.]+ -?[\d.]+|z|\s)+")
+_TICK = re.compile(r"[xy]tick_")
 _NO_TURN = re.compile(r"rotate\(-?0 [^)]*\)")
 _Element = ElementTree.Element
 
@@ -44,6 +45,9 @@ def _visible(parent: _Element) -> Iterator[_Element]:
             continue
         kept = list(_visible(child))
         said = _attributes(child)
+        if _TICK.match(child.get("id", "")):  # ticks and grid lines end at the axes
+            for part in kept:
+                part.attrib.pop("clip-path", None)
         if tag == "g" and not said:
             yield from kept
             continue
@@ -56,7 +60,8 @@ def _visible(parent: _Element) -> Iterator[_Element]:
         made.text = child.text if tag == "text" else None
         made.extend(kept)
         if tag == "g":
-            _style_once(made)
+            _once(made, "style", only="use")
+            _once(made, "clip-path")
         yield made
 
 
@@ -122,18 +127,17 @@ def _rounded(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}".rstrip("0").rstrip(".").replace("-0.", "-.").removeprefix("0") or "0"
 
 
-def _style_once(group: _Element) -> None:
-    """A group of uses of one path, the marks of a line, has their style."""
-    styles = {child.get("style") for child in group}
-    if (
-        "class" not in group.attrib
-        and len(group) > 1
-        and len(styles) == 1
-        and {child.tag for child in group} == {"use"}
-    ):
-        group.set("style", str(styles.pop()))
+def _once(group: _Element, name: str, *, only: str = "") -> None:
+    """A group has the attribute that all its children share, as the marks of a line their style; ``only`` those of one tag."""
+    shared = {child.get(name) for child in group}
+    if len(shared) == 1 and None not in shared and name not in group.attrib and (not only or _marks(group, only)):
+        group.set(name, str(shared.pop()))
         for child in group:
-            del child.attrib["style"]
+            del child.attrib[name]
+
+
+def _marks(group: _Element, tag: str) -> bool:
+    return "class" not in group.attrib and len(group) > 1 and {child.tag for child in group} == {tag}
 
 
 def _written(element: _Element) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from parvibench.core import registry
-from parvibench.reporting.figures.figure import Drawing, Styles, budget_axes, slug
+from parvibench.reporting.figures.figure import Drawing, Styles, cost_axes, slug
 from parvibench.reporting.figures.over_tasks import forest, quality_and_cost
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.aggregate_tables import means_table, ranks_table, winners_table
@@ -80,8 +80,7 @@ def _ratio_drawings(findings: Findings, styles: Styles, group: lb.Group) -> list
     means = aggregates(findings.board, findings.scores, group.tasks)
     title, label = "interquartile mean over the floor", "sliced 2-Wasserstein distance over its floor"
     drawn = forest(slug("interquartile-mean"), title, means, label, captions.MEANS, styles)
-    axes = budget_axes(findings.results.timed)
-    return [*drawn, *quality_and_cost(findings.board, means, group.tasks, styles, axes)]
+    return [*drawn, *quality_and_cost(findings.board, means, group.tasks, styles, cost_axes(findings.results))]
 
 
 def _rank_drawings(board: pd.DataFrame, styles: Styles, group: lb.Group) -> list[Drawing]:

@@ -7,8 +7,9 @@ from importlib.resources import files
 
 from parvibench.harness.store.results import StoredRun
 from parvibench.metrics.power import detected_alterations
-from parvibench.reporting.figures.figure import AXES, Drawing, budget_axes
+from parvibench.reporting.figures.figure import Drawing, cost_axes
 from parvibench.reporting.figures.together import MARKS, STYLES, Pictures
+from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables import matrix
 from parvibench.reporting.tables.aggregate_tables import repulsion_table
 from parvibench.reporting.tables.curve_tables import growth_table
@@ -35,13 +36,18 @@ def render(report: Report, *, compact: bool = False) -> str:
     folder = files("parvibench.reporting.page") / "templates"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     pictures = Pictures()
     tips: dict[str, int] = {}  # tooltips of headings, each once: the script inserts them
-    axes = {axis: AXES[axis] for axis in budget_axes(results.timed)}
+    axes = cost_axes(results)
     boards = {"": board} | {kind: found.board for kind, found in report.kinds.items()}
-    choices = matrix.numbers(results, boards, report.matrix, axes) | {"names": full_names(findings)}
+    divisions = lb.divisions(results)
+    choices = matrix.numbers(results, boards, report.matrix, axes) | {
+        "names": full_names(findings),
+        "divisions": divisions,
+    }
     page = template.render(
         report=report,
         compact=compact,
@@ -54,7 +60,7 @@ def render(report: Report, *, compact: bool = False) -> str:
         links={m.name: m.anchor for m in report.methods},
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         rule=leaders.RULE,
-        protocol=validity_checks.protocol(results.run.suite),
+        protocol=validity_checks.protocol(results),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
         notices={"unfinished": unfinished(results), "references": lost_references(results.cells)},
@@ -63,6 +69,8 @@ def render(report: Report, *, compact: bool = False) -> str:
         tip=lambda text: tips.setdefault(text, len(tips)),
         numbers=lambda: choices | {"tips": list(tips)},
         among=facts.among,
+        divisions=lb.DIVISIONS if divisions else (),
+        about_divisions=facts.DIVISIONS,
         groups=list(dict.fromkeys(t.group for t in report.tasks)),
         kinds=[k for k in dict.fromkeys(r.kind for r in report.matrix.rows) if k != "anchor"],
         published=[] if report.published is None else paper_tables(report.published),

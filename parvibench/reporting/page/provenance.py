@@ -10,7 +10,7 @@ from typing import Any
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.tables.leaderboard import NOT_RUN, fixed_step
+from parvibench.reporting.tables.leaderboard import NOT_RUN, fixed_step, tuning_cost
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, sortable
 from parvibench.reporting.text import validity
 
@@ -63,12 +63,6 @@ def step_sizes(results: StoredRun) -> StepSizes | None:
         Table("Step sizes", _STEP_COLUMNS, tuple(body)),
         validity.untuned(len(cells) - counts["tuned"], len(cells)),
     )
-
-
-def tuning_cost(cell: CellRecord, suite: Mapping[str, Any]) -> float | None:
-    """Score evaluations spent on tuning a cell's step size; None where it was not tuned."""
-    costs = (suite.get("tuned") or {}).get("score_evaluations", {})
-    return costs.get(cell.task, {}).get(cell.label) if cell.tuned else None
 
 
 def step_origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.paper_comparison import plain_rows
 
 from .html_page import render
-from .provenance import step_origin, tuning_cost
+from .provenance import step_origin
 from .report import Report
 from .reports_index import Summary
 from .text_tables import to_markdown
@@ -119,7 +119,7 @@ def _columns(results: StoredRun, c: CellRecord, row: dict[Any, Any]) -> dict[str
         "overhead_seconds": sum(c.overheads.values()) if results.timed else None,
         "step_size": c.settings.get("step_size"),
         "step_origin": step_origin(c, results.run.suite),
-        "tuning_evaluations": tuning_cost(c, results.run.suite),
+        "tuning_evaluations": lb.tuning_cost(c, results.run.suite),
     }
 
 

@@ -58,10 +58,10 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
     results = findings.results
     best = {kind: {b.where: b for b in f.tasks} for kind, f in {"": findings, **kinds}.items()}
     verified = verification.marks(results)
-    own: dict[str, dict[str, pd.Series]] = {}
-    for found in kinds.values():
+    own: dict[str, dict[str, list[pd.Series]]] = {}
+    for found in kinds.values():  # kinds first, then divisions
         for _, row in found.board[~found.board["anchor"].astype(bool)].iterrows():
-            own.setdefault(row["task"], {})[row["label"]] = row
+            own.setdefault(row["task"], {}).setdefault(row["label"], []).append(row)
     sections = []
     for i, task in enumerate(lb.task_names(results)):
         cells = [c for c in results.cells if c.task == task]

@@ -1,7 +1,7 @@
 """Validity checks of a leaderboard, from its cells: equal conditions, tuning, convergence, significance, cost."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable
 
 import pandas as pd
 
@@ -10,7 +10,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.text import leaders, marks, validity
 
-from .provenance import StepSizes, tuning_cost
+from .provenance import StepSizes
 
 CONVERGED, COST = "Convergence", "Cost"
 
@@ -59,10 +59,19 @@ def _odd(cells: list[CellRecord], of: Callable[[CellRecord], object]) -> list[st
     return list(dict.fromkeys(odd))
 
 
-def protocol(suite: Mapping[str, Any]) -> str:
+def protocol(results: StoredRun) -> str:
     """Budget, points and replicates that the suite gives all methods; entries may have their own."""
+    suite = results.run.suite
     budget = {key: value for key, value in (suite.get("budget") or {}).items() if value is not None}
-    return validity.protocol(budget, suite.get("particles"), suite.get("samples"), suite.get("replicates"))
+    whole = budget.get("scores_per_particle", 0) * (suite.get("particles") or 0)
+    spent = {t: [c.spec.budget.score_evaluations for c in results.cells if c.task == t] for t in lb.task_names(results)}
+    usual = (
+        [Counter(values).most_common(1)[0][0] for values in spent.values()]
+        if set(budget) == {"scores_per_particle"}
+        else []
+    )
+    counts = (suite.get(key) for key in ("particles", "samples", "replicates"))
+    return validity.protocol(budget, *counts, [n for n in usual if n is not None and n < 0.999 * whole])
 
 
 def _converged(board: pd.DataFrame) -> str:
@@ -76,5 +85,5 @@ def _cost(results: StoredRun) -> str:
     ran = [c for c in results.cells if c.status is Status.OK]
     evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
     hours = sum(c.seconds for c in ran) / 3600, sum(sum(c.overheads.values()) for c in ran) / 3600
-    tuning = sum(tuning_cost(c, results.run.suite) or 0.0 for c in results.cells)
+    tuning = sum(lb.tuning_cost(c, results.run.suite) or 0.0 for c in results.cells)
     return validity.cost(evaluations, hours if results.timed else None, tuning)

@@ -35,6 +35,8 @@ from .floor_comparison import compare_with_floor, floor_of
 #: How far a method's own budget may be beyond that of the others; where a budget ends within an iteration the last one counts.
 _BEYOND = 1.1
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
+#: Step sizes searched on the suite's grid for every task; one setting for all tasks, whose adaptation the budget pays.
+DIVISIONS = ("tuned", "self-tuning")
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
 #: A task's kind of target is that of the first of these tags that it has; shapes without data are split by dimension.
@@ -48,7 +50,7 @@ _SHAPES = ("multimodal", "curved", "heavy-tailed", "correlated", "log-concave")
 #: Columns of ``table`` before the medians of all metrics.
 COLUMNS = (
     "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
-    "high", "floor_ratio", "verdict", "p_value", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "iteration", "seconds", "worst", "start", "convergence",
+    "high", "floor_ratio", "verdict", "p_value", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "with_tuning", "iteration", "seconds", "worst", "start", "convergence",
     "marks", "best", "beats", "compared", "pairs",
 )  # fmt: skip
 
@@ -71,7 +73,8 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
-    ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate. ``worst`` is the
+    ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate, ``with_tuning`` adds
+    the score evaluations of the search for the step size. ``worst`` is the
     worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags, separated by commas.
     ``table`` fills the last four: ``best``, whether no other method is significantly better, of ``compared`` ones; how many
     it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
@@ -160,6 +163,7 @@ def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, ob
         "equivalent_low": compared.low,
         "equivalent_high": compared.high,
         "replicates": cell.n_replicates,
+        "with_tuning": cell.score_evaluations + (tuning_cost(cell, results.run.suite) or 0.0),
         "iteration": cell.iterations,
         "seconds": math.nan if "seconds" in cell.absent else cell.seconds / max(1, cell.n_replicates),
         "worst": math.nan if cell.worst is None else cell.worst,
@@ -183,6 +187,12 @@ def fixed_step(suite: Mapping[str, Any], cell: CellRecord) -> bool:
     entries = suite.get("algorithms", ())
     own: dict[str, Any] = next((a for a in entries if cell.label == (a.get("label") or a["name"])), {})
     return bool(own.get("preset") or own.get("step_from") or "step_size" in own.get("settings", {}))
+
+
+def tuning_cost(cell: CellRecord, suite: Mapping[str, Any]) -> float | None:
+    """Score evaluations spent on tuning a cell's step size; None where it was not tuned."""
+    costs = (suite.get("tuned") or {}).get("score_evaluations", {})
+    return costs.get(cell.task, {}).get(cell.label) if cell.tuned else None
 
 
 def _beyond(cells: Sequence[CellRecord]) -> pd.Series:
@@ -321,3 +331,10 @@ def method_kinds(results: StoredRun) -> dict[str, str]:
         registered = "" if row is None else row.kind
         found[cell.label] = "anchor" if is_anchor(cell) else cell.kind or registered or "not run"
     return found
+
+
+def divisions(results: StoredRun) -> dict[str, str]:
+    """Label -> one of ``DIVISIONS``: whether a method has a step size of the suite's grid on some task; empty where all are in one."""
+    tuned = {c.label for c in results.cells if c.tuned and c.status not in NOT_RUN}
+    found = {k: DIVISIONS[k not in tuned] for k, kind in method_kinds(results).items() if kind != "anchor"}
+    return found if len(set(found.values())) > 1 else {}

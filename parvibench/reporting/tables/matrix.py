@@ -118,11 +118,11 @@ def numbers(
 ) -> dict[str, Any]:
     """The contents of the leaderboard for every metric and every budget axis (column -> title), as JSON for the script.
 
-    ``boards``: of all methods (key ``""``) and of those of each kind.
+    ``boards``: of all methods (key ``""``), of those of each kind and of each division.
 
     ``metrics``: a list of name, title, signs (per task: 1 lower is better, -1 higher, 0 neither) and cells, by row and
-    task: [text, number or null, how it is ranked], the number of a ranked cell alone, or null; among each task's own metric also whether it is among the best
-    of all methods (1) and of those of its kind (2). ``costs``: budget axis -> by row and task, number or null.
+    task: [text, number or null, how it is ranked], the number of a ranked cell alone, or null (left out at the end of a row); among each task's own metric also whether it is among the best
+    of all methods (1), of those of its kind (2) and of its division (4). ``costs``: budget axis -> by row and task, number or null.
     """
     tasks = lb.task_names(results)
     labels = [row.entries[0].text for row in table.rows]
@@ -133,18 +133,27 @@ def numbers(
         for kind, b in boards.items()
         for r in b[b["best"].astype(bool)].to_dict("records")
     }
-    among = {key: ((*key, "") in best) + 2 * any((*key, kind) in best for kind in boards if kind) for key in rows}
+    parts = {2: [k for k in boards if k not in ("", *lb.DIVISIONS)], 4: lb.DIVISIONS}
+    among = {
+        key: ((*key, "") in best) + sum(bit * any((*key, part) in best for part in of) for bit, of in parts.items())
+        for key in rows
+    }
     primary = [[_primary_cell(rows.get((t, label)), among.get((t, label), 0)) for t in tasks] for label in labels]
     own = [_sign(str(next(r["metric"] for (task, _), r in rows.items() if task == t))) for t in tasks]
     metrics = [{"name": "", "title": "each task's own metric", "signs": own, "cells": primary}]
     for metric in dict.fromkeys(m for c in results.cells for m in c.values):
         row = registry.metrics().get(metric)
         title = name(metric) + (f" ({row.goal})" if row else "")
-        shown = [[_metric_cell(cells.get((t, label)), metric) for t in tasks] for label in labels]
+        shown = [_short([_metric_cell(cells.get((t, label)), metric) for t in tasks]) for label in labels]
         signs = [_sign(metric)] * len(tasks)
         metrics.append({"name": metric, "title": title, "signs": signs, "cells": shown})
     costs = {axis: [[_cost(rows.get((t, label)), axis) for t in tasks] for label in labels] for axis in axes}
     return {"metrics": metrics, "costs": costs, "axes": dict(axes)}
+
+
+def _short(row: list[Any]) -> list[Any]:
+    """A row without the empty cells at its end: most metrics apply to few methods."""
+    return row[: max((i + 1 for i, cell in enumerate(row) if cell is not None), default=0)]
 
 
 def _sign(metric: str) -> int:

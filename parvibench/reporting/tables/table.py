@@ -37,7 +37,7 @@ class Entry:
     help: str = ""  #: shown on hovering
     link: str = ""  #: fragment it links to
     note: str = ""  #: small print after the text
-    own: Entry | None = None  #: what stands here among methods of the row's kind alone, where that is something else
+    own: tuple[Entry, ...] = ()  #: what stands here among the methods of the row's kind alone, and of its division
 
     @property
     def shows_sort(self) -> bool:

@@ -35,21 +35,24 @@ _BEST_HELP = "no other method is significantly better: moderated t tests paired 
 
 
 def ranking_table(
-    cells: list[CellRecord], rows: pd.DataFrame, own: Mapping[str, pd.Series], verified: Mapping[tuple[str, str], str]
+    cells: list[CellRecord],
+    rows: pd.DataFrame,
+    own: Mapping[str, Sequence[pd.Series]],
+    verified: Mapping[tuple[str, str], str],
 ) -> Table:
-    """The ranking; ``own``: label -> its row among methods of its kind; ``verified`` of ``marks``."""
+    """The ranking; ``own``: label -> its rows among methods of its kind and of its division; ``verified`` of ``marks``."""
     metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
     usual = str(rows["verdict_basis"].mode().iloc[0])
     others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
     shown: list[tuple[bool, Column, Callable[[pd.Series, CellRecord], Entry]]] = [
         (True, Column("method", numeric=False), lambda r, c: method(c.label, anchor=bool(r["anchor"]))),
-        (True, Column("rank"), lambda r, c: rank_entry(r, own.get(c.label))),
+        (True, Column("rank"), lambda r, c: rank_entry(r, own.get(c.label, ()))),
         (True, Column("status", numeric=False), lambda r, c: _status(c)),
         (True, Column(metric or "metric", f"{_help(metric)}; median over replicates [95% interval]"), lambda r, c: _median(r)),
         (bool(rows["floor_ratio"].notna().any()), Column("×\u00a0floor", _RATIO_HELP), lambda r, c: numeric(r["floor_ratio"])),
         (True, Column("worst", _WORST_HELP.format(metric=metric or "metric")), lambda r, c: numeric(r["worst"])),
         (True, Column("convergence", _CONVERGENCE_HELP, numeric=False), lambda r, c: Entry(str(r["convergence"]))),
-        (True, Column("among the best", _BEST_HELP, numeric=False), lambda r, c: among_best(r, own.get(c.label))),
+        (True, Column("among the best", _BEST_HELP, numeric=False), lambda r, c: among_best(r, own.get(c.label, ()))),
         (bool((rows["verdict"] != "").any()), Column("against exact draws", f"{_VERDICT_HELP}; {usual}", numeric=False), lambda r, c: _verdict(r, usual)),
         (bool(rows["equivalent"].notna().any()), Column("equivalent n", _EQUIVALENT_HELP), lambda r, c: _equivalent(r)),
         (bool(verified), Column("verified", _VERIFIED_HELP, numeric=False), lambda r, c: Entry(verified.get((c.task, c.label), ""))),
@@ -134,17 +137,16 @@ def _help(metric: str) -> str:
     return metric if row is None else f"{row.summary}; {row.goal}"
 
 
-def rank_entry(row: pd.Series, own: pd.Series | None = None) -> Entry:
-    """Entry with the rank of a row of the leaderboard, and of its row ``own`` in that of its kind; empty where not ranked."""
-    among = None if own is None else rank_entry(own)
+def rank_entry(row: pd.Series, own: Sequence[pd.Series] = ()) -> Entry:
+    """Entry with the rank of a row of the leaderboard, and of its rows ``own`` in those of parts; empty where not ranked."""
     shown = "" if math.isnan(row["rank"]) else f"{row['rank']:.0f}"
-    return Entry(shown, sortable(row["rank"]), own=among)
+    return Entry(shown, sortable(row["rank"]), own=tuple(map(rank_entry, own)))
 
 
-def among_best(row: pd.Series, own: pd.Series | None = None) -> Entry:
-    """Entry that says whether a row of the leaderboard is among the best of its task, ``own`` among its kind."""
+def among_best(row: pd.Series, own: Sequence[pd.Series] = ()) -> Entry:
+    """Entry that says whether a row of the leaderboard is among the best of its task, and its rows ``own`` among parts."""
     text = "yes" if row["best"] else "" if math.isnan(row["rank"]) else "no"
-    return Entry(text, look="best strong" if row["best"] else "", own=None if own is None else among_best(own))
+    return Entry(text, look="best strong" if row["best"] else "", own=tuple(map(among_best, own)))
 
 
 def path_table(cells: Sequence[CellRecord]) -> Table | None:

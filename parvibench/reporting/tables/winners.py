@@ -85,12 +85,16 @@ class Findings:
         return cls(results, board, lb.scores(results, board), tuple(tasks), tuple(groups), _best("", board))
 
     def by_kind(self) -> dict[str, Findings]:
-        """The same tests among the methods of each kind alone, by kind."""
-        kinds = lb.method_kinds(self.results)
+        """The same tests among the methods of each kind alone, and of each division."""
+        kinds, divisions = lb.method_kinds(self.results), lb.divisions(self.results)
         found = {}
-        for kind in dict.fromkeys(k for k in kinds.values() if k != "anchor"):
-            cells = tuple(c for c in self.results.cells if kinds[c.label] in (kind, "anchor"))
-            found[kind] = Findings.of(replace(self.results, cells=cells))
+        for part in (*dict.fromkeys(k for k in kinds.values() if k != "anchor"), *(lb.DIVISIONS if divisions else ())):
+            cells = tuple(
+                c
+                for c in self.results.cells
+                if part in (kinds[c.label], divisions.get(c.label)) or kinds[c.label] == "anchor"
+            )
+            found[part] = Findings.of(replace(self.results, cells=cells))
         return found
 
 

@@ -57,5 +57,12 @@ def setting(values: Sequence[str]) -> str:
 
 
 def among(kind: str) -> str:
-    """The methods that a sentence is about, before it; empty for all methods."""
-    return f"Among {'generators' if kind == 'generator' else kind}: " if kind else ""
+    """The methods that a sentence is about, before it: a kind or a division; empty for all methods."""
+    names = {"generator": "generators", "tuned": "tuned methods", "self-tuning": "self-tuning methods"}
+    return f"Among {names.get(kind, kind)}: " if kind else ""
+
+
+DIVISIONS = (
+    "Tuned methods have step sizes searched on the suite's grid for every task; the search is charged under the budget "
+    "\u201cscore evaluations with tuning\u201d. Self-tuning methods have one setting for all tasks and adapt within the budget."
+)

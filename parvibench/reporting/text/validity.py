@@ -17,6 +17,8 @@ _BUDGETS = {
     "scores_per_particle": "score evaluations per particle",
     "seconds": "seconds",
 }
+#: What an evaluation is where a score is computed on a mini-batch.
+PASSES = "A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: {passes} passes per replicate."
 _TUNED_BY = {
     "regression": "tuned on a held-out fifth of the training rows",
     "sequential": "tuned on separate decisions",
@@ -40,12 +42,20 @@ def starts(own: Collection[str], others: Mapping[str, Collection[str]] = Mapping
     return "All methods started at the task's initial points (which differ between numbers of chains)."
 
 
-def protocol(budget: Mapping[str, float], particles: int | None, samples: int | None, replicates: int | None) -> str:
-    """Budget, points and replicates that a suite gives all methods; empty without a budget."""
+def protocol(
+    budget: Mapping[str, float], particles: int | None, samples: int | None, replicates: int | None, passes: Collection[float] = ()
+) -> str:  # fmt: skip
+    """Budget, points and replicates that a suite gives all methods; empty without a budget.
+
+    ``passes``: the budgets in score evaluations of the tasks that are scored by mini-batches.
+    """
     parts = [f"{value:,g} {_BUDGETS.get(key, key)}" for key, value in budget.items()]
     counts = {"particles or chains": particles, "samples judged": samples, "replicates": replicates}
     parts += [f"{n:,} {what}" for what, n in counts.items() if n]
-    return f"Budget of each method: {join(parts)}." if budget else ""
+    if not budget:
+        return ""
+    said = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (min(passes), max(passes)))) if passes else ""
+    return f"Budget of each method: {join(parts)}." + (f" {PASSES.format(passes=said)}" if passes else "")
 
 
 _STATES = {

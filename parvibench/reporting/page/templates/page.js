@@ -5,7 +5,8 @@ const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const board = document.getElementById("leaderboard-table");
 const control = (id) => document.getElementById(id);
 const FAILED = 1, UNRANKED = 2;  // how a cell is ranked
-for (const metric of numbers.metrics) metric.cells = metric.cells.map((row) => row.map((v) => (typeof v === "number" ? [number(v), v, 0] : v)));
+const DIVISIONS = ["tuned", "self-tuning"];
+for (const metric of numbers.metrics) metric.cells = metric.cells.map((row) => metric.signs.map((_, c) => (typeof row[c] === "number" ? [number(row[c]), row[c], 0] : row[c] ?? null)));
 const HEAD = 5;                // columns before the tasks: method, kind, average rank, tasks, cost
 const boardRows = Array.from(board.tBodies[0].rows);
 const CHOICES = ["group", "kind", "metric", "axis", "filter"];
@@ -101,34 +102,53 @@ function fillBoard() {
       if (cell.dataset.help === undefined) cell.dataset.help = cell.title;
       cell.title = metric.name ? "" : cell.dataset.help;
       cell.classList.toggle("status", value !== null && value[1] === null && !/[∞–]/.test(value[0]));
-      for (const look of ["best", "strong"]) cell.classList.toggle(look, Boolean(value && value[3] & (control("kind").value ? 2 : 1)));
+      for (const look of ["best", "strong"]) cell.classList.toggle(look, Boolean(value && value[3] & [1, 2, 4][place()]));
     });
   });
   headers[4].querySelector("bdi").textContent = numbers.axes[control("axis").value];
   sortTable(headers[order[0]], order[1]);
 }
-function amongKind(kind) {
-  // Ranks and outcomes of tests in a task's table: among all methods, or among those of the kind shown.
+// Which of the comparisons is shown: of all methods, of those of one kind, of those of one division.
+const place = () => (control("kind").value === "" ? 0 : DIVISIONS.includes(control("kind").value) ? 2 : 1);
+const apart = (kind, label, chosen) => chosen !== "" && kind !== chosen && numbers.divisions[label.trim()] !== chosen;
+function amongKind() {
+  // Ranks and outcomes of tests in a task's table: among all methods, or among those of the part shown.
   for (const cell of document.querySelectorAll("td[data-own]")) {
     const text = cell.querySelector("bdi"), own = cell.dataset;
     if (own.all === undefined) Object.assign(own, {all: text.textContent, allLook: cell.className, allV: own.v || ""});
-    text.textContent = kind ? own.own : own.all;
-    cell.className = kind ? own.look : own.allLook;
-    const value = kind ? own.own : own.allV;
-    if (own.allV !== "") own.v = value;
+    const [shown, look] = place() ? own.own.split("|").slice(2 * place() - 2) : [own.all, own.allLook];
+    text.textContent = shown;
+    cell.className = look;
+    if (own.allV !== "") own.v = place() ? shown : own.allV;
   }
+}
+const kinds = new Map(boardRows.map((row) => [row.cells[0].textContent.trim(), row.dataset.kind]));
+let drawn = "";  // part whose curves are shown
+function draw(part) {
+  if (part === drawn) return;
+  drawn = part;
+  for (const svg of document.querySelectorAll("svg[data-plot]")) JSON.parse(svg.dataset.plot).names.forEach((label, line) => {
+    const off = kinds.has(label) && kinds.get(label) !== "anchor" && apart(kinds.get(label), label, part);
+    for (const mark of svg.querySelectorAll(`[data-line="${line}"]`)) {
+      mark.classList.toggle("off", off);
+      if (mark.hasAttribute("role")) mark.setAttribute("aria-pressed", String(!off));
+    }
+  });
 }
 function filter() {
   const group = control("group").value, kind = control("kind").value, axis = control("axis").value;
   const wanted = control("filter").value.trim().toLowerCase();
   for (const part of document.querySelectorAll("[data-view]")) part.hidden = part.dataset.view !== kind || (part.dataset.of !== undefined && part.dataset.of !== group);
   for (const element of document.querySelectorAll("[data-group]:not(tr)")) element.hidden = group !== "" && element.dataset.group !== group;
-  for (const figure of document.querySelectorAll("figure[data-axis]")) figure.hidden = figure.dataset.axis !== axis;
-  for (const method of document.querySelectorAll("details[data-kind]")) method.hidden = kind !== "" && method.dataset.kind !== kind;
+  for (const figure of document.querySelectorAll("figure[data-axis]")) {
+    const drawn = figure.parentElement.querySelector(`figure[data-axis="${axis}"]`) ? axis : "score_evaluations";  // tuning has no curve
+    figure.hidden = figure.dataset.axis !== drawn;
+  }
+  for (const method of document.querySelectorAll("details[data-kind]")) method.hidden = apart(method.dataset.kind, method.querySelector("summary").textContent, kind);
   let shown = 0, all = 0;
   for (const row of document.querySelectorAll("main tbody tr")) {
     const own = row.dataset;
-    const out = (kind && own.kind && own.kind !== kind && own.kind !== "anchor") || (group && own.group && own.group !== group);
+    const out = (own.kind && own.kind !== "anchor" && apart(own.kind, row.cells[0].textContent, kind)) || (group && own.group && own.group !== group);
     if (out) own.out = "1";
     else delete own.out;
     row.hidden = Boolean(out) || (wanted !== "" && !row.textContent.toLowerCase().includes(wanted));
@@ -138,7 +158,8 @@ function filter() {
   }
   const others = numbers.metrics[control("metric").value].name ? " Sentences and best methods are by each task's own metric." : "";
   control("filtered").textContent = (wanted || kind || group ? `${shown} of ${all} rows.` : "") + others;
-  amongKind(kind);
+  amongKind();
+  draw(kind);
   fillBoard();
 }
 function save() {
