@@ -23,6 +23,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
 from parvibench.metrics.floors import Notify as Notify
 from parvibench.metrics.pairwise import thin
+from parvibench.targets.starts import FITS, fitted_points
 
 from .long_run import Diagnostics, agreement, diagnostics
 from .shared_checks import stein_checks
@@ -80,6 +81,8 @@ def chains_of(task: Task, effort: Effort, notify: Notify) -> tuple[Tensor, list[
     other = {"nuts": "hmc", "hmc": "nuts"}[effort.method]
 
     def start(number: int) -> Tensor:
+        if task.begins in FITS:
+            return fitted_points(task, task.begins, effort.chains, SEED + number)
         return task.initial(base, effort.chains, [Generator().manual_seed(SEED + number)])[0].double()
 
     target: Target = base

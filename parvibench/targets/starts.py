@@ -15,6 +15,7 @@ from parvibench.core.task import Problem, Task
 #: Methods that find initial points, and their settings where they differ from the defaults.
 FITS: dict[str, dict[str, str]] = {"pathfinder": {"resampling": "distinct"}, "laplace": {}}
 _LONGEST = 20_000  # steps of a fit
+_CHAINS_A_FIT = 20  # fits that end at different modes show in R-hat
 
 
 def begin_at_fits(task: Task, problem: Problem, kind: str) -> None:
@@ -41,6 +42,13 @@ def begin_at_fits(task: Task, problem: Problem, kind: str) -> None:
         return points
 
     problem._start = found
+
+
+def fitted_points(task: Task, kind: str, n: int, seed: int) -> Tensor:
+    """Starts of n chains outside a budget, (n, D) float64: draws of fits from different points, twenty of each."""
+    fits = task.problem(-(-n // _CHAINS_A_FIT), seed, dtype=torch.float64, particles=_CHAINS_A_FIT, full_batch=True)
+    begin_at_fits(task, fits, kind)
+    return fits.init().flatten(0, 1)[:n]
 
 
 def _draws(problem: Problem, kind: str, n: int) -> Tensor:

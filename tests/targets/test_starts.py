@@ -10,6 +10,7 @@ import parvibench as pb
 from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, InputError, UnsupportedError
 from parvibench.core.task import Task
+from parvibench.reference import own_gates
 from parvibench.targets.starts import begin_at_fits
 
 FITS = ("pathfinder", "laplace")
@@ -50,6 +51,18 @@ def test_starts_lie_in_the_mass_of_a_badly_scaled_regression(kind: str) -> None:
     assert len(x[0].unique(dim=0)) == 100
     assert cost > 100
     assert not torch.equal(x[0], x[1])
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_chains_of_a_reference_begin_there(kind: str) -> None:
+    """From N(0, I) they are tens of thousands from the coefficients, and 10 steps do not reach them."""
+    effort = own_gates.Effort("nuts", warmup=10, draws=10, chains=45)
+    chains, _, _ = own_gates.chains_of(pb.task(earnings, dim=3, initial=kind), effort, lambda *_: None)
+    mean, sd = posterior()
+    first = (chains[0].numpy() - mean) / sd
+    assert chains.shape == (10, 45, 3)
+    assert np.abs(first).max() < 8
+    assert len(chains[0].unique(dim=0)) == 45
 
 
 def test_the_fit_of_a_replicate_does_not_depend_on_others() -> None:
