@@ -31,6 +31,8 @@ from .functions import settings_of_function
 _TOLD = {"acceptance_rate": "acceptance", "is_divergent": "divergences", "num_trajectory_expansions": "tree_depth"}
 #: Classes and formulas whose evaluations cannot be counted in compiled code.
 _uncounted: set[tuple[type, Any]] = set()
+#: The class of infos with these fields.
+_info = lru_cache(lambda names: namedtuple("Info", names))
 #: Names of arguments of ``init`` and ``step``.
 _KEYS = ("rng_key", "key", "random_generator_arg")
 _DENSITIES = ("logdensity_fn", "log_density", "logdensity", "logprob_fn", "logp")
@@ -40,9 +42,7 @@ class Block(NamedTuple):
     """Steps that were computed together."""
 
     x: tuple[Tensor, ...]  # one a step, (1, N, D)
-    scores: list[int]  # evaluations of a step, over the chains
-    values: list[int]  # log densities besides
-    depth: list[int]  # most evaluations of a chain, one after the other
+    costs: list[tuple[float, float, int]]  # of a step: scores, log densities, calls beyond the first
     told: Any  # means over the block, a NamedTuple of (1,), or None
     inner: Any  # the kernel's states after it
 
@@ -82,18 +82,17 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
         x = problem.init()
         points, seed = x[0].cpu().double().numpy(), self._seed(streams)
         program, (inner, scores, values) = self._called(problem, settings, "start", seed, points)
-        scores, values = np.asarray(scores), np.asarray(values)
         if program.density is None:
-            _charge(problem, np.sum(scores), np.sum(values), np.max(scores + values))
-        return Running(x, Block((), [], [], [], None, inner), 0)
+            _charge(problem, *_costs(scores, values, 1)[0])
+        return Running(x, Block((), [], None, inner), 0)
 
     def step(self, problem: Problem, settings: Any, state: Running, streams: Streams) -> Any:
         """The next step, of a new block where the last one is used up; the last comes with the means of the block."""
         block, place = state.block, state.place
         if place == len(block.x):
             block, place = self._block(problem, settings, block.inner, streams), 0
-        if block.scores:
-            _charge(problem, block.scores[place], block.values[place], block.depth[place])
+        if block.costs:
+            _charge(problem, *block.costs[place])
         after = Running(block.x[place], block, place + 1)
         return (after, block.told) if block.told is not None and place + 1 == len(block.x) else after
 
@@ -105,13 +104,10 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
         if points.shape[2:] != (problem.particles, problem.dim):
             shape = (problem.particles, problem.dim)
             raise ShapeError(f"{self.name}: positions of shape {tuple(points.shape[2:])}, expected {shape}")
-        means = {name: points.new_tensor([float(np.asarray(v).mean())]) for name, v in told.items()}
-        told = namedtuple("Info", means)(**means) if means else None
-        if program.density is not None:
-            return Block(points.unbind(0), [], [], [], told, inner)
-        scores, values = (np.asarray(v).reshape(len(points), -1) for v in (scores, values))
-        most = (scores + values).max(1).tolist()
-        return Block(points.unbind(0), scores.sum(1).tolist(), values.sum(1).tolist(), most, told, inner)
+        means = torch.tensor([[float(np.asarray(v).mean())] for v in told.values()]).to(points)
+        told = _info(tuple(told))(*means) if told else None
+        costs = [] if program.density is not None else _costs(scores, values, len(points))
+        return Block(points.unbind(0), costs, told, inner)
 
     def _called(self, problem: Problem, settings: Any, function: str, *args: Any) -> tuple[Program, Any]:
         """The program of a problem's shape and formula, and the results of one of its functions."""
@@ -131,10 +127,19 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
         return np.uint32(derive_seed(streams.seed, "algorithm", streams.replicates[0], self.name) >> 32)
 
 
-def _charge(problem: Problem, scores: Any, values: Any, depth: Any) -> None:
-    """Charge scores, each with its log density, and log densities besides; ``depth`` were made one after the other."""
-    problem.meter.charge(scores=float(scores), log_densities=float(scores + values))
-    problem.meter.score_calls += max(0, int(depth) - 1)
+def _costs(scores: Any, values: Any, steps: int) -> list[tuple[float, float, int]]:
+    """What each step is charged, of the scores and the log densities besides that its chains evaluated."""
+    scores, values = (np.asarray(v).reshape(steps, -1) for v in (scores, values))
+    both = scores + values
+    in_turn = np.maximum(both.max(1) - 1, 0)  # most evaluations of a chain are made one after the other
+    return list(
+        zip(scores.sum(1, dtype=float).tolist(), both.sum(1, dtype=float).tolist(), in_turn.tolist(), strict=True)
+    )
+
+
+def _charge(problem: Problem, scores: float, values: float, more: int) -> None:
+    problem.meter.charge(scores, 0.0, values)
+    problem.meter.score_calls += more
 
 
 @lru_cache(maxsize=64)
