@@ -19,6 +19,7 @@ from torch import Tensor
 
 import parvibench as pb
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.run.account import UNDEFINED
 
 METHODS = ["ula", "mala", "hmc", "nuts", "svgd", "ksivi"]
 VALUES = ["nan", "inf", "-inf", "noise", "raises"]
@@ -75,6 +76,8 @@ def wrong(cell: CellRecord, samples: np.ndarray | None, right: np.ndarray) -> li
     found = [] if cell.status in (Status.OK, Status.DIVERGED, Status.CRASHED) else [f"{cell.status}"]
     if cell.status is Status.CRASHED and "no density here" not in told and "finite" not in told:
         found.append(f"crashed: {told[:200]}")
+    if UNDEFINED in cell.flags and "too large" in cell.reason:
+        found.append("the step size is blamed")
     if cell.status is Status.OK:
         kept = [r for r in cell.spec.replicates if r not in cell.diverged]
         if samples is None or not np.isfinite(samples[kept]).all():
