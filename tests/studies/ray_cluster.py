@@ -206,7 +206,7 @@ def drive(folder: Path) -> None:
     """A run in the driver that is killed; a busy machine may take too long to start a node."""
     for _ in range(10):
         try:
-            run(make_suite(["sgld"], **LONG), folder, cluster())
+            run(make_suite(["sgld"], **LONG), folder, cluster(1))
             return
         except InputError as error:
             if "timed out during startup" not in str(error):
