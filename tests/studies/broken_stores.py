@@ -118,13 +118,13 @@ COMMANDS = {
     "run elsewhere": "run -t multimodal -a ula {size} --out {disk}/new",
     "report": "report --out {disk}/store",
     "latex": "report --out {disk}/store --format latex --to {disk}/latex",
-    "figure": "report --out {disk}/store --figure curves --to {disk}/figure",
+    "figure": "report --out {disk}/store --figure curve-multimodal-sliced_w2-iteration --to {disk}/figure",
     "verify": "verify {disk}/store --replicates 1 --workers 0",
     "sync": "sync --out {disk}/store",
     "merge": "merge {disk}/store --out {disk}/merged",
     "compare": "compare {disk}/store {disk}/store --to {disk}/compare",
     "submit": "submit {disk}/store --name mine --to {disk}/mine.zip",
-    "new": "new algorithm mine --to {disk}/mine",
+    "new": "new algorithm mine --to {disk}",
     "tune": "tune {disk}/suite.yaml --workers 0 --out {disk}/tuning",
     "evaluate": "evaluate {disk}/draws.npy --task multimodal --out {disk}/store",
 }
@@ -159,8 +159,9 @@ def commands(folder: Path) -> list[str]:
             else:
                 fill(disk, left)
             code, said = told(COMMANDS[name].format(disk=disk, size=_SIZE))
-            new = [] if code in (0, 1) else [f"exit {code}"]
-            new += ["no reason"] if code and not re.search("No space left|Read-only|is full", said) else []
+            # A suite file that cannot be written is refused before anything is run.
+            new = [] if code in (0, 2 if "not writable; name another" in said else 1) else [f"exit {code}"]
+            new += ["no reason"] if code and not re.search("No space left|Read-only|is full|not writable", said) else []
             new += ["no answer"] if name == "verify" and "3 same bits" not in said else []
             new += [] if Store(disk / "store").usable(cell.key) else ["the finished cell is lost"]
         (folder / "place" / "disk").rmdir()

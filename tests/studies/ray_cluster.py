@@ -89,7 +89,7 @@ def busy(process: psutil.Process) -> bool:
 
 def wait_for(driver: psutil.Process, kind: Callable[[psutil.Process], bool]) -> psutil.Process | None:
     """The first process of a kind below a driver, when it has come."""
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline and driver.is_running():
         with contextlib.suppress(psutil.Error):
             for process in driver.children(recursive=True):
