@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_S = 10.0
 _MAX_SHOWN = 8
+_MOST_FAILURES = 20  # that are printed: a log of thousands of cells would hold little else
 #: Time, s, and work that must have been done before a rate is shown.
 _FEWEST_S, _FEWEST = 1.0, 0.25
 
@@ -86,7 +87,7 @@ class progress:
 
 
 class Display:
-    """An observer of runs that shows finished and running cells, and prints failures as they occur, on a terminal flags too."""
+    """An observer of runs that shows finished and running cells, and prints the first failures as they occur."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console
@@ -95,7 +96,7 @@ class Display:
 
     def started(self, run: RunRecord, total: int, cached: int) -> None:
         """Start the display, also again: tuning runs in rounds, each with its own number of cells."""
-        self._todo, self._done, self._shown, self._flagged = total - cached, 0, 0.0, 0
+        self._todo, self._done, self._shown, self._printed, self._unprinted = total - cached, 0, 0.0, 0, 0
         self._running.clear()
         self._show = progress(self._console)
         self._show.print(
@@ -112,18 +113,18 @@ class Display:
         self._update()
 
     def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
-        """Count a cell; print its failure or its flags."""
+        """Count a cell; print its failure."""
         for key in [k for k in self._running if k[0] == cell.key]:
             del self._running[key]
         if cached:
             return
         self._done += 1
-        notes = [n for n in (record.reason.split("\n")[0], *record.flags) if n]
-        status = "" if record.status == "ok" else f"{record.status}: "
-        if record.status.failed or (self._show.live and (status or notes)):
-            self._show.print(f"  {status}{cell.task} x {cell.label}: {'; '.join(notes[:1] if status else notes)}")
-        elif status or notes:  # a log of thousands of cells would hold little else
-            self._flagged += 1
+        if record.status.failed and self._printed < _MOST_FAILURES:
+            self._printed += 1
+            reason = record.reason.partition("\n")[0]
+            self._show.print(f"  {record.status}: {cell.task} x {cell.label}: {reason}")
+        elif record.status != "ok" or record.reason or record.flags:
+            self._unprinted += 1
         self._update()
         if self._done == self._todo:
             self._show.print_line()
@@ -131,10 +132,9 @@ class Display:
     def ended(self, run: RunRecord) -> None:
         """Stop the display; after an interruption print how to resume."""
         self._show.__exit__()
-        if self._flagged:
-            self._show.print(
-                f"  {counted(self._flagged, 'cell')} unsupported or flagged; `parvibench report` lists them"
-            )
+        if self._unprinted:
+            cells = counted(self._unprinted, "cell")
+            self._show.print(f"  not shown: {cells}, unsupported, flagged or failed; `parvibench report` lists them")
         if left := self._todo - self._done:
             self._show.print(
                 f"interrupted: {counted(left, 'cell')} left; the same command resumes from the finished cells"

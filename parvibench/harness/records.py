@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from parvibench.core.result import CellRecord, Status, to_json_number
+from parvibench.harness.run.account import UNDEFINED
 from parvibench.harness.run.chunks import ChunkResult
 from parvibench.harness.run.measuring import metrics_key
 from parvibench.harness.store.environment import hardware
@@ -71,14 +72,15 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     at_rest = [f"{len(stuck - set(diverged))} of {cell.n_replicates} replicates never moved"] * bool(
         stuck - set(diverged)
     )
+    flags = list(dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags), *at_rest]))
     return {
         "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
-        "reason": _divergence(diverged, stuck, cell),
+        "reason": _divergence(diverged, stuck, cell, defined=UNDEFINED not in flags),
         "n_diverged": len(diverged),
         "diverged": diverged,
         "effective_step": results[0].effective_step,
         "start": results[0].start,
-        "flags": list(dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags), *at_rest])),
+        "flags": flags,
         "drift": max(r.drift for r in results),
         "process": results[0].process,
         "iterations": max(r.iterations for r in results),
@@ -102,8 +104,11 @@ _EARLY = ": {} is too large for the scale of the target at the start (a smaller 
 _FIRST_STEPS = 64  # a state is inspected that often at least
 
 
-def _divergence(diverged: dict[int, int], stuck: set[int], cell: Cell) -> str:
-    """How replicates were lost; one that never moved can be as far off as others that blew up."""
+def _divergence(diverged: dict[int, int], stuck: set[int], cell: Cell, *, defined: bool) -> str:
+    """How replicates were lost; one that never moved can be as far off as others that blew up.
+
+    A density that is not ``defined`` everywhere says nothing about the step size.
+    """
     moved = {r: iteration for r, iteration in diverged.items() if r not in stuck}
     step, replicates = cell.settings.get("step_size"), cell.n_replicates
     size = f"step_size {step:g}" if isinstance(step, float) else "the step size"
@@ -112,7 +117,7 @@ def _divergence(diverged: dict[int, int], stuck: set[int], cell: Cell) -> str:
         first = min(moved.values())
         reasons.append(
             f"{len(moved)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
-            + (_EARLY.format(size) if first <= _FIRST_STEPS else "")
+            + (_EARLY.format(size) if first <= _FIRST_STEPS and defined else "")
         )
     if at_rest := len(diverged) - len(moved):
         reasons.append(f"{at_rest} of {replicates} replicates never moved from a start that is far off")

@@ -175,7 +175,7 @@ class Mirror:
 
     def _note(self, error: Exception) -> None:
         """Keep the first error, on one line and without credentials."""
-        text = of_address(" ".join(str(error).split()), self.uri)
+        text = of_address(" ".join(str(error).partition("[SQL: ")[0].split()), self.uri)
         self._error = self._error or f"{type(error).__name__}: {text:.300}"
 
 

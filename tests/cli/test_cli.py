@@ -15,6 +15,7 @@ import sys
 import time
 import tomllib
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -347,36 +348,37 @@ def test_every_round_of_tuning_counts_its_own_cells(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def flagged_cells(tmp_path: Path, *, terminal: bool) -> list[str]:
-    """The lines of a run of 2,000 cells, half of them flagged, three unsupported, two diverged."""
+def lines_of(statuses: dict[int, Status], tmp_path: Path, *, terminal: bool) -> list[str]:
+    """The lines of a run of 2,000 cells of these statuses; every second one is flagged."""
     shown = io.StringIO()
     display = Display(Console(file=shown, width=200, force_terminal=terminal, color_system=None))
     display.started(SimpleNamespace(id="long"), 2000, 0)  # type: ignore[arg-type]
-    states = {
-        7: Status.UNSUPPORTED,
-        9: Status.UNSUPPORTED,
-        11: Status.UNSUPPORTED,
-        20: Status.DIVERGED,
-        30: Status.DIVERGED,
-    }
     for i in range(2000):
-        status = states.get(i, Status.OK)
-        flags = ["a clock in doubt"] if i % 2 else []
+        status, flags = statuses.get(i, Status.OK), ["a clock in doubt"] if i % 2 else []
         record = make_record("one", status=status, reason="" if status == "ok" else f"cell {i}", flags=flags)
         display.finished(SimpleNamespace(key=record.key, task="banana", label="ula"), record, tmp_path, False)  # type: ignore[arg-type]
     display.ended(SimpleNamespace(id="long"))  # type: ignore[arg-type]
-    return [line.strip() for line in shown.getvalue().splitlines()]
+    return re.findall(r"run long.*|\w+: banana x ula.*|not shown.*", shown.getvalue())  # without the bar
 
 
-def test_a_log_of_thousands_of_cells_is_short(tmp_path: Path) -> None:
-    """Without a terminal: failures one by one, flags as a number; on a terminal each."""
-    assert flagged_cells(tmp_path, terminal=False) == [
-        "run long: 2000 cells", "diverged: banana x ula: cell 20", "diverged: banana x ula: cell 30",
-        "2000/2000 cells", "1000 cells unsupported or flagged; `parvibench report` lists them",
-    ]  # fmt: skip
-    live = flagged_cells(tmp_path, terminal=True)
-    assert sum("banana x ula: a clock in doubt" in line for line in live) == 997
-    assert sum("unsupported: banana x ula: cell" in line for line in live) == 3
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize(
+    ("statuses", "failures", "others"),
+    [
+        (dict.fromkeys((7, 9, 11), Status.UNSUPPORTED) | dict.fromkeys((20, 30), Status.DIVERGED), [20, 30], 1000),
+        ({}, [], 1000),
+        (dict.fromkeys(range(0, 2000, 2), Status.CRASHED), range(0, 40, 2), 1980),
+    ],
+)
+def test_a_run_of_thousands_of_cells_prints_few_lines(
+    statuses: dict[int, Status], failures: Sequence[int], others: int, tmp_path: Path, terminal: bool
+) -> None:
+    """The first failures one by one, flags and the rest as a number."""
+    assert [line.rstrip() for line in lines_of(statuses, tmp_path, terminal=terminal)] == [
+        "run long: 2000 cells",
+        *(f"{statuses[i]}: banana x ula: cell {i}" for i in failures),
+        f"not shown: {others} cells, unsupported, flagged or failed; `parvibench report` lists them",
+    ]
 
 
 def test_progress_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:

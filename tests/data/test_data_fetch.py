@@ -1,5 +1,6 @@
 """Data files: verified wherever they come from, clear about what is missing."""
 
+import contextlib
 import hashlib
 import http.server
 import threading
@@ -18,11 +19,22 @@ CONTENT = b"1 2 3\n4 5 6\n"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    """The content, behind as many redirects as a path names, or with something after it."""
+
     def do_GET(self) -> None:
+        redirects = self.path.rpartition("/redirects-")[2]
+        more = {"/longer.txt": b"7", "/much-longer.txt": b"7" * 2**20, "/endless.txt": b"7" * 2**30}.get(self.path, b"")
+        if redirects.isdecimal() and int(redirects):
+            self.send_response(302)
+            self.send_header("Location", f"/redirects-{int(redirects) - 1}")
+            self.end_headers()
+            return
         self.send_response(200)
-        self.send_header("Content-Length", str(len(CONTENT)))
+        if self.path != "/endless.txt":
+            self.send_header("Content-Length", str(len(CONTENT + more)))
         self.end_headers()
-        self.wfile.write(CONTENT)
+        with contextlib.suppress(OSError):  # who has enough hangs up
+            self.wfile.write(CONTENT + more)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -145,6 +157,30 @@ def test_download_of_other_bytes_is_refused(tiny: DataSet, server: str, register
     with pytest.raises(DataMissingError, match="does not match"):
         fetch("tiny")
     assert not (tmp_path / "cache" / tiny.file).exists()
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ("redirects-1", ""),
+        ("redirects-3", ""),
+        ("redirects-4", "3 redirects"),
+        ("redirects-1000", "3 redirects"),
+        ("longer.txt", "longer than the registered 12 bytes"),
+        ("much-longer.txt", "longer than the registered 12 bytes"),
+        ("endless.txt", "longer than the registered 12 bytes"),
+    ],
+)
+def test_redirects_and_bytes_are_limited(
+    page: str, told: str, tiny: DataSet, server: str, register, tmp_path: Path
+) -> None:
+    register(replace(tiny, url=server.replace("tiny.txt", page)))
+    if not told:
+        assert fetch("tiny").read_bytes() == CONTENT
+        return
+    with pytest.raises(DataMissingError, match=told):
+        fetch("tiny")
+    assert [p for p in (tmp_path / "cache").rglob("*") if p.is_file()] == []
 
 
 def test_a_git_hash_is_accepted(tiny: DataSet, server: str, register, tmp_path: Path) -> None:

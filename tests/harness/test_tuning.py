@@ -1,5 +1,7 @@
 """Tuning: the same procedure for all, rows and replicates of its own, a choice that lands in the suite file."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +280,33 @@ def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> 
     assert not used["exact"].tuned
     untouched = {c.label: c for c in expand(load_suite(str(path)), settings={"ula": {"step_size": 0.5}})}
     assert (untouched["ula"].settings["step_size"], untouched["ula"].tuned) == (0.5, False)
+
+
+@pytest.mark.parametrize("target", ["suites/mine.yaml", "../mine.yaml", "mine-2.yaml"])
+def test_tuned_values_go_through_a_link(target: str, tmp_path: Path) -> None:
+    link, file = tmp_path / "here" / "linked.yaml", tmp_path / "here" / target
+    file.parent.mkdir(parents=True, exist_ok=True)
+    link.parent.mkdir(exist_ok=True)
+    file.write_text(LIKE)
+    link.symlink_to(target)
+    tuned_values.write_tuned(link, tuning.Tuned(step_size={"multimodal": {"ula": 0.2}}), "long")
+    assert str(link.readlink()) == target
+    assert load_suite(str(file)).profiles["long"].tuned.step_size["multimodal"]["ula"] == 0.2
+    assert [p.name for p in file.parent.iterdir() if p.name.startswith(".")] == []
+
+
+def test_a_write_of_tuned_values_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(LIKE)
+
+    def fails(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="No space left"):
+        tuned_values.write_tuned(file, tuning.Tuned(step_size={"multimodal": {"ula": 0.2}}), "long")
+    assert file.read_text() == LIKE
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_suite_without_a_grid_says_how_to_add_one(path: Path) -> None:

@@ -1,20 +1,29 @@
 """Stores in trouble: a full disk, a read-only one, a corrupt database, two runs at a time.
 
-``python tests/studies/broken_stores.py``. The first two mount a small tmpfs, which takes root.
+``python tests/studies/broken_stores.py``. All but the last two mount a small tmpfs, which takes root.
 """
 
 import contextlib
+import io
 import os
+import re
+import shutil
 import subprocess
+import sys
 import tempfile
 import threading
+import traceback
+import warnings
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from small_runs import command_line, run, suite_of
 
 import parvibench as pb
+from parvibench import cli
+from parvibench.cli import shared
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
 from parvibench.harness.store.store import Store
@@ -102,6 +111,91 @@ def read_only_disk(folder: Path) -> list[str]:
     return found
 
 
+#: Each writes to the disk; none may end in a traceback, and ``verify`` answers even where it cannot store the answer.
+COMMANDS = {
+    "run": "run -t multimodal -a hmc {size} --out {disk}/store",
+    "run again": "run -t multimodal -a ula {size} --out {disk}/store",
+    "run elsewhere": "run -t multimodal -a ula {size} --out {disk}/new",
+    "report": "report --out {disk}/store",
+    "latex": "report --out {disk}/store --format latex --to {disk}/latex",
+    "figure": "report --out {disk}/store --figure curve-multimodal-sliced_w2-iteration --to {disk}/figure",
+    "verify": "verify {disk}/store --replicates 1 --workers 0",
+    "sync": "sync --out {disk}/store",
+    "merge": "merge {disk}/store --out {disk}/merged",
+    "compare": "compare {disk}/store {disk}/store --to {disk}/compare",
+    "submit": "submit {disk}/store --name mine --to {disk}/mine.zip",
+    "new": "new algorithm mine --to {disk}",
+    "tune": "tune {disk}/suite.yaml --workers 0 --out {disk}/tuning",
+    "evaluate": "evaluate {disk}/draws.npy --task multimodal --out {disk}/store",
+}
+_SIZE = "--replicates 3 --particles 5 --budget iterations=5 --workers 0"
+#: Kilobytes left on the disk; None: it is read-only.
+LEFT = (0, 24, None)
+_TUNED = """
+name: mine
+tasks: [multimodal]
+algorithms: [ula]
+particles: 5
+budget: {iterations: 5}
+tune: {step_size: [0.01, 0.1], points: 2, replicates: 2}
+"""
+
+
+def commands(folder: Path) -> list[str]:
+    """Every command on a full and a read-only disk: exit code 0 or 1, one clear reason, the finished cell is whole."""
+    found = []
+    made = folder / "made"
+    told(COMMANDS["run elsewhere"].format(disk=made, size=_SIZE))
+    (made / "new").rename(made / "store")
+    (made / "suite.yaml").write_text(_TUNED)
+    np.save(made / "draws.npy", np.random.default_rng(0).normal(size=(500, 2)))
+    (cell,) = Store(made / "store").run().cells
+    for left, name in product(LEFT, COMMANDS):
+        (folder / "place").mkdir()
+        with small_disk(folder / "place", 12_000) as disk:
+            shutil.copytree(made, disk, dirs_exist_ok=True)
+            if left is None:
+                remount(disk, "ro")
+            else:
+                fill(disk, left)
+            code, said = told(COMMANDS[name].format(disk=disk, size=_SIZE))
+            # A suite file that cannot be written is refused before anything is run.
+            new = [] if code in (0, 2 if "not writable; name another" in said else 1) else [f"exit {code}"]
+            new += ["no reason"] if code and not re.search("No space left|Read-only|is full|not writable", said) else []
+            new += ["no answer"] if name == "verify" and "3 same bits" not in said else []
+            new += [] if Store(disk / "store").usable(cell.key) else ["the finished cell is lost"]
+        (folder / "place" / "disk").rmdir()
+        (folder / "place").rmdir()
+        where = "read-only disk" if left is None else f"{left} kB left"
+        found += [f"{name}, {where}: {n}: {said[-400:]}" for n in new]
+        print(f"{name}, {where}: exit {code}: {' '.join(said.split())[-160:]}", flush=True)
+    return found
+
+
+def fill(disk: Path, left: int) -> None:
+    """Leave some kilobytes."""
+    with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while filler.write(bytes(4096)):
+            pass
+    os.truncate(disk / "filler", (disk / "filler").stat().st_size - 1024 * left)
+
+
+def told(words: str) -> tuple[int, str]:
+    """Exit code and output of a command in this process; -1 for a traceback."""
+    said = io.StringIO()
+    sys.argv = ["parvibench", *words.split()]
+    shared.console.file = said
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cli.main()
+    except SystemExit as ended:
+        return int(ended.code or 0), said.getvalue()
+    except BaseException:
+        return -1, traceback.format_exc()
+    return 0, said.getvalue()
+
+
 def corrupt_database(folder: Path) -> list[str]:
     """The mirror's SQLite file is junk: the results stand, it is set aside, and a new one has them."""
     root, told = folder / "store", []
@@ -145,7 +239,7 @@ def two_runs(folder: Path) -> list[str]:
     return found
 
 
-CHECKS = {f.__name__: f for f in (full_disk, read_only_disk, corrupt_database, two_runs)}
+CHECKS = {f.__name__: f for f in (full_disk, read_only_disk, commands, corrupt_database, two_runs)}
 
 
 def main() -> int:

@@ -100,9 +100,9 @@ class ChunkResult:
         values = asdict(replace(self, samples=None, unmeasured=[], places=[]))
         apart = ("samples", "unmeasured", "places")
         return {
-            "samples": None if self.samples is None else torch.from_numpy(self.samples),
+            "samples": None if self.samples is None else torch.tensor(self.samples),  # read-only, where Ray sent it
             "unmeasured": self.unmeasured,
-            "places": [torch.from_numpy(p) for p in self.places],
+            "places": [torch.tensor(p) for p in self.places],
             "text": json.dumps({k: v for k, v in values.items() if k not in apart}),
         }
 
