@@ -49,7 +49,7 @@ class Effort:
     chains: int = 200
     target_acceptance: float = 0.8  #: of NUTS, to which its step length is adapted
     mass: Literal["diagonal", "dense"] = "diagonal"  #: form of the mass matrix of NUTS
-    start: Literal["task", "pathfinder", "laplace"] = "task"  #: first points: the task's, or draws of fits, twenty of each
+    start: Literal["task", "pathfinder", "laplace"] = "task"  #: first points; of a fit: draws of several, twenty each
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run; ``InputError``."""

@@ -84,7 +84,10 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
     truth = parameters(load_task("brownian-32").exact(200_000, Generator().manual_seed(1)).double())
-    lines = ["| method | moment | parameters | published | ours | interval | verdict |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| method | moment | parameters | published | ours | interval | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
     generator = np.random.default_rng(0)
     for method in dict.fromkeys(m for m, *_ in PUBLISHED):
         states, cost = chains(method, options.chains, options.steps)

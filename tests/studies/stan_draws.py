@@ -109,7 +109,9 @@ def main() -> int:
         agrees = min(row["p of it"], row["p of the sum"]) >= limit
         worse += not agrees
         *head, z, p, q = row.values()
-        lines.append(f"| {' | '.join(map(str, head))} | {z:.2f} | {p:.3f} | {q:.3f} | {'agrees' if agrees else 'differs'} |")
+        lines.append(
+            f"| {' | '.join(map(str, head))} | {z:.2f} | {p:.3f} | {q:.3f} | {'agrees' if agrees else 'differs'} |"
+        )
     text = "\n".join(lines) + f"\n\nLimit of p for {len(rows)} posteriors at 1%: {limit:.5f}.\n"
     if options.markdown:
         options.markdown.write_text(text, encoding="utf-8")
