@@ -194,7 +194,7 @@ def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out,
     styles = figure.label_styles(results.cells)
     (panels,) = density_scatter.particles(TaskCells(results, "banana", styles, [*styles]))
     assert len({p.ground for p in panels.pictures}) == 1  # in the page once, in every file
-    assert html_page.count('<g id="ground-') == 1
+    assert html_page.count("<g id=ground-") == 1
     assert all(p.ground in p.content.decode().replace("#000000", "currentColor") for p in panels.pictures)
     assert [p.caption.split(" (")[0] for p in panels.pictures] == [EVIL, "ula", "half", "exact", "initial"]
     assert density_scatter.particles(TaskCells(results, "plug/in", styles, [*styles])) == []

@@ -70,8 +70,8 @@ def protocol(results: StoredRun) -> str:
         if set(budget) == {"scores_per_particle"}
         else []
     )
-    counts = (suite.get(key) for key in ("particles", "samples", "replicates"))
-    return validity.protocol(budget, *counts, [n for n in usual if n is not None and n < 0.999 * whole])
+    passes = [n for n in usual if n is not None and n < 0.999 * whole]
+    return validity.protocol(budget, suite.get("particles"), suite.get("samples"), suite.get("replicates"), passes)
 
 
 def _converged(board: pd.DataFrame) -> str:
