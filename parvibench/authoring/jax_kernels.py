@@ -104,7 +104,7 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
         if points.shape[2:] != (problem.particles, problem.dim):
             shape = (problem.particles, problem.dim)
             raise ShapeError(f"{self.name}: positions of shape {tuple(points.shape[2:])}, expected {shape}")
-        means = torch.tensor([[float(np.asarray(v).mean())] for v in told.values()]).to(points)
+        means = points.new_tensor([[float(np.asarray(v).mean())] for v in told.values()])
         told = _info(tuple(told))(*means) if told else None
         costs = [] if program.density is not None else _costs(scores, values, len(points))
         return Block(points.unbind(0), costs, told, inner)
