@@ -181,7 +181,7 @@ def test_the_ui_of_a_busy_port(
     assert f"127.0.0.1:{port}: cannot listen there" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGQUIT])
 def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None:
     """To a server with a child of its own; nothing is left, and ending it is no failure; a kill ends all, too."""
     code = (
@@ -197,4 +197,4 @@ def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None
         start = time.monotonic()
         assert ui.stdout.read() == b""  # until the last process that holds the pipe has ended
         assert time.monotonic() - start < 20
-    assert ui.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+    assert ui.returncode == (-number if number in (signal.SIGKILL, signal.SIGQUIT) else 0)

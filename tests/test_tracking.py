@@ -454,3 +454,27 @@ def test_an_experiment_that_was_deleted_on_the_server_is_named_with_a_remedy_tha
     )
     assert done.returncode == 0, done.stderr
     assert mirror(tmp_path, *cells) == ""
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """A database as MLflow makes it, which takes seconds."""
+    file = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    database.prepare(file, own=False)
+    return file
+
+
+@pytest.mark.parametrize("name", ["with blanks", "quo'te", "ünï-ço∂é", "100%", "a" * 200])
+def test_an_experiment_of_any_name_can_be_restored(name, empty, tmp_path, monkeypatch):
+    from mlflow import MlflowClient
+
+    monkeypatch.setattr(database, "_make", lambda file: shutil.copy(empty, file))
+    run, cells = RUN | {"suite": RUN["suite"] | {"name": name}}, ((make_record("good"), make_curve()),)
+    assert mirror(tmp_path, *cells, run=run) == ""
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    client.delete_experiment(client.get_experiment_by_name(f"parvibench/{name}").experiment_id)
+    warning = mirror(tmp_path, *cells, run=run)
+    assert f"parvibench/{name} was deleted there" in warning
+    assert "SQL" not in warning
+    client.restore_experiment(re.search(r"mlflow experiments restore -x (\d+)", warning)[1])
+    assert mirror(tmp_path, *cells, run=run) == ""

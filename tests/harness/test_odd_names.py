@@ -1,5 +1,8 @@
 """Stores of unusual names: results, mirror and lock lie where the name says, or the name is refused."""
 
+import contextlib
+import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 import parvibench as pb
 from parvibench.core.errors import StoreError
 from parvibench.harness.store.store import Store
+from parvibench.tracking import database
 
 NAMES = [
     "with blanks", " lead", "ünï-ço∂é", "漢字", "q#x", "q%x", "100%", "a&b=c", "semi;colon", "quo'te", 'dou"ble', "back\\slash", "$HOME",
@@ -14,19 +18,32 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_store_of_any_name_has_its_own_mirror(name: str, tmp_path: Path) -> None:
-    from parvibench.tracking import connection, database
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database as MLflow makes it, which takes seconds."""
+    file = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    database.prepare(file, own=False)
+    return file
 
-    uri = connection.default_uri(tmp_path / name) if not connection.os.environ.get("MLFLOW_TRACKING_URI") else ""
-    assert not uri or database.file_of(uri) == (tmp_path / name / "mlflow.db").resolve()
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_store_of_any_name_has_its_own_mirror(
+    name: str, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results, database and artifacts lie in the folder of that name, and nothing beside it."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr(database, "_make", lambda file: shutil.copy(empty, file))
     done = pb.run(
         tasks=["banana"], algorithms=["ula"], replicates=2, particles=4, samples=4, budget={"iterations": 3}, workers=0,
-        tracking=False, out=tmp_path / name,
+        out=tmp_path / name, warn=pytest.fail,
     )  # fmt: skip
     assert [p.name for p in tmp_path.iterdir()] == [name]
     assert done.cells[0].status == "ok"
     assert pb.load(tmp_path / name).cells[0].key == done.cells[0].key
+    with contextlib.closing(sqlite3.connect(tmp_path / name / "mlflow.db")) as opened:
+        keys = opened.execute("SELECT value FROM tags WHERE key = 'parvibench.cell_key'").fetchall()
+    assert keys == [(done.cells[0].key,)]
+    assert len(list((tmp_path / name / "artifacts").rglob("samples.npz"))) == 1
 
 
 def test_sqlalchemy_reads_the_addresses_as_we_do(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -85,17 +86,24 @@ def problems(results: StoredRun, folder: Path) -> list[str]:
     return found + [f"process left: {p}" for p in left_over()]
 
 
+#: Samplers that spoil the cells beside their own.
+SPOILERS = ("Overwrites", "Truncates", "Appends", "FlipsBits", "Removes", "Exchanges")
+
+
 def overwritten(folder: Path) -> list[str]:
-    """A sampler spoils the finished cells beside it: they are called damaged, and the same run mends them."""
+    """Samplers spoil the finished cells beside them: those are called damaged, and the same run mends them."""
     good = f"{PLUGINS}:Good"
     given = [{"name": good, "label": f"good-{i}", "settings": {"step_size": 0.2 + i}} for i in range(2)]
-    suite = make_suite([*given, {"name": f"{PLUGINS}:Overwrites", "label": "Overwrites"}])
-    first = small_runs.run(suite, folder / "spoilt", Workers(1, 60, None))
-    told = [str(c.status) for c in first.cells]
-    found = [] if told == ["damaged", "damaged", "ok"] else [f"spoilt cells are {told}"]
-    again = small_runs.run(make_suite(given), folder / "spoilt", Workers(1, 60, None))
-    right = run_alone(folder)
-    return found + [f"{c.label}: not mended" for c in again.cells if not np.array_equal(again.samples(c), right)]
+    found, right = [], run_alone(folder)
+    for name in SPOILERS:
+        suite = make_suite([*given, {"name": f"{PLUGINS}:{name}", "label": name}])
+        first = small_runs.run(suite, folder / "spoilt", Workers(1, 60, None))
+        told = [str(c.status) for c in first.cells]
+        found += [] if told == ["damaged", "damaged", "ok"] else [f"{name}: cells are {told}"]
+        again = small_runs.run(make_suite(given), folder / "spoilt", Workers(1, 60, None))
+        found += [f"{name}: {c.label} not mended" for c in again.cells if not np.array_equal(again.samples(c), right)]
+        shutil.rmtree(folder / "spoilt")
+    return found
 
 
 def run_alone(folder: Path) -> np.ndarray:
@@ -137,9 +145,8 @@ def main(names: Sequence[str], timeout: float, memory: float) -> int:
     """The number of problems."""
     with tempfile.TemporaryDirectory() as name:
         folder, start = Path(name), time.monotonic()
-        os.environ["PARVIBENCH_STUDY_STORE"] = str(
-            folder / "spoilt"
-        )  # before the fork server starts, which keeps its own
+        # Before the fork server starts, which keeps its own environment.
+        os.environ["PARVIBENCH_STUDY_STORE"] = str(folder / "spoilt")
         results = run(folder, names, timeout, memory)
         found = problems(results, folder)
         print(table(results.cells))

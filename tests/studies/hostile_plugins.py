@@ -229,5 +229,47 @@ class Overwrites(Good):
     """Spoils the finished cells of a store."""
 
     def misbehave(self, x):
-        for file in Path(os.environ["PARVIBENCH_STUDY_STORE"]).glob("cells/*/*"):
-            file.write_bytes(b"spoilt" + file.read_bytes()[6:])
+        for file in sorted(Path(os.environ["PARVIBENCH_STUDY_STORE"]).glob("cells/*/*")):
+            self.spoil(file)
+
+    def spoil(self, file):
+        file.write_bytes(b"spoilt" + file.read_bytes()[6:])
+
+
+class Truncates(Overwrites):
+    def spoil(self, file):
+        file.write_bytes(file.read_bytes()[:-1])
+
+
+class Appends(Overwrites):
+    def spoil(self, file):
+        file.write_bytes(file.read_bytes() + b"\0")
+
+
+class FlipsBits(Overwrites):
+    """In the samples alone."""
+
+    def spoil(self, file):
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        if file.suffix == ".npz":
+            file.write_bytes(content)
+
+
+class Removes(Overwrites):
+    """All files but the record."""
+
+    def spoil(self, file):
+        if file.name != "cell.json":
+            file.unlink()
+
+
+class Exchanges(Overwrites):
+    """Exchanges the folders of two cells."""
+
+    def misbehave(self, x):
+        one, other = sorted(Path(os.environ["PARVIBENCH_STUDY_STORE"]).glob("cells/*"))[:2]
+        aside = one.with_name("aside")
+        one.rename(aside)
+        other.rename(one)
+        aside.rename(other)

@@ -19,7 +19,6 @@ import numpy as np
 import psutil
 from small_runs import run, suite_of
 
-from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.results import StoredRun
@@ -202,17 +201,6 @@ def troubles(folder: Path, tries: int) -> list[str]:
     return found
 
 
-def drive(folder: Path) -> None:
-    """A run in the driver that is killed; a busy machine may take too long to start a node."""
-    for _ in range(10):
-        try:
-            run(make_suite(["sgld"], **LONG), folder, cluster(1))
-            return
-        except InputError as error:
-            if "timed out during startup" not in str(error):
-                raise
-
-
 def main(tries: int) -> int:
     """The number of problems."""
     with tempfile.TemporaryDirectory() as name:
@@ -230,6 +218,6 @@ if __name__ == "__main__":
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.drive:
-        drive(given.drive)
+        run(make_suite(["sgld"], **LONG), given.drive, cluster(1))
     else:
         raise SystemExit(min(main(given.tries), 1))
