@@ -187,16 +187,15 @@ class Board:
             if mine["marks"].str.contains("no better than initial", regex=False).all():
                 self.cells.loc[mine.index, "best"] = False
 
-    def by_ksd(self, rows: pd.DataFrame) -> str:
-        ksd = rows["best"].any() and rows.loc[rows["best"], "primary"].str.startswith("ksd").all()
-        return (
-            " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes."
-            if ksd
-            else ""
-        )
+    def by_metric(self, rows: pd.DataFrame) -> str:
+        names = set(rows.loc[rows["best"], "primary"])
+        if names and all(name.startswith("ksd") for name in names):
+            return " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes."
+        predictions = " Ranked by predictions of test rows, which do not tell how near samples are to the posterior."
+        return predictions if names == {"nll"} else ""
 
     def task(self, task: str) -> str:
-        return self.one(task) + self.by_ksd(self.cells[self.cells["task"] == task])
+        return self.one(task) + self.by_metric(self.cells[self.cells["task"] == task])
 
     def one(self, task: str, shown: str = "") -> str:
         rows = self.cells[self.cells["task"] == task]
@@ -233,7 +232,7 @@ class Board:
 
     def several(self, group: str) -> str:
         rows = self.cells[self.cells["group"] == group] if group else self.cells
-        return self.outcome(group, rows) + self.by_ksd(rows)
+        return self.outcome(group, rows) + self.by_metric(rows)
 
     def outcome(self, group: str, rows: pd.DataFrame) -> str:
         tasks = list(dict.fromkeys(rows["task"]))

@@ -42,9 +42,9 @@ class Best:
 
     @property
     def sentence(self) -> str:
-        """Everything in one sentence; a second one where KSD alone ranks the methods."""
-        by_ksd = len(self.rows) and self.rows["metric"].str.startswith("ksd").all()
-        return self._outcome + (leaders.BY_KSD if by_ksd else "")
+        """Everything in one sentence; a second one where KSD or predictions alone rank the methods."""
+        by = [said for name, said in leaders.BY_METRIC.items() if self.rows["metric"].str.startswith(name).all()]
+        return self._outcome + ("".join(by) if len(self.rows) else "")
 
     @property
     def _outcome(self) -> str:

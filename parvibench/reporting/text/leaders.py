@@ -9,8 +9,11 @@ _NAMED, _FEW = 6, 3
 #: Unit of ratios to the floor.
 FLOORS = "× floor"
 NOBODY = "On {where}, no method has a finite result better than the initial distribution."
-#: After a sentence on tasks without a reference.
-BY_KSD = " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes."
+#: Start of a metric's name -> what a rank by it alone does not say.
+BY_METRIC = {
+    "ksd": " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes.",
+    "nll": " Ranked by predictions of test rows, which do not tell how near samples are to the posterior.",
+}
 #: What "among the best" means, once on a page.
 RULE = (
     "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
