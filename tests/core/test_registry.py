@@ -31,8 +31,9 @@ def test_an_anchor_is_a_method_but_no_algorithm() -> None:
 
 @pytest.mark.parametrize("name", ["no.such.module:X", "nowhere.py:X", "parvibench.core.budget:Nothing"])
 def test_plug_ins_that_cannot_be_loaded_are_told(name: str) -> None:
-    with pytest.raises(InputError, match="cannot load"):
+    with pytest.raises(InputError, match="cannot load") as caught:
         registry.load_algorithm(name)
+    assert ("a file is named with its ending, file.py:CLASS" in str(caught.value)) == (name == "no.such.module:X")
 
 
 def test_what_is_no_algorithm_is_refused() -> None:

@@ -67,7 +67,7 @@ def same_bits(folder: Path) -> list[str]:
 
 
 #: Runs for some seconds.
-LONG = {"tasks": ["multimodal"], "budget": {"iterations": 3000}, "replicates": 2}
+LONG = {"tasks": ["multimodal"], "budget": {"iterations": 12000}, "replicates": 2}
 
 
 def different(here: StoredRun, there: StoredRun) -> list[str]:
@@ -89,7 +89,7 @@ def busy(process: psutil.Process) -> bool:
 def wait_for(driver: psutil.Process, kind: Callable[[psutil.Process], bool]) -> psutil.Process | None:
     """The first process of a kind below a driver, when it has come."""
     deadline = time.monotonic() + 600
-    while time.monotonic() < deadline and driver.is_running():
+    while time.monotonic() < deadline and driver.is_running() and driver.status() != psutil.STATUS_ZOMBIE:
         with contextlib.suppress(psutil.Error):
             for process in driver.children(recursive=True):
                 if kind(process):
@@ -149,7 +149,7 @@ def killed_above(folder: Path, victim: str, delay: float) -> list[str]:
     driver = subprocess.Popen(command, env=mark, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if wait_for(psutil.Process(driver.pid), busy) is None:
         driver.kill()
-        return ["no worker was ever busy"]
+        return [f"no worker was ever busy: {driver.communicate()[0][-500:]}"]
     time.sleep(delay)
     if victim == "driver":
         driver.kill()
