@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import sentences
 from made_stores import make_curve, make_record, with_values, write_store
@@ -14,8 +13,6 @@ from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.page.reports_index import write_index
 
 REPORTS = Path(__file__).parents[2] / "reports"
-#: Published before the sentences had ids; republishing takes a page off this list.
-AWAITING = {"exactness"}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +108,4 @@ def test_the_published_front_page_says_what_the_files_say():
 
 @pytest.mark.parametrize("folder", sorted(p.parent.name for p in REPORTS.glob("*/results.parquet")))
 def test_published_pages_say_what_their_files_say(folder):
-    if folder in AWAITING:
-        assert "primary" not in pd.read_parquet(REPORTS / folder / "results.parquet")
-        pytest.skip("published before sentences had ids")
     assert sentences.false_sentences(REPORTS / folder) == []
