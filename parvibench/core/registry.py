@@ -340,7 +340,9 @@ def _described(error: Exception, target: str) -> str:
     beside = [at for at in lines if at[0].parent == lines[0][0].parent]
     if not beside:
         missing = isinstance(error, ModuleNotFoundError)
-        return f"cannot load {target!r}: {what}" + ("; a file is named with its ending, file.py:CLASS" if missing else "")
+        return f"cannot load {target!r}: {what}" + (
+            "; a file is named with its ending, file.py:CLASS" if missing else ""
+        )
     return f"importing {beside[-1][0]} fails in line {beside[-1][1]}: {what}"
 
 

@@ -54,7 +54,7 @@ def test_what_was_equal_tuned_and_spent() -> None:
     )
     assert validity.protocol({}, 100, None, 6) == ""
     assert validity.protocol({"scores_per_particle": 3000}, 20, None, None, [146, 21_660.6, 560]).endswith(
-        "counts as its share of the rows: 146 to 21,661 passes per replicate."
+        "counts as its share of the rows: on tasks scored by mini-batches the budget is 146 to 21,661 passes per replicate."
     )
     assert validity.cost(1000, None, 0) == "1,000 score evaluations."
     assert validity.untuned(2, 2).startswith("No step size was tuned: ")

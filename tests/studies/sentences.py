@@ -359,7 +359,7 @@ class Sentences:
         budgets = usual.map(lambda text: json.loads(text).get("score_evaluations", whole))
         passes = budgets[budgets < 0.999 * whole]
         said = " to ".join(dict.fromkeys(f"{v:,.0f}" for v in (passes.min(), passes.max()))) if len(passes) else ""
-        meaning = f" A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: {said} passes per replicate."
+        meaning = f" A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: on tasks scored by mini-batches the budget is {said} passes per replicate."
         return f"Budget of each method: {listed(parts)}.{meaning if said else ''}"
 
     def counts(self) -> str:

@@ -18,7 +18,7 @@ _BUDGETS = {
     "seconds": "seconds",
 }
 #: What an evaluation is where a score is computed on a mini-batch.
-PASSES = "A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: {passes} passes per replicate."
+PASSES = "A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: on tasks scored by mini-batches the budget is {passes} passes per replicate."
 _TUNED_BY = {
     "regression": "tuned on a held-out fifth of the training rows",
     "sequential": "tuned on separate decisions",
