@@ -35,6 +35,12 @@ def page(tmp_path_factory):
             record = with_values(record, curve)
             cells.append((record.model_copy(update={"values": record.values | rhat}), curve, None))
         cells.append((make_record(f"{task}-c", task, "hmc", status="crashed", reason="no memory"), None, None))
+    # Replicates that never moved have finite values, and yet no result.
+    curve = make_curve(generator, ["sliced_w2", "ksd"], 3.0)
+    record = make_record(
+        "stuck", "student-t", "sgld", kind="chains", status="diverged", reason="never moved", start="task", n_diverged=7
+    )
+    cells.append((with_values(record, curve), curve, None))
     suite = {
         "name": "three", "budget": {"scores_per_particle": 400}, "particles": 100, "replicates": 7,
         "tuned": {"step_size": {}, "at_edge": ["banana/svgd"], "score_evaluations": {"banana": {"svgd": 1e6}}},

@@ -102,7 +102,7 @@ def ranking(results: StoredRun, task: str) -> pd.DataFrame:
 def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> None:
     """Fill ``best``, ``beats``, ``compared`` and ``pairs`` of the tasks of one group."""
     found = scores(results, rows)
-    rows = rows[rows["rank"].notna() & np.isfinite(rows["median"].astype(float))]
+    rows = rows[competing(rows)]
     tasks = [mine for _, mine in rows.groupby("task", sort=False)]
     values = [
         aligned([found[task, label] for task, label in zip(mine["task"], mine["label"], strict=True)]) for mine in tasks
@@ -114,6 +114,12 @@ def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> Non
         frame.loc[mine.index, "beats"] = compared.better[i].sum(1)
         frame.loc[mine.index, "compared"] = len(mine)
         frame.loc[mine.index, "pairs"] = compared.pairs
+
+
+def competing(board: pd.DataFrame) -> "pd.Series[bool]":
+    """Rows that can be among the best: ranked, with a finite median of replicates that did not all diverge."""
+    finite = np.isfinite(board["median"].astype(float))
+    return board["rank"].notna() & finite & (board["status"] == Status.OK)
 
 
 def aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

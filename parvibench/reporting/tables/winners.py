@@ -103,7 +103,7 @@ def _best(where: str, board: pd.DataFrame) -> Best:
     by_label = rows.groupby("label")["rank"].agg(["count", "mean"])
     order = by_label.sort_values(["count", "mean"], ascending=[False, True], kind="stable")["count"]
     on = {str(label): int(n) for label, n in order.items()}
-    compared = board[board["rank"].notna() & np.isfinite(board["median"].astype(float))]["label"].nunique()
+    compared = board[lb.competing(board)]["label"].nunique()
     return Best(where, tuple(str(t) for t in board["task"].unique()), on, compared, rows)
 
 
