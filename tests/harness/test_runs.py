@@ -1,6 +1,8 @@
 """Runs end to end: statuses, resume, the same bits whoever runs them."""
 
 import math
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -410,3 +412,18 @@ def test_labels_that_share_a_cell_are_all_told_of(tmp_path: Path) -> None:
         pb.run(suite, tracking=False, workers=0, out=tmp_path, observers=[told])
         assert told.counts == (3, 3 * cached)
         assert sorted(told.seen) == [(k, k, cached) for k in ("again", "sgld", "ula")]
+
+
+@pytest.mark.parametrize("given", ["file", "stdin"])
+def test_a_script_without_a_guard_runs_once(tmp_path, given):
+    """Workers do not import the main program: neither a file that runs on import, nor what Python reads from a pipe."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import parvibench as pb\nprint('once')\n"
+        "print(pb.run(tasks=['banana'], algorithms=['sgld'], replicates=1, budget={'iterations': 3}, workers=1, out='s'))\n"
+    )
+    command = [sys.executable, *([str(script)] if given == "file" else ["-"])]
+    ran = subprocess.run(command, input=script.read_text(), capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert (ran.returncode, ran.stdout.count("once")) == (0, 1), ran.stderr
+    assert "crashed" not in ran.stdout
+    assert "Traceback" not in ran.stderr

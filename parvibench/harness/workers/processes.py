@@ -128,6 +128,19 @@ def _start_method() -> Any:
     return context
 
 
+@contextlib.contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Start a process that does not import the main program: a script without a guard would run once more there."""
+    main = vars(sys.modules["__main__"])
+    before = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.update(dict.fromkeys(("__file__", "__spec__")))
+    try:
+        yield
+    finally:
+        del main["__file__"], main["__spec__"]
+        main.update(before)
+
+
 class _Worker:
     """One process serving one job, or a part of it: ``then`` makes the next part of its bytes."""
 
@@ -148,7 +161,9 @@ class _Worker:
         self.pipe, child = context.Pipe(duplex=False)
         self._process: BaseProcess = context.Process(target=_serve, args=(job, child, self._log, timeout), daemon=True)
         self._news: News = {}
-        self._process.start()
+        # A job of the main program's own class needs it.
+        with contextlib.nullcontext() if type(job).__module__ == "__main__" else _main_hidden():
+            self._process.start()
         child.close()
         self._started = self._heard_at = time.monotonic()
         self.pid = self._process.pid or 0
