@@ -26,6 +26,11 @@ def double_jax(module: str = "jax") -> Any:
     return jax_library(module)
 
 
+def double() -> Any:
+    """Context in which JAX computes in double precision on this thread, also within ``single``."""
+    return jax_library("jax").enable_x64(True)
+
+
 @contextmanager
 def single() -> Iterator[None]:
     """Within the block JAX computes in single precision, callbacks on threads of their own included."""

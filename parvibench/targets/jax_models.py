@@ -18,7 +18,7 @@ from torch import Tensor
 
 from parvibench.core.errors import InputError
 from parvibench.core.target import InJax
-from parvibench.jax_programs.loading import double_jax
+from parvibench.jax_programs.loading import double, double_jax, jax_library
 
 from .densities import METRICS, Draw, Fit, FunctionTarget, FunctionTask, checked, initial_points, label_of
 from .sites import Site, SiteTask, fields, label, parts, refuse_discrete, refuse_subsample, require_latent
@@ -44,7 +44,8 @@ class JaxDensity:
         n, given = len(points), points.detach().cpu().double().numpy()
         padded = np.concatenate([given, given[-1:].repeat((1 << (n - 1).bit_length()) - n, 0)])  # few shapes to compile
         try:
-            value, score = (torch.from_numpy(np.array(part)[:n]).to(points) for part in self._compiled(padded))
+            with double():  # samplers that compute in single precision ask for it, too
+                value, score = (torch.from_numpy(np.array(part)[:n]).to(points) for part in self._compiled(padded))
         except Exception as error:
             first = str(error).strip().split("\n")[0][:300]
             shape = given.shape[1:]
@@ -55,7 +56,7 @@ class JaxDensity:
 
     @cached_property
     def _compiled(self) -> Any:
-        jax = double_jax()
+        jax = jax_library("jax")
         return jax.jit(jax.vmap(jax.value_and_grad(partial(self.in_jax.log_density, ()))))
 
 
@@ -162,7 +163,8 @@ class NumpyroModel:
     def mapped(self, function: str, values: Any) -> dict[str, Any]:
         """NumPyro's ``constrain_fn`` or ``unconstrain_fn`` for many values, name -> (n, ...)."""
         one = lambda v: getattr(_util(), function)(self.model, self.args, self.kwargs, v)  # noqa: E731
-        found = double_jax().vmap(one)(values)
+        with double():
+            found = jax_library("jax").vmap(one)(values)
         return {site.name: torch.from_numpy(np.array(found[site.name])) for site in self.sites}
 
 
@@ -207,7 +209,8 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
 
 
 def _util() -> Any:
-    return double_jax("numpyro.infer.util")
+    # Called while a density is compiled: the precision of the process stays what its sampler has asked for.
+    return jax_library("numpyro.infer.util")
 
 
 def _sites(called: str, model: Any, args: Any, kwargs: Any) -> tuple[Site, ...]:

@@ -75,7 +75,7 @@ class SiteTask(FunctionTask):
         missing = [site.name for site in self.sites if site.name not in values]
         if missing:
             raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
-        given = {site.name: torch.as_tensor(values[site.name]).to(torch.float64) for site in self.sites}
+        given = {site.name: torch.tensor(np.asarray(values[site.name]), dtype=torch.float64) for site in self.sites}
         for site in self.sites:
             if given[site.name].shape[1:] != site.shape:
                 wanted = ", ".join(["n", *map(str, site.shape)])

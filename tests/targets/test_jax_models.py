@@ -118,6 +118,22 @@ def test_numpyro_simplices_and_correlations() -> None:
     torch.testing.assert_close(task.unconstrain(values), torch.zeros(2, 5, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("algorithm", ["numpyro-nuts", "blackjax-nuts"])
+def test_samplers_in_single_precision_take_a_numpyro_model(tmp_path: Path, algorithm: str) -> None:
+    """They compile in single precision around a density in double: neither changes the other's while it is compiled."""
+    numpyro = pytest.importorskip("numpyro", reason="needs NumPyro: pip install '.[jax]'")
+    pytest.importorskip("blackjax", reason="needs BlackJAX: pip install '.[jax]'")
+
+    def two() -> None:
+        numpyro.sample("a", numpyro.distributions.Normal(np.zeros(2), np.array([1.0, 2.0])).to_event(1))
+
+    task = pb.from_numpyro(two)
+    options: Any = {"particles": 4, "replicates": 1, "budget": {"scores_per_particle": 200}, "workers": 0}
+    (cell,) = pb.run(tasks=[task], algorithms=[algorithm], out=tmp_path / "store", **options).cells
+    assert (cell.status, cell.reason) == ("ok", "")
+    assert jax.numpy.zeros(2).dtype == "float64"
+
+
 def test_numpyro_models_that_have_no_density_here() -> None:
     numpyro = pytest.importorskip("numpyro", reason="needs NumPyro: pip install '.[jax]'")
     import numpyro.distributions as dist

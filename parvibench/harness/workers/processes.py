@@ -132,7 +132,7 @@ def _start_method() -> Any:
 def _main_hidden() -> Iterator[None]:
     """Start a process that does not import the main program: a script without a guard would run once more there."""
     main = vars(sys.modules["__main__"])
-    before = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    before: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
     main.update(dict.fromkeys(("__file__", "__spec__")))
     try:
         yield

@@ -116,7 +116,7 @@ def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> Non
         frame.loc[mine.index, "pairs"] = compared.pairs
 
 
-def competing(board: pd.DataFrame) -> "pd.Series[bool]":
+def competing(board: pd.DataFrame) -> pd.Series[bool]:
     """Rows that can be among the best: ranked, with a finite median of replicates that did not all diverge."""
     finite = np.isfinite(board["median"].astype(float))
     return board["rank"].notna() & finite & (board["status"] == Status.OK)
