@@ -82,12 +82,18 @@ def _exact_rank_p_value(fresh: Array, law: Array) -> float:
     return float(ways[n, beyond].sum() / ways[n].sum())
 
 
+def standard_error(values: Array) -> float:
+    """Of the mean; the squares of a sampler's wild values (1e192) would overflow, so that they are scaled first."""
+    scale = float(np.abs(values).max()) or 1.0
+    return float((values / scale).std(ddof=1) / np.sqrt(len(values)) * scale)
+
+
 def bound_p_value(fresh: Array, limit: float) -> float:
     """p-value of ``|mean| <= limit`` by Student's t, two-sided at limit 0; 0 where a value is not finite."""
     if not np.isfinite(fresh).all():
         return 0.0
     centre = abs(fresh.mean())
-    spread = fresh.std(ddof=1) / np.sqrt(len(fresh))
+    spread = standard_error(fresh)
     if spread == 0:
         return 0.0 if centre > limit else 1.0
     beyond = np.array([centre - limit, centre + limit]) / spread

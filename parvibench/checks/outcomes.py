@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from .evidence import Array, Shift, bound_p_value, law_p_values, shift
+from .evidence import Array, Shift, bound_p_value, law_p_values, shift, standard_error
 from .question import Bound, Expected, Fixed, Law, Oracle, Question, Share
 from .words import sentence, statistic_in_words
 
@@ -106,7 +106,7 @@ def _effect(expected: Expected, fresh: Array) -> Shift:
         centre = fresh.mean() - (expected.value if isinstance(expected, Fixed) else 0.0)
     half = 0.0
     if len(fresh) > 1 and np.isfinite(fresh).all():
-        half = float(stats.t.isf(0.025, len(fresh) - 1) * fresh.std(ddof=1) / math.sqrt(len(fresh)))
+        half = float(stats.t.isf(0.025, len(fresh) - 1) * standard_error(fresh))
     return Shift(float(centre), float(centre - half), float(centre + half))
 
 

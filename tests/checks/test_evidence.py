@@ -63,6 +63,8 @@ def test_bounds() -> None:
     inside, outside = 0.2 + 0.05 * rng.normal(size=20), 0.4 + 0.05 * rng.normal(size=20)
     assert bound_p_value(inside, 0.25) > 0.5
     assert bound_p_value(outside, 0.25) < 1e-8
+    with np.errstate(over="raise"):
+        assert bound_p_value(1e200 * outside, 0.25e200) == pytest.approx(bound_p_value(outside, 0.25), rel=1e-6)
     assert bound_p_value(-outside, 0.25) < 1e-8
     assert bound_p_value(np.array([0.0, math.inf]), 0.25) == 0
     # At limit 0 it is the usual test.
