@@ -1,6 +1,7 @@
 """Runs end to end: statuses, resume, the same bits whoever runs them."""
 
 import math
+import os
 import subprocess
 import sys
 import time
@@ -427,3 +428,29 @@ def test_a_script_without_a_guard_runs_once(tmp_path, given):
     assert (ran.returncode, ran.stdout.count("once")) == (0, 1), ran.stderr
     assert "crashed" not in ran.stdout
     assert "Traceback" not in ran.stderr
+
+
+@dataclass(frozen=True)
+class Sends(Job[int]):
+    """A job whose forks report as well, or whose code writes into the worker's pipes."""
+
+    garbage: bool
+
+    def run(self, notify: Notify) -> int:
+        if self.garbage:
+            (pipe,) = (c.cell_contents for c in notify.__closure__ if hasattr(c.cell_contents, "fileno"))
+            os.write(pipe.fileno(), b"\x00\x00\x00\x04\x00\x00\x00\x00")
+            time.sleep(30)
+        os.fork()
+        for k in range(2000):
+            notify({"iteration": k, "share": 0.5})
+        return 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_forks_and_garbage_in_the_pipe_end_no_run() -> None:
+    """Only the worker itself reports; what is no message is a crash of that cell alone."""
+    outcomes = dict(Workers(1, 60).run([Sends(True), Sends(False)], lambda job, news: None))
+    assert outcomes[0].status is Status.CRASHED
+    assert "cannot be read" in outcomes[0].reason
+    assert outcomes[1].result == 7

@@ -192,6 +192,8 @@ class _Worker:
             message = self.pipe.recv()
         except (EOFError, OSError):
             return self._death()
+        except Exception as error:  # a sampler wrote into the pipe: bytes that are no message
+            return Outcome(None, Status.CRASHED, f"the worker's message cannot be read: {type(error).__name__}")
         if isinstance(message, Outcome):
             return message
         self._news, self._heard_at = self._news | message, time.monotonic()
@@ -232,7 +234,14 @@ def _serve(job: Job[Any], pipe: Connection, log: Path, timeout: float) -> None:
     import torch
 
     torch.set_num_threads(1)
+    own = os.getpid()
+
+    def send(message: Any) -> None:
+        # A sampler's fork goes on here, too: two senders at once would garble the messages.
+        if os.getpid() == own:
+            pipe.send(message)
+
     with contextlib.suppress(BrokenPipeError):
-        pipe.send(attempt(job, pipe.send))
+        send(attempt(job, send))
     pipe.close()
     os._exit(0)  # no clean-up of a plug-in's stands in the way
