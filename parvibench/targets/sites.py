@@ -75,7 +75,7 @@ class SiteTask(FunctionTask):
         missing = [site.name for site in self.sites if site.name not in values]
         if missing:
             raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
-        given = {site.name: torch.tensor(np.asarray(values[site.name]), dtype=torch.float64) for site in self.sites}
+        given = {site.name: _double(values[site.name]) for site in self.sites}
         for site in self.sites:
             if given[site.name].shape[1:] != site.shape:
                 wanted = ", ".join(["n", *map(str, site.shape)])
@@ -89,6 +89,13 @@ class SiteTask(FunctionTask):
     @abstractmethod
     def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Unconstrained values of the sites, name -> (n, ...)."""
+
+
+def _double(values: Any) -> Tensor:
+    """In float64; a tensor of any kind, or what NumPy reads, read-only arrays included."""
+    if isinstance(values, Tensor):
+        return values.detach().to("cpu", torch.float64)
+    return torch.tensor(np.asarray(values), dtype=torch.float64)
 
 
 def fields(kind: str, model: Any, name: str | None, sites: tuple[Site, ...]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import wrong_jax_kernels as kernels
 pytestmark = pytest.mark.slow
 #: Name -> iterations: a tempered sampler is there after a few.
 PLANTED = {"HMC": 500, "ALWAYS": 500, "INDEPENDENT": 500, "LANGEVIN": 500, "TEMPERED": 8}
+#: The right one of ALWAYS has not converged on ``tilted`` after 500: the mean log density is 0.24 too low.
+RIGHT = {**PLANTED, "ALWAYS": 2000}
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -19,9 +21,9 @@ def test_a_planted_error_is_found(name: str) -> None:
     assert pb.check(getattr(kernels, name), iterations=PLANTED[name], seed=1).verdict == "wrong"
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", RIGHT)
 def test_without_it_the_kernel_passes(name: str) -> None:
-    assert pb.check(getattr(kernels, f"RIGHT_{name}"), iterations=PLANTED[name], seed=1).verdict == "pass"
+    assert pb.check(getattr(kernels, f"RIGHT_{name}"), iterations=RIGHT[name], seed=1).verdict == "pass"
 
 
 @pytest.mark.parametrize("name", ["AVERAGING", "RIGHT_AVERAGING"])

@@ -54,6 +54,11 @@ def test_values_of_sites_go_there_and_back(name: str, models) -> None:
     x = torch.randn(50, task.dim, generator=Generator().manual_seed(2), dtype=torch.float64)
     values = task.constrain(x)
     torch.testing.assert_close(task.unconstrain(values), x)
+    arrays = {site: value.numpy() for site, value in values.items()}
+    for array in arrays.values():
+        array.setflags(write=False)
+    torch.testing.assert_close(task.unconstrain(arrays), x)
+    torch.testing.assert_close(task.unconstrain({s: v.clone().requires_grad_() for s, v in values.items()}), x)
     if name == "counted":
         torch.testing.assert_close(values["weights"].sum(-1), torch.ones(50, dtype=torch.float64))
         torch.testing.assert_close(values["L"].square().sum(-1), torch.ones(50, 3, dtype=torch.float64))
