@@ -86,6 +86,7 @@ def run(
         suite=plan.suite.resolved(),
         profile=execution.profile,
         command=command,
+        changed=execution.changed,
         observers=[*observers, *([mirror] if mirror else [])],
         fresh=execution.fresh,
         retry_failed=execution.retry_failed,

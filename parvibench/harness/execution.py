@@ -48,6 +48,11 @@ class Execution(BaseModel):
     edition: str | None = None  #: refuse what differs from this edition of the board, such as ``2026.12``
     tune: bool = False  #: tune a suite with a grid first, where it holds no tuned values
 
+    @property
+    def changed(self) -> list[str]:
+        """What the options change of a suite's protocol."""
+        return [k for k in ("replicates", "budget", "particles", "samples", "start") if getattr(self, k) is not None]
+
     @classmethod
     def of(cls, **options: Any) -> Execution:
         """Validated options; ``InputError`` for an unknown one or a value of the wrong type."""

@@ -61,6 +61,7 @@ def run_cells(
     suite: dict[str, Any],
     profile: str | None = None,
     command: str = "",
+    changed: Sequence[str] = (),
     observers: Sequence[Observer] = (),
     fresh: bool = False,
     retry_failed: bool = False,
@@ -69,14 +70,14 @@ def run_cells(
 
     After Ctrl-C the finished cells are in the store, the others are reported as interrupted, and the same call
     resumes. The cells are in the order of the report, the store is locked for the length of the run; ``suite``
-    (resolved), ``profile`` and ``command`` are provenance. ``fresh`` runs all cells again, ``retry_failed`` those that
+    (resolved), ``profile``, ``command`` and what options ``changed`` of the profile are provenance. ``fresh`` runs all cells again, ``retry_failed`` those that
     failed.
 
     Raises:
         StoreError: another run holds the store.
     """
     with store.locked(), Interrupts() as interrupts, SystemMonitor() as monitor:
-        run = store.last(_start_run(cells, suite, profile, command))
+        run = store.last(_start_run(cells, suite, profile, command, changed))
         held = {} if fresh else _held(cells, store, retry_failed)
         twins: dict[str, list[Cell]] = defaultdict(list)  # labels may share a cell, as two that were tuned alike do
         for cell in cells:
@@ -186,14 +187,17 @@ def why_not_run(cell: Cell) -> tuple[Status, str] | None:
     return (Status.UNSUPPORTED, lacking) if lacking else None
 
 
-def _start_run(cells: Sequence[Cell], suite: dict[str, Any], profile: str | None, command: str) -> RunRecord:
+def _start_run(
+    cells: Sequence[Cell], suite: dict[str, Any], profile: str | None, command: str, changed: Sequence[str]
+) -> RunRecord:
     device = cells[0].spec.device if cells else "cpu"
     return RunRecord(
         id=new_run_id(suite["name"]),
         suite=suite,
         profile=profile,
         cells=[RunCell(spec=c.spec, label=c.label) for c in cells],
-        provenance=provenance(command, device, [c.task for c in cells]),
+        provenance=provenance(command, device, [c.task for c in cells])
+        | ({"changed": list(changed)} if changed else {}),
         started=now(),
     )
 

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -454,3 +454,15 @@ def test_forks_and_garbage_in_the_pipe_end_no_run() -> None:
     assert outcomes[0].status is Status.CRASHED
     assert "cannot be read" in outcomes[0].reason
     assert outcomes[1].result == 7
+
+
+def test_a_changed_profile_is_not_called_by_its_name_alone(tmp_path: Path) -> None:
+    suite = tmp_path / "mine.yaml"
+    suite.write_text(
+        "name: mine\ntasks: [banana]\nalgorithms: [sgld]\nreplicates: 1\nparticles: 8\nbudget: {iterations: 4}\n"
+        "profiles: {fast: {replicates: 1}}\n"
+    )
+    for options, title in (({}, "mine, profile fast<"), ({"particles": 9}, "mine, profile fast with other particles<")):
+        chosen: Any = {"profile": "fast", "workers": 0, "tracking": False, "out": tmp_path / "store", **options}
+        pb.run(str(suite), report=tmp_path / "page", **chosen)
+        assert title in (tmp_path / "page/index.html").read_text()

@@ -56,7 +56,7 @@ def render(report: Report, *, compact: bool = False) -> str:
         style=Markup((folder / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        profile=f", profile {results.run.profile}" if results.run.profile else "",
+        profile=f", profile {profile}" if (profile := provenance.profile_in_words(results)) else "",
         links={m.name: m.anchor for m in report.methods},
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         rule=leaders.RULE,

@@ -10,6 +10,7 @@ from typing import Any
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.formatting import join
 from parvibench.reporting.tables.leaderboard import NOT_RUN, fixed_step, tuning_cost
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, sortable
 from parvibench.reporting.text import validity
@@ -89,6 +90,13 @@ def glossary(results: StoredRun) -> list[registry.MetricRow]:
     """The metrics of the run."""
     used = {m for c in results.cells for m in (*c.values, *c.absent)}
     return [row for name, row in registry.metrics().items() if name in used]
+
+
+def profile_in_words(results: StoredRun) -> str:
+    """The suite's profile; one that options of the command changed is not called by its name alone."""
+    run = results.run
+    changed = run.provenance.get("changed") if run.profile else None
+    return f"{run.profile} with other {join(changed)}" if changed else run.profile or ""
 
 
 def provenance(results: StoredRun) -> list[tuple[str, str]]:

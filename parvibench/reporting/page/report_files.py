@@ -21,7 +21,7 @@ from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.paper_comparison import plain_rows
 
 from .html_page import render
-from .provenance import step_origin
+from .provenance import profile_in_words, step_origin
 from .report import Report
 from .reports_index import Summary
 from .text_tables import to_markdown
@@ -127,7 +127,7 @@ def _summary(report: Report) -> Summary:
     run, said = report.findings.results.run, report.checks
     return Summary(
         suite=str(run.suite.get("name", "")),
-        profile=run.profile or "",
+        profile=profile_in_words(report.findings.results),
         description=str(run.suite.get("description", "")),
         run=run.id,
         headline=report.views[0].headline,
