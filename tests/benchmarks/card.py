@@ -7,13 +7,14 @@ tries again what failed. ``--device cpu`` runs the same code in the card's place
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -146,6 +147,7 @@ def nuts(target: str, chains: int, device: str, steps: int, *, compiled: bool) -
 
 def blackjax(target: str, chains: int, device: str, steps: int) -> Row:
     """The same of BlackJAX at the step length and masses of our warm-up, on JAX's card."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else JAX takes most of the card's memory at once
     import jax
     import peers
     from stepping import Stepper
@@ -332,15 +334,15 @@ def in_worker(jobs: list[Together], limit: float, report: Report) -> list[Item]:
     return lost
 
 
-def main(device: str, size: Size, folder: Path, whole: float, *, fresh: bool) -> int:
-    """Measure what is missing and write; how many measurements failed."""
+def main(device: str, size: Size, folder: Path, whole: float, parts: Container[str], *, fresh: bool) -> int:
+    """Measure what is missing of these parts and write; how many measurements failed."""
     start = time.monotonic()
     report = Report(folder, environment(device, size), fresh=fresh)
 
     def left() -> bool:
         return time.monotonic() - start < whole
 
-    todo = [item for item in items(device, size) if not report.done(f"{item.part}: {item.name}")]
+    todo = [item for item in items(device, size) if item.part in parts and not report.done(f"{item.part}: {item.name}")]
     for group in groups(todo):
         if left():
             for item in in_worker([group], GROUP_S, report):
@@ -349,7 +351,7 @@ def main(device: str, size: Size, folder: Path, whole: float, *, fresh: bool) ->
     late = {"status": "failed", "reason": "no time left"}
     with tempfile.TemporaryDirectory() as store:
         for part, run in whole_runs(device, size, Path(store)).items():
-            if not report.done(f"{part}: all"):
+            if part in parts and not report.done(f"{part}: all"):
                 report.add(run_of(part, run) if left() else [{"part": part, "name": "all", **late}])
     for item in todo:
         if f"{item.part}: {item.name}" not in report.rows:
@@ -374,6 +376,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", help="cuda, or cpu in its place")
     parser.add_argument("--fast", action="store_true", help="smaller sizes")
+    parser.add_argument("--part", action="append", help="a heading of the page, again and again; all by default")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there")
     parser.add_argument("--seconds", type=float, default=WHOLE_S, help="wall-clock limit after which nothing is begun")
     parser.add_argument("--out", type=Path, default=FOLDER)
@@ -383,4 +386,8 @@ if __name__ == "__main__":
         place = resolve_device(given.device)
     except Exception as error:
         sys.exit(f"card.py: {error}")
-    raise SystemExit(main(place, FAST if given.fast else FULL, given.out, given.seconds, fresh=given.fresh) > 0)
+    chosen = FAST if given.fast else FULL
+    known = {item.part for item in items(place, chosen)} | set(whole_runs(place, chosen, given.out))
+    if wrong := set(given.part or ()) - known:
+        sys.exit(f"card.py: --part {min(wrong)}: no such part; known are {', '.join(sorted(known))}")
+    raise SystemExit(main(place, chosen, given.out, given.seconds, given.part or known, fresh=given.fresh) > 0)

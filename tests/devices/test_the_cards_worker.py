@@ -8,6 +8,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+import torch
+
 from parvibench.core.result import Status
 from parvibench.harness.execution import Execution
 from parvibench.harness.session import make_executor
@@ -28,6 +31,14 @@ class Chunk(Job[int]):
             raise RuntimeError("CUDA error: device-side assert triggered")
         if self.way == "memory":
             raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        if self.way == "real assert":
+            torch.zeros(3, device="cuda")[torch.tensor([7], device="cuda")].cpu()
+        if self.way == "real memory":
+            torch.empty(2**40, device="cuda")
+        if self.way == "real hang":
+            while True:
+                torch.cuda._sleep(10**9)  # type: ignore[no-untyped-call]
+                torch.cuda.synchronize()
         if self.way == "hang":
             time.sleep(60)
         if self.way == "lost once":
@@ -101,3 +112,17 @@ for module in _PRELOAD:
 def test_the_fork_server_never_touches_the_card() -> None:
     done = subprocess.run([sys.executable, "-c", PRELOAD], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_real_trouble_on_the_card_ends_one_chunk(tmp_path: Path) -> None:
+    ways = ["real assert", "fine", "real memory", "real hang", "fine"]
+    failed, _, short, hung, fine = found = run(ways, tmp_path, timeout=20.0)
+    assert [outcome.status for outcome in found] == [
+        Status.CRASHED, Status.OK, Status.OUT_OF_MEMORY, Status.TIMEOUT, Status.OK,
+    ]  # fmt: skip
+    assert "device-side assert" in failed.reason
+    assert "out of memory" in short.reason
+    assert "no result within 20 s" in hung.reason
+    assert fine.result not in (os.getpid(), hung.result)
