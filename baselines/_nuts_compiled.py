@@ -1,11 +1,13 @@
 """``_nuts_trees.grow`` as a C++ program: one call before and one after each evaluation, instead of a hundred operations.
 
-Made by PyTorch's own loader of compiled code when a run with ``--compile`` begins. For diagonal masses on a CPU. Sums
-are in another order than PyTorch's: the last digits differ.
+Made by PyTorch's own loaders of compiled code when a run with ``--compile`` begins: for a CPU by the C++ compiler, for
+a GPU by NVRTC, which comes with PyTorch, a thread for every row. For diagonal masses. Sums are in another order than
+PyTorch's: the last digits differ.
 """
 
 import ctypes
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ from torch import Tensor
 from . import _nuts_trees
 from ._nuts_trees import _LOW, MAX_ENERGY_ERROR, Evaluate, Numbers, Randomness, Trees
 
-#: Arrays of the chains, of the block and of this leapfrog step, in the order of the C++ struct; then its numbers.
+#: Arrays of the chains and of the block of leapfrog steps, in the order of the C++ struct; then its numbers.
 _ARRAYS = [
     "ends",
     "draws",
@@ -28,123 +30,148 @@ _ARRAYS = [
     "gumbel",
     "join",
     "way",
-    "value",
-    "score",
+    "momenta",
 ]
 _NUMBERS = ["rows", "chains", "dim", "size", "max_depth", "turns"]
 
 _SOURCE = (
     f"""
-#include <algorithm>
+enum {{ {", ".join(Numbers._fields)}, FIELDS }};
+#ifdef __CUDACC_RTC__
+#define FN __device__
+#define ones_of __popcll
+#define zeros_of(x) (__ffsll(x) - 1)
+typedef long long int64_t;
+#else
 #include <cmath>
 #include <cstdint>
-enum {{ {", ".join(Numbers._fields)}, FIELDS }};
-template <class T> struct Block {{ T *{", *".join(_ARRAYS)}; T **momenta; int64_t *begun, {", ".join(_NUMBERS)}; }};
-const double LOW = {_LOW}, LOST = {-MAX_ENERGY_ERROR};
+#define FN inline
+#define ones_of __builtin_popcountll
+#define zeros_of __builtin_ctzll
+using std::exp, std::fabs, std::isfinite, std::log1p;
+#endif
+template <class T> struct Block {{ T *{", *".join(_ARRAYS)}; int64_t *begun, {", ".join(_NUMBERS)}; }};
+#define LOW T({_LOW})
+#define LOST T({-MAX_ENERGY_ERROR})
 """
     + r"""
-template <class T> T add_logs(T a, T b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }
+template <class T> FN T larger(T a, T b) { return a > b ? a : b; }
+template <class T> FN T add_logs(T a, T b) { return larger(a, b) + log1p(exp(-fabs(a - b))); }
+template <class T> FN void copy(const T* from, T* to, int64_t n) { for (int64_t i = 0; i < n; i++) to[i] = from[i]; }
+template <class T> FN void swap(T* a, T* b, int64_t n) { for (int64_t i = 0; i < n; i++) { T x = a[i]; a[i] = b[i], b[i] = x; } }
 
-// New trees, then the first half of a leapfrog step.
-template <class T> void start(const Block<T>& b) {
-  for (int64_t m = 0, D = b.dim; m < b.rows; m++) {
-    T *f = b.table + m * FIELDS, *e = b.ends + m * 6 * D, *total = b.total + m * D, *slots = b.slots + m * b.size * 3 * D;
-    if (f[fresh] > 0) {
-      const T *drawn = b.draws + (m * 6 + 2) * D, *momentum = b.momenta[b.begun[m]++] + m * D;
-      T squares = 0;
-      for (int64_t d = 0; d < D; d++) {
-        e[d] = e[3 * D + d] = drawn[d], e[D + d] = e[4 * D + d] = drawn[D + d];
-        e[2 * D + d] = e[5 * D + d] = total[d] = slots[d] = slots[D + d] = momentum[d], slots[2 * D + d] = 0;
-        squares += momentum[d] * momentum[d];
-      }
-      f[energy] = squares / 2 - f[density], f[weight] = f[accepted] = f[leaves] = f[depth] = f[fresh] = 0;
-      f[direction] = 1, f[step] = b.lengths[m];
-    }
-    T *slot = slots + (1 + __builtin_popcountll(int64_t(f[leaf]))) * 3 * D, *p = e + 2 * D, h = f[direction] * f[step];
-    const T* scale = b.scale + m / b.chains * D;
+// Row m: a new tree where one is due, then the first half of a leapfrog step.
+template <class T> FN void start(const Block<T>& b, int64_t m) {
+  const int64_t D = b.dim;
+  T *f = b.table + m * FIELDS, *e = b.ends + m * 6 * D, *total = b.total + m * D, *slots = b.slots + m * b.size * 3 * D;
+  if (f[fresh] > 0) {
+    const T *drawn = b.draws + (m * 6 + 2) * D, *momentum = b.momenta + (b.begun[m]++ * b.rows + m) * D;
+    T squares = 0;
     for (int64_t d = 0; d < D; d++) {
-      slot[D + d] = p[d], slot[2 * D + d] = total[d];
-      p[d] += h * scale[d] / 2 * e[D + d];
-      b.y[m * D + d] = e[d] += h * scale[d] * p[d];
+      e[d] = e[3 * D + d] = drawn[d], e[D + d] = e[4 * D + d] = drawn[D + d];
+      e[2 * D + d] = e[5 * D + d] = total[d] = slots[d] = slots[D + d] = momentum[d], slots[2 * D + d] = 0;
+      squares += momentum[d] * momentum[d];
     }
+    f[energy] = squares / 2 - f[density], f[weight] = f[accepted] = f[leaves] = f[depth] = f[fresh] = 0;
+    f[direction] = 1, f[step] = b.lengths[m];
+  }
+  T *slot = slots + (1 + ones_of(int64_t(f[leaf]))) * 3 * D, *p = e + 2 * D, h = f[direction] * f[step];
+  const T* scale = b.scale + m / b.chains * D;
+  for (int64_t d = 0; d < D; d++) {
+    slot[D + d] = p[d], slot[2 * D + d] = total[d];
+    p[d] += h * scale[d] / 2 * e[D + d];
+    b.y[m * D + d] = e[d] += h * scale[d] * p[d];
   }
 }
 
 // a and c are what is held of the first leaves of both halves; see _turned.
-template <class T> bool turned(const T* a, const T* c, const T* end, const T* total, int64_t D) {
+template <class T> FN bool turned(const T* a, const T* c, const T* end, const T* total, int64_t D) {
   T s[6] = {};
   for (int64_t d = 0; d < D; d++) {
     T whole = total[d] - a[2 * D + d], front = c[2 * D + d] - a[2 * D + d] + c[d], back = total[d] - c[2 * D + d] + c[D + d];
     s[0] += a[d] * whole, s[1] += end[d] * whole, s[2] += a[d] * front, s[3] += c[d] * front;
     s[4] += c[D + d] * back, s[5] += end[d] * back;
   }
-  return !std::all_of(s, s + 6, [](T x) { return x > 0; });
+  return !(s[0] > 0 && s[1] > 0 && s[2] > 0 && s[3] > 0 && s[4] > 0 && s[5] > 0);
 }
 
-// The other half of step k, and what its leaf means for the tree; the most trees begun in this block by one that is to.
-template <class T> int64_t finish(const Block<T>& b, int64_t k) {
-  int64_t most = 0, D = b.dim;
-  for (int64_t m = 0; m < b.rows; m++) {
-    T *f = b.table + m * FIELDS, *e = b.ends + m * 6 * D, *p = e + 2 * D, *draws = b.draws + m * 6 * D;
-    T *slots = b.slots + m * b.size * 3 * D, *total = b.total + m * D, h = f[direction] * f[step], squares = 0;
-    const int64_t number = f[leaf], ones = __builtin_popcountll(number);
-    const T* scale = b.scale + m / b.chains * D;
-    for (int64_t d = 0; d < D; d++) {
-      e[D + d] = b.score[m * D + d];
-      p[d] += h * scale[d] / 2 * e[D + d];
-      squares += p[d] * p[d], total[d] += slots[(1 + ones) * 3 * D + d] = p[d];
-    }
-    T log_weight = -squares / 2 + b.value[m] + f[energy];
-    if (!std::isfinite(log_weight)) log_weight = LOW;
-    const T probability = std::exp(std::min(log_weight, T(0))), key = log_weight + b.gumbel[k * b.rows + m];
-    f[accepted] += probability, b.gained[m] += probability, f[leaves] += 1;
-    f[branch] = add_logs(f[branch], log_weight);
-    if (key > f[best]) f[best] = key, f[drawn_density] = b.value[m], std::copy(e, e + 2 * D, draws);
-    f[leaf] += 1;
-    const bool last = f[leaf] == (int64_t(1) << int64_t(f[depth])), lost = log_weight < LOST;
-    bool broken = lost, closed = false;
-    for (int64_t place = ones, i = __builtin_ctzll(number + 1) + last; i > 0 && !broken; i--, place--)
-      if (turned(slots + place * 3 * D, slots + (place + 1) * 3 * D, p, total, D)) closed = true, broken = place > 0;
-    if (!last && !broken) continue;
-    if (!broken) {
-      if (b.join[k * b.rows + m] < f[branch] - f[weight])
-        std::copy(draws, draws + 2 * D, draws + 2 * D), f[density] = f[drawn_density];
-      f[weight] = add_logs(f[weight], f[branch]);
-    }
-    f[depth] += 1, f[leaf] = 0, f[best] = f[branch] = LOW;
-    if (!broken && !closed && f[depth] < b.max_depth) {
-      if (b.way[k * b.rows + m] != f[direction]) {
-        std::copy(p, p + D, slots), std::swap_ranges(e, e + 3 * D, e + 3 * D);
-        f[direction] = b.way[k * b.rows + m];
-      }
-      continue;
-    }
-    f[fresh] = 1, f[acceptance] = f[accepted] / f[leaves], f[doublings] = f[depth], f[diverged] = lost;
-    if (b.turns) std::swap_ranges(draws + 2 * D, draws + 4 * D, draws + 4 * D), std::swap(f[density], f[waiting_density]);
-    most = std::max(most, b.begun[m] + 1);
+// Row m: the other half of step k, and what its leaf means for the tree; how many trees the row will have begun.
+template <class T> FN int64_t finish(const Block<T>& b, const T* values, const T* scores, int64_t k, int64_t m) {
+  const int64_t D = b.dim;
+  T *f = b.table + m * FIELDS, *e = b.ends + m * 6 * D, *p = e + 2 * D, *draws = b.draws + m * 6 * D;
+  T *slots = b.slots + m * b.size * 3 * D, *total = b.total + m * D, h = f[direction] * f[step], squares = 0;
+  const int64_t number = f[leaf], ones = ones_of(number);
+  const T *scale = b.scale + m / b.chains * D, value = values[m];
+  for (int64_t d = 0; d < D; d++) {
+    e[D + d] = scores[m * D + d];
+    p[d] += h * scale[d] / 2 * e[D + d];
+    squares += p[d] * p[d], total[d] += slots[(1 + ones) * 3 * D + d] = p[d];
   }
-  return most;
+  T log_weight = -squares / 2 + value + f[energy];
+  if (!isfinite(log_weight)) log_weight = LOW;
+  const T probability = exp(-larger(-log_weight, T(0))), key = log_weight + b.gumbel[k * b.rows + m];
+  f[accepted] += probability, b.gained[m] += probability, f[leaves] += 1;
+  f[branch] = add_logs(f[branch], log_weight);
+  if (key > f[best]) f[best] = key, f[drawn_density] = value, copy(e, draws, 2 * D);
+  f[leaf] += 1;
+  const bool last = f[leaf] == T(int64_t(1) << int64_t(f[depth])), lost = log_weight < LOST;
+  bool broken = lost, closed = false;
+  for (int64_t place = ones, i = zeros_of(number + 1) + last; i > 0 && !broken; i--, place--)
+    if (turned(slots + place * 3 * D, slots + (place + 1) * 3 * D, p, total, D)) closed = true, broken = place > 0;
+  if (!last && !broken) return 0;
+  if (!broken) {
+    if (b.join[k * b.rows + m] < f[branch] - f[weight]) copy(draws, draws + 2 * D, 2 * D), f[density] = f[drawn_density];
+    f[weight] = add_logs(f[weight], f[branch]);
+  }
+  f[depth] += 1, f[leaf] = 0, f[best] = f[branch] = LOW;
+  if (!broken && !closed && f[depth] < b.max_depth) {
+    if (b.way[k * b.rows + m] != f[direction]) {
+      copy(p, slots, D), swap(e, e + 3 * D, 3 * D);
+      f[direction] = b.way[k * b.rows + m];
+    }
+    return 0;
+  }
+  f[fresh] = 1, f[acceptance] = f[accepted] / f[leaves], f[doublings] = f[depth], f[diverged] = lost;
+  if (b.turns) swap(draws + 2 * D, draws + 4 * D, 2 * D), swap(f + density, f + waiting_density, 1);
+  return b.begun[m] + 1;
 }
-extern "C" void start4(void* b) { start(*(Block<float>*)b); }
-extern "C" void start8(void* b) { start(*(Block<double>*)b); }
-extern "C" int64_t finish4(void* b, int64_t k) { return finish(*(Block<float>*)b, k); }
-extern "C" int64_t finish8(void* b, int64_t k) { return finish(*(Block<double>*)b, k); }
+#ifdef __CUDACC_RTC__
+#define EACH(T, call) int64_t m = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; if (m < ((Block<T>*)b)->rows) call
+#define PROGRAM(T, size) \
+  extern "C" __global__ void start##size(void* b) { EACH(T, start(*(Block<T>*)b, m)); } \
+  extern "C" __global__ void finish##size(void* b, T* v, T* s, int k) { EACH(T, finish(*(Block<T>*)b, v, s, k, m)); }
+#else
+#define EACH(T, call) for (int64_t m = 0; m < ((Block<T>*)b)->rows; m++) call
+#define PROGRAM(T, size) \
+  extern "C" void start##size(void* b) { EACH(T, start(*(Block<T>*)b, m)); } \
+  extern "C" int64_t finish##size(void* b, T* v, T* s, int k) { \
+    int64_t most = 0; EACH(T, most = larger(most, finish(*(Block<T>*)b, v, s, k, m))); return most; }
+#endif
+PROGRAM(float, 4) PROGRAM(double, 8)
 """
 )
-
-
-class _Block(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in (*_ARRAYS, "momenta", "begun")] + [
-        (name, ctypes.c_int64) for name in _NUMBERS
-    ]
+#: Rows of a block of threads: few, so that a hundred chains are spread over a GPU.
+_THREADS = 32
 
 
 @cache
-def program() -> Any:
-    """The library, compiled where the cache of the compiler has none."""
+def program(device: str, size: int) -> list[Callable[..., Any]]:
+    """``start`` and ``finish`` for numbers of ``size`` bytes, given the rows, the block, and as the source says."""
+    names = [f"start{size}", f"finish{size}"]
+    if device == "cuda":
+        return [partial(_on_card, torch.cuda._compile_kernel(_SOURCE, name)) for name in names]
     from torch._inductor.codecache import CppCodeCache
 
-    return CppCodeCache.load(_SOURCE)
+    library = CppCodeCache.load(_SOURCE)  # compiled where the cache of the compiler has none
+    return [partial(_on_cpu, getattr(library, name)) for name in names]
+
+
+def _on_cpu(run: Callable[..., int], rows: int, *given: Tensor | int) -> int:
+    return run(*(ctypes.c_void_p(a.data_ptr()) if isinstance(a, Tensor) else a for a in given))
+
+
+def _on_card(run: Callable[..., None], rows: int, *given: Tensor | int) -> None:
+    run(grid=(-(-rows // _THREADS), 1, 1), block=(_THREADS, 1, 1), args=list(given))
 
 
 def grow(
@@ -154,24 +181,23 @@ def grow(
     if scale.dim() == 3:
         return _nuts_trees.grow(trees, evaluate, scale, steps, random, max_depth, turns)
     replicates, n, _, dim = trees.ends.shape
-    width, K, size = replicates * n, len(random.gumbel), trees.table.element_size()
+    width, K, device = replicates * n, len(random.gumbel), trees.table.device
     new = Trees(*(a.clone(memory_format=torch.contiguous_format) for a in trees))
-    given = [a.contiguous() for a in (scale, steps.repeat_interleave(n), new.table.new_zeros(width), *random[:3])]
-    y, begun = new.total.new_empty(width, dim), torch.zeros(width, dtype=torch.int64)
-    block = _Block(*(a.data_ptr() for a in (*new, y, *given)))
-    momenta = (ctypes.c_void_p * K)()
-    drawn: list[Tensor] = []
-    block.momenta, block.begun = ctypes.addressof(momenta), begun.data_ptr()
-    block.rows, block.chains, block.dim, block.size = width, n, dim, trees.slots.shape[2]
-    block.max_depth, block.turns = max_depth, turns
-    start, finish = (getattr(program(), f"{name}{size}") for name in ("start", "finish"))
-    at, most = ctypes.byref(block), 1
+    y, momenta, gained = (new.total.new_empty(shape) for shape in ((width, dim), (K, width, dim), (width,)))
+    begun, lengths = torch.zeros(width, dtype=torch.int64, device=device), steps.repeat_interleave(n)
+    arrays = [a.contiguous() for a in (*new, y, scale, lengths, gained.zero_(), *random[:3], momenta, begun)]
+    block = torch.tensor([*(a.data_ptr() for a in arrays), width, n, dim, trees.slots.shape[2], max_depth, turns])
+    if device.type == "cuda":
+        block = block.pin_memory().to(device, non_blocking=True)
+    start, finish = program(device.type, trees.table.element_size())
+    drawn, most = 0, 1
     for k in range(K):
-        for number in range(len(drawn), most):
-            drawn.append(random.momentum(number).contiguous())
-            momenta[number] = drawn[-1].data_ptr()
-        start(at)
+        if device.type == "cuda":
+            most = K  # without waiting for what the GPU would answer
+        for number in range(drawn, most):
+            momenta[number] = random.momentum(number)
+        drawn = max(drawn, most)
+        start(width, block)
         value, score = (a.to(y.dtype).contiguous() for a in evaluate(y))
-        block.value, block.score = value.data_ptr(), score.data_ptr()
-        most = finish(at, ctypes.c_int64(k))
-    return new, given[2].view(replicates, n).mean(1) / K
+        most = finish(width, block, value, score, k)
+    return new, gained.view(replicates, n).mean(1) / K

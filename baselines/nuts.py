@@ -112,7 +112,7 @@ class NUTS(Algorithm[Settings, State]):
         return State(x, trees, warmup, min(settings.warmup_steps, steps))
 
     def compiled_step(self) -> Callable[..., Any]:
-        """Trees as a C++ program."""
+        """Trees as a C++ program, on a GPU as a CUDA program."""
         return partial(self.step, grow=_nuts_compiled.grow)
 
     def step(

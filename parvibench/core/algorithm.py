@@ -158,7 +158,7 @@ class Method(ABC):
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in keys}
 
     def compiled_step(self) -> Callable[..., Any] | None:
-        """``step`` with a program of its own, for ``--compile`` on a CPU; None: what ``torch.compile`` makes of it."""
+        """``step`` with a program of its own, for ``--compile``; None: what ``torch.compile`` makes of it."""
         return None
 
     def effective_step(self, settings: Any) -> float | None:

@@ -38,10 +38,11 @@ FOLDER = Path(__file__).resolve().parents[2] / "reports" / "gpu"
 COMMAND = "python tests/benchmarks/card.py"
 #: Wall-clock seconds: of the whole, of a group of measurements in one process, of one on its own.
 WHOLE_S, GROUP_S, SINGLE_S = 480.0, 150.0, 90.0
-GROUP = {"nuts": 1}  # which compiles
+GROUP = {"nuts": 1, "compiled steps": 1}
 _GROUP = 12
 #: Methods of the suite ``toy`` in whole runs, through the harness and its worker.
 TOY = ("svgd", "sgld", "mala", "nuts", "sifg", "ksivi", "smc", "mclmc")
+COMPILED = ("svgd", "mala", "sifg", "ksivi")
 NUTS_TARGETS = ("blr-breast-cancer", "funnel-10d")
 
 Row = dict[str, Any]
@@ -101,16 +102,22 @@ def agrees(name: str, device: str) -> Row:
     return row if fine else row | {"status": "failed", "reason": "the card and the CPU disagree"}
 
 
-def step_times(name: str, device: str, steps: int) -> Row:
-    """Steady milliseconds of a step of 10 replicates of 100 particles in the plane, and the peak of memory."""
+def step_times(name: str, device: str, steps: int, particles: int, replicates: int, *, compiled: bool = False) -> Row:
+    """Steady milliseconds of a step of all replicates in the plane and the peak of memory, and of one thread of the CPU."""
     from stepping import Stepper
 
     method = registry.load_algorithm(name)
     settings = dict(method.example.quick)
-    ids = (0,) if method.max_chunk == 1 else tuple(range(10))
+    ids = (0,) if method.max_chunk == 1 else tuple(range(replicates))
+    if compiled:
+        require_compiler(device)
     reset_peak_memory(torch.device(device))
-    stepper = Stepper("gmm5-2d", name, settings, 100, ids, device=device)
-    return {"replicates": len(ids), **clocked(lambda: stepper.run(1), device, steps)}
+    stepper = Stepper("gmm5-2d", name, settings, particles, ids, device=device, compiled=compiled)
+    row = {"replicates": len(ids), **clocked(lambda: stepper.run(1), device, steps)}
+    if not compiled:
+        on_cpu = Stepper("gmm5-2d", name, settings, particles, ids)
+        row["CPU ms"] = clocked(lambda: on_cpu.run(1), "cpu", steps)["ms"]
+    return row
 
 
 def clocked(step: Callable[[], object], device: str, steps: int) -> Row:
@@ -170,14 +177,19 @@ def items(device: str, size: Size) -> list[Item]:
     """All measurements but whole runs."""
     names = devices.comparable()
     found = [Item("agreement", name, partial(agrees, name, device)) for name in names]
-    found += [Item("steps", name, partial(step_times, name, device, size.steps)) for name in names]
+    few, many = size.particles
+    found += [Item("steps", name, partial(step_times, name, device, size.steps, few, 10)) for name in names]
+    found += [Item("steps of many particles", name, partial(step_times, name, device, 5, many, 1)) for name in TOY]
+    for name in COMPILED:
+        run = partial(step_times, name, device, size.steps, few, 10, compiled=True)
+        found.append(Item("compiled steps", name, run))
     for target in NUTS_TARGETS:
         for chains in size.particles:
             for compiled in (False, True):
                 name = f"{target}, {chains} chains, {'compiled' if compiled else 'as it is'}"
                 found.append(Item("nuts", name, partial(nuts, target, chains, device, size.steps, compiled=compiled)))
-            run = partial(blackjax, target, chains, device, size.steps)
-            found.append(Item("nuts", f"{target}, {chains} chains, BlackJAX", run))
+            others = partial(blackjax, target, chains, device, size.steps)
+            found.append(Item("nuts", f"{target}, {chains} chains, BlackJAX", others))
     return found
 
 
@@ -265,7 +277,8 @@ Made by `{facts["command"]}` on {facts["day"]}. {facts["card"]}; PyTorch {facts[
 - *agreement*: a first step with the CPU's random numbers, largest relative difference (at most {devices.TOLERANCE:g});
   samples by law, p-value of equal means and spreads (Bonferroni over the coordinates).
 - *steps*: 10 replicates of 100 particles on gmm5-2d, milliseconds by events on the card after three steps, the median of
-  five turns; peak memory is PyTorch's on a card, the process's otherwise.
+  five turns, and the same of one thread of the CPU; peak memory is PyTorch's on a card, the process's otherwise.
+  *steps of many particles*: one replicate. *compiled steps*: as `--compile` makes them; ten replicates again.
 - *nuts*: microseconds of a leapfrog step of one chain, all chains together. *toy* and *SIFG's Table 1*: whole runs,
   metrics and warm-up apart from steady seconds.
 

@@ -53,7 +53,7 @@ def test_a_second_start_measures_what_is_missing(tmp_path: Path, facts: dict[str
 
 def test_an_algorithm_agrees_with_itself_and_has_a_time() -> None:
     assert "status" not in card.agrees("ula", "cpu")
-    assert card.step_times("ula", "cpu", 10)["ms"] > 0
+    assert card.step_times("ula", "cpu", 10, 100, 10)["CPU ms"] > 0
 
 
 @pytest.mark.parametrize(

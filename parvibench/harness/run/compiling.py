@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map_only
 
 from parvibench.core.algorithm import Method
 from parvibench.core.errors import InputError
+from parvibench.core.streams import keep_from_compilers
 
 
 def require_compiler(device: str) -> None:
@@ -31,10 +32,10 @@ def require_compiler(device: str) -> None:
 
 
 class CompiledStep:
-    """An algorithm's bound ``step``, compiled when it is first called: by ``torch.compile``, or as it says itself on a CPU.
+    """An algorithm's bound ``step``, compiled when it is first called: as it says itself, or by ``torch.compile``.
 
-    By ``torch.compile`` only tensor arithmetic is compiled; meter and streams stay plain Python. On CUDA the compiled step is a CUDA graph
-    (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
+    By ``torch.compile`` only tensor arithmetic is compiled; meter and streams stay plain Python. On CUDA the compiled
+    step is a CUDA graph (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
     """
 
     def __init__(self, step: Callable[..., Any], device: str = "cpu") -> None:
@@ -42,10 +43,11 @@ class CompiledStep:
 
         torch._dynamo.reset()  # its cache of a few versions a function would also hold earlier cells'
         torch._inductor.config.compile_threads = 1  # a worker has one core
+        keep_from_compilers()
         self._stopwatch = _Stopwatch()  # after the reset, which forgets all callbacks
-        self._graphs = device == "cuda"
         method = getattr(step, "__self__", None)
-        self._own = method.compiled_step() if device == "cpu" and isinstance(method, Method) else None
+        self._own = method.compiled_step() if isinstance(method, Method) else None
+        self._graphs = device == "cuda" and self._own is None
         self._first = 0.0  # seconds of an own step's first call, which compiles it
         self._step = self._own or torch.compile(step, mode="reduce-overhead" if self._graphs else None)
 

@@ -151,7 +151,7 @@ def expand(
             values, tuned, effective[task.name] = protocol.matched(method, values, tuned, effective.get(task.name))
         preset = given.get("preset")
         rest = protocol.protocol_of(suite, task, entry, method, preset) | {"settings": values, "device": device}
-        compiles = not method.host_bound or (device == "cpu" and method.compiled_step() is not None)
+        compiles = not method.host_bound or method.compiled_step() is not None
         rest["compiled"] = compiled and method.kind != "anchor" and compiles
         own = "" if task.name in registry.tasks() else registry.place_of(task)
         cell = Cell(
