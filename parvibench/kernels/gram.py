@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-#: Entries from which a median is searched near the median of a sample.
-_BRACKETED_FROM = 2**17
+#: Entries from which a median is searched near the median of a sample; on a GPU, which sorts shorter rows.
+_BRACKETED_FROM, _SORTED_BELOW = 2**17, 2**22
 
 
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:
@@ -49,25 +49,28 @@ def median(values: Tensor) -> Tensor:
     """
     m = values.shape[1]
     low, high = (m - 1) // 2, m // 2
-    if m >= _BRACKETED_FROM:
+    if _is_long(values):
         lower, upper = torch.stack([_middle_two(row) for row in values.detach()], 1)
     elif values.device.type == "cpu":
         # NumPy's selection is vectorised: about six times as fast as torch's on a million entries.
         middle = np.partition(values.detach().numpy(), high, axis=1)[:, : high + 1]
         upper = torch.from_numpy(middle[:, high])
         lower = upper if low == high else torch.from_numpy(middle[:, :high].max(1))
-    else:
-        upper = values.kthvalue(high + 1, dim=1).values
-        lower = values.kthvalue(low + 1, dim=1).values
+    else:  # one block of threads would select from a row, all of them sort it
+        ordered = values.sort(1).values
+        lower, upper = ordered[:, low], ordered[:, high]
     return (lower + upper) / 2
+
+
+def _is_long(values: Tensor) -> bool:
+    return values.shape[1] >= (_BRACKETED_FROM if values.device.type == "cpu" else _SORTED_BELOW)
 
 
 def _middle_two(row: Tensor) -> Tensor:
     """The entries at ranks (m - 1) // 2 and m // 2 of a long row, found among those near the median of a sample.
 
     Floyd & Rivest (1975), CACM 18:165-172. Ranks are counted on the whole row, so the result is exact; where the
-    sample is not representative, all entries are searched. (A GPU's own selection has one block of threads work on a
-    row.)
+    sample is not representative, all entries are searched.
     """
     m = len(row)
     ranks = [(m - 1) // 2, m // 2]
@@ -75,17 +78,19 @@ def _middle_two(row: Tensor) -> Tensor:
     sample = values[_positions(m)]
     # 5.5 standard deviations of the rank of the median within the sample
     middle, reach = len(sample) // 2, int(2.75 * math.sqrt(len(sample)))
-    first, last = _at_ranks(sample, [middle - reach, middle + reach])
+    first, last = _at_ranks(sample, middle - reach, middle + reach)
     below = int((values < first).sum())
     near = values[(values >= first) & (values <= last)]
     if not below <= ranks[0] <= ranks[1] < below + len(near):
         below, near = 0, values
-    return torch.as_tensor(_at_ranks(near, [rank - below for rank in ranks]))
+    found = _at_ranks(near, *(rank - below for rank in ranks))
+    return torch.stack([torch.as_tensor(value) for value in found])
 
 
-def _at_ranks(values: Any, ranks: list[int]) -> Any:
+def _at_ranks(values: Any, *ranks: int) -> list[Any]:
     """Entries at these ranks of an array, or of a tensor on a GPU."""
-    return values.sort().values[ranks] if isinstance(values, Tensor) else np.partition(values, ranks)[ranks]
+    ordered = values.sort().values if isinstance(values, Tensor) else np.partition(values, ranks)
+    return [ordered[rank] for rank in ranks]
 
 
 @lru_cache(maxsize=32)
@@ -109,11 +114,14 @@ def median_bandwidth(d: Tensor, index: Tensor | None = None) -> Tensor:
 
 def lower_median(values: Tensor) -> tuple[Tensor, Tensor]:
     """The lower of the two middle values of each row (R, m) and where it stands, (R,) each, as ``torch.median``."""
-    if values.shape[1] >= _BRACKETED_FROM:
+    if _is_long(values):
         middle = torch.stack([_middle_two(row)[0] for row in values.detach()])
         return middle, (values == middle[:, None]).to(torch.uint8).argmax(1)
-    found = values.median(1)
-    return found.values, found.indices
+    if values.device.type == "cpu":
+        found = values.median(1)
+        return found.values, found.indices
+    ordered, low = values.sort(1), (values.shape[1] - 1) // 2
+    return ordered.values[:, low], ordered.indices[:, low]
 
 
 def lower_median_bandwidth(spread: Tensor) -> Tensor:

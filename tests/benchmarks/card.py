@@ -42,7 +42,7 @@ GROUP = {"nuts": 1, "compiled steps": 1}
 _GROUP = 12
 #: Methods of the suite ``toy`` in whole runs, through the harness and its worker.
 TOY = ("svgd", "sgld", "mala", "nuts", "sifg", "ksivi", "smc", "mclmc")
-COMPILED = ("svgd", "mala", "sifg", "ksivi")
+COMPILED = ("svgd", "sgld", "mala", "ksivi")
 NUTS_TARGETS = ("blr-breast-cancer", "funnel-10d")
 
 Row = dict[str, Any]
@@ -334,10 +334,10 @@ def groups(todo: list[Item]) -> Iterator[Together]:
         yield from (Together(tuple(of_part[i : i + size])) for i in range(0, len(of_part), size))
 
 
-def in_worker(jobs: list[Together], limit: float, report: Report) -> list[Item]:
-    """Run jobs in the card's worker; returns what was in jobs that gave nothing, for another try."""
+def in_workers(jobs: list[Together], limit: float, report: Report, count: int = 1) -> list[Item]:
+    """Run jobs in workers of the card; returns what was in jobs that gave nothing, for another try."""
     lost = []
-    for number, outcome in Workers(1, limit).run(jobs, lambda number, news: None):
+    for number, outcome in Workers(count, limit).run(jobs, lambda number, news: None):
         rows, group = outcome.result, jobs[number].items
         if rows is None and len(group) > 1:
             lost += group
@@ -356,11 +356,13 @@ def main(device: str, size: Size, folder: Path, whole: float, parts: Container[s
         return time.monotonic() - start < whole
 
     todo = [item for item in items(device, size) if item.part in parts and not report.done(f"{item.part}: {item.name}")]
-    for group in groups(todo):
+    untimed = [item for item in todo if item.part == "agreement"]
+    lost = in_workers(list(groups(untimed)), GROUP_S, report, min(4, os.cpu_count() or 1))
+    for group in (*(Together((item,)) for item in lost), *groups([item for item in todo if item not in untimed])):
         if left():
-            for item in in_worker([group], GROUP_S, report):
+            for item in in_workers([group], GROUP_S if len(group.items) > 1 else SINGLE_S, report):
                 if left():
-                    in_worker([Together((item,))], SINGLE_S, report)
+                    in_workers([Together((item,))], SINGLE_S, report)
     late = {"status": "failed", "reason": "no time left"}
     with tempfile.TemporaryDirectory() as store:
         for part, run in whole_runs(device, size, Path(store)).items():

@@ -29,7 +29,7 @@ def states(name: str, task: str, dtype: torch.dtype, steps: int, *, compiled: bo
     found = []
     for _ in range(steps):
         run.steps(1)
-        found.append([t.double().cpu() for t in floating_tensors(run.state)])
+        found.append([t.double().cpu() for t in floating_tensors(run.state) if t.numel()])
     return found
 
 

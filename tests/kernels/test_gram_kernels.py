@@ -65,10 +65,11 @@ def test_kernel_values_are_exponentials_and_never_denormal() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("m", [1, 2, 9, 10, 1001])
+@pytest.mark.parametrize("m", [1, 2, 9, 10, 1001, 2**22 - 1, 2**22])
 def test_median_is_the_same_on_a_gpu(m: int) -> None:
     values = points(4, m)
     assert torch.equal(median(values.cuda()).cpu(), median(values))
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(lower_median(values.cuda()), lower_median(values), strict=True))
 
 
 def test_bandwidth_counts_the_diagonal_and_stays_within_its_replicate() -> None:
