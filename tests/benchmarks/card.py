@@ -18,6 +18,7 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,10 +114,11 @@ def step_times(name: str, device: str, steps: int, particles: int, replicates: i
         require_compiler(device)
     reset_peak_memory(torch.device(device))
     stepper = Stepper("gmm5-2d", name, settings, particles, ids, device=device, compiled=compiled)
-    row = {"replicates": len(ids), **clocked(lambda: stepper.run(1), device, steps)}
+    row = {"replicates": len(ids), "particles": particles, **clocked(lambda: stepper.run(1), device, steps)}
     if not compiled:
         on_cpu = Stepper("gmm5-2d", name, settings, particles, ids)
         row["CPU ms"] = clocked(lambda: on_cpu.run(1), "cpu", steps)["ms"]
+        row["times faster"] = row["CPU ms"] / row["ms"]
     return row
 
 
@@ -274,6 +276,8 @@ def page(found: Row) -> str:
 
 Made by `{facts["command"]}` on {facts["day"]}. {facts["card"]}; PyTorch {facts["torch"]}, Python {facts["python"]}{facts["jax"]}.
 
+{headline(rows)}
+
 - *agreement*: a first step with the CPU's random numbers, largest relative difference (at most {devices.TOLERANCE:g});
   samples by law, p-value of equal means and spreads (Bonferroni over the coordinates).
 - *steps*: 10 replicates of 100 particles on gmm5-2d, milliseconds by events on the card after three steps, the median of
@@ -288,6 +292,22 @@ Made by `{facts["command"]}` on {facts["day"]}. {facts["card"]}; PyTorch {facts[
 
 {tables}
 """
+
+
+def headline(rows: list[Row]) -> str:
+    """What the tables say of agreement, and of when a card is worth its while."""
+    agreed = [row for row in rows if row["part"] == "agreement"]
+    said = [f"{sum(r['status'] == 'ok' for r in agreed)} of {len(agreed)} algorithms agree with themselves on the CPU."]
+    for part in ("steps", "steps of many particles"):
+        gains = {r["name"]: r["times faster"] for r in rows if r["part"] == part and "times faster" in r}
+        if gains:
+            size = next(f"{r['particles']:,} particles" for r in rows if r["part"] == part and "particles" in r)
+            most, middle = max(gains, key=gains.__getitem__), statistics.median(gains.values())
+            said.append(
+                f"With {size}, the card takes one step {middle:.3g} times as fast as one thread of the CPU in the median of "
+                f"{len(gains)} algorithms; with {most}, which gains most, {gains[most]:.3g} times."
+            )
+    return "\n".join(said)
 
 
 def table(rows: list[Row]) -> str:
@@ -307,14 +327,22 @@ def environment(device: str, size: Size) -> Row:
     """Card, driver and versions; the stamp tells results that may stand together."""
     command = f"{COMMAND} --device {device}{' --fast' if size is FAST else ''}"
     facts = provenance(command, device)
+    peers = [f"{name} {installed}" for name in ("JAX", "BlackJAX") if (installed := version_of(name.lower()))]
     card = f"{facts['hardware']}, CUDA {torch.version.cuda}, driver {driver()}" if device == "cuda" else "no card"
-    jax = facts["packages"].get("jax", "")
     row = {
         "command": command, "day": date.today().isoformat(), "hardware": facts["hardware"], "card": card,
-        "torch": torch.__version__, "python": platform.python_version(), "jax": f", JAX {jax}" if jax else "",
+        "torch": torch.__version__, "python": platform.python_version(), "jax": "".join(f", {peer}" for peer in peers),
         "packages": facts["packages"], "git": facts["git"],
     }  # fmt: skip
     return row | {"stamp": [row[k] for k in ("command", "card", "torch", "packages", "git")]}
+
+
+def version_of(package: str) -> str:
+    """Of an installed package, or empty."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def driver() -> str:

@@ -51,6 +51,20 @@ def test_a_second_start_measures_what_is_missing(tmp_path: Path, facts: dict[str
     assert "- steps: svgd: failed, hung" in (tmp_path / "README.md").read_text()
 
 
+def test_the_headline_is_of_the_rows() -> None:
+    rows: list[card.Row] = [
+        {"part": "agreement", "name": "ula", "status": "ok"}, {"part": "agreement", "name": "svgd", "status": "failed"},
+        {"part": "steps", "name": "ula", "status": "ok", "particles": 100, "times faster": 0.5},
+        {"part": "steps", "name": "svgd", "status": "ok", "particles": 100, "times faster": 3.5},
+        {"part": "steps", "name": "mala", "status": "failed"},
+    ]  # fmt: skip
+    said = card.headline(rows)
+    assert "1 of 2 algorithms agree" in said
+    assert "With 100 particles, the card takes one step 2 times as fast" in said
+    assert "with svgd, which gains most, 3.5 times" in said
+    assert said.count("\n") == 1
+
+
 def test_an_algorithm_agrees_with_itself_and_has_a_time() -> None:
     assert "status" not in card.agrees("ula", "cpu")
     assert card.step_times("ula", "cpu", 10, 100, 10)["CPU ms"] > 0
