@@ -32,6 +32,7 @@ _PAGE = """<!doctype html>
 <style>{{ style }}</style>
 </head>
 <body>
+<main>
 <h1>ParVIBench: results</h1>
 <p>Samplers compared under equal budgets, with certified reference samples. One picture and one sentence for each suite.</p>
 {% for folder, found in reports %}
@@ -47,6 +48,7 @@ _PAGE = """<!doctype html>
 </div>
 </section>
 {% endfor %}
+</main>
 </body>
 </html>
 """
