@@ -177,8 +177,8 @@ def _on_card(run: Callable[..., None], rows: int, *given: Tensor | int) -> None:
 def grow(
     trees: Trees, evaluate: Evaluate, scale: Tensor, steps: Tensor, random: Randomness, max_depth: int, turns: bool
 ) -> tuple[Trees, Tensor]:
-    """As ``_nuts_trees.grow``, which takes dense masses."""
-    if scale.dim() == 3:
+    """As ``_nuts_trees.grow``, which takes dense masses, and a GPU without NVRTC's road into PyTorch (from 2.8 on)."""
+    if scale.dim() == 3 or (scale.is_cuda and not hasattr(torch.cuda, "_compile_kernel")):
         return _nuts_trees.grow(trees, evaluate, scale, steps, random, max_depth, turns)
     replicates, n, _, dim = trees.ends.shape
     width, K, device = replicates * n, len(random.gumbel), trees.table.device
