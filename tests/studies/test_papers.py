@@ -13,7 +13,7 @@ from papers.audit_tables import COUNTED, departures, measured_table, summary_tab
 from papers.command import main
 from papers.kinds import JUDGED, NO_NUMBER, Evidence, Kind, count, findings, read_evidence
 from papers.measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
-from papers.srld_rule import interval
+from papers.srld_rule import KEPT, _further, interval, lines_of
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
@@ -122,6 +122,25 @@ def test_intervals_given_the_splits_hold_the_noise_of_one_chain_a_split() -> Non
         assert high - low < 0.2
         within += low <= (splits + 0.1 * rng.standard_normal((20, 1))).mean() <= high
     assert 363 <= within <= 395  # within four standard errors
+
+
+def test_rates_that_all_diverge_are_followed_by_smaller_ones() -> None:
+    def tried(**errors: float) -> dict[float, np.ndarray]:
+        return {float(rate[1:]) / 10: np.full((3, 5, 2), error) for rate, error in errors.items()}
+
+    assert _further(tried(r8=math.nan, r4=math.nan, r16=math.nan)) == (0.2, 0.1, 0.05, 0.025)
+    assert _further(tried(r8=math.nan, r4=2.0, r2=3.0)) == ()
+    assert _further(tried(r8=1.0, r4=2.0)) == (1.6, 3.2, 6.4, 12.8)
+
+
+def test_a_diverged_chain_is_a_number_that_can_be_read() -> None:
+    values = np.ones((20, 2, len(KEPT), 2))
+    values[3, 1, -1] = math.nan
+    lines = lines_of("Naval", {"LD": values, "SRLD": np.ones_like(values)}, {"LD": 0.1, "SRLD": 0.1})
+    (ld,) = (line for line in lines if line["pointer"] == "srld/table-1/Naval/LD/RMSE")
+    assert ld["mean"] == ld["low"] == math.inf
+    assert "1 of 40 chains diverged" in ld["note"]
+    assert all(line["mean"] == 1 for line in lines if "/SRLD" in line["pointer"])
 
 
 def test_what_the_report_keeps_is_of_the_rows_as_they_are() -> None:

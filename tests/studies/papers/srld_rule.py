@@ -184,7 +184,8 @@ def _put(tried: dict[float, Any], rates: Sequence[float], found: NDArray[np.floa
 
 
 def _best(tried: dict[float, NDArray[np.float64]]) -> float:
-    return min(tried, key=lambda rate: np.nan_to_num(tried[rate][:, -1, 0].mean(), nan=math.inf))
+    """By the mean error of the extra splits; the smallest rate where all diverge."""
+    return min(tried, key=lambda rate: (np.nan_to_num(tried[rate][:, -1, 0].mean(), nan=math.inf), rate))
 
 
 def _further(tried: dict[float, Any]) -> tuple[float, ...]:
@@ -228,9 +229,13 @@ def lines_of(dataset: str, found: dict[str, NDArray[np.float64]], rates: dict[st
         asked += [(f"{table}/{dataset}/SRLD-{n}/{metric}", "SRLD", k) for k, n in enumerate(KEPT)]
         for pointer, method, k in asked:
             values = found[method][:, :, k, i]
-            mean, low, high = interval(values)
+            diverged = int((~np.isfinite(values)).sum())
+            worst = math.inf if metric == "RMSE" else -math.inf
+            mean, low, high = (worst,) * 3 if diverged else interval(values)
             origin = "published by the program" if dataset in PUBLISHED else "by the rule"
             note = f"rate {rates[method]:.3g} a training row, {origin}"
+            if diverged:
+                note += f"; {diverged} of {values.size} chains diverged"
             if dataset == "Boston":  # where the fourth split has a feature that is constant in its test rows
                 note += f"; without split 4: {np.delete(values, 3, axis=0).mean():.3f}"
             far = values > FAR * np.median(values)
