@@ -214,6 +214,10 @@ def _read(name: str, stamp: object) -> Reference | None:
     return load_reference(name)
 
 
+#: Points (R, N, D) -> log densities (R, N) and scores (R, N, D).
+Evaluation = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
 class Problem:
     """The metered view of a task: density, score and start, without references and test data.
 
@@ -247,6 +251,7 @@ class Problem:
         self._target, self._start = target, start
         self._double = double if self.dtype == torch.float32 else None
         self._in_double: Target | None = None
+        self._both: Evaluation = self._density_and_score
         self._batch_size = batch_size if target.rows is not None and batch_size else None
         if self._batch_size is not None and target.rows is not None and self._batch_size >= target.rows:
             self._batch_size = None
@@ -314,6 +319,13 @@ class Problem:
         """Both on all data at the price of one score: ((R, N), (R, N, D))."""
         self._check(x)
         self.meter.charge(scores=x.shape[1], log_densities=x.shape[1])
+        return self._both(x)
+
+    def evaluate_by(self, make: Callable[[Evaluation], Evaluation]) -> None:
+        """From now on what ``make`` makes of it computes log density and score: the same numbers, faster."""
+        self._both = make(self._density_and_score)
+
+    def _density_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._target_for(x).log_density_and_score(x)
 
     def score_f(self, x: Tensor, precision: float) -> Tensor:

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch.utils._pytree import tree_map_only
 from parvibench.core.algorithm import Method
 from parvibench.core.errors import InputError
 from parvibench.core.streams import keep_from_compilers
+from parvibench.core.task import Evaluation
 
 
 def require_compiler(device: str) -> None:
@@ -31,10 +33,14 @@ def require_compiler(device: str) -> None:
         )
 
 
+#: A density of more is not compiled.
+_MOST_OPERATIONS = 1000
+
+
 class CompiledStep:
     """An algorithm's bound ``step``, compiled when it is first called: as it says itself, or by ``torch.compile``.
 
-    By ``torch.compile`` only tensor arithmetic is compiled; meter and streams stay plain Python. On CUDA the compiled
+    With an own step the density alone is compiled, see ``CompiledDensity``. By ``torch.compile`` only tensor arithmetic is compiled; meter and streams stay plain Python. On CUDA the compiled
     step is a CUDA graph (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
     """
 
@@ -48,25 +54,95 @@ class CompiledStep:
         method = getattr(step, "__self__", None)
         self._own = method.compiled_step() if isinstance(method, Method) else None
         self._graphs = device == "cuda" and self._own is None
-        self._first = 0.0  # seconds of an own step's first call, which compiles it
+        self._problem: Any = None  # whose density is compiled for an own step
+        self._others = 0.0  # seconds of an own step's first call with a problem, which compiles both
         self._step = self._own or torch.compile(step, mode="reduce-overhead" if self._graphs else None)
 
     @property
     def seconds(self) -> float:
         """Time spent on compiling so far, s."""
-        return self._stopwatch.seconds + self._first
+        return self._others if self._own else self._stopwatch.seconds
 
     def __call__(self, *given: Any) -> Any:
         """The state after one step."""
-        if self._own is not None and not self._first:
-            began = time.perf_counter()
+        if self._own is not None:
+            if given[0] is self._problem:
+                return self._own(*given)
+            began, self._problem = time.perf_counter(), given[0]
+            self._problem.evaluate_by(CompiledDensity)
             state = self._own(*given)
-            self._first = time.perf_counter() - began
+            self._others += time.perf_counter() - began
             return state
         if not self._graphs:
             return self._step(*given)
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return tree_map_only(Tensor, torch.clone, self._step(*given))
+
+
+class CompiledDensity:
+    """Log density and score of points of the shape that is given first, compiled; plain for others.
+
+    The operations on the first points are recorded and fused by PyTorch's compiler: without the guards of
+    ``torch.compile``, which take longer than a small density. On CUDA their launches are one graph. Where a density
+    cannot be recorded, because values decide what is computed, or has too many operations, it stays plain.
+    """
+
+    def __init__(self, plain: Evaluation) -> None:
+        self._plain, self._fast = plain, plain
+        self._for: Any = None  # shape, type and device of its points
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Of points (R, N, D)."""
+        given = x.shape, x.dtype, x.device
+        if self._for is None:
+            self._for, self._fast = given, self._made(x)
+        return (self._fast if given == self._for else self._plain)(x)
+
+    def _made(self, x: Tensor) -> Evaluation:
+        makers: list[Callable[..., Evaluation]] = [_fused]
+        if x.is_cuda:
+            makers = [lambda plain, x: _Replayed(_fused(plain, x), x), _Replayed]
+        right = self._plain(x)  # and a target holds what its first call makes
+        for make in makers:
+            with suppress(Exception):  # whatever a compiler meets in a task's code: the plain density is right
+                fast = make(self._plain, x)
+                torch.testing.assert_close(tuple(fast(x)), right, rtol=1e-3, atol=1e-3, equal_nan=True)
+                return fast
+        return self._plain
+
+
+def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
+    import torch._inductor
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with torch.inference_mode(False):
+        points = x.clone()
+        recorded = make_fx(lambda y: plain(y), tracing_mode="fake", _allow_non_fake_inputs=True)(points)
+        if len(recorded.graph.nodes) > _MOST_OPERATIONS:
+            raise ValueError("compiling would take minutes")
+        fast: Evaluation = torch._inductor.compile(recorded, [points])
+    return fast
+
+
+class _Replayed:
+    """A CUDA graph of an evaluation."""
+
+    def __init__(self, plain: Evaluation, x: Tensor) -> None:
+        self._x, self._graph = x.clone(), torch.cuda.CUDAGraph()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries allocate when they are first called, which a graph cannot hold
+            for _ in range(3):
+                plain(self._x)
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(self._graph):
+            self._found = plain(self._x)
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self._x.copy_(x)
+        self._graph.replay()
+        value, score = self._found
+        return value.clone(), score.clone()  # the next replay overwrites its results
 
 
 def compile_seconds(advance: Callable[..., Any]) -> float:
