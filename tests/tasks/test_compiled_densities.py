@@ -1,0 +1,51 @@
+"""A compiled density is the plain one: its numbers, its charges, and wherever it cannot be recorded itself."""
+
+import pytest
+import torch
+from task_data import needs_data
+from torch import Tensor
+
+from parvibench.core.registry import load_task
+from parvibench.harness.run.compiling import CompiledDensity
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "banana",
+        "bnn-diabetes-sklearn",
+        *(pytest.param(t, marks=[pytest.mark.slow, *needs_data(t)]) for t in ("garch11", "hmm-example")),
+    ],
+)
+def test_a_compiled_density_is_the_plain_one_at_the_same_price(task: str) -> None:
+    """At points that it was not made at; by hand, of a network, and through autograd."""
+    plain, fast = (load_task(task).problem((0, 1), 0, "cpu", torch.float64, particles=3) for _ in range(2))
+    made: list[CompiledDensity] = []
+    fast.evaluate_by(lambda evaluate: made.append(CompiledDensity(evaluate)) or made[0])
+    x = plain.init()
+    for points in (x, 0.9 * x, x[:, :2]):  # the last of another shape
+        for a, b in zip(fast.log_density_and_score(points), plain.log_density_and_score(points), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+    assert made[0]._fast is not made[0]._plain
+    assert fast.meter == plain.meter
+
+
+def test_a_density_that_decides_by_values_stays_plain() -> None:
+    def evaluate(x: Tensor) -> tuple[Tensor, Tensor]:
+        scale = 1.0 if x.sum() > 0 else 2.0
+        return -scale * x.square().sum(-1) / 2, -scale * x
+
+    compiled, x = CompiledDensity(evaluate), torch.ones(1, 2, 3)
+    for points in (x, -x):
+        assert torch.equal(compiled(points)[1], evaluate(points)[1])
+
+
+def test_a_long_density_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling would take minutes."""
+    monkeypatch.setattr("parvibench.harness.run.compiling._MOST_OPERATIONS", 2)
+    target = load_task("banana").target((0,), "cpu", torch.float64)
+    compiled, x = CompiledDensity(target.log_density_and_score), torch.ones(1, 2, 2, dtype=torch.float64)
+    assert torch.equal(compiled(x)[1], target.log_density_and_score(x)[1])
+    assert compiled._fast is compiled._plain
