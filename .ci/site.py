@@ -1,4 +1,4 @@
-"""Check the built site: every link inside it leads somewhere, and no page is longer than it may be.
+"""Check the built site: every link inside it leads somewhere, and no page is longer or larger than it may be.
 
 Usage: site.py SITE
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 MOST_WORDS = 500
+MOST_BYTES = 1_500_000
 
 
 class Page(HTMLParser):
@@ -68,6 +69,9 @@ if __name__ == "__main__":
     site = Path(sys.argv[1])
     pages = sorted(site.rglob("*.html"))
     problems = long_pages(Path("docs"))
+    problems += [
+        f"{file.relative_to(site)}: over {MOST_BYTES:,} bytes" for file in pages if file.stat().st_size > MOST_BYTES
+    ]
     for file in pages:
         page = parsed(file)
         reasons = [(link, broken(file, link)) for link in page.links]

@@ -13,7 +13,7 @@ from parvibench.reporting.text import captions
 
 from .figure import GREY, Drawing, Picture, TaskCells, long_form, short, slug
 from .panels import Dots, Panels
-from .plots import WIDE, Plot, png, theme
+from .plots import WIDE, Plot, bitmap, theme
 from .vector import INK
 
 Points = NDArray[np.float64]
@@ -80,7 +80,7 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
         grid.map_lower(sns.scatterplot, s=4, linewidth=0, alpha=0.7)
         grid.map_diag(sns.histplot, bins=30, stat="density", common_norm=False, element="step", alpha=0.3)
         grid.tick_params(labelsize=5, length=2)
-        image = png(grid.figure)
+        image = bitmap(grid.figure)
         plt.close(grid.figure)
     names = ", ".join(columns)
     title = captions.CORNER_TITLE.format(label=short(label), n=len(chosen))

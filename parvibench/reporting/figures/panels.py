@@ -78,7 +78,7 @@ class Panels:
 
         near = np.array(sorted(tenths(share[((share > -0.1) & (share < 1.1)).all(1)]))).reshape(-1, 2)
         steps = np.diff(near, axis=0, prepend=0).tolist()  # from one to the next, in fewer digits
-        points = "".join(f"m{x}{y}h0" if y < 0 else f"m{x} {y}h0" for x, y in steps)
+        points = "".join(f"m{x}{y}z" if y < 0 else f"m{x} {y}z" for x, y in steps)
         line = f"fill:none;stroke:{dots.colour};stroke-opacity:{self._opacity}"
         path = f'<path d="{points}" style="{line};stroke-width:{10 * self._size:g};stroke-linecap:round"/>'
         if dots.lines is not None:

@@ -54,13 +54,14 @@ def theme(salt: str = "", ink: str = INK) -> Iterator[None]:
         yield
 
 
-def png(figure: Figure) -> str:
-    """The figure as a data URI, in 64 colours: less than half the bytes, and no visible difference."""
+def bitmap(figure: Figure) -> str:
+    """The figure as a data URI, lossless in 64 colours: a third of the bytes, and no visible difference."""
     drawn, packed = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=84, transparent=True)
     with Image.open(drawn) as image:
-        image.quantize(64, method=Image.Quantize.FASTOCTREE).save(packed, format="png", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(packed.getvalue()).decode()
+        few = image.quantize(64, method=Image.Quantize.FASTOCTREE).convert("RGBA")
+    few.save(packed, format="webp", lossless=True, quality=100, method=6)
+    return "data:image/webp;base64," + base64.b64encode(packed.getvalue()).decode()
 
 
 def log_axes(axes: Axes, *, x: bool = True, y: bool = True) -> None:
