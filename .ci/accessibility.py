@@ -35,6 +35,7 @@ with sync_playwright() as play:
                     f"{path.name} in {path.parent.name}, {width} px, {scheme}: {v['id']} ({len(v['nodes'])}): {v['help']}: {places}"
                 )
             page.close()
+            print(f"{width} px, {scheme}: {path.parent.name}/{path.name}", file=sys.stderr, flush=True)
         context.close()
     browser.close()
 print(f"accessibility: {len(pages)} pages, {found} violations")

@@ -143,7 +143,8 @@ thread, processor seconds. Each after {WARMUP} steps of its own warm-up; a step 
 |---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
-Ours and Pyro's ask PyTorch for every score, NumPyro has the density in JAX and compiles the whole transition.
+Ours and Pyro's call PyTorch's operations for every score, ours compiled a recorded and fused density and a C++ program of the trees;
+NumPyro has the density in JAX and compiles the whole transition.
 """
 
 
