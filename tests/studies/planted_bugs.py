@@ -35,7 +35,7 @@ from planted.copies import PrivateCopy
 BAR = 0.95
 STEPS = ("regression", "own", "check", "whole")
 #: Wall-clock limits of a request, s.
-_LIMITS = {"regression": 300, "own": 300, "check": 300, "whole": 2400, "watched": 2400}
+_LIMITS = {"regression": 900, "own": 900, "check": 900, "whole": 2400, "watched": 2400}
 
 
 #: Something asked of a private copy.
