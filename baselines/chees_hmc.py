@@ -106,6 +106,7 @@ class ChEES(Algorithm[Settings, State]):
     name = "chees-hmc"
     version = 3
     kind = "chains"
+    exact = "adapted"
     needs = frozenset({"full-batch", "score"})
     host_bound = 4  # whether trajectories begin or end, and numbers of the adaptation when they do
     citation = "Hoffman, Radul & Sountsov (2021), AISTATS 2021"

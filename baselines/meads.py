@@ -73,6 +73,7 @@ class MEADS(Algorithm[Settings, State]):
 
     name = "meads"
     kind = "chains"
+    exact = "adapted"
     needs = frozenset({"full-batch", "score"})
     citation = "Hoffman & Sountsov (2022), AISTATS 2022"
     summary = "generalised Hamiltonian Monte Carlo tuned across folds of chains, adapts itself"

@@ -90,6 +90,7 @@ class ParallelTempering(Algorithm[Settings, State]):
 
     name = "parallel-tempering"
     kind = "chains"
+    exact = "adapted"
     needs = frozenset({"full-batch", "score"})
     citation = "Syed, Bouchard-Cote, Deligiannidis & Doucet (2022), arXiv:1905.02939"
     summary = "non-reversible parallel tempering with MALA moves, adapted ladder"

@@ -27,8 +27,8 @@ from parvibench.core import registry
 #: Built-in samplers, with what they claim where their classes do not say so.
 SAMPLERS = (
     "ula", "sgld", "lapd", "lapd-decay", "psgld", "sghmc", "uld", "sr-uld", "sr-sghmc", "srld", "mean-field", "full-rank",
-    "svgd", "smc", "mclmc", "mala", "hmc", "adjusted-mclmc=adapted", "emcee=invariant", "meads=adapted",
-    "chees-hmc=adapted", "nuts=adapted", "parallel-tempering=adapted", "blackjax-nuts", "numpyro-nuts",
+    "svgd", "smc", "mclmc", "mala", "hmc", "adjusted-mclmc", "emcee=invariant", "meads",
+    "chees-hmc", "nuts", "parallel-tempering", "blackjax-nuts", "numpyro-nuts",
 )  # fmt: skip
 CLAIMS = {"": None, "True": True}
 RESAMPLED = 2000

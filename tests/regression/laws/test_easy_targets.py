@@ -68,6 +68,12 @@ def test_moments_on_the_banana(name: str) -> None:
     assert_right(Tolerance("banana", name, _BENT[name]))
 
 
+@pytest.mark.parametrize(("name", "steps"), [("laplace", 40), ("full-rank", 600)])
+def test_moments_of_a_correlated_normal_law(name: str, steps: int) -> None:
+    """Which their families contain, the mean field's not."""
+    assert_right(Tolerance("tilted", name, _effort(steps, 200)))
+
+
 #: Their runs take several seconds.
 _SLOW = {"pyro-svi", "pathfinder"}
 
