@@ -81,12 +81,15 @@ def still_improving(curve: pd.DataFrame, metric: str) -> bool | None:
         curve: of one cell, with the columns ``replicate``, ``checkpoint``, ``metric`` and ``value``.
         metric: the task's primary metric.
     """
-    rows = curve[curve["metric"] == metric]
-    wide = rows.pivot_table(index="replicate", columns="checkpoint", values="value", aggfunc="last")
-    if wide.shape[1] < 2:
+    # by NumPy, as a page of thousands of cells would wait for a pivot of each
+    rows = (curve["metric"] == metric).to_numpy() & curve["value"].notna().to_numpy()
+    replicates, checkpoints, values = (curve[c].to_numpy()[rows] for c in ("replicate", "checkpoint", "value"))
+    last_two = np.unique(checkpoints)[-2:]
+    if len(last_two) < 2:
         return None
+    before, after = (dict(zip(replicates[at], values[at], strict=True)) for at in (checkpoints == c for c in last_two))
     sign = -1.0 if registry.direction(metric) == "higher" else 1.0
-    pairs = sign * wide.iloc[:, -2:].to_numpy(dtype=float)
+    pairs = sign * np.array([(before[r], after[r]) for r in sorted(before.keys() & after.keys())], float).reshape(-1, 2)
     pairs = pairs[np.isfinite(pairs).all(1)]
     if not len(pairs):
         return None
