@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from parvibench import statistics
@@ -62,24 +61,15 @@ def test_what_cannot_be_aggregated(rng: np.random.Generator) -> None:
         runtime_profile({}, [1.0], rng)
 
 
-def curve(task: str, replicate: int, values: list[float], metric: str = "sliced_w2") -> pd.DataFrame:
-    """One checkpoint every 100 score evaluations."""
-    rows = {"value": values, "score_evaluations": 100.0 * np.arange(1, len(values) + 1)}
-    return pd.DataFrame(rows).assign(task=task, replicate=replicate, metric=metric)
-
-
 def test_targets_are_hit_first_and_failures_never() -> None:
-    """Getting worse again does not undo a hit; null values and replicates without rows never hit."""
+    """Getting worse again does not undo a hit; null values and replicates without values never hit."""
     nan, inf = math.nan, math.inf
-    counted = [curve("a", 0, [8.0, 3.0, 9.0, 1.0]), curve("a", 7, [nan, inf, 4.0, 4.0])]
-    others = [curve("a", 0, [0.0] * 4, "mmd2"), curve("b", 0, [0.1] * 4)]
-    curves, goal = pd.concat(counted + others), {"metric": "sliced_w2", "multiples": [2.0, 1.0]}
-    found = hitting_times(curves, {"a": 2.0, "c": 1.0}, {"a": 3, "c": 2}, **goal)
-    assert found["a"].tolist() == [[200.0, 400.0], [300.0, inf], [inf, inf]]
-    assert found["c"].tolist() == [[inf, inf]] * 2
-    assert set(found) == {"a", "c"}
-    with pytest.raises(ValueError, match="a: 1 replicates requested, 2"):
-        hitting_times(curves, {"a": 2.0}, {"a": 1}, **goal)
+    values = np.array([[8.0, 3.0, 9.0, 1.0], [nan, inf, 4.0, 4.0]]).T
+    spent = np.repeat([[100.0], [200.0], [300.0], [400.0]], 2, axis=1)
+    assert hitting_times(values, spent, [4.0, 2.0], 3).tolist() == [[200.0, 400.0], [300.0, inf], [inf, inf]]
+    assert hitting_times(np.empty((0, 0)), np.empty((0, 0)), [2.0], 2).tolist() == [[inf], [inf]]
+    with pytest.raises(ValueError, match="1 replicates requested, 2"):
+        hitting_times(values, spent, [2.0], 1)
 
 
 def test_a_profile_by_hand(rng: np.random.Generator) -> None:

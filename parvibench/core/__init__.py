@@ -1,6 +1,7 @@
 """Contracts of the package: tasks, algorithms, metrics, budgets and the registry. Imports none of the other folders."""
 
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -10,6 +11,7 @@ OWN_REFERENCES = Path("parvibench-references")
 _further: list[Path] = []
 
 
+@cache
 def reference_folder() -> Traversable:
     """Where the package keeps ``<task>.npz`` and ``<task>.json``."""
     return files("parvibench.tasks") / "references"

@@ -12,6 +12,7 @@ the sliced distance the floor's medians over n are inverted instead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -146,8 +147,7 @@ def _from_curve(
     medians = np.array([np.median(f) for f in floors])
     if value > medians[0]:
         return None
-    bands = [np.quantile(_resampled(f, len(values), np.median), [0.025, 0.975]) for f in floors]
-    low, high = np.transpose(bands)
+    low, high = np.transpose([_band(f.tobytes(), len(values), np.median) for f in floors])
     return _invert(sizes, medians, value), _invert(sizes, low, value), _invert(sizes, high, value)
 
 
@@ -161,10 +161,7 @@ def _from_closed_form(
     """
     value = float(values.mean())
     grid = np.geomspace(1, 4 * n, 500)
-    spreads = [
-        (np.quantile(_resampled(f, len(values), np.mean), [0.025, 0.975]) - bias) * s / gap
-        for s, f in zip(sizes, floors, strict=True)
-    ]
+    spreads = [(_band(f.tobytes(), len(values), np.mean) - bias) * s / gap for s, f in zip(sizes, floors, strict=True)]
     low, high = (
         _invert(grid, bias + gap / grid * np.interp(np.log(grid), np.log(sizes), end), value)
         for end in np.transpose(spreads)
@@ -172,12 +169,14 @@ def _from_closed_form(
     return gap / max(value - bias, gap / (4 * n)), low, high
 
 
-def _resampled(values: NDArray[Any], count: int, statistic: Callable[..., Any]) -> NDArray[Any]:
-    """The statistic's distribution over ``count`` values drawn from the floor."""
-    if count == 1:
-        return values
-    drawn = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, count))
-    return np.asarray(statistic(values[drawn], axis=1))
+@lru_cache(maxsize=1024)
+def _band(floor: bytes, count: int, statistic: Callable[..., Any]) -> NDArray[np.float64]:
+    """Ends of the 95% band of the statistic of ``count`` values drawn from a floor, float64; of all cells of a task alike."""
+    values = np.frombuffer(floor)
+    if count > 1:
+        drawn = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, count))
+        values = statistic(values[drawn], axis=1)
+    return np.asarray(np.quantile(values, [0.025, 0.975]))
 
 
 def _invert(sizes: NDArray[Any], curve: NDArray[Any], value: float) -> float:

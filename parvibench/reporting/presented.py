@@ -49,10 +49,10 @@ class Results(stored.StoredRun):
         median.
         """
         board = self.board
-        found = [lb.shown_interval(row) for _, row in board.iterrows()]
+        found = [lb.shown_interval(row) for row in board.to_dict("records")]
         values = pd.DataFrame(found, columns=["value", "value_low", "value_high"], index=board.index, dtype=float)
         quantity = board["metric"].where(board["floor_ratio"].isna(), board["metric"] + " over its floor")
-        texts = [lb.entry(row) for _, row in board.iterrows()]
+        texts = [lb.entry(row) for row in board.to_dict("records")]
         whole = board.assign(shown=pd.Series(texts, index=board.index, dtype="str"), quantity=quantity, **values)
         return whole[[*_FIRST, *(c for c in whole if c not in _FIRST)]]
 
@@ -108,6 +108,6 @@ class Results(stored.StoredRun):
         return "".join(parts)
 
 
-def _cell(row: pd.Series | None) -> str:
+def _cell(row: lb.Row | None) -> str:
     text = "" if row is None else html.escape(lb.entry(row))
     return f"<td>{f'<b>{text}</b>' if row is not None and row['best'] else text}</td>"

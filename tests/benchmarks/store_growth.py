@@ -40,7 +40,9 @@ def fill(root: Path, cells: int) -> None:
     """A store with a run of that many cells, of which one was run."""
     made = Suite.model_validate(suite(1))
     with tempfile.TemporaryDirectory() as scratch:
-        found = run_cells(expand(made), Store(Path(scratch)), InProcess(), suite=made.resolved())
+        found = run_cells(
+            expand(made), Store(Path(scratch)), InProcess(), suite=Suite.model_validate(suite(LABELS)).resolved()
+        )
         (record,) = found.cells
         curve, samples = found.curve(record), found.samples(record)
     store, records = Store(root), []

@@ -12,6 +12,7 @@ from parvibench.data.loaders import load
 from parvibench.data.splits import split
 from parvibench.harness.marks.blown_up import counted, rmse_limits
 from parvibench.harness.marks.convergence import still_improving, transient
+from parvibench.harness.store.curve_grid import CurveGrid
 
 
 def cell(algorithm, values, **changes):
@@ -69,14 +70,15 @@ def test_chains_are_transient_by_r_hat_or_by_the_ess_of_their_path(rhat, ess, ex
     assert transient(records.make_record(kind="chains", samples=100, values=values)) is expected
 
 
-def curve(before, last, metric="sliced_w2"):
-    """Three checkpoints of paired replicates."""
+def grid(before, last, metric="sliced_w2", checkpoints=(0, 1, 2)):
+    """Checkpoints of paired replicates."""
     rows = [
         (r, c, 10 * c, 1.0, 1.0, metric, v)
         for c, values in enumerate((before, before, last))
         for r, v in enumerate(values)
+        if c in checkpoints
     ]
-    return records.make_curve(rows)
+    return CurveGrid.of_frame(records.make_curve(rows))
 
 
 def test_still_improving_follows_the_paired_median_and_its_interval():
@@ -88,17 +90,17 @@ def test_still_improving_follows_the_paired_median_and_its_interval():
         # The sign test's interval of a median of eight: smallest and largest, since P(Bin(8, 1/2) < 1) = 1/256 <= 2.5%.
         assert stats.binom.cdf(1, 8, 0.5) > 0.025
         expected = np.median(fall) > 0.05 * np.median(before) and fall[0] > 0
-        assert still_improving(curve(before, last), "sliced_w2") == expected
+        assert still_improving(grid(before, last), "sliced_w2") == expected
 
 
 def test_a_log_likelihood_must_fall_by_five_hundredths_of_a_nat():
     """Whatever the units of y: 2.00 to 1.96 is 2%, and -0.10 to -0.16 is 60%."""
     for shift in (2.0, 0.0, -4.0):
-        assert not still_improving(curve([shift] * 8, [shift - 0.04] * 8, "nll"), "nll")
-        assert still_improving(curve([shift] * 8, [shift - 0.06] * 8, "nll"), "nll")
+        assert not still_improving(grid([shift] * 8, [shift - 0.04] * 8, "nll"), "nll")
+        assert still_improving(grid([shift] * 8, [shift - 0.06] * 8, "nll"), "nll")
 
 
 def test_replicates_that_stopped_are_left_out_and_one_checkpoint_tells_nothing():
     lost = [1.0] * 7 + [np.inf]
-    assert still_improving(curve([2.0] * 8, lost), "sliced_w2")
-    assert still_improving(curve([2.0] * 8, [1.0] * 8).query("checkpoint == 2"), "sliced_w2") is None
+    assert still_improving(grid([2.0] * 8, lost), "sliced_w2")
+    assert still_improving(grid([2.0] * 8, [1.0] * 8, checkpoints=[2]), "sliced_w2") is None

@@ -7,6 +7,7 @@ import pytest
 import records
 from made_stores import make_record, only_reference, write_store
 
+from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.reporting.tables.curve_tables import exponent, growth_table, iterations_to
 
 CHECKPOINTS = (5, 11, 23, 50, 108, 232, 500)
@@ -17,11 +18,15 @@ def curve(divergence):
     return records.make_curve(rows)
 
 
+def grid(divergence):
+    return CurveGrid.of_frame(curve(divergence))
+
+
 def test_crossings_of_a_power_law_are_exact():
     """KL = (k / 20)^-2 is 0.1 at k = 20 sqrt(10), whatever the checkpoints."""
-    assert iterations_to(curve(lambda k: (k / 20) ** -2), 0.1) == pytest.approx([20 * math.sqrt(10)] * 7)
-    assert iterations_to(curve(lambda k: 1.0), 0.1) == [math.inf] * 7
-    assert iterations_to(curve(lambda k: 0.01), 0.1) == [5.0] * 7
+    assert iterations_to(grid(lambda k: (k / 20) ** -2), 0.1) == pytest.approx([20 * math.sqrt(10)] * 7)
+    assert iterations_to(grid(lambda k: 1.0), 0.1) == [math.inf] * 7
+    assert iterations_to(grid(lambda k: 0.01), 0.1) == [5.0] * 7
 
 
 def test_the_exponent_is_that_of_the_power_law(tmp_path):

@@ -18,10 +18,10 @@ likelihood. The interval is that of order statistics (``statistics.median_interv
 """
 
 import numpy as np
-import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.harness.store.results import StoredRun, median_of
 from parvibench.statistics import median_interval
 
@@ -48,7 +48,7 @@ def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
     on_the_way = transient(cell) if cell.kind == "chains" or "rhat" in cell.values else False
     if on_the_way:
         return "transient"
-    improving = still_improving(results.curve(cell), metric)
+    improving = still_improving(results.curve_grid(cell), metric)
     if improving:
         return "still improving"
     if improving is None or on_the_way is None:
@@ -74,25 +74,20 @@ def undiagnosed(cell: CellRecord) -> bool:
     return cell.kind == "chains" and transient(cell) is None and bool({"rhat", "ess_bulk"} & set(cell.absent))
 
 
-def still_improving(curve: pd.DataFrame, metric: str) -> bool | None:
+def still_improving(curves: CurveGrid, metric: str) -> bool | None:
     """Whether the metric of a cell's curve still falls (or rises, where higher is better); None with one checkpoint.
 
-    Args:
-        curve: of one cell, with the columns ``replicate``, ``checkpoint``, ``metric`` and ``value``.
-        metric: the task's primary metric.
+    ``metric`` is the task's primary one.
     """
-    # by NumPy, as a page of thousands of cells would wait for a pivot of each
-    rows = (curve["metric"] == metric).to_numpy() & curve["value"].notna().to_numpy()
-    replicates, checkpoints, values = (curve[c].to_numpy()[rows] for c in ("replicate", "checkpoint", "value"))
-    last_two = np.unique(checkpoints)[-2:]
+    values = curves.metric(metric).values
+    last_two = values[~np.isnan(values).all(1)][-2:]
     if len(last_two) < 2:
         return None
-    before, after = (dict(zip(replicates[at], values[at], strict=True)) for at in (checkpoints == c for c in last_two))
-    sign = -1.0 if registry.direction(metric) == "higher" else 1.0
-    pairs = sign * np.array([(before[r], after[r]) for r in sorted(before.keys() & after.keys())], float).reshape(-1, 2)
-    pairs = pairs[np.isfinite(pairs).all(1)]
-    if not len(pairs):
+    before, after = last_two[:, np.isfinite(last_two).all(0)] * (
+        -1.0 if registry.direction(metric) == "higher" else 1.0
+    )
+    if not len(before):
         return None
-    least = LEAST_FALL * (1.0 if metric in LOG_SCALE else abs(float(np.median(pairs[:, 0]))))
-    median, low, _ = median_interval((pairs[:, 0] - pairs[:, 1]).tolist())
+    least = LEAST_FALL * (1.0 if metric in LOG_SCALE else abs(float(np.median(before))))
+    median, low, _ = median_interval((before - after).tolist())
     return bool(median > least and low > 0)

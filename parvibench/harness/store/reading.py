@@ -3,19 +3,24 @@
 Claims of a file's header (shape, row count, unpacked size) are checked before memory is given out for them.
 """
 
+from __future__ import annotations
+
 import io
 import re
 import stat
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core.errors import StoreError
 from parvibench.data.draws.arrays import read_array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Unpacked, of one file.
 MAX_BYTES = 2 * 2**30
@@ -33,7 +38,9 @@ def plain_name(name: str, what: str) -> str:
 
 def inside(path: Path, root: Path) -> Path:
     """The path, if it is inside ``root``; ``StoreError`` where it leaves the folder, by a link for instance."""
-    if not path.resolve().is_relative_to(root.resolve()):
+    below = path.relative_to(root)
+    links = (place.is_symlink() for place in (path, *path.parents[: len(below.parts) - 1]))
+    if (".." in below.parts or any(links)) and not path.resolve().is_relative_to(root.resolve()):
         raise StoreError(f"{path}: leads out of {root}")
     return path
 
@@ -82,6 +89,21 @@ def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[
     Raises:
         StoreError: damaged, too large, other columns or types.
     """
+    return _checked(content, path, columns, text).to_pandas().astype(dict.fromkeys(text, "str"))
+
+
+def read_columns(
+    content: bytes, path: str, columns: tuple[str, ...], text: str
+) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """As ``read_table``, by arrays: the column ``text`` as positions in the list of its texts, which comes second."""
+    table = _checked(content, path, columns, (text,))
+    coded = table[text].unify_dictionaries().combine_chunks()
+    arrays = {name: table[name].to_numpy() for name in columns if name != text}
+    return arrays | {text: coded.indices.to_numpy(zero_copy_only=False)}, coded.dictionary.to_pylist()
+
+
+def _checked(content: bytes, path: str, columns: tuple[str, ...], text: tuple[str, ...]) -> pa.Table:
+    """The columns, those of ``text`` as dictionaries."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -92,11 +114,12 @@ def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[
         unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > _MAX_ROWS or unpacked > MAX_BYTES:
             raise StoreError(f"{path}: {rows} rows from {size} bytes are too many")
-        missing = [c for c in columns if c not in file.schema_arrow.names]
+        schema = file.schema_arrow
+        missing = [c for c in columns if c not in schema.names]
         if missing:
             raise StoreError(f"{path}: lacks {', '.join(missing)}")
         for name in columns:
-            kind = file.schema_arrow.field(name).type
+            kind = schema.field(name).type
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             good = (
                 pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -105,7 +128,7 @@ def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[
             )
             if not good:
                 raise StoreError(f"{path}: column {name} holds {kind}")
-        table = file.read(columns=list(columns))
+        table = file.read(columns=list(columns), use_threads=False)  # small files: threads cost more than they save
         for name in text:
             widest = max((len(str(v)) for c in table[name].chunks for v in c.dictionary), default=0)
             if widest > 1000:
@@ -113,5 +136,4 @@ def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[
     except (pa.ArrowException, OSError) as error:
         first = str(error).split("\n")[0]
         raise StoreError(f"{path}: damaged ({first:.200}); run its cell again with --fresh") from None
-    frame = table.replace_schema_metadata(None).to_pandas()
-    return frame.astype(dict.fromkeys(text, "str"))
+    return table.replace_schema_metadata(None)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.marks import blown_up
 from parvibench.statistics import median_interval
 
+from .curve_grid import CurveGrid
 from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories
 
 #: Metrics that mean nothing across different hardware.
@@ -46,6 +47,7 @@ class StoredRun:
     run: RunRecord
     cells: tuple[CellRecord, ...]
     unfinished: str = ""
+    _grids: dict[tuple[str, str], CurveGrid] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def load(cls, store: Store, run_id: str | None = None) -> Self:
@@ -61,7 +63,7 @@ class StoredRun:
             cells = tuple(_without_seconds(c) for c in cells)
         return cls(store, run, cells, state)
 
-    @property
+    @cached_property
     def timed(self) -> bool:
         """Whether seconds can be compared: they all come from the same hardware."""
         return not any(math.isnan(c.seconds) for c in self.cells)
@@ -71,9 +73,14 @@ class StoredRun:
         """Whether any cell ended in a way that makes the command exit 1."""
         return any(c.status.failed for c in self.cells)
 
+    @cached_property
+    def by_task(self) -> dict[str, list[CellRecord]]:
+        """The cells of every task, in the order of the run."""
+        return _by_task(self.cells)
+
     def of_task(self, task: str, labels: Sequence[str]) -> list[CellRecord]:
         """Cells of a task with these labels, in the labels' order."""
-        found = [c for c in self.cells if c.task == task and c.label in labels]
+        found = [c for c in self.by_task.get(task, ()) if c.label in labels]
         return sorted(found, key=lambda c: labels.index(c.label))
 
     @cached_property
@@ -103,6 +110,14 @@ class StoredRun:
         if cell.status is Status.DAMAGED:
             return pd.DataFrame(columns=list(CURVE_COLUMNS))
         return self.store.curve(cell.key)
+
+    def curve_grid(self, cell: CellRecord) -> CurveGrid:
+        """``curve`` as arrays; read once."""
+        name = cell.task, cell.label
+        if name not in self._grids:
+            damaged = cell.status is Status.DAMAGED
+            self._grids[name] = CurveGrid.empty() if damaged else self.store.curve_grid(cell.key, cell)
+        return self._grids[name]
 
     def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:
         """Samples of a cell's last checkpoint, (R, n, D), or None; None of a damaged cell."""
@@ -158,9 +173,10 @@ def worst(metric: str) -> float:
 def primary_metric(cells: Sequence[CellRecord], task: str) -> str:
     """The metric that ranks a task: its declared one, else the first recorded; empty without any.
 
-    Where a suite measures the distance to certified predictions, that ranks: the prize is for sampling.
+    Where a suite measures the distance to certified predictions, that ranks: the prize is for sampling. ``cells`` are all
+    of that task.
     """
-    present = dict.fromkeys(m for c in cells if c.task == task for m in c.values)
+    present = dict.fromkeys(m for c in cells for m in c.values)
     own = _declared_primary(task)
     return next((m for m in ("predictive_w2", own, "sliced_w2", "nll", *present) if m in present), own)
 
@@ -173,9 +189,16 @@ def _declared_primary(task: str) -> str:
         return ""
 
 
+def _by_task(cells: Sequence[CellRecord]) -> dict[str, list[CellRecord]]:
+    found: dict[str, list[CellRecord]] = {}
+    for cell in cells:
+        found.setdefault(cell.task, []).append(cell)
+    return found
+
+
 def _counted(cells: tuple[CellRecord, ...]) -> tuple[CellRecord, ...]:
     """Replicates that blew up count as diverged."""
-    primary = {task: primary_metric(cells, task) for task in dict.fromkeys(c.task for c in cells)}
+    primary = {task: primary_metric(mine, task) for task, mine in _by_task(cells).items()}
     return blown_up.counted(cells, primary.__getitem__)
 
 

@@ -33,8 +33,9 @@ from parvibench.core.result import CellRecord, Status
 from .cell_files import CURVE_COLUMNS as CURVE_COLUMNS
 from .cell_files import Trajectories as Trajectories
 from .cell_files import contents
+from .curve_grid import CurveGrid
 from .files import SnapshotFile, write_atomically
-from .reading import MAX_BYTES, inside, plain_name, read_npz, read_table, read_text
+from .reading import MAX_BYTES, inside, plain_name, read_columns, read_npz, read_table, read_text
 from .run_records import RunCell as RunCell
 from .run_records import RunFolder
 from .run_records import RunRecord as RunRecord
@@ -172,6 +173,20 @@ class Store(RunFolder):
         if content is None:
             return pd.DataFrame(columns=list(CURVE_COLUMNS))
         return read_table(content, str(self._file(key, "curve.parquet")), CURVE_COLUMNS, text=("metric",))
+
+    @_settled
+    def _curve_content(self, key: str) -> bytes | None:
+        return self._content(key, "curve.parquet", self._record(key))
+
+    def curve_grid(self, key: str, record: CellRecord) -> CurveGrid:
+        """``curve`` as arrays; ``record`` as it was read, which may have been replaced since."""
+        try:
+            content = self._content(key, "curve.parquet", record)
+        except DamagedError:
+            content = self._curve_content(key)
+        if content is None:
+            return CurveGrid.empty()
+        return CurveGrid.of(*read_columns(content, str(self._file(key, "curve.parquet")), CURVE_COLUMNS, "metric"))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
         """Samples of the last checkpoint, (R, n, D), or None."""

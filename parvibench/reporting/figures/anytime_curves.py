@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import StoredRun, checkpoint_values
+from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.reporting.text import captions
 
 from . import figure
@@ -62,7 +63,7 @@ def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits,
     for label, line in lines.items():
         style = shown.styles[label]
         if label not in shown.anchors:
-            _draw_line(plot, label, line.rename(columns={axis: "x"}), style, top=limits[1])
+            _draw_line(plot, label, line[[axis, "median", "low", "high"]].to_numpy(float).T, style, top=limits[1])
         elif np.isfinite(level := line["median"].iloc[-1]):
             axes.axhline(level, color=INK, linestyle=style.line, linewidth=1.2, label=short(label))
     if floor is not None:
@@ -77,27 +78,27 @@ def _line(results: StoredRun, cell: CellRecord, metric: str) -> pd.DataFrame:
 
     Columns of ``AXES`` and ``contexts`` (medians; NaN where nothing is decided), median, low, high, by checkpoint.
     """
-    curve = results.curve(cell)
-    rows = curve[curve["metric"] == metric]
-    decided = curve[curve["metric"] == CONTEXTS].groupby("checkpoint")["value"].median()
+    grid = results.curve_grid(cell)
+    curve, decided = grid.metric(metric), grid.medians(CONTEXTS)
     points = []
-    for checkpoint, at in rows.groupby("checkpoint"):
-        found = sorted(checkpoint_values(metric, at, cell.diverged))
+    for i, checkpoint in enumerate(curve.rows):
+        found = sorted(metric_values(metric, curve.at(i, cell.diverged)))
         quartiles = (found[round(q * (len(found) - 1))] for q in (0.25, 0.75))
-        spent = (float(at[a].median()) for a in AXES)
-        points.append((*spent, decided.get(checkpoint, math.nan), statistics.median(found), *quartiles))
+        spent = (float(np.median(curve.spent[a][i, curve.measured[i]])) for a in AXES)
+        points.append((*spent, decided[checkpoint], statistics.median(found), *quartiles))
     return pd.DataFrame(points, columns=[*AXES, CONTEXTS, "median", "low", "high"]).sort_values("iteration")
 
 
-def _draw_line(plot: Plot, label: str, line: pd.DataFrame, style: LabelStyle, *, top: float) -> None:
+def _draw_line(plot: Plot, label: str, line: NDArray[np.float64], style: LabelStyle, *, top: float) -> None:
+    """``line``: places, medians, lower and upper quartiles."""
     colour, marker, _ = style
-    finite = line[np.isfinite(line["median"]) & (line["x"] > 0)]
+    x, median, low, high = line[:, np.isfinite(line[1]) & (line[0] > 0)]
     (drawn,) = plot.axes.plot(
-        finite["x"], finite["median"], color=colour, marker=marker, markersize=4, linewidth=1.4, label=short(label)
+        x, median, color=colour, marker=marker, markersize=4, linewidth=1.4, label=short(label)
     )  # fmt: skip
-    high = np.where(np.isfinite(finite["high"]), finite["high"], 10 * abs(top))
-    low = np.where(np.isfinite(finite["low"]), finite["low"], np.nan)
-    band = plot.axes.fill_between(finite["x"], low, high, color=colour, alpha=0.15, linewidth=0)
+    high = np.where(np.isfinite(high), high, 10 * abs(top))
+    low = np.where(np.isfinite(low), low, np.nan)
+    band = plot.axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     plot.mark(label, drawn, band, shown=short(label))
 
 

@@ -155,7 +155,7 @@ class TaskCells:
     @cached_property
     def in_run_order(self) -> list[CellRecord]:
         """The same in the order of the run."""
-        return [c for c in self.results.cells if c.task == self.task and c.label in self.labels]
+        return [c for c in self.results.by_task[self.task] if c.label in self.labels]
 
     @cached_property
     def anchors(self) -> set[str]:

@@ -59,20 +59,15 @@ def performance_profiles(results: StoredRun, board: pd.DataFrame, styles: Styles
     cells = [c for c in results.cells if not is_anchor(c) and c.values]
     limits, metrics = solved_limits(board), dict(board[["task", "metric"]].drop_duplicates().to_numpy())
     nothing = {task: np.full((1, 1), math.inf) for task in limits}
-    curves = {c.key: _of(results.curve(c), metrics[c.task]) for c in cells if c.task in limits}
+    curves = [(c, results.curve_grid(c).metric(metrics[c.task])) for c in cells if c.task in limits]
     found = []
     for axis in budget_axes(results.timed):
         times: dict[str, dict[str, NDArray[np.float64]]] = {}
-        for cell in (c for c in cells if c.key in curves):
-            task, metric = cell.task, metrics[cell.task]
-            sign = -1 if higher_is_better(metric) else 1
-            curve = curves[cell.key]
-            above = curve.assign(task=task, value=sign * curve["value"] - limits[task])
-            reached = hitting_times(
-                above, {task: 0.0}, {task: cell.n_replicates}, metric=metric, multiples=(1.0,), axis=axis
-            )
-            times.setdefault(cell.label, dict(nothing)).update(reached)
-        spent = np.concatenate([*[c[axis].to_numpy(float) for c in curves.values()], np.empty(0)])
+        for cell, curve in curves:
+            sign = -1 if higher_is_better(metrics[cell.task]) else 1
+            reached = hitting_times(sign * curve.values, curve.spent[axis], [limits[cell.task]], cell.n_replicates)
+            times.setdefault(cell.label, dict(nothing))[cell.task] = reached
+        spent = np.concatenate([*[c.spent[axis][c.measured] for _, c in curves], np.empty(0)])
         spent = spent[spent > 0]
         if not times or not len(spent):
             continue
@@ -82,10 +77,6 @@ def performance_profiles(results: StoredRun, board: pd.DataFrame, styles: Styles
         first = sorted(ends, key=ends.__getitem__)
         found.append(_profile(axis, {k: profiles[k] for k in first[:MAX_LINES]}, styles))
     return found
-
-
-def _of(curve: pd.DataFrame, metric: str) -> pd.DataFrame:
-    return curve[curve["metric"] == metric]
 
 
 def solved_limits(board: pd.DataFrame) -> dict[str, float]:

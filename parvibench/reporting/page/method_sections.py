@@ -2,8 +2,10 @@
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from parvibench.core import registry
@@ -11,7 +13,7 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import interval
 from parvibench.reporting.tables import leaderboard as lb
-from parvibench.reporting.tables.matrix import average_ranks
+from parvibench.reporting.tables.matrix import average_ranks, by_label
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, fragment, numeric, setting
 from parvibench.reporting.tables.task_tables import among_best, rank_entry
 from parvibench.reporting.tables.winners import Findings
@@ -48,14 +50,18 @@ def method_sections(findings: Findings) -> list[MethodSection]:
     ranks = average_ranks(board) if len(board) else pd.DataFrame({"anchor": []})
     labels = ranks.index[~ranks["anchor"].astype(bool)]
     kinds = lb.method_kinds(results)
-    return [_section(str(label), kinds[str(label)], results, board, findings) for label in labels]
+    rows = by_label(board)
+    cells: dict[str, dict[str, CellRecord]] = {}
+    for cell in results.cells:
+        cells.setdefault(cell.label, {})[cell.task] = cell
+    return [_section(str(label), kinds[label], results, cells[label], list(rows[label].values())) for label in labels]
 
 
-def _section(label: str, kind: str, results: StoredRun, board: pd.DataFrame, findings: Findings) -> MethodSection:
-    cells = {c.task: c for c in results.cells if c.label == label}
-    rows = board[board["label"] == label]
+def _section(
+    label: str, kind: str, results: StoredRun, cells: Mapping[str, CellRecord], rows: Sequence[lb.Row]
+) -> MethodSection:
     body = []
-    for _, row in rows.iterrows():
+    for row in rows:
         task, cell = str(row["task"]), cells[row["task"]]
         group, seconds = str(row["group"]), numeric(row["seconds"])
         steps = setting(cell.settings.get("step_size")), setting(cell.effective_step)
@@ -73,7 +79,7 @@ def _section(label: str, kind: str, results: StoredRun, board: pd.DataFrame, fin
     )
 
 
-def _result(row: pd.Series) -> Entry:
+def _result(row: lb.Row) -> Entry:
     if row["status"] != Status.OK:
         return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
     value = lb.shown(row)
@@ -97,14 +103,16 @@ def _facts(algorithm: str) -> str:
     )
 
 
-def _sentences(rows: pd.DataFrame) -> list[tuple[str, str]]:
+def _sentences(rows: Sequence[lb.Row]) -> list[tuple[str, str]]:
+    groups: dict[str, list[lb.Row]] = {}
+    for row in rows:
+        if not math.isnan(row["rank"]):
+            groups.setdefault(row["group"], []).append(row)
     found = []
-    for group, mine in rows[rows["rank"].notna()].groupby("group", sort=False):
-        best, exact = (
-            list(mine.loc[side, "task"].astype(str))
-            for side in (mine["best"].astype(bool), mine["verdict"] == "indistinguishable")
-        )
-        found.append((str(group), facts.results(str(group), float(mine["rank"].mean()), len(mine), best, exact)))
+    for group, mine in groups.items():
+        best = [str(r["task"]) for r in mine if r["best"]]
+        exact = [str(r["task"]) for r in mine if r["verdict"] == "indistinguishable"]
+        found.append((group, facts.results(group, float(np.mean([r["rank"] for r in mine])), len(mine), best, exact)))
     return found
 
 

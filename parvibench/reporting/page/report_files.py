@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,19 +77,23 @@ def values(results: StoredRun, board: pd.DataFrame) -> pd.DataFrame:
     profile and protocol are in ``attrs``. ``board`` is that of ``leaderboard.table``.
     """
     of_board = {(r["task"], r["label"]): r for r in board.to_dict("records")}
-    rows: list[dict[str, object]] = []
-    for c in results.cells:
-        head = _columns(results, c, of_board[c.task, c.label])
+    rows: list[tuple[object, ...]] = []
+    at: list[int] = []  # number of the cell of each row
+    floor = cache(lb.floor)
+    for i, c in enumerate(results.cells):
         for metric, stored in c.values.items():
-            known = lb.floor(c.task, metric, c.samples)
-            own = {"metric": metric, "direction": registry.direction(metric), "floor": known.median if known else None}
-            own["primary"] = metric == of_board[c.task, c.label]["metric"]
-            rows += [head | own | {"replicate": r, "value": v} for r, v in zip(c.spec.replicates, stored, strict=False)]
+            known = floor(c.task, metric, c.samples)
+            own = metric, registry.direction(metric), known.median if known else None
+            primary = metric == of_board[c.task, c.label]["metric"]
+            rows += [(*own, primary, r, v) for r, v in zip(c.spec.replicates, stored, strict=False)]
         if not any(c.values.values()):
-            rows.append(head | dict.fromkeys(("metric", "direction", "floor", "primary", "replicate", "value")))
+            rows.append((None,) * 6)
+        at += [i] * (len(rows) - len(at))
     types = {"metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64"}
     numbers = ("value", "floor", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
-    frame = pd.DataFrame(rows)
+    heads = pd.DataFrame([_columns(results, c, of_board[c.task, c.label]) for c in results.cells])
+    own_columns = pd.DataFrame(rows, columns=["metric", "direction", "floor", "primary", "replicate", "value"])
+    frame = pd.concat([heads.iloc[at].reset_index(drop=True), own_columns], axis=1)
     frame = frame.astype({k: v for k, v in (types | dict.fromkeys(numbers, "float64")).items() if k in frame})
     suite = results.run.suite
     protocol = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}

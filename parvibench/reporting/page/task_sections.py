@@ -58,14 +58,14 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
     results = findings.results
     best = {kind: {b.where: b for b in f.tasks} for kind, f in {"": findings, **kinds}.items()}
     verified = verification.marks(results)
-    own: dict[str, dict[str, list[pd.Series]]] = {}
+    own: dict[str, dict[str, list[lb.Row]]] = {}
     for found in kinds.values():  # kinds first, then divisions
-        for _, row in found.board[~found.board["anchor"].astype(bool)].iterrows():
+        for row in found.board[~found.board["anchor"].astype(bool)].to_dict("records"):
             own.setdefault(row["task"], {}).setdefault(row["label"], []).append(row)
     sections = []
-    for i, task in enumerate(lb.task_names(results)):
-        cells = [c for c in results.cells if c.task == task]
-        rows = findings.board[findings.board["task"] == task]
+    boards = {str(task): rows for task, rows in findings.board.groupby("task", sort=False)}
+    for i, (task, cells) in enumerate(results.by_task.items()):
+        rows = boards[task]
         drawn = i < MAX_DRAWN
         section = TaskSection(
             name=task,

@@ -13,6 +13,7 @@ import pandas as pd
 from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import number
+from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.floor_comparison import lost_references
 from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, table, unfinished
 from parvibench.reporting.tables.matrix import Method, by_method
@@ -58,12 +59,12 @@ def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
     failed = board[~board["status"].isin([Status.OK])]
     if len(failed):
         lines += ["## Without a result", "", _line(["task", "method", "status", "reason"]), _line(["---"] * 4)]
-        texts = [(row["task"], row["label"], entry(row), row["reason"]) for _, row in failed.iterrows()]
+        texts = [(row["task"], row["label"], entry(row), row["reason"]) for row in failed.to_dict("records")]
         lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _markdown_cell(row: pd.Series | None) -> str:
+def _markdown_cell(row: lb.Row | None) -> str:
     if row is None:
         return ""
     text = _plain(entry(row)).replace("*", "\\*")
@@ -126,7 +127,7 @@ def _caption(group: Group, board: pd.DataFrame) -> str:
     return f"{escape(marks.caption(group.title, over))}{used}"
 
 
-def _latex_cell(row: pd.Series | None) -> str:
+def _latex_cell(row: lb.Row | None) -> str:
     if row is None:
         return ""
     text = escape(entry(row))
@@ -155,7 +156,7 @@ def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame 
     console.print(Text("; ".join(notes), style="dim"))
     for notice in filter(None, (unfinished(results), lost_references(results.cells))):
         console.print(Text(notice, style="yellow"))
-    for _, row in board[board["status"] != Status.OK].iterrows():
+    for row in board[board["status"] != Status.OK].to_dict("records"):
         reason = " ".join(row["reason"].split())
         line = Text.assemble((entry(row), "yellow"), f"  {row['task']} / {row['label']}: {reason:.200}")
         console.print(line, soft_wrap=False)
@@ -182,7 +183,7 @@ def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -
     return drawn
 
 
-def _rich_cell(row: pd.Series | None) -> Text:
+def _rich_cell(row: lb.Row | None) -> Text:
     from rich.text import Text
 
     if row is None:
@@ -208,7 +209,7 @@ def _fitting(tasks: tuple[str, ...], width: int, results: StoredRun) -> Iterator
     part: list[str] = []
     used = 0
     for task in tasks:
-        failed = [c for c in results.cells if c.task == task and c.status != Status.OK]
+        failed = [c for c in results.by_task[task] if c.status != Status.OK]
         statuses = [len(marks.status_word(c.status, c.reason)) for c in failed]
         need = 2 + max(6, *map(len, _broken(task).split("\n")), *statuses)
         if part and used + need > free:

@@ -29,8 +29,8 @@ def validity_checks(results: StoredRun, board: pd.DataFrame, steps: StepSizes | 
 
 def equal_terms(results: StoredRun) -> str:
     """What the methods of a task had in common, and which of them had what else."""
-    cells = [c for c in results.cells if not lb.is_anchor(c)]
-    if not cells:
+    tasks = [mine for cells in results.by_task.values() if (mine := [c for c in cells if not lb.is_anchor(c)])]
+    if not tasks:
         return ""
     shared: dict[str, Callable[[CellRecord], object]] = {
         "budget": lambda c: c.spec.budget,
@@ -38,7 +38,8 @@ def equal_terms(results: StoredRun) -> str:
         "seeds and data splits": lambda c: (c.spec.seed, c.spec.replicates),
         "number of particles or chains": lambda c: c.particles,
     }
-    parts = [validity.same(what, _odd(cells, of)) for what, of in shared.items()]
+    parts = [validity.same(what, _odd(tasks, of)) for what, of in shared.items()]
+    cells = [c for mine in tasks for c in mine]
     started = [c for c in cells if c.start]
     own = list(dict.fromkeys(c.label for c in started if c.start == "own"))
     kinds = ("prior", "warm", "pathfinder", "laplace")
@@ -48,13 +49,13 @@ def equal_terms(results: StoredRun) -> str:
     return " ".join(parts)
 
 
-def _odd(cells: list[CellRecord], of: Callable[[CellRecord], object]) -> list[str]:
+def _odd(tasks: list[list[CellRecord]], of: Callable[[CellRecord], object]) -> list[str]:
     """Methods with another value than most on some task."""
     odd: list[str] = []
-    for task in dict.fromkeys(c.task for c in cells):
-        mine = [c for c in cells if c.task == task]
-        values = pd.Series([repr(of(c)) for c in mine])
-        usual = values.mode().iloc[0]
+    for mine in tasks:
+        values = [repr(of(c)) for c in mine]
+        counts = Counter(sorted(values))  # of equally common ones the first in the alphabet
+        usual = max(counts, key=counts.__getitem__)
         odd += [c.label for c, v in zip(mine, values, strict=True) if v != usual]
     return list(dict.fromkeys(odd))
 
@@ -64,12 +65,8 @@ def protocol(results: StoredRun) -> str:
     suite = results.run.suite
     budget = {key: value for key, value in (suite.get("budget") or {}).items() if value is not None}
     whole = budget.get("scores_per_particle", 0) * (suite.get("particles") or 0)
-    spent = {t: [c.spec.budget.score_evaluations for c in results.cells if c.task == t] for t in lb.task_names(results)}
-    usual = (
-        [Counter(values).most_common(1)[0][0] for values in spent.values()]
-        if set(budget) == {"scores_per_particle"}
-        else []
-    )
+    spent = [[c.spec.budget.score_evaluations for c in cells] for cells in results.by_task.values()]
+    usual = [Counter(values).most_common(1)[0][0] for values in spent] if set(budget) == {"scores_per_particle"} else []
     passes = [n for n in usual if n is not None and n < 0.999 * whole]
     return validity.protocol(budget, suite.get("particles"), suite.get("samples"), suite.get("replicates"), passes)
 

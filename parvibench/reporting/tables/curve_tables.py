@@ -10,15 +10,17 @@ nearest to the level (by ratio), or at its end where it ended before; what it ha
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple, Self
 
 import numpy as np
-import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.judging import SEQUENTIAL
-from parvibench.harness.store.results import StoredRun, checkpoint_values
+from parvibench.harness.store.curve_grid import CurveGrid, MetricCurve
+from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.reporting.formatting import interval, number
 from parvibench.reporting.text import captions
 from parvibench.statistics import median_interval
@@ -38,33 +40,40 @@ _AXES = {"score_evaluations": "score evaluations", SEQUENTIAL: "sequential steps
 def equal_budget_tables(results: StoredRun, cells: Sequence[CellRecord], metric: str) -> tuple[Table, ...]:
     """Both tables of a task's methods; none where fewer than two have a curve."""
     known = lb.floor(cells[0].task, metric, cells[0].samples)
+    ran = [c for c in cells if c.status is Status.OK and not lb.is_anchor(c)]
     tables = []
     for axis, spent in _AXES.items():
-        curves = {c.label: (c, points) for c in cells if len(points := _points(results, c, metric, axis))}
-        if len(curves) < 2:
+        courses = [course for c in ran if len((course := _Course.of(results, c, metric, axis)).cost)]
+        if len(courses) < 2:
             return ()
-        tables.append(_budget_table(list(curves.values()), spent, metric, known.median if known else 1.0))
+        tables.append(_budget_table(courses, spent, metric, known.median if known else 1.0))
     return tuple(tables)
 
 
-def _points(results: StoredRun, cell: CellRecord, metric: str, axis: str) -> pd.DataFrame:
-    """What a cell had spent at each checkpoint; empty for anchors and cells without a curve."""
-    curve = results.curve(cell) if cell.status is Status.OK and not lb.is_anchor(cell) else pd.DataFrame()
-    if not len(curve):
-        return curve
-    rows = curve[curve["metric"] == metric]
-    if axis == SEQUENTIAL:
-        steps = curve[curve["metric"] == SEQUENTIAL].groupby("checkpoint")["value"].median()
-        spent = rows["checkpoint"].map(steps) if len(steps) else rows["iteration"]
-    else:
-        spent = rows[axis]
-    return rows.assign(spent=spent.astype(float)).query("spent > 0").sort_values("checkpoint", kind="stable")
+class _Course(NamedTuple):
+    """A cell's metric at the checkpoints at which something had been spent."""
+
+    cell: CellRecord
+    curve: MetricCurve
+    cost: NDArray[np.float64]  #: (C,), of the replicate that had spent most
+    at: NDArray[np.intp]  #: (C,), positions of these checkpoints in the curve
+
+    @classmethod
+    def of(cls, results: StoredRun, cell: CellRecord, metric: str, axis: str) -> Self:
+        grid = results.curve_grid(cell)
+        curve = grid.metric(metric)
+        spent = np.where(curve.measured, curve.spent["iteration" if axis == SEQUENTIAL else axis], -math.inf)
+        cost = spent.max(1, initial=-math.inf)
+        if axis == SEQUENTIAL and SEQUENTIAL in grid.names:
+            cost = grid.medians(SEQUENTIAL)[curve.rows]
+        at = np.flatnonzero(cost > 0)
+        return cls(cell, curve, cost[at], at)
 
 
-def _budget_table(curves: Sequence[tuple[CellRecord, pd.DataFrame]], spent: str, metric: str, unit: float) -> Table:
+def _budget_table(courses: Sequence[_Course], spent: str, metric: str, unit: float) -> Table:
     """Methods at the checkpoints nearest to the median of what they spent; values are divided by ``unit``."""
-    level = float(np.median([points["spent"].iloc[-1] for _, points in curves]))
-    found = [_nearest(cell, points, level, metric) for cell, points in curves]
+    level = float(np.median([c.cost[-1] for c in courses]))
+    found = [_nearest(c, level, metric) for c in courses]
     sign = -1 if lb.higher_is_better(metric) else 1
     ranks = stats.rankdata([sign * values[0] for values, _, _ in found], method="min")
     columns = (
@@ -76,23 +85,21 @@ def _budget_table(curves: Sequence[tuple[CellRecord, pd.DataFrame]], spent: str,
     )
     body = []
     for i in np.argsort(ranks, kind="stable"):
-        cell, (values, cost, iterations) = curves[i][0], found[i]
+        cell, (values, cost, iterations) = courses[i].cell, found[i]
         median, low, high = (v / unit for v in values)
         value = Entry(f"{number(median)} [{interval(low, high)}]", sortable(median))
         body.append(Row((method(cell.label), numeric(float(ranks[i])), value, cost, iterations), kind=cell.kind))
     return Table(captions.EQUAL_BUDGETS.format(spent=spent, level=number(level)), columns, tuple(body))
 
 
-def _nearest(
-    cell: CellRecord, points: pd.DataFrame, level: float, metric: str
-) -> tuple[tuple[float, float, float], Entry, Entry]:
+def _nearest(course: _Course, level: float, metric: str) -> tuple[tuple[float, float, float], Entry, Entry]:
     """A method's median with its interval at the checkpoint nearest to a level, what it had spent there, its iterations."""
-    each = points.groupby("checkpoint")["spent"].max()
-    at = (np.log(each) - math.log(level)).abs().idxmin()
-    rows, spent = points[points["checkpoint"] == at], float(each[at])
-    note = "end of its run" if at == each.index[-1] and spent < 0.7 * level else ""
-    values = median_interval(checkpoint_values(metric, rows, cell.diverged))
-    return values, replace(whole(spent), note=note), whole(float(rows["iteration"].max()))
+    curve, i = course.curve, int(np.abs(np.log(course.cost / level)).argmin())
+    at, spent = int(course.at[i]), float(course.cost[i])
+    note = "end of its run" if i == len(course.cost) - 1 and spent < 0.7 * level else ""
+    values = median_interval(metric_values(metric, curve.at(at, course.cell.diverged)))
+    iterations = curve.spent["iteration"][at, curve.measured[at]].max()
+    return values, replace(whole(spent), note=note), whole(float(iterations))
 
 
 def growth_table(results: StoredRun) -> Table | None:
@@ -132,7 +139,8 @@ def _growth_row(results: StoredRun, label: str, level: float, tasks: Sequence[st
     if not cells:
         return None
     reached = {
-        t: float(np.median(iterations_to(results.curve(cells[t]), level))) if t in cells else math.nan for t in tasks
+        t: float(np.median(iterations_to(results.curve_grid(cells[t]), level))) if t in cells else math.nan
+        for t in tasks
     }
     slope = exponent([dims[t] for t in tasks], [reached[t] for t in tasks])
     fit = Entry("") if slope is None else Entry(f"{number(slope[0])} [{interval(*slope[1:])}]", sortable(slope[0]))
@@ -140,11 +148,13 @@ def _growth_row(results: StoredRun, label: str, level: float, tasks: Sequence[st
     return Row((method(label), numeric(level), fit, *shown), kind=next(iter(cells.values())).kind)
 
 
-def iterations_to(curve: pd.DataFrame, level: float) -> list[float]:
+def iterations_to(curves: CurveGrid, level: float) -> list[float]:
     """Iterations after which each replicate is at or below a level, linear in logarithms between checkpoints; inf: never."""
     found = []
-    for _, run in curve[curve["metric"] == GROWTH_METRIC].sort_values("checkpoint").groupby("replicate"):
-        at, values = run["iteration"].to_numpy(dtype=float), run["value"].to_numpy(dtype=float)
+    curve = curves.metric(GROWTH_METRIC)
+    for r in np.flatnonzero(curve.measured.any(0)):
+        here = curve.measured[:, r]
+        at, values = curve.spent["iteration"][here, r], curve.values[here, r]
         below = np.flatnonzero(values <= level)
         if not len(below):
             found.append(math.inf)

@@ -66,7 +66,16 @@ def lost_references(cells: Sequence[CellRecord]) -> str:
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n; None without one."""
-    reference = floored_of(task)
+    try:
+        return _floor_once(load_floored, task, stamp_of(task), metric, n)
+    except (ValueError, OSError):  # as for ``_read``
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _floor_once(load: Callable[[str], Floored | None], task: str, stamp: object, metric: str, n: int) -> Floor | None:
+    """Floors of many tasks stay known when their references do not."""
+    reference = _once(load, task, stamp)
     return None if reference is None else reference.floor(metric, n)
 
 

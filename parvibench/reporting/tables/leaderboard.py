@@ -10,14 +10,17 @@ converged or not, than which no other is significantly better; where none is bet
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
 from parvibench import statistics
 from parvibench.core import registry
@@ -30,7 +33,8 @@ from parvibench.harness.store.results import StoredRun, interval_of, metric_valu
 from parvibench.reporting.text import marks as words
 from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT, UNDIAGNOSED
 
-from .floor_comparison import compare_with_floor, floor_of
+from . import floor_comparison
+from .floor_comparison import compare_with_floor
 
 #: How far a method's own budget may be beyond that of the others; where a budget ends within an iteration the last one counts.
 _BEYOND = 1.1
@@ -39,6 +43,8 @@ NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGE
 DIVISIONS = ("tuned", "self-tuning")
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
+#: Rows by task and label.
+Measured = Mapping[tuple[str, str], Row]
 #: A task's kind of target is that of the first of these tags that it has; shapes without data are split by dimension.
 GROUPS = {
     "network": "neural networks", "bandit": "bandits", "hierarchical": "hierarchical models", "classification": "logistic regression",
@@ -55,12 +61,18 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(results: StoredRun) -> pd.DataFrame:
-    """The rankings of all tasks, with a column for the median of every other metric."""
-    rankings = [ranking(results, task) for task in task_names(results)]
-    if not rankings:
+def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.DataFrame:
+    """The rankings of all tasks, with a column for the median of every other metric.
+
+    ``measured``: rows of the table of a run of which these are some cells; what they say of a cell alone is not
+    computed again.
+    """
+    rows = [row for task in task_names(results) for row in _ranking(results, task, measured)]
+    if not rows:
         return pd.DataFrame(columns=list(COLUMNS))
-    frame = pd.concat(rankings, ignore_index=True)
+    frame = pd.DataFrame(rows)
+    texts: list[str] = list(frame.select_dtypes("str"))
+    frame = frame.astype(dict.fromkeys(texts, object))  # rows are taken out as dictionaries many times
     for _, rows in frame.groupby("group", sort=False):
         _compare(results, frame, rows)
     medians = {(c.task, c.label): {m: interval_of(c, m)[0] for m in c.values} for c in results.cells}
@@ -68,35 +80,45 @@ def table(results: StoredRun) -> pd.DataFrame:
     return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
 
 
-def ranking(results: StoredRun, task: str) -> pd.DataFrame:
-    """One row per cell of a task, best first, then unranked ones, then anchors; columns ``COLUMNS``.
+def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str, Any]]:
+    """One row per cell of a task, best first, then unranked ones, then anchors: all ``COLUMNS``, four of them to be filled.
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
     ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate, ``with_tuning`` adds
     the score evaluations of the search for the step size. ``worst`` is the
     worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags, separated by commas.
-    ``table`` fills the last four: ``best``, whether no other method is significantly better, of ``compared`` ones; how many
+    To be filled: ``best``, whether no other method is significantly better, of ``compared`` ones; how many
     it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
     """
-    metric = primary_metric(results, task)
-    cells = [c for c in results.cells if c.task == task]
-    frame = pd.DataFrame([_measured(results, c, metric) for c in cells])
-    ran = ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
-    score = (-1 if higher_is_better(metric) else 1) * frame["median"].astype(float)
-    score[ran & (frame["status"] != Status.OK)] = math.inf
-    start = score[frame["anchor"] & (frame["algorithm"] == "initial")].dropna()
-    no_better = ran & np.isfinite(score) & bool(len(start)) & ~(score < start.min())
-    more = ran & _beyond(cells)
-    one_point = frame["marks"].map(lambda words: ONE_POINT in words).astype(bool)
-    ranked = ran & score.notna() & ~one_point & ~more
-    ranked &= bool(np.isfinite(score[ranked]).any())  # where nobody has a result, nobody is first
-    frame["rank"] = score.where(ranked).rank(method="min")
-    frame = frame.assign(best=False, beats=0, compared=0, pairs=0)
-    late = zip(frame["marks"], no_better, more, strict=True)
-    frame["marks"] = [", ".join([*own, *[NO_BETTER] * bool(n), *[MORE] * bool(m)]) for own, n, m in late]
-    order = frame.assign(score=score).sort_values(["anchor", "rank", "score"], kind="stable").index
-    return frame.loc[order, list(COLUMNS)].reset_index(drop=True)
+    metric, cells = primary_metric(results, task), results.by_task[task]
+    rows: list[dict[str, Any]] = []
+    for cell in cells:
+        known = measured.get((task, cell.label))
+        same = known is not None and known["metric"] == metric
+        rows.append(_alone(known) if known is not None and same else _measured(results, cell, metric))
+    for row in rows:
+        row["ran"] = not row["anchor"] and row["status"] not in [str(s) for s in NOT_RUN]
+        failed = row["ran"] and row["status"] != Status.OK
+        row["score"] = math.inf if failed else float(row["median"]) * (-1 if higher_is_better(metric) else 1)
+    started = [r["score"] for r in rows if r["anchor"] and r["algorithm"] == "initial" and not math.isnan(r["score"])]
+    start = min(started, default=math.inf)
+    for row, more in zip(rows, _beyond(cells), strict=True):
+        no_better = row["ran"] and math.isfinite(row["score"]) and bool(started) and not row["score"] < start
+        row["ranked"] = row["ran"] and not math.isnan(row["score"]) and ONE_POINT not in row["marks"] and not more
+        words = [*row["marks"], *[NO_BETTER] * no_better, *[MORE] * (row["ran"] and more)]
+        row |= {"marks": ", ".join(words), "rank": math.nan, "best": False, "beats": 0, "compared": 0, "pairs": 0}
+    ranked = [r for r in rows if r["ranked"]]
+    if any(math.isfinite(r["score"]) for r in ranked):  # where nobody has a result, nobody is first
+        for row, rank in zip(ranked, stats.rankdata([r["score"] for r in ranked], method="min"), strict=True):
+            row["rank"] = float(rank)
+    rows.sort(key=lambda r: (r["anchor"], *_last(r["rank"]), *_last(r["score"])))
+    return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def _last(value: float) -> tuple[bool, float]:
+    """Key by which NaN comes last."""
+    return math.isnan(value), 0.0 if math.isnan(value) else value
 
 
 def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> None:
@@ -137,8 +159,8 @@ def overlap(task: str) -> float:
     return (10 - training_rows(10)) / training_rows(10)
 
 
-def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, object]:
-    """Columns of ``ranking`` from a cell's record and its floor; ``marks`` is a list."""
+def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, Any]:
+    """Columns of ``_ranking`` from a cell's record and its floor; ``marks`` is a list."""
     median, low, high = interval_of(cell, metric)
     known = floor(cell.task, metric, cell.samples)
     compared = compare_with_floor(cell, metric)
@@ -178,6 +200,12 @@ def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, ob
     }
 
 
+def _alone(row: Row) -> dict[str, Any]:
+    """``_measured`` again, from a row of ``table``: without the marks that depend on the other cells."""
+    marks = [w for w in row["marks"].split(", ") if w not in ("", NO_BETTER, MORE)]
+    return {name: row[name] for name in COLUMNS} | {"marks": marks}
+
+
 def _step_marks(suite: Mapping[str, Any], cell: CellRecord) -> list[str]:
     """``edge`` and ``untuned``, in a suite that holds tuned values."""
     tuned = suite.get("tuned") or {}
@@ -201,14 +229,15 @@ def tuning_cost(cell: CellRecord, suite: Mapping[str, Any]) -> float | None:
     return costs.get(cell.task, {}).get(cell.label) if cell.tuned else None
 
 
-def _beyond(cells: Sequence[CellRecord]) -> pd.Series:
+def _beyond(cells: Sequence[CellRecord]) -> list[bool]:
     """Whether each cell has an individual budget and spent more scores than any cell with the common budget."""
-    budgets = pd.Series([repr(c.spec.budget) for c in cells])
-    usual = budgets == budgets.mode().iloc[0]
-    if 2 * usual.sum() <= len(cells):  # rows of a paper, say
-        return pd.Series(False, index=budgets.index)
-    spent = pd.Series([c.score_evaluations for c in cells], dtype=float)
-    return ~usual & (spent > _BEYOND * spent[usual].max())
+    budgets = [repr(c.spec.budget) for c in cells]
+    counts = Counter(sorted(budgets))  # of equally common ones the first in the alphabet
+    common = max(counts, key=counts.__getitem__)
+    if 2 * counts[common] <= len(cells):  # rows of a paper, say
+        return [False] * len(cells)
+    usual = max(c.score_evaluations for c, budget in zip(cells, budgets, strict=True) if budget == common)
+    return [b != common and c.score_evaluations > _BEYOND * usual for c, b in zip(cells, budgets, strict=True)]
 
 
 def higher_is_better(metric: str) -> bool:
@@ -218,13 +247,13 @@ def higher_is_better(metric: str) -> bool:
 
 def primary_metric(results: StoredRun, task: str) -> str:
     """The metric that ranks a task: its declared one, else the first recorded; empty without any."""
-    return stored_results.primary_metric(results.cells, task)
+    return stored_results.primary_metric(results.by_task.get(task, ()), task)
 
 
 def floor(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n where a ratio to it makes sense, else None."""
     row = registry.metrics().get(metric)
-    return floor_of(task, metric, n) if row is not None and row.floor_ratio else None
+    return floor_comparison.floor_of(task, metric, n) if row is not None and row.floor_ratio else None
 
 
 def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
@@ -233,12 +262,12 @@ def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDA
     Ratios to the floor where the board shows them, else the primary metric (its negative where higher is better).
     """
     cells = {(c.task, c.label): c for c in results.cells}
-    found = {}
+    found, floor_of = {}, cache(floor)
     for row in board[board["rank"].notna()].to_dict("records"):
         cell, metric = cells[row["task"], row["label"]], row["metric"]
         stored = cell.values.get(metric) or [None] * max(1, cell.n_replicates)
         values = np.array(metric_values(metric, stored)) * (-1 if higher_is_better(metric) else 1)
-        known = floor(cell.task, metric, cell.samples)
+        known = floor_of(cell.task, metric, cell.samples)
         found[cell.task, cell.label] = values / (known.median if known else 1.0)
     return found
 
@@ -308,7 +337,7 @@ class Group:
 
 def task_names(results: StoredRun) -> list[str]:
     """The tasks of a run, in its order."""
-    return list(dict.fromkeys(c.task for c in results.cells))
+    return list(results.by_task)
 
 
 @cache

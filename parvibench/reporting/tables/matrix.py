@@ -19,7 +19,7 @@ from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
 #: How a cell of the leaderboard is ranked; the same numbers stand in page.js.
 _RANKED, _FAILED, _UNRANKED = 0, 1, 2
 #: As given by ``by_method``.
-Method = tuple[str, pd.Series, dict[str, pd.Series]]
+Method = tuple[str, pd.Series, dict[str, lb.Row]]
 
 
 def common_tasks(board: pd.DataFrame, tasks: Sequence[str] = ()) -> list[str]:
@@ -60,9 +60,17 @@ def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(["anchor", "average_rank"], kind="stable")
 
 
+def by_label(board: pd.DataFrame) -> dict[str, dict[str, lb.Row]]:
+    """Label -> task -> row of the board."""
+    rows: dict[str, dict[str, lb.Row]] = {}
+    for row in board.to_dict("records"):
+        rows.setdefault(str(row["label"]), {})[str(row["task"])] = row
+    return rows
+
+
 def by_method(board: pd.DataFrame) -> Iterator[Method]:
     """Label, row of ``average_ranks`` and, by task, rows of the board of every method: best first, anchors last."""
-    rows = {str(label): {str(row["task"]): row for _, row in mine.iterrows()} for label, mine in board.groupby("label")}
+    rows = by_label(board)
     for label, rank in average_ranks(board).iterrows():
         yield str(label), rank, rows[str(label)]
 
@@ -70,7 +78,7 @@ def by_method(board: pd.DataFrame) -> Iterator[Method]:
 def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     """Methods x tasks by each task's primary metric."""
     tasks = lb.task_names(results)
-    first = {str(row["task"]): row for _, row in board.drop_duplicates("task").iterrows()}
+    first = {str(row["task"]): row for row in board.drop_duplicates("task").to_dict("records")}
     ranked = "over the tasks shown that rank the method; 1 is best, ties share a rank, failures share the last"
     columns = [
         Column("method", numeric=False),
@@ -96,14 +104,14 @@ def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     return Table("leaderboard", tuple(columns), tuple(body))
 
 
-def _sub(row: pd.Series) -> str:
+def _sub(row: lb.Row) -> str:
     """The quantity in a task's column."""
     samples = max(1, int(row["samples"]))
     ratio = not math.isnan(row["floor_ratio"]) or lb.floor(row["task"], row["metric"], samples)
     return "× floor" if ratio else str(row["metric"])
 
 
-def _matrix_entry(row: pd.Series | None) -> Entry:
+def _matrix_entry(row: lb.Row | None) -> Entry:
     if row is None:
         return Entry("")
     if row["status"] != Status.OK:

@@ -186,7 +186,7 @@ def _obstacle(x: CellRecord, y: CellRecord, metric: str) -> str:
     return ""
 
 
-def _verdict(row: pd.Series) -> str:
+def _verdict(row: lb.Row) -> str:
     if row["p_value"] > ALPHA:
         return comparing.SAME
     if registry.direction(str(row["metric"])) == "neutral":

@@ -15,6 +15,7 @@ from parvibench.harness.store.results import interval_of, median_of
 from parvibench.reporting.formatting import interval, number
 from parvibench.reporting.text import marks
 
+from . import leaderboard as lb
 from .table import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
 
 #: Columns of the table, in order.
@@ -37,14 +38,14 @@ _BEST_HELP = "no other method is significantly better: moderated t tests paired 
 def ranking_table(
     cells: list[CellRecord],
     rows: pd.DataFrame,
-    own: Mapping[str, Sequence[pd.Series]],
+    own: Mapping[str, Sequence[lb.Row]],
     verified: Mapping[tuple[str, str], str],
 ) -> Table:
     """The ranking; ``own``: label -> its rows among methods of its kind and of its division; ``verified`` of ``marks``."""
     metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
     usual = str(rows["verdict_basis"].mode().iloc[0])
     others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
-    shown: list[tuple[bool, Column, Callable[[pd.Series, CellRecord], Entry]]] = [
+    shown: list[tuple[bool, Column, Callable[[lb.Row, CellRecord], Entry]]] = [
         (True, Column("method", numeric=False), lambda r, c: method(c.label, anchor=bool(r["anchor"]))),
         (True, Column("rank"), lambda r, c: rank_entry(r, own.get(c.label, ()))),
         (True, Column("status", numeric=False), lambda r, c: _status(c)),
@@ -64,14 +65,14 @@ def ranking_table(
     ]  # fmt: skip
     columns, makers = zip(*[(column, entry) for wanted, column, entry in shown if wanted], strict=True)
     body = []
-    for _, row in rows.iterrows():
+    for row in rows.to_dict("records"):
         cell = by_label[row["label"]]
         entries = tuple(entry(row, cell) for entry in makers)
         body.append(Row(entries, kind="anchor" if row["anchor"] else cell.kind))
     return Table(f"ranked by {metric}" if metric else "no metric", columns, tuple(body))
 
 
-def _median(row: pd.Series) -> Entry:
+def _median(row: lb.Row) -> Entry:
     shown = numeric(row["median"], look="best strong" if row["best"] else "")
     if not shown.text:
         return shown
@@ -82,7 +83,7 @@ def _cost(cell: CellRecord) -> Entry:
     return replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else "")
 
 
-def _verdict(row: pd.Series, usual: str) -> Entry:
+def _verdict(row: lb.Row, usual: str) -> Entry:
     """Verdict against exact draws; its basis where that is not the usual one."""
     basis = "" if row["verdict_basis"] == usual else row["verdict_basis"]
     if not row["verdict"]:
@@ -94,7 +95,7 @@ def _verdict(row: pd.Series, usual: str) -> Entry:
     )
 
 
-def _equivalent(row: pd.Series) -> Entry:
+def _equivalent(row: lb.Row) -> Entry:
     """Equivalent n with its interval."""
     if math.isnan(row["equivalent"]):
         return Entry("")
@@ -105,7 +106,7 @@ def _equivalent(row: pd.Series) -> Entry:
     return Entry(text, sortable(row["equivalent"]))
 
 
-def _metric_entry(metric: str, _: pd.Series, cell: CellRecord) -> Entry:
+def _metric_entry(metric: str, _: lb.Row, cell: CellRecord) -> Entry:
     if metric not in cell.values:
         return Entry("", help=cell.absent.get(metric, ""))
     median, low, high = interval_of(cell, metric)
@@ -137,13 +138,13 @@ def _help(metric: str) -> str:
     return metric if row is None else f"{row.summary}; {row.goal}"
 
 
-def rank_entry(row: pd.Series, own: Sequence[pd.Series] = ()) -> Entry:
+def rank_entry(row: lb.Row, own: Sequence[lb.Row] = ()) -> Entry:
     """Entry with the rank of a row of the leaderboard, and of its rows ``own`` in those of parts; empty where not ranked."""
     shown = "" if math.isnan(row["rank"]) else f"{row['rank']:.0f}"
     return Entry(shown, sortable(row["rank"]), own=tuple(map(rank_entry, own)))
 
 
-def among_best(row: pd.Series, own: Sequence[pd.Series] = ()) -> Entry:
+def among_best(row: lb.Row, own: Sequence[lb.Row] = ()) -> Entry:
     """Entry that says whether a row of the leaderboard is among the best of its task, and its rows ``own`` among parts."""
     text = "yes" if row["best"] else "" if math.isnan(row["rank"]) else "no"
     return Entry(text, look="best strong" if row["best"] else "", own=tuple(map(among_best, own)))

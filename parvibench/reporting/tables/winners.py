@@ -7,8 +7,9 @@ Among the best of a task are the methods with a finite result than which no othe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -49,21 +50,15 @@ class Best:
     @property
     def _outcome(self) -> str:
         if len(self.tasks) != 1:
-            counts = [(label, n, self.warnings(label)) for label, n in self.on.items()]
+            marks = self.rows.groupby("label")["marks"].agg(list)
+            counts = [(label, n, _warnings(marks[label], len(self.tasks))) for label, n in self.on.items()]
             return leaders.on_tasks(self.where, len(self.tasks), counts, self.compared)
         where = self.where if self.where in ("", *self.tasks) else f"{self.where} ({self.tasks[0]})"
-        shown = [
-            (str(r["label"]), lb.shown_interval(r), self.warnings(str(r["label"]))) for _, r in self.rows.iterrows()
-        ]
+        rows = self.rows.to_dict("records")
+        shown = [(str(r["label"]), lb.shown_interval(r), _warnings([r["marks"]], 1)) for r in rows]
         unit = lb.unit(self.rows.iloc[0]) if len(self.rows) else ""
         beats, pairs = self.rows[["beats", "pairs"]].iloc[0] if len(self.rows) else (0, 0)
         return leaders.on_task(where or self.tasks[0], shown, unit, self.compared, int(beats), int(pairs))
-
-    def warnings(self, label: str) -> str:
-        """Words that say what is amiss with a method where it is among the best, such as ``transient on 2``."""
-        marks = self.rows.loc[self.rows["label"] == label, "marks"]
-        counts = Counter(w for text in marks for w in str(text).split(", ") if w not in ("", "edge", "untuned"))
-        return ", ".join(w if len(self.tasks) == 1 else f"{w} on {n}" for w, n in counts.items())
 
 
 @dataclass(frozen=True)
@@ -87,6 +82,7 @@ class Findings:
     def by_kind(self) -> dict[str, Findings]:
         """The same tests among the methods of each kind alone, and of each division."""
         kinds, divisions = lb.method_kinds(self.results), lb.divisions(self.results)
+        measured = {(r["task"], r["label"]): r for r in self.board.to_dict("records")}
         found = {}
         for part in (*dict.fromkeys(k for k in kinds.values() if k != "anchor"), *(lb.DIVISIONS if divisions else ())):
             cells = tuple(
@@ -94,8 +90,22 @@ class Findings:
                 for c in self.results.cells
                 if part in (kinds[c.label], divisions.get(c.label)) or kinds[c.label] == "anchor"
             )
-            found[part] = Findings.of(replace(self.results, cells=cells))
+            some = replace(self.results, cells=cells)
+            found[part] = Findings.of(some, lb.table(some, measured))
         return found
+
+
+@lru_cache(maxsize=4096)
+def _pooled(tasks: tuple[bytes, ...]) -> statistics.Aggregate:
+    """Interquartile mean over tasks, float64; the same in the view of all methods and in that of a kind."""
+    values = [np.frombuffer(task) for task in tasks]
+    return statistics.interquartile_mean(values, np.random.default_rng([len(v) for v in values]))
+
+
+def _warnings(marks: Iterable[str], tasks: int) -> str:
+    """What is amiss with a method on the tasks where it is among the best, such as ``transient on 2``."""
+    counts = Counter(w for text in marks for w in str(text).split(", ") if w not in ("", "edge", "untuned"))
+    return ", ".join(w if tasks == 1 else f"{w} on {n}" for w, n in counts.items())
 
 
 def _best(where: str, board: pd.DataFrame) -> Best:
@@ -121,7 +131,6 @@ def aggregates(board: pd.DataFrame, scores: Scores, tasks: Sequence[str]) -> pd.
     """
     rows = {}
     for label in complete_labels(board, tasks):
-        values = [scores[task, label] for task in tasks]
-        rows[label] = statistics.interquartile_mean(values, np.random.default_rng([len(v) for v in values]))
+        rows[label] = _pooled(tuple(scores[task, label].tobytes() for task in tasks))
     frame = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"], dtype=float)
     return frame.rename_axis("label").sort_values("value", kind="stable")

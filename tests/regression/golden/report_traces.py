@@ -19,6 +19,7 @@ from parvibench.core.registry import load_task
 from parvibench.core.result import CellRecord, CellSpec, Status
 from parvibench.harness.marks import blown_up, convergence
 from parvibench.harness.run.judging import SEQUENTIAL
+from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
 from parvibench.reporting import published
@@ -67,8 +68,8 @@ class _Curves:
 
     curves: dict[str, pd.DataFrame]
 
-    def curve(self, key: str) -> pd.DataFrame:
-        return self.curves.get(key, pd.DataFrame(columns=list(CURVE_COLUMNS)))
+    def curve_grid(self, key: str, _: CellRecord) -> CurveGrid:
+        return CurveGrid.of_frame(self.curves.get(key, pd.DataFrame(columns=list(CURVE_COLUMNS))))
 
 
 #: What chains are charged beside the others: at some checkpoint of theirs difference and ratio choose differently.
@@ -197,7 +198,9 @@ def _tables() -> Values:
         f"equal {i}": _table(t) for i, t in enumerate(curve_tables.equal_budget_tables(results, of_banana, "sliced_w2"))
     }
     found["growth"] = _table(curve_tables.growth_table(results))
-    reached = [curve_tables.iterations_to(results.curve(c), level) for c in results.cells[-9:] for level in (3.0, 1.5)]
+    reached = [
+        curve_tables.iterations_to(results.curve_grid(c), level) for c in results.cells[-9:] for level in (3.0, 1.5)
+    ]
     found["iterations"] = [weighted(np.nan_to_num(v, nan=-7.7, posinf=77.7)) for v in reached]
     found["exponent"] = plain(curve_tables.exponent([2, 8, 32, 128], [10.0, 30.0, math.inf, 100.0]))
     found["paths"] = _table(task_tables.path_table(of_banana))
@@ -233,7 +236,10 @@ def _marks() -> Values:
     results, found = _results(), dict[str, list[Value]]()
     for c in results.cells:
         metric = _TASKS[c.task]
-        words = [convergence.convergence(results, c, metric), convergence.still_improving(results.curve(c), metric)]
+        words = [
+            convergence.convergence(results, c, metric),
+            convergence.still_improving(results.curve_grid(c), metric),
+        ]
         found[f"{c.task} {c.label}"] = plain([*words, convergence.transient(c), c.n_diverged, c.worst, str(c.status)])
     return found | _frame(results.summary.drop(columns="values"))
 
@@ -255,6 +261,6 @@ def _judged(take: Callable[[], Values]) -> Values:
         return everything().reference() if _TASKS.get(task) == "sliced_w2" else None
 
     with ExitStack() as patches:
-        for name in ("reference_of", "floored_of"):
+        for name in ("load_reference", "load_floored"):
             patches.enter_context(mock.patch.object(floor_comparison, name, reference))
         return take()

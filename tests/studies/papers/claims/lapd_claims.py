@@ -47,7 +47,7 @@ def growth(lab: Laboratory) -> Mapping[str, ArrayLike]:
             budget={"iterations": ITERATIONS},
         )
         for name, found in least.items():
-            curves = [runs.results.curve(c) for c in runs.results.cells if c.label.startswith(name)]
+            curves = [runs.results.curve_grid(c) for c in runs.results.cells if c.label.startswith(name)]
             found.append(np.min([iterations_to(curve, LEVEL) for curve in curves], axis=0))
     return {
         "0.2 less LAPD's exponent": 0.2 - exponents(least["lapd"]),

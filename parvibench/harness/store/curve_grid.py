@@ -1,0 +1,100 @@
+"""Curves of a cell as arrays: every metric on the grid checkpoints x replicates.
+
+A report reads the curves of thousands of cells several times each; arrays answer without a table being filtered and grouped.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+#: What had been spent at a checkpoint.
+SPENT = ("iteration", "score_evaluations", "seconds")
+
+
+@dataclass(frozen=True)
+class MetricCurve:
+    """One metric at the checkpoints that have it, C of them, for R replicates."""
+
+    replicates: NDArray[np.int64]  #: (R,), ids
+    rows: NDArray[np.intp]  #: (C,), positions of these checkpoints in the grid
+    values: NDArray[np.float64]  #: (C, R); NaN where nothing was measured or the metric is undefined
+    measured: NDArray[np.bool_]  #: (C, R); False where a replicate had stopped before
+    spent: Mapping[str, NDArray[np.float64]]  #: axis of ``SPENT`` -> (C, R)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def at(self, checkpoint: int, diverged: Collection[int]) -> list[float | None]:
+        """Values of the replicates at the checkpoint of this position; None for each that diverged before it."""
+        here = self.measured[checkpoint]
+        stopped = len(set(diverged) - set(self.replicates[here].tolist()))
+        return [*self.values[checkpoint, here].tolist(), *[None] * stopped]
+
+
+@dataclass(frozen=True)
+class CurveGrid:
+    """All metrics of a cell."""
+
+    replicates: NDArray[np.int64]  #: (R,), ids
+    spent: Mapping[str, NDArray[np.float64]]  #: axis of ``SPENT`` -> (C, R)
+    names: Mapping[str, int]  #: metric -> position in ``values`` and ``measured``
+    values: NDArray[np.float64]  #: (M, C, R)
+    measured: NDArray[np.bool_]  #: (M, C, R)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> Self:
+        """From the columns of a curve, long form; ``metric`` holds positions in ``names``."""
+        replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
+        checkpoints, c = np.unique(columns["checkpoint"], return_inverse=True)
+        shape = (len(checkpoints), len(replicates))
+        spent = {axis: np.full(shape, np.nan) for axis in SPENT}
+        for axis in SPENT:
+            spent[axis][c, r] = columns[axis]
+        values = np.full((len(names), *shape), np.nan)
+        measured = np.zeros(values.shape, dtype=bool)
+        values[columns["metric"], c, r] = columns["value"]
+        measured[columns["metric"], c, r] = True
+        return cls(replicates, spent, {name: i for i, name in enumerate(names)}, values, measured)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No metric, no checkpoint."""
+        return cls(
+            np.empty(0, np.int64),
+            dict.fromkeys(SPENT, np.empty((0, 0))),
+            {},
+            np.empty((0, 0, 0)),
+            np.empty((0, 0, 0), bool),
+        )
+
+    @classmethod
+    def of_frame(cls, curve: pd.DataFrame) -> Self:
+        """From a curve, one row a value."""
+        codes, names = pd.factorize(curve["metric"])
+        columns: dict[str, NDArray[Any]] = {str(c): curve[c].to_numpy() for c in curve if c != "metric"}
+        return cls.of(columns | {"metric": codes}, [str(n) for n in names])
+
+    def metric(self, name: str) -> MetricCurve:
+        """The curve of a metric; of no checkpoints where it was not measured."""
+        values, measured = self._of(name)
+        rows = np.flatnonzero(measured.any(1))
+        spent = {axis: costs[rows] for axis, costs in self.spent.items()}
+        return MetricCurve(self.replicates, rows, values[rows], measured[rows], spent)
+
+    def medians(self, name: str) -> NDArray[np.float64]:
+        """Medians of a metric over replicates at every checkpoint of the grid; NaN where it was not measured."""
+        values, measured = self._of(name)
+        here = measured & ~np.isnan(values)
+        return np.array([np.median(v[m]) if m.any() else math.nan for v, m in zip(values, here, strict=True)])
+
+    def _of(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        at = self.names.get(name)
+        if at is None:
+            none = np.zeros(self.values.shape[1:], bool)
+            return np.where(none, 0.0, math.nan), none
+        return self.values[at], self.measured[at]
