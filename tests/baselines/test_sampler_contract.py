@@ -2,6 +2,7 @@
 
 import io
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from parvibench.core import registry
 from parvibench.core.algorithm import finite_replicates
 from parvibench.core.errors import BudgetExhausted, SettingsError
+from parvibench.core.streams import Streams
+from parvibench.core.target import Target
+from parvibench.core.task import Problem
 
 PRECISION = [1.0, 4.0, 0.25]
 EACH = pytest.mark.parametrize("name", SAMPLERS)
@@ -122,6 +126,36 @@ def test_budget_stops_it_and_the_last_state_stands(name: str) -> None:
         run.steps(1)
     assert run.iteration == 4
     assert run.output().isfinite().all()
+
+
+class Cliff(Target):
+    """In single precision beyond all numbers from 2.3 on, and steep before: what a leapfrog step overshoots."""
+
+    dim = 2
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return -(0.5 * x.square() + (x / 1.5) ** 200 / 200).sum(-1)
+
+    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return -(x + (x / 1.5) ** 199 / 1.5)
+
+
+@pytest.mark.parametrize("name", ["mala", "hmc", "nuts", "adjusted-mclmc", "chees-hmc"])
+def test_a_proposal_beyond_all_numbers_is_rejected_and_no_divergence(name: str) -> None:
+    """Catches a replicate that counts as lost because a trajectory overflowed, as NUTS's on arma11 did."""
+
+    def start(target: Target, n: int, generators: Sequence[torch.Generator]) -> Tensor:
+        drawn = [torch.rand(n, target.dim, generator=g, dtype=torch.float64) for g in generators]
+        return 3.8 * torch.stack(drawn) - 1.9
+
+    streams = Streams(7, (0, 1, 2), dtype=torch.float32)
+    run = Run(name, Problem(Cliff(), streams, start=start, particles=40))
+    in_flight, whole = run.algorithm.in_flight, []
+    for _ in range(60):
+        state = run.steps(1).state
+        assert finite_replicates(state, in_flight).all()
+        whole.append(bool(finite_replicates(state).all()))
+    assert bool(in_flight) != all(whole)  # the target is steep enough to tell
 
 
 @EACH

@@ -115,6 +115,17 @@ def test_divergence_in_the_first_steps_names_step_size_and_scale(tmp_path: Path,
     assert (calm.status, calm.reason) == (Status.OK, "")
 
 
+def test_a_trajectory_that_overflows_is_no_divergence(tmp_path: Path) -> None:
+    """Catches NUTS called diverged where its state holds the rejected end of a trajectory that left all numbers."""
+    steep = pb.task(
+        lambda x: -(0.5 * x.square() + (x / 1.5) ** 200 / 200).sum(),
+        dim=2, name="steep", initial=lambda n, generator: 3.8 * torch.rand(n, 2, generator=generator) - 1.9,
+    )  # fmt: skip
+    run = {"tasks": [steep], "algorithms": ["nuts"], "budget": {"scores_per_particle": 400}, "workers": 0}
+    (cell,) = pb.run(replicates=3, particles=40, out=tmp_path, **run).cells
+    assert (cell.status, cell.n_diverged, cell.reason) == (Status.OK, 0, "")
+
+
 def test_a_crash_is_recorded_and_the_suite_goes_on(tmp_path: Path) -> None:
     results = run_here(tmp_path, Raises(), Ascent(), NeedsMoon())
     crashed, fine, unsupported = results.cells
