@@ -109,7 +109,7 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
     name = "adjusted-mclmc"
     kind = "chains"
     exact = "adapted"
-    in_flight = frozenset({"moving", "error"})
+    may_overflow = frozenset({"moving", "error"})
     needs = frozenset({"full-batch", "score"})
     citation = "Robnik, Cohn-Gordon & Seljak (2025), arXiv:2503.01707"
     summary = "Metropolis-adjusted microcanonical Monte Carlo with its tuning"

@@ -107,7 +107,7 @@ class ChEES(Algorithm[Settings, State]):
     version = 3
     kind = "chains"
     exact = "adapted"
-    in_flight = frozenset({"y", "p", "s"})
+    may_overflow = frozenset({"y", "p", "s"})
     needs = frozenset({"full-batch", "score"})
     host_bound = 4  # whether trajectories begin or end, and numbers of the adaptation when they do
     citation = "Hoffman, Radul & Sountsov (2021), AISTATS 2021"

@@ -91,7 +91,7 @@ class NUTS(Algorithm[Settings, State]):
     version = 4
     kind = "chains"
     exact = "adapted"
-    in_flight = frozenset({"trees"})
+    may_overflow = frozenset({"trees"})
     needs = frozenset({"full-batch", "score"})
     host_bound = True
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434"

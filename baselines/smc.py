@@ -93,6 +93,7 @@ class SMC(Algorithm[Settings, State]):
     name = "smc"
     kind = "particles"
     needs = frozenset({"full-batch", "score"})
+    may_overflow = frozenset({"log_density", "score", "log_w"})
     host_bound = 2  # whether there is a temperature left, and whether the step to it is short enough
     citation = "Del Moral, Doucet & Jasra (2006)"
     summary = "annealed sequential Monte Carlo, adaptive temperatures, MALA moves"

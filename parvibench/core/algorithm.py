@@ -234,9 +234,9 @@ class Algorithm(Method, Generic[S, T]):
     #: its first step on, as Metropolis and Hastings's are; ``invariant`` where it is not reversible, ``adapted`` where
     #: that holds from half of the run on; False with discretisation error or annealing
     exact: ClassVar[Exact] = False
-    #: fields of the state that hold proposals, which may be beyond all numbers for a while: the Metropolis step at their
-    #: end rejects them. A chain has diverged when the rest of its state is not finite.
-    in_flight: ClassVar[frozenset[str]] = frozenset()
+    #: fields of the state that may be beyond all numbers: proposals on their way, which a Metropolis step rejects, and
+    #: densities of points of weight zero. A replicate has diverged when the rest of its state is not finite.
+    may_overflow: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -318,15 +318,15 @@ def floating_tensors(state: Any) -> list[Tensor]:
     return [t for t in tree_leaves(state) if isinstance(t, Tensor) and t.is_floating_point() and t.dim() > 0]
 
 
-def grounded(state: Any, in_flight: frozenset[str]) -> Any:
-    """A state without the fields that hold proposals, ``Algorithm.in_flight``."""
-    return [v for k, v in state._asdict().items() if k not in in_flight] if in_flight else state
+def grounded(state: Any, may_overflow: frozenset[str]) -> Any:
+    """A state without the fields that may overflow."""
+    return [v for k, v in state._asdict().items() if k not in may_overflow] if may_overflow else state
 
 
-def finite_replicates(state: Any, in_flight: frozenset[str] = frozenset()) -> Tensor:
-    """Which replicates of a state are finite in every floating tensor, proposals left out: (R,) bool."""
+def finite_replicates(state: Any, may_overflow: frozenset[str] = frozenset()) -> Tensor:
+    """Which replicates of a state are finite in every floating tensor of the other fields: (R,) bool."""
     finite = [
         torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t)
-        for t in floating_tensors(grounded(state, in_flight))
+        for t in floating_tensors(grounded(state, may_overflow))
     ]
     return torch.stack(finite).all(0)

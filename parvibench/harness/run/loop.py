@@ -126,7 +126,7 @@ class _Run:
         self, chunk: Chunk, problem: Problem, judge: Judge | None, notify: Notify, snapshot: SnapshotFile | None
     ) -> None:
         self.chunk, self.problem, self.notify = chunk, problem, notify
-        self._in_flight = chunk.method.in_flight if isinstance(chunk.method, Algorithm) else frozenset[str]()
+        self._may_overflow = chunk.method.may_overflow if isinstance(chunk.method, Algorithm) else frozenset[str]()
         self.snapshot = snapshot if chunk.method.resumable else None
         self.decisions = DecisionMaker.of(chunk.task, problem)
         self.account = Account(chunk, problem)
@@ -173,7 +173,7 @@ class _Run:
                 path.mark = path.positions(state, step)
             reached = share if decisions is None else decisions.progress
             due = bool(pending) and reached >= pending[0]
-            doubtful = due or not (step % _FINITE_EVERY or _surely_finite(grounded(state, self._in_flight)))
+            doubtful = due or not (step % _FINITE_EVERY or _surely_finite(grounded(state, self._may_overflow)))
             if (doubtful and self._all_diverged(state, step)) or (share >= 1 and account.timed_out):
                 break
             if due:
@@ -234,7 +234,7 @@ class _Run:
 
     def _all_diverged(self, state: Any, step: int) -> bool:
         """Record replicates that are no longer finite; True where all have diverged."""
-        self.curve.result.note_diverged(self.chunk.replicates, finite_replicates(state, self._in_flight), step)
+        self.curve.result.note_diverged(self.chunk.replicates, finite_replicates(state, self._may_overflow), step)
         return len(self.curve.result.diverged) == len(self.chunk.replicates)
 
 
