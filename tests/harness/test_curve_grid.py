@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from records import make_curve, make_record
 
-from parvibench.core.errors import DamagedError
+from parvibench.core.errors import DamagedError, StoreError
 from parvibench.harness.store.results import checkpoint_values, metric_values
 from parvibench.harness.store.store import Store
 
@@ -67,3 +67,11 @@ def test_a_curve_that_was_written_again_is_read_as_it_is_now_and_a_harmed_one_is
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(DamagedError, match="not the file that was written"):
         store.curve_grid(record.key, before)
+
+
+def test_few_rows_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
+    """Six thousand rows, each of its own replicate and checkpoint, ask for 36 million values."""
+    store, record = Store(tmp_path), make_record()
+    store.write_cell(record, make_curve([(i, i, i, 1.0, 1.0, "ksd", 0.5) for i in range(6000)]))
+    with pytest.raises(StoreError, match="1 metrics, 6000 checkpoints and 6000 replicates is too large"):
+        store.curve_grid(record.key, store.find(record.key))

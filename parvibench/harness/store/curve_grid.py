@@ -12,6 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parvibench.core.errors import StoreError
+
+#: Most values of a cell, as many as rows are read of a curve.
+MAX_ENTRIES = 20_000_000
 #: What had been spent at a checkpoint.
 SPENT = ("iteration", "score_evaluations", "seconds")
 
@@ -48,10 +52,18 @@ class CurveGrid:
 
     @classmethod
     def of(cls, columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> Self:
-        """From the columns of a curve, long form; ``metric`` holds positions in ``names``."""
+        """From the columns of a curve, long form; ``metric`` holds positions in ``names``.
+
+        Raises:
+            StoreError: few rows that name so many replicates and checkpoints that their grid would fill the memory.
+        """
         replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
         checkpoints, c = np.unique(columns["checkpoint"], return_inverse=True)
         shape = (len(checkpoints), len(replicates))
+        if len(names) * len(checkpoints) * len(replicates) > MAX_ENTRIES:
+            raise StoreError(
+                f"a curve of {len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates is too large"
+            )
         spent = {axis: np.full(shape, np.nan) for axis in SPENT}
         for axis in SPENT:
             spent[axis][c, r] = columns[axis]

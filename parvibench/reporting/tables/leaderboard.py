@@ -109,7 +109,7 @@ def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str
         words = [*row["marks"], *[NO_BETTER] * no_better, *[MORE] * (row["ran"] and more)]
         row |= {"marks": ", ".join(words), "rank": math.nan, "best": False, "beats": 0, "compared": 0, "pairs": 0}
     ranked = [r for r in rows if r["ranked"]]
-    if any(math.isfinite(r["score"]) for r in ranked):  # where nobody has a result, nobody is first
+    if any(math.isfinite(r["score"]) for r in ranked):  # no rank without a finite result
         for row, rank in zip(ranked, stats.rankdata([r["score"] for r in ranked], method="min"), strict=True):
             row["rank"] = float(rank)
     rows.sort(key=lambda r: (r["anchor"], *_last(r["rank"]), *_last(r["score"])))
