@@ -12,6 +12,7 @@ import ctypes
 import json
 import math
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -120,33 +121,36 @@ AXES = (
 )  # fmt: skip
 
 
-def seconds_of(step: Callable[[], object], seconds: float, turns: int) -> float:
-    """Processor seconds of a step: the least of several turns, since what else the machine does only adds."""
+def cost_of(step: Callable[[], object], seconds: float, turns: int) -> tuple[float, int]:
+    """Processor seconds of a step, the least of several turns, since what else the machine does only adds; peak bytes.
+
+    A slow step is taken once: recording its memory is a small part of its time.
+    """
+    start = time.process_time()
+    peak = peak_bytes(step)
+    took = time.process_time() - start
+    if took > SLOW_S:
+        return took, peak
     run = looped(step)
-    first = seconds_per_unit(run, 1)
-    if first > SLOW_S:
-        return first
     steps = steps_for(run, seconds)
-    return min(seconds_per_unit(run, steps) for _ in range(turns))
+    # now and then a step draws the noise of many
+    peak = min(peak, *(peak_bytes(step) for _ in range(4)))
+    return min(seconds_per_unit(run, steps) for _ in range(turns)), peak
 
 
-def peak_bytes(step: Callable[[], object], turns: int = 5) -> int:
+def peak_bytes(step: Callable[[], object]) -> int:
     """Most bytes that a step holds at once beyond what it found, by the allocator's own record.
 
-    The least of a few steps: now and then one draws the noise of many. Large tensors are mappings here, unlike in the
-    workers: in one heap with the profiler's records these cut the free room into pieces, up to 18 GB of them in a step
-    of SVGD with 100,000 particles that holds 69 MiB.
+    Large tensors are mappings here, unlike in the workers: in one heap with the profiler's records these cut the free room
+    into pieces, up to 18 GB of them in a step of SVGD with 100,000 particles that holds 69 MiB.
     """
-    peaks = []
     mallopt = ctypes.CDLL(None).mallopt
     mallopt(MMAP_THRESHOLD, 2**20)
-    for _ in range(turns):
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-            step()
-        events = record.profiler.kineto_results.events()
-        peaks.append(max(accumulate(e.nbytes() for e in events if e.name() == "[memory]")))
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        step()
     mallopt(MMAP_THRESHOLD, 2**31 - 1)
-    return min(peaks)
+    events = record.profiler.kineto_results.events()
+    return max(accumulate(e.nbytes() for e in events if e.name() == "[memory]"))
 
 
 def exponent(sizes: tuple[int, ...], values: list[float]) -> float:
@@ -163,9 +167,9 @@ def measure(only: str, seconds: float, turns: int) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"axis": axis.name, "sizes": axis.sizes, "theory": axis.theory}
         row["time"], row["memory"] = [], []
         for size in axis.sizes:
-            step = axis.make(size)
-            row["time"].append(seconds_of(step, seconds, turns))
-            row["memory"].append(peak_bytes(step, 1 if row["time"][-1] > SLOW_S else 5))
+            took, peak = cost_of(axis.make(size), seconds, turns)
+            row["time"].append(took)
+            row["memory"].append(peak)
         row["exponent"] = {kind: exponent(axis.sizes, row[kind]) for kind in SLACK}
         row["fine"] = all(row["exponent"][kind] <= axis.theory[kind] + SLACK[kind] for kind in SLACK)
         rows.append(row)
