@@ -4,7 +4,7 @@ One axis is varied at a time over a range in which its own work dominates. The e
 log memory) over log size, by least squares over the upper sizes. ``theory`` is what the method's arithmetic allows;
 caches and fixed costs may pull the slope of times below it, and falling out of a cache a little above, so times
 may exceed it by 0.25, memory by 0.1. Times are processor seconds of one thread, the least of several turns; memory is the
-peak of what PyTorch allocates in one step. Writes into ``reports/benchmarks/``.
+peak of what PyTorch allocates in one step (of steps beyond 5 s, the peak of resident memory). Linux only. Writes into ``reports/benchmarks/``.
 """
 
 import argparse
@@ -45,8 +45,6 @@ SLACK = {"time": 0.25, "memory": 0.1}
 FITTED = 3
 #: Steps that take longer are taken once.
 SLOW_S = 5.0
-#: glibc's ``mallopt``: the size from which a block is a mapping of its own.
-MMAP_THRESHOLD = -3
 
 
 @dataclass(frozen=True)
@@ -124,33 +122,43 @@ AXES = (
 def cost_of(step: Callable[[], object], seconds: float, turns: int) -> tuple[float, int]:
     """Processor seconds of a step, the least of several turns, since what else the machine does only adds; peak bytes.
 
-    A slow step is taken once: recording its memory is a small part of its time.
+    A slow step is taken once, and its memory is what the kernel says.
     """
+    before = fresh_peak()
     start = time.process_time()
-    peak = peak_bytes(step)
+    step()
     took = time.process_time() - start
     if took > SLOW_S:
-        return took, peak
+        return took, max(0, resident("VmHWM") - before)
     run = looped(step)
     steps = steps_for(run, seconds)
-    # now and then a step draws the noise of many
-    peak = min(peak, *(peak_bytes(step) for _ in range(4)))
+    peak = min(allocated(step) for _ in range(5))  # now and then a step draws the noise of many
     return min(seconds_per_unit(run, steps) for _ in range(turns)), peak
 
 
-def peak_bytes(step: Callable[[], object]) -> int:
-    """Most bytes that a step holds at once beyond what it found, by the allocator's own record.
-
-    Large tensors are mappings here, unlike in the workers: in one heap with the profiler's records these cut the free room
-    into pieces, up to 18 GB of them in a step of SVGD with 100,000 particles that holds 69 MiB.
-    """
-    mallopt = ctypes.CDLL(None).mallopt
-    mallopt(MMAP_THRESHOLD, 2**20)
+def allocated(step: Callable[[], object]) -> int:
+    """Most bytes that a step holds at once beyond what it found, by the allocator's own record."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         step()
-    mallopt(MMAP_THRESHOLD, 2**31 - 1)
     events = record.profiler.kineto_results.events()
     return max(accumulate(e.nbytes() for e in events if e.name() == "[memory]"))
+
+
+def fresh_peak() -> int:
+    """Give free memory back, let the kernel count the peak anew, and return what is resident now, bytes.
+
+    The profiler cannot say it of a slow step: its records cut the heap into pieces, 18 GB of them in a step of SVGD with
+    100,000 particles that holds 69 MiB.
+    """
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return resident("VmRSS")
+
+
+def resident(entry: str) -> int:
+    """``VmRSS``, the resident memory of this process, or ``VmHWM``, its peak; bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(entry))
 
 
 def exponent(sizes: tuple[int, ...], values: list[float]) -> float:
@@ -193,7 +201,7 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 Made by `python tests/benchmarks/growth.py` on {date.today().isoformat()}. {hardware("cpu")}, allocator of the
 harness's workers. One axis is varied at a time; the exponent is the slope of log time (processor seconds of one step, least of several turns)
-and of log memory (peak of PyTorch's own allocations within a step) over log size, over the {FITTED} largest sizes.
+and of log memory (peak of PyTorch's own allocations within a step; beyond {SLOW_S:g} s a step, of resident memory) over log size, over the {FITTED} largest sizes.
 *Theory* is what the arithmetic allows; `fine` allows {SLACK["time"]} more for times and {SLACK["memory"]} for memory.
 
 | axis | sizes | ms at the largest | exponent | theory | MiB at the largest | exponent | theory | fine |
