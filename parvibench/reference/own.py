@@ -5,7 +5,7 @@ share draws. A set of n is drawn without replacement from a pool of at least ten
 earlier times of the chains than the rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,13 @@ def build_own(
     return _written(task, folder, rows, pool, gates, record | {"certified": certified}, notify), gates
 
 
-def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Notify) -> tuple[Path, list[Gate]]:
+def build_from_draws(
+    task: Task, folder: Path | None, draws: Tensor, notify: Notify, run: Mapping[str, Any] | None = None
+) -> tuple[Path, list[Gate]]:
     """Write the reference of a task from draws that one has, (C, T, D) or (n, D); the certificate's path and its gates.
 
-    It is marked as not certified where a gate fails. Draws of unknown order count as one chain.
+    It is marked as not certified where a gate fails. Draws of unknown order count as one chain; ``run`` is what else the
+    certificate records of the run that made them.
 
     Raises:
         InputError: draws of another dimension, or fewer than 1,000.
@@ -122,7 +125,11 @@ def build_from_draws(task: Task, folder: Path | None, draws: Tensor, notify: Not
     gates = mixing_gates(task, found)
     if density_of(task) is not None:
         gates += density_gates(task, chains)
-    record = {"method": "draws that were given", "run": {"main": summary(found)}, "grade": grade_of(gates, found)}
+    record = {
+        "method": "draws that were given",
+        "run": {**(run or {}), "main": summary(found)},
+        "grade": grade_of(gates, found),
+    }
     certified = all(gate.passed for gate in gates)
     return _written(task, folder, rows, pool, gates, record | {"certified": certified}, notify), gates
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.signal import lfilter
 from torch import Generator, Tensor
 
 from parvibench.core import registry
@@ -257,6 +258,19 @@ def test_other_methods_are_held_to_the_floor_of_their_own_size() -> None:
     assert all(entry["p_value"] > 0.05 for entry in found.values())
     with pytest.raises(ParVIBenchError, match="not inside the floor"):
         builder.between_methods(task, reference, {"check": 1.3 * drawn})
+
+
+@pytest.mark.parametrize("rho", [-0.5, 0.0, 0.5])
+def test_errors_of_means_and_sds_of_autoregressive_chains(rho: float) -> None:
+    """Of antithetic chains too: draws have the correlation rho, their squares rho^2. Both errors are right within 10%."""
+    chains, draws = 100, 1000
+    noise = np.random.default_rng(1).normal(size=(draws + 50, chains, 20))
+    x = lfilter([math.sqrt(1 - rho**2)], [1, -rho], noise, axis=0)[50:]
+    found = long_run.diagnostics(torch.from_numpy(x))
+    n = chains * draws
+    of_mean, of_sd = math.sqrt((1 + rho) / (1 - rho) / n), math.sqrt((1 + rho**2) / (1 - rho**2) / (2 * n))
+    assert np.mean(found["mcse_mean"]) == pytest.approx(of_mean, rel=0.1)
+    assert np.mean(found["mcse_sd"]) == pytest.approx(of_sd, rel=0.1)
 
 
 def test_whitening_of_a_gaussian_is_exact() -> None:
