@@ -11,6 +11,7 @@ import argparse
 import ctypes
 import json
 import math
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,7 +29,6 @@ if __name__ == "__main__":
 
 import matplotlib
 import numpy as np
-import store_growth
 import torch
 from matplotlib import pyplot
 from pairing import seconds_per_unit, steps_for
@@ -40,6 +40,8 @@ from parvibench.nn.mlp import MLP
 from parvibench.tasks.logistic import LogisticTarget
 
 FOLDER = Path(__file__).resolve().parents[2] / "reports" / "benchmarks"
+#: Measures whole commands.
+STORES = Path(__file__).with_name("store_growth.py")
 SLACK = {"time": 0.25, "memory": 0.1}
 #: Sizes of an axis whose slope is fitted: the upper ones.
 FITTED = 3
@@ -243,7 +245,10 @@ def main(only: str, seconds: float, turns: int, folder: Path) -> int:
     rows = measure(only, seconds, turns)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "growth.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (folder / "growth.md").write_text(page(rows) + ("" if only else store_growth.page(list(store_growth.measure()))))
+    whole = (
+        "" if only else subprocess.run([sys.executable, STORES], stdout=subprocess.PIPE, text=True, check=True).stdout
+    )
+    (folder / "growth.md").write_text(page(rows) + whole)
     picture(rows, folder / "growth.svg")
     print((folder / "growth.md").read_text())
     return sum(not row["fine"] for row in rows)

@@ -1,9 +1,11 @@
 """How time and memory of whole commands grow with the cells of a run; the part of ``growth.py`` beyond single steps.
 
 One short cell of SVGD is run; a store of n cells holds it under n labels on many tasks, in a run of that many. Every
-command is a process of its own: its processor seconds and the most memory that it held, the interpreter included.
+command is a process of its own: its processor seconds and the most memory that it held, the interpreter included. This
+program must be small, hence one of its own: the kernel counts what a process held before its ``exec``.
 """
 
+import functools
 import os
 import shutil
 import subprocess
@@ -119,4 +121,5 @@ Processor seconds of a process and the most memory that it held; a run makes cel
 
 
 if __name__ == "__main__":
-    print(page(list(measure(tuple(map(int, sys.argv[1:])) or SIZES, lambda text: print(text, flush=True)))))
+    say = functools.partial(print, file=sys.stderr, flush=True)
+    print(page(list(measure(tuple(map(int, sys.argv[1:])) or SIZES, say))))
