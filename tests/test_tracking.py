@@ -225,11 +225,11 @@ def test_a_slow_server_that_delivers_is_not_given_up_at_once(tmp_path, monkeypat
 
     A busy machine delays a delivery: two seconds of it pass unseen.
     """
-    for seconds, records, timeout, complete in ((1.0, 4, 3.0, True), (0.15, 20, 0.2, False)):
+    for seconds, count, timeout, complete in ((1.0, 4, 3.0, True), (0.15, 20, 0.2, False)):
         slow = SimpleNamespace(report=lambda *_, s=seconds: time.sleep(s), finish=lambda: None)
         monkeypatch.setattr(Mirror, "_connected", lambda _, slow=slow: slow)
         copy = Mirror(tmp_path)
-        for _ in range(records):
+        for _ in range(count):
             copy.report("run", tmp_path)
         start = time.monotonic()
         assert (copy.close(timeout=timeout) == "") is complete
