@@ -36,9 +36,11 @@ from pairing import seconds_per_unit, steps_for
 from stepping import Stepper, looped
 from torch.profiler import ProfilerActivity, profile
 
+from parvibench.core.task import Task
 from parvibench.harness.store.environment import hardware
 from parvibench.nn.mlp import MLP
 from parvibench.tasks.logistic import LogisticTarget
+from parvibench.tasks.mixtures import _lapd_mixture
 
 FOLDER = Path(__file__).resolve().parents[2] / "reports" / "benchmarks"
 #: Measures whole commands.
@@ -60,7 +62,7 @@ class Axis:
     theory: dict[str, float]
 
 
-def step_of(task: str, method: str, settings: dict[str, Any], particles: int, replicates: int = 1) -> Any:
+def step_of(task: str | Task, method: str, settings: dict[str, Any], particles: int, replicates: int = 1) -> Any:
     """A step of one chunk."""
     return Stepper(task, method, settings, particles, tuple(range(replicates))).step
 
@@ -97,17 +99,17 @@ AXES = (
          (500, 1000, 2000, 4000, 8000), _QUADRATIC),
     Axis("SVGD, particles in blocks (D = 2)", lambda n: step_of("multimodal", "svgd", {"step_size": 1e-3, "bandwidth": 0.5}, n),
          (20_000, 40_000, 100_000), {"time": 2.0, "memory": 1.0}),
-    Axis("SVGD, dimension (200 particles)", lambda d: step_of(f"lapd-mixture-{d}", "svgd", _SVGD, 200),
-         (32, 128, 512, 2048), _LINEAR),
+    Axis("SVGD, dimension (200 particles)", lambda d: step_of(_lapd_mixture(d), "svgd", _SVGD, 200),
+         (32, 512, 2048, 10_000, 100_000), _LINEAR),
     Axis("SVGD, replicates (100 particles, D = 2)",
          lambda r: step_of("multimodal", "svgd", {"step_size": 0.01}, 100, r), (4, 8, 16, 32), _LINEAR),
     Axis("SIFG, particles (D = 2)", lambda n: step_of("gmm5-2d", "sifg", {"preset": "gmm5-2d"}, n),
          (500, 1000, 2000, 4000, 8000), _LINEAR),
-    Axis("SIFG, dimension (100 particles)", lambda d: step_of(f"lapd-mixture-{d}", "sifg", {"step_size": 1e-3}, 100),
-         (128, 512, 2048), _LINEAR),
+    Axis("SIFG, dimension (100 particles)", lambda d: step_of(_lapd_mixture(d), "sifg", {"step_size": 1e-3}, 100),
+         (128, 512, 2048, 10_000, 100_000), _LINEAR),
     Axis("ULA, chains (D = 2)", lambda n: step_of("banana", "ula", {}, n), (4000, 16000, 64000), _LINEAR),
-    Axis("ULA, dimension (1000 chains)", lambda d: step_of(f"lapd-mixture-{d}", "ula", {}, 1000),
-         (32, 128, 512), _LINEAR),
+    Axis("ULA, dimension (100 chains)", lambda d: step_of(_lapd_mixture(d), "ula", {}, 100),
+         (2, 32, 512, 10_000, 100_000), _LINEAR),
     Axis("SRLD, replicates (one chain, D = 2)", lambda r: step_of("banana", "srld", {"spacing": 1}, 1, r),
          (1000, 4000, 16000), _LINEAR),
     Axis("KSIVI, batch (banana)", lambda m: step_of("banana", "ksivi", {"batch": m}, 1), (250, 500, 1000, 2000),

@@ -9,6 +9,7 @@ from pairing import Run
 
 from parvibench.core import registry
 from parvibench.core.algorithm import take_steps
+from parvibench.core.task import Task
 from parvibench.harness.run.compiling import CompiledStep
 from parvibench.harness.suite.cells import chunk_width
 
@@ -17,11 +18,12 @@ class Stepper:
     """An algorithm on a task, one chunk of replicates, stepped as the harness does."""
 
     def __init__(
-        self, task: str, algorithm: str, settings: Mapping[str, Any], particles: int | None = None,
+        self, task: str | Task, algorithm: str, settings: Mapping[str, Any], particles: int | None = None,
         replicates: tuple[int, ...] = (0,), dtype: torch.dtype = torch.float32, horizon: int = 2000,
         device: str = "cpu", compiled: bool = False,
     ) -> None:  # fmt: skip
-        self.task, self.algorithm = registry.load_task(task), registry.load_algorithm(algorithm)
+        self.task = task if isinstance(task, Task) else registry.load_task(task)
+        self.algorithm = registry.load_algorithm(algorithm)
         self.settings: Any = self.algorithm.make_settings(dict(settings))
         self.problem = self.task.problem(
             replicates, 0, device, dtype,
