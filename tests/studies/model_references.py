@@ -2,8 +2,8 @@
 
     PARVIBENCH_DATA_DIR=data OMP_NUM_THREADS=1 python tests/studies/model_references.py [TASK...]
 
-Hierarchical models run in standardised effects (``NON_CENTRED``), in which chains get stuck nowhere, and their draws are
-transformed. A refusal is printed with its reasons, and the next one is begun. Left out are ``prostate`` (a stress test), ``glmm-poisson``
+Hierarchical models run in standardised effects (``NON_CENTRED``), which have no neck as scales fall to 0, and their draws
+are transformed. A refusal is printed with its reasons, and the next one is begun. Left out are ``prostate`` (a stress test), ``glmm-poisson``
 (unbounded as sigma falls to 0), ``low-dim-gauss-mix-collapse`` (its labels may trade places, and no chain does so) and
 ``cox-process-1600``.
 """
@@ -53,7 +53,7 @@ PLANS: dict[str, dict[str, object]] = {
     "arma11": dense(150, 150),
     "surgical": dense(500, 500),
     "seeds": dense(1500, 2000, target_acceptance=0.95),
-    # refused: R-hat 1.6 and 2.3, 18% and 9% divergences; in the posterior's coordinates no better
+    # refused: R-hat 1.6 and 2.3, 18% and 9% divergences; refused in the posterior's coordinates too
     "rats": dense(500, 500, start="pathfinder"),
     "pilots": dense(1000, 1000, target_acceptance=0.95),
     # no end in 7 and 25 minutes beside other work; R-hat 1.012 at (1000, 800) and 1.017
@@ -79,7 +79,7 @@ PLANS: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True)
 class Effects:
-    """Effects of groups as x = mean + scale z: what stands in the chains is z, so that no neck is left in which they stick."""
+    """Effects of groups as x = mean + scale z: what stands in the chains is z."""
 
     name: str  #: of the parameter that holds them
     mean: str | None  #: the parameter that is their mean; ``None``: 0
