@@ -1,7 +1,8 @@
 """How time and memory of whole commands grow with the cells of a run; the part of ``growth.py`` beyond single steps.
 
-One short cell of SVGD is run; a store of n cells holds it under n labels on many tasks, in a run of that many. Every
-command is a process of its own: its processor seconds and the most memory that it held, the interpreter included. This
+One short cell of SVGD is run; a store of n cells holds it under n labels on many tasks, in a run of that many. The cells
+of ``check`` are methods on tasks whose results it records as a baseline, which takes seconds each. Every command is a
+process of its own: its processor seconds and the most memory that it held, the interpreter included. This
 program must be small, hence one of its own: the kernel counts what a process held before its ``exec``.
 """
 
@@ -29,6 +30,10 @@ MOST_S, MOST_MIB = 60.0, 1024.0
 LABELS = 50  # methods of a run; so the largest has a hundred tasks
 #: A run makes its cells, which takes far longer than reading them: sizes up to this only.
 MOST_RUN = 300
+CHECKED = ("ula", "mala", "svgd")
+#: Of two dimensions and alike in cost; the first 1, 3 and 9 are checked.
+CHECKED_ON = ("banana", "multimodal", "x-shaped", "gmm5-2d", "correlated-2d", "monomial-gamma", "student-t", "gmm2-2d",
+              "lapd-mixture-2")  # fmt: skip
 
 
 def suite(labels: int) -> dict[str, Any]:
@@ -99,6 +104,15 @@ def measure(sizes: tuple[int, ...] = SIZES, say: Callable[[str], object] = print
                 yield row
         finally:
             shutil.rmtree(folder)
+    for count in (1, 3, 9):
+        asked = [part for name in CHECKED for part in ("-a", name)]
+        asked += [part for name in CHECKED_ON[:count] for part in ("-t", name)]
+        with tempfile.TemporaryDirectory() as scratch:
+            file = str(Path(scratch) / "baseline.json")
+            seconds, mib = spent("check", *asked, "--baseline", file, "--update", "--seed", "1", "--workers", "0")
+        row = {"command": "check", "cells": count * len(CHECKED), "seconds": seconds, "MiB": mib}
+        say(table_row(row))
+        yield row
 
 
 def table_row(row: dict[str, Any]) -> str:
@@ -112,7 +126,8 @@ def page(rows: list[dict[str, Any]]) -> str:
     return f"""
 ## Whole commands over cells
 
-Processor seconds of a process and the most memory that it held; a run makes cells of 20 steps. The aim for
+Processor seconds of a process and the most memory that it held; a run makes cells of 20 steps, a check records a
+baseline. The aim for
 a page of {max(row["cells"] for row in rows):,} cells is {MOST_S:g} s and {MOST_MIB:,.0f} MiB.
 
 | command | cells | seconds | ms a cell | MiB |
