@@ -9,7 +9,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-_IMPORTING = threading.Lock()
+#: Held while MLflow is imported or opens a database. Its modules import each other in circles, and Alembic, which makes
+#: and checks the tables, keeps its context in module globals: two threads at a time break both, on different files too.
+STARTING = threading.RLock()
 
 
 def default_uri(root: Path) -> str:
@@ -18,10 +20,7 @@ def default_uri(root: Path) -> str:
 
 
 def configure() -> None:
-    """Import MLflow, quiet, quick to give up and without telemetry; to be called before anything of it is used.
-
-    One thread at a time: its modules import each other in circles, and two threads would leave some of them half made.
-    """
+    """Import MLflow, quiet, quick to give up and without telemetry; to be called before anything of it is used."""
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -33,7 +32,7 @@ def configure() -> None:
     warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
     for chatty in ("mlflow.store", "alembic"):
         logging.getLogger(chatty).setLevel(logging.CRITICAL)  # errors reach us as exceptions
-    with _IMPORTING:
+    with STARTING:
         importlib.import_module("mlflow")
 
 
@@ -42,7 +41,8 @@ def connect(uri: str) -> Any:
     configure()
     from mlflow import MlflowClient
 
-    return MlflowClient(tracking_uri=uri)
+    with STARTING:
+        return MlflowClient(tracking_uri=uri)
 
 
 def experiment_page(uri: str, suite: str) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import filelock
 
-from .connection import configure
+from .connection import STARTING, configure
 
 #: What SQLite and MLflow say of a file that no waiting, space or permission would make usable.
 _BROKEN = re.compile(
@@ -42,7 +42,7 @@ def prepare(file: Path, *, own: bool) -> Path | None:
     """
     configure()
     file.parent.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(file.with_name(f".{file.name}.lock")):
+    with filelock.FileLock(file.with_name(f".{file.name}.lock")), STARTING:
         for left in file.parent.glob(f"{_ASIDE}*"):
             left.unlink(missing_ok=True)
         aside = _set_aside(file) if own and file.exists() and _is_broken(file) else None
