@@ -1,6 +1,7 @@
 """Our algorithms and metrics as programs that make a number of steps."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -30,13 +31,16 @@ class Stepper:
             particles=particles, full_batch="full-batch" in self.algorithm.needs,
         )  # fmt: skip
         self.steps = 0
+        self.advance: Any = CompiledStep(self.algorithm.step, device) if compiled else self.algorithm.step
         with self._mode():
             self.state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
-        self.advance: Any = CompiledStep(self.algorithm.step, device) if compiled else self.algorithm.step
         self._taken = take_steps(lambda *given: self.advance(*given), self.problem, self.settings, self.state)
 
-    def _mode(self) -> torch.inference_mode:
-        return torch.inference_mode(not self.algorithm.differentiates)
+    def _mode(self) -> torch.inference_mode | torch.no_grad | nullcontext[None]:
+        """As in the harness: PyTorch's compiler fails on tensors of the inference mode."""
+        if self.algorithm.differentiates:
+            return nullcontext()
+        return torch.no_grad() if isinstance(self.advance, CompiledStep) else torch.inference_mode()
 
     def step(self) -> None:
         self.run(1)

@@ -93,5 +93,12 @@ def test_a_device_that_errs_is_told(
     assert (which == "law") == (found.difference == 0)
 
 
+@pytest.mark.ci
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_compiled_steps_have_a_time() -> None:
+    """In the mode of the harness: in PyTorch's inference mode the median of SVGD's kernel fails."""
+    assert card.step_times("svgd", "cpu", 5, 20, 2, compiled=True)["ms"] > 0
+
+
 def test_nuts_has_a_time_per_leapfrog_of_a_chain() -> None:
     assert 0 < card.nuts("funnel-10d", 20, "cpu", 10, compiled=False)["us"] < 1e5

@@ -1,10 +1,13 @@
 """A compiled density is the plain one: its numbers, its charges, and wherever it cannot be recorded itself."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from task_data import needs_data
 from torch import Tensor
 
+import parvibench as pb
 from parvibench.core.registry import load_task
 from parvibench.harness.run.compiling import CompiledDensity
 
@@ -14,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 @pytest.mark.parametrize(
     "task",
     [
-        "banana",
+        pytest.param("banana", marks=pytest.mark.ci),
         "bnn-diabetes-sklearn",
         *(pytest.param(t, marks=[pytest.mark.slow, *needs_data(t)]) for t in ("garch11", "hmm-example")),
     ],
@@ -28,6 +31,7 @@ def test_a_compiled_density_is_the_plain_one_at_the_same_price(task: str) -> Non
     for points in (x, 0.9 * x, x[:, :2]):  # the last of another shape
         for a, b in zip(fast.log_density_and_score(points), plain.log_density_and_score(points), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+    assert made[0].left_plain == ""
     assert made[0]._fast is not made[0]._plain
     assert fast.meter == plain.meter
 
@@ -40,6 +44,7 @@ def test_a_density_that_decides_by_values_stays_plain() -> None:
     compiled, x = CompiledDensity(evaluate), torch.ones(1, 2, 3)
     for points in (x, -x):
         assert torch.equal(compiled(points)[1], evaluate(points)[1])
+    assert "data-dependent" in compiled.left_plain
 
 
 def test_a_long_density_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,4 +53,22 @@ def test_a_long_density_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     target = load_task("banana").target((0,), "cpu", torch.float64)
     compiled, x = CompiledDensity(target.log_density_and_score), torch.ones(1, 2, 2, dtype=torch.float64)
     assert torch.equal(compiled(x)[1], target.log_density_and_score(x)[1])
-    assert compiled._fast is compiled._plain
+    assert "more than 2 operations" in compiled.left_plain
+
+
+@pytest.mark.ci
+def test_a_run_says_that_its_density_stayed_plain(tmp_path: Path) -> None:
+    deciding = pb.task(
+        lambda x: -x.square().sum(-1) * (0.5 if x.sum() > 0 else 1.0), dim=2, name="deciding", batched=True
+    )
+    run = {
+        "replicates": 1,
+        "particles": 4,
+        "workers": 0,
+        "tracking": False,
+        "out": tmp_path,
+        "budget": {"iterations": 12},
+    }
+    for task, told in ((deciding, True), ("banana", False)):
+        (cell,) = pb.run(tasks=[task], algorithms=["nuts"], compiled=True, **run).cells
+        assert any("the density of the task is not (" in flag for flag in cell.flags) is told

@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -40,8 +39,9 @@ _MOST_OPERATIONS = 1000
 class CompiledStep:
     """An algorithm's bound ``step``, compiled when it is first called: as it says itself, or by ``torch.compile``.
 
-    With an own step the density alone is compiled, see ``CompiledDensity``. By ``torch.compile`` only tensor arithmetic is compiled; meter and streams stay plain Python. On CUDA the compiled
-    step is a CUDA graph (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
+    With an own step the density alone is compiled, see ``CompiledDensity``. By ``torch.compile`` only tensor arithmetic
+    is compiled; meter and streams stay plain Python. On CUDA the compiled step is a CUDA graph
+    (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
     """
 
     def __init__(self, step: Callable[..., Any], device: str = "cpu") -> None:
@@ -55,6 +55,7 @@ class CompiledStep:
         self._own = method.compiled_step() if isinstance(method, Method) else None
         self._graphs = device == "cuda" and self._own is None
         self._problem: Any = None  # whose density is compiled for an own step
+        self._density: CompiledDensity | None = None
         self._others = 0.0  # seconds of an own step's first call with a problem, which compiles both
         self._step = self._own or torch.compile(step, mode="reduce-overhead" if self._graphs else None)
 
@@ -63,13 +64,18 @@ class CompiledStep:
         """Time spent on compiling so far, s."""
         return self._others if self._own else self._stopwatch.seconds
 
+    @property
+    def left_plain(self) -> str:
+        """Why the density of an own step was not compiled, or an empty string."""
+        return self._density.left_plain if self._density is not None else ""
+
     def __call__(self, *given: Any) -> Any:
         """The state after one step."""
         if self._own is not None:
             if given[0] is self._problem:
                 return self._own(*given)
             began, self._problem = time.perf_counter(), given[0]
-            self._problem.evaluate_by(CompiledDensity)
+            self._problem.evaluate_by(self._compiled)
             state = self._own(*given)
             self._others += time.perf_counter() - began
             return state
@@ -78,6 +84,10 @@ class CompiledStep:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return tree_map_only(Tensor, torch.clone, self._step(*given))
 
+    def _compiled(self, plain: Evaluation) -> Evaluation:
+        self._density = CompiledDensity(plain)
+        return self._density
+
 
 class CompiledDensity:
     """Log density and score of points of the shape that is given first, compiled; plain for others.
@@ -85,10 +95,13 @@ class CompiledDensity:
     The operations on the first points are recorded and fused by PyTorch's compiler: without the guards of
     ``torch.compile``, which take longer than a small density. On CUDA their launches are one graph. Where a density
     cannot be recorded, because values decide what is computed, or has too many operations, it stays plain.
+
+    Attributes:
+        left_plain: why it did, or an empty string.
     """
 
     def __init__(self, plain: Evaluation) -> None:
-        self._plain, self._fast = plain, plain
+        self._plain, self._fast, self.left_plain = plain, plain, ""
         self._for: Any = None  # shape, type and device of its points
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,9 +117,14 @@ class CompiledDensity:
             makers = [lambda plain, x: _Replayed(_fused(plain, x), x), _Replayed]
         right = self._plain(x)  # and a target holds what its first call makes
         for make in makers:
-            with suppress(Exception):  # whatever a compiler meets in a task's code: the plain density is right
+            try:
                 fast = make(self._plain, x)
                 torch.testing.assert_close(tuple(fast(x)), right, rtol=1e-3, atol=1e-3, equal_nan=True)
+            except Exception as error:  # whatever a compiler meets in a task's code: the plain density is right
+                first_line, *_ = str(error).strip().splitlines() or [""]
+                self.left_plain = f"{type(error).__name__}: {first_line:.200}"
+            else:
+                self.left_plain = ""
                 return fast
         return self._plain
 
@@ -119,7 +137,7 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
         points = x.clone()
         recorded = make_fx(lambda y: plain(y), tracing_mode="fake", _allow_non_fake_inputs=True)(points)
         if len(recorded.graph.nodes) > _MOST_OPERATIONS:
-            raise ValueError("compiling would take minutes")
+            raise ValueError(f"of more than {_MOST_OPERATIONS} operations, compiling takes minutes")
         fast: Evaluation = torch._inductor.compile(recorded, [points])
     return fast
 

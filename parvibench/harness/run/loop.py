@@ -94,8 +94,10 @@ def run_chunk(
     result = run.curve.result
     result.seconds = run.account.clock.seconds
     result.overheads["metrics"] = run.curve.seconds
-    if cell.spec.compiled:
-        result.overheads["compile"] = compile_seconds(advance)
+    if isinstance(advance, CompiledStep):
+        result.overheads["compile"] = advance.seconds
+        if advance.left_plain:
+            result.flag(f"--compile: the step is compiled, the density of the task is not ({advance.left_plain})")
     result.process = process_facts()
     result.drift = drift(before, reference_seconds(device))
     if chunk.method.counted_afterwards:
