@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,10 +14,35 @@ from command_line import Answer, Run
 
 from parvibench import cli
 from parvibench.data import fetch, recordings
+from parvibench.tracking import database
 
 # One thread each, as in the harness's workers: the tests run beside each other, and their arrays are small.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database without runs."""
+    file = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    database.prepare(file, own=False)
+    return file
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_databases(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Making a database takes MLflow seconds: one is made, the others are copies of it."""
+    make = database._make
+
+    def copy(file: Path) -> None:
+        patch.setattr(database, "_make", make)
+        empty = request.getfixturevalue("empty_database")
+        patch.setattr(database, "_make", lambda file: shutil.copy(empty, file))
+        database._make(file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_make", copy)
+        yield
 
 
 @pytest.fixture(scope="session")

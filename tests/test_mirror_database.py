@@ -26,18 +26,9 @@ Mirror(Path(sys.argv[1])).close()
 """
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole database without runs: making one takes MLflow seconds."""
-    file = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    assert database.prepare(file, own=False) is None
-    return file
-
-
 @pytest.fixture(autouse=True)
-def quick(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr(database, "_make", lambda file: shutil.copy(empty, file))
 
 
 def make_store(root: Path) -> Store:
@@ -88,11 +79,11 @@ def half(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [junk, first_tables, half])
-def test_a_broken_database_is_set_aside_and_made_anew_of_the_store(harm, empty: Path, tmp_path: Path) -> None:
+def test_a_broken_database_is_set_aside_and_made_anew_of_the_store(harm, empty_database: Path, tmp_path: Path) -> None:
     """By the next run's mirror, which is told of no run itself, as by ``sync``."""
     store = make_store(tmp_path)
     if harm is half:
-        shutil.copy(empty, tmp_path / "mlflow.db")
+        shutil.copy(empty_database, tmp_path / "mlflow.db")
     harm(tmp_path / "mlflow.db")
     broken = (tmp_path / "mlflow.db").read_bytes()
     mirror = Mirror(tmp_path)
@@ -112,9 +103,9 @@ def test_a_team_database_is_never_set_aside(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.glob("team.db*")] == ["team.db"]
 
 
-def test_a_locked_database_is_not_a_broken_one(empty: Path, tmp_path: Path) -> None:
+def test_a_locked_database_is_not_a_broken_one(empty_database: Path, tmp_path: Path) -> None:
     file = tmp_path / "mlflow.db"
-    shutil.copy(empty, file)
+    shutil.copy(empty_database, file)
     with closing(sqlite3.connect(file)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         assert database.prepare(file, own=True) is None

@@ -102,6 +102,7 @@ def autoregressive(rho: np.ndarray, chains: int, draws: int, rng: np.random.Gene
     return np.stack(x, 1)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("rho", "low", "high"),
     [(np.zeros(100), 0.82, 1.05), (np.r_[0.5, np.zeros(99)], 0.8, 1.25)],

@@ -159,6 +159,7 @@ tuned:
 """
 
 
+@pytest.mark.ci
 def test_step_sizes_of_one_s_own_sampler_are_tuned(call: Run, tmp_path: Path) -> None:
     """By the suite's protocol, into its file, beside those of the others; `run` then finds them."""
     assert call("new", "algorithm", "mine").code == 0

@@ -78,6 +78,7 @@ def test_it_is_plain_trajectories_of_halton_s_lengths() -> None:
             np.testing.assert_allclose(end[r, chain], x, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.ci
 def test_warm_up_finds_step_and_length() -> None:
     """The harmonic mean of the acceptances, which the mean exceeds; T grows with the scale of the target."""
     lengths = []

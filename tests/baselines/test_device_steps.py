@@ -83,7 +83,9 @@ def test_a_step_never_waits_for_the_device(name: str, settings: dict[str, Any], 
     assert all(field.device.type == "meta" for field in tree_leaves(run.state) if isinstance(field, Tensor))
 
 
-@pytest.mark.parametrize("name", registry.tasks())
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.ci] if n == "lotka-volterra" else []) for n in registry.tasks()]
+)
 def test_no_density_waits_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores of mini-batches and of all data, densities, and Hessian-vector products where they are offered."""
     task = registry.load_task(name)

@@ -172,6 +172,7 @@ def test_mclmc_samples_a_gaussian_up_to_its_energy_error() -> None:
     assert (z.square().mean(0) - 1).abs().max() < 0.04 + 5 * math.sqrt(2 / 3000)
 
 
+@pytest.mark.ci
 @EACH_INTEGRATOR
 def test_mclmc_tunes_its_energy_error_and_its_scales(integrator: str) -> None:
     """On scales 1 : 10. The controller weights predictions, so that the variance comes out within a factor of 4."""
@@ -207,6 +208,7 @@ def test_the_autocorrelation_sets_the_decoherence_length() -> None:
         assert run.state.length[r].item() == pytest.approx(expected, rel=0.3)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("acceptance", [0.9, 0.95])
 def test_adjusted_tunes_its_acceptance(acceptance: float) -> None:
     """Within 0.05 of the target on scales 1 : 30, in the 300 steps after the warm-up."""

@@ -275,6 +275,7 @@ def test_the_law_of_the_chains_that_wait_is_exact() -> None:
     assert min(p_values(run, 300, *FUNNEL)) > 1e-6
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mass", ["diagonal", "dense"])
 def test_warm_up_finds_step_and_scales(mass: str) -> None:
     """Acceptance 0.8 and standard deviations 1, 0.05 and 5, of 3 replicates of 20 chains, from starts too wide or narrow."""

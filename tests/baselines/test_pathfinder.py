@@ -249,6 +249,7 @@ def test_rows_are_drawn_by_their_weights() -> None:
     assert abs(error / math.sqrt(1 / 1000 + 1.5 / 5000)) < 5
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("target", BADLY_SCALED, ids=["3", "7", "regression"])
 def test_paths_climb_badly_scaled_densities_to_the_top(target: Target) -> None:
     """In a problem of single precision: every path that does not say otherwise ends within 0.01 nats of SciPy's maximum.
@@ -269,6 +270,7 @@ def test_pathfinder_in_single_precision_has_the_scales_of_a_regression() -> None
     assert (x.double().std(1) / sd - 1).abs().max() < 0.15
 
 
+@pytest.mark.ci
 def test_pareto_k_is_arvizs_and_tells_of_normals_that_do_not_fit() -> None:
     """Twenty standard deviations from 0.01 to 100 have more directions than pairs: the smallest ratio of sds is below
     0.1, and k above 0.7. Catches ratios q / p, and draws that are not there.
@@ -315,6 +317,7 @@ def test_laplace_is_exact_on_a_gaussian(dtype: torch.dtype) -> None:
     torch.testing.assert_close(whitened, noise.square().sum(-1), rtol=30 * tolerance, atol=30 * tolerance)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("target", BADLY_SCALED, ids=["3", "7", "regression"])
 def test_laplace_in_single_precision_is_right_on_badly_scaled_densities(target: Target) -> None:
     """Mode within 0.01 nats of SciPy's, standard deviations within 1%."""

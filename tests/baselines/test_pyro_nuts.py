@@ -31,6 +31,7 @@ def law(target: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return grid.numpy(), target.log_density(grid.unsqueeze(-1)).softmax(0).numpy()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("target", [Gaussian([0.25], mean=1.0), Skewed()], ids=["gaussian", "skewed"])
 def test_nuts_has_the_exact_law(target: Any) -> None:
     """Four expectations, Student t of 40 batch means, p > 1e-6 each: false alarm 8e-6 for both targets.
@@ -85,6 +86,7 @@ def test_the_warm_up_ends_when_a_quarter_of_the_budget_is_charged(limit: float) 
     assert len(set(steps[:last])) > 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("warmup", [1, 2, 5, 20, 60])
 def test_a_short_warm_up_leaves_no_chain_where_it_stood(warmup: int) -> None:
     """Pyro's own schedule ended with a mean over two steps of dual averaging: chains that never moved."""

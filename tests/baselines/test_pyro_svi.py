@@ -51,6 +51,7 @@ def test_the_diagonal_guide_climbs_as_a_plain_program_does() -> None:
         torch.testing.assert_close(found[t - 1], plain, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_guide_holds_a_gaussian(guide: str) -> None:
     """N(1, diag(1, 1/4)): 4,000 draws have its moments to 0.1, of which their own noise is 0.016. The flow's bound is

@@ -144,6 +144,7 @@ class Banana(Target):
         return -0.5 * a.square() - 2 * (b - a.square()).square() + math.log(2) - math.log(2 * math.pi)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("target", "loss"), [(Correlated(), 0.05), (Banana(), 0.3)], ids=["correlated", "banana"])
 def test_flows_learn_what_mean_field_cannot(target: Target, loss: float) -> None:
     """Both densities are normalised: the bound is minus the divergence. Standard errors of a bound are below 0.02.

@@ -135,6 +135,7 @@ def test_every_temperature_has_its_law() -> None:
     assert (state.b[:, -1] == 1).all()
 
 
+@pytest.mark.ci
 def test_the_ladder_equalises_rejections() -> None:
     """From a geometric ladder whose pairs differ by more, to rates within 0.08 of each other; barrier near its value.
 
@@ -379,6 +380,7 @@ def test_temperatures_are_spread_over_the_annealing() -> None:
     assert (quick.state.b == 1).all()
 
 
+@pytest.mark.ci
 def test_particles_before_the_end_are_resampled_for_what_they_are() -> None:
     """At b < 1 the output has the law of pi_b, weights included: its variance on a Gaussian, within the stated rate."""
     sd = 3.0
@@ -473,7 +475,13 @@ class PlainSMC:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"moves": 3}, {"annealing": 0.0}, {"ess_share": 0.3, "annealing": 1.0}], ids=str
+    "settings",
+    [
+        {},
+        {"moves": 3},
+        *(pytest.param(s, marks=pytest.mark.ci) for s in ({"annealing": 0.0}, {"ess_share": 0.3, "annealing": 1.0})),
+    ],
+    ids=str,
 )
 def test_smc_equals_a_plain_program(settings: dict[str, Any]) -> None:
     problem = make_problem(Bent(), particles=12)

@@ -170,6 +170,7 @@ MINE = ("check", "-a", f"{wrong_samplers.__file__}:Langevin", "--iterations", "6
 ON_GAUSSIAN = (*MINE, "-t", "biased-start-gaussian", "--baseline", "mine.json")
 
 
+@pytest.mark.ci
 def test_a_baseline_of_ones_own(call: Run, tmp_path: Path) -> None:
     """Recorded, compared, changed, extended: the truth questions are asked every time."""
     recorded = call(*ON_GAUSSIAN, "--set", "step_size=0.1", "--update")

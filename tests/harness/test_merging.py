@@ -54,6 +54,7 @@ def test_merging_again_changes_nothing(parts: list[Path], tmp_path: Path) -> Non
     assert not notes
 
 
+@pytest.mark.ci
 def test_without_samples_the_page_merging_and_resuming_still_work(parts: list[Path], tmp_path: Path) -> None:
     from parvibench.reporting.page.report_files import write_report
 

@@ -1,7 +1,6 @@
 """Stores of unusual names: results, mirror and lock lie where the name says, or the name is refused."""
 
 import contextlib
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 import parvibench as pb
 from parvibench.core.errors import StoreError
 from parvibench.harness.store.store import Store
-from parvibench.tracking import database
 
 NAMES = [
     "with blanks", " lead", "ünï-ço∂é", "漢字", "q#x", "q%x", "100%", "a&b=c", "semi;colon", "quo'te", 'dou"ble', "back\\slash", "$HOME",
@@ -18,21 +16,10 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database as MLflow makes it, which takes seconds."""
-    file = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    database.prepare(file, own=False)
-    return file
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_a_store_of_any_name_has_its_own_mirror(
-    name: str, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_of_any_name_has_its_own_mirror(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results, database and artifacts lie in the folder of that name, and nothing beside it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr(database, "_make", lambda file: shutil.copy(empty, file))
     done = pb.run(
         tasks=["banana"], algorithms=["ula"], replicates=2, particles=4, samples=4, budget={"iterations": 3}, workers=0,
         out=tmp_path / name, warn=pytest.fail,

@@ -101,7 +101,7 @@ def test_a_diverged_replicate_is_a_result_and_harms_no_other(tmp_path: Path) -> 
     assert math.isinf(row["high"])
 
 
-@pytest.mark.parametrize("steps", [20, 3000])
+@pytest.mark.parametrize("steps", [20, pytest.param(3000, marks=pytest.mark.ci)])
 def test_divergence_in_the_first_steps_names_step_size_and_scale(tmp_path: Path, steps: int) -> None:
     """However long the run; a step that the target's scale allows is not blamed."""
     task = pb.task(lambda x: -0.5 * (x / 0.01).square().sum(), dim=2, name="narrow")
@@ -432,7 +432,7 @@ def test_a_script_without_a_guard_runs_once(tmp_path, given):
     script = tmp_path / "script.py"
     script.write_text(
         "import parvibench as pb\nprint('once')\n"
-        "print(pb.run(tasks=['banana'], algorithms=['sgld'], replicates=1, budget={'iterations': 3}, workers=1, out='s'))\n"
+        "print(pb.run(tasks=['banana'], algorithms=['sgld'], replicates=1, budget={'iterations': 3}, workers=1, tracking=False, out='s'))\n"
     )
     command = [sys.executable, *([str(script)] if given == "file" else ["-"])]
     ran = subprocess.run(command, input=script.read_text(), capture_output=True, text=True, cwd=tmp_path, timeout=300)
@@ -467,6 +467,7 @@ def test_forks_and_garbage_in_the_pipe_end_no_run() -> None:
     assert outcomes[1].result == 7
 
 
+@pytest.mark.ci
 def test_a_changed_profile_is_not_called_by_its_name_alone(tmp_path: Path) -> None:
     suite = tmp_path / "mine.yaml"
     suite.write_text(

@@ -72,6 +72,7 @@ def test_forgeries_are_found_elsewhere(honest: Store, kind: str) -> None:
     assert {c.label for c in verified(honest, replicates=10_000).falsified} == {label}
 
 
+@pytest.mark.ci
 def test_elsewhere_an_honest_store_has_the_same_law_and_a_forged_one_has_not(honest: Store) -> None:
     move_elsewhere(honest)
     found = verified(honest, replicates=10_000)
@@ -103,6 +104,7 @@ def test_the_number_of_fresh_runs_can_decide(replicates: int) -> None:
     assert (fresh == 0) == (replicates == 2)
 
 
+@pytest.mark.ci
 def test_the_test_of_laws_keeps_its_level_and_is_sensitive() -> None:
     """Level 4% in 200 tests of 12 dependent numbers: at most 18 rejected but for one time in 1,000."""
     rng = np.random.default_rng(0)

@@ -89,6 +89,7 @@ def test_a_posterior_moved_by_a_known_amount_has_the_distances_that_theory_gives
     assert measured("predictive_sd_error", x, lines).item() < 0.03
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", NAMES)
 def test_exact_draws_come_closer_as_one_over_root_n(name: str) -> None:
     """Sixteen times as many draws: a quarter of the distance, the stored draws' own error apart."""

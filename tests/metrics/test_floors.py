@@ -167,6 +167,7 @@ def test_between_sizes_power_laws_are_exact_and_signed_floors_are_joined() -> No
     assert reference.floor("w2", 99) is reference.floor("w2", 501) is reference.floor("w1", 100) is None
 
 
+@pytest.mark.ci
 def test_simulated_floors_have_the_laws_of_theory(make_context, monkeypatch: pytest.MonkeyPatch) -> None:
     """mean_error^2 of exact draws is chi^2_D / (D n)."""
     monkeypatch.setattr(floors, "SIZES", (50, 100))

@@ -175,6 +175,7 @@ def test_a_density_that_stops_being_a_function_is_flagged(kind: str, algorithm: 
     assert any("the density of one point changed between calls" in flag for flag in cell.flags) == (kind != "none")
 
 
+@pytest.mark.ci
 def test_calling_a_density_again_changes_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is charged, and samples are the same to the last bit; the densities of built-in tasks are not called."""
     found = []

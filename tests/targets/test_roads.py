@@ -101,6 +101,7 @@ def test_a_pyro_model_runs_under_samplers_of_every_kind(call: Run, tmp_path: Pat
     assert all(c["metrics"]["ksd"]["median"] is not None for c in found.json["cells"])
 
 
+@pytest.mark.ci
 def test_a_reference_is_built_and_used_like_a_shipped_one(
     call: Run, tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_reference_is_built_and_used_like_a_shipped_one(
         assert "The reference samples of wide were not available when this report was written" in text
 
 
+@pytest.mark.ci
 def test_draws_that_one_has_become_a_reference_without_certificate(call: Run, tmp_path: Path, small: None) -> None:
     write(tmp_path, "mine.py", RING)
     for chain in range(2):

@@ -89,6 +89,7 @@ def test_facts_do_not_depend_on_the_grid(name: str) -> None:
     assert other.log_evidence == pytest.approx(task.facts.constants["log evidence"], abs=1e-9)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_have_the_densitys_law(name: str) -> None:
     """Moments, Stein's identity with the density's own score, and marginals.
@@ -125,6 +126,7 @@ def test_hmc_from_the_data_agrees(name: str, trajectories: int, step: float, lea
     assert z_scores(((x - task.facts.mean) ** 2).mean(0), task.facts.sd**2).abs().max() < BOUND
 
 
+@pytest.mark.ci
 def test_the_papers_drift_has_spurious_modes_and_the_authors_none() -> None:
     """What a sampler of small steps meets: spikes at least 50 nats below the others' path."""
     task = load_task("diffusion-50")

@@ -62,6 +62,7 @@ def test_centres_are_those_of_the_authors() -> None:
     torch.testing.assert_close(means[0], torch.tensor([-0.2995, 21.4578], dtype=torch.float64), rtol=0, atol=1e-3)
 
 
+@pytest.mark.ci
 def test_log_z_of_many_wells_is_the_published_one() -> None:
     """Midgley et al. state Z = 11784.50927 for x1; the integral of a pair is that times sqrt(2 pi)."""
     task = load_task("many-well-32")
@@ -129,6 +130,7 @@ def test_brownian_density_is_the_models() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.ci
 def test_evidence_of_brownian_motion() -> None:
     """By the joint Gaussian of the observations given the scales, and an adaptive quadrature."""
     from parvibench.tasks.brownian import _SEEN, _Y

@@ -108,6 +108,7 @@ def test_invariance(kernel: tuple[str, str, Settings]) -> None:
     assert_right(Invariance(*kernel))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("question", TRAJECTORIES, ids=lambda q: f"{q.algorithm} on {q.task}")
 def test_invariance_of_trajectories(question: Invariance) -> None:
     assert_right(question)
