@@ -1,8 +1,9 @@
 """A cell as it goes into the store: record, curve and samples, from the outcomes of its chunks."""
 
 import datetime as dt
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     absent = {metric: reason for r in reversed(results) for metric, reason in r.absent.items()}
     # A metric that does not apply to some replicates has no value for the cell.
     names = [m for m in dict.fromkeys(m for r in results for m in r.values) if m not in absent]
-    judged = [m for m in names if m in results[0].judged]
+    judged = [m for m in names if any(m in r.judged for r in results)]
     stuck = _never_moved(results)
     at_rest = [f"{len(stuck - set(diverged))} of {cell.n_replicates} replicates never moved"] * bool(
         stuck - set(diverged)
@@ -86,10 +87,16 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
         "iterations": max(r.iterations for r in results),
         "score_evaluations": max(r.score_evaluations for r in results),
         "overheads": dict(overheads),
-        "values": {m: [to_json_number(v) for r in results for v in r.values[m]] for m in names},
-        "judged": {m: [to_json_number(v) for r in results for v in r.judged[m]] for m in judged},
+        "values": {m: _of_all(cell, m, [r.values for r in results]) for m in names},
+        "judged": {m: _of_all(cell, m, [r.judged for r in results]) for m in judged},
         "absent": absent,
     }
+
+
+def _of_all(cell: Cell, metric: str, values: Sequence[Mapping[str, list[float]]]) -> list[float | None]:
+    """A metric of every replicate; none where a chunk's budget ended before a step reported it."""
+    chunks = zip(cell.chunks, values, strict=True)
+    return [to_json_number(v) for ids, of in chunks for v in of.get(metric, [math.nan] * len(ids))]
 
 
 def _never_moved(results: Sequence[ChunkResult]) -> set[int]:

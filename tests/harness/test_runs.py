@@ -18,13 +18,14 @@ import parvibench as pb
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.metric import Context
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.records import finished
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import InProcess, Job, Notify
+from parvibench.harness.workers.executors import InProcess, Job, Notify, Outcome
 from parvibench.harness.workers.processes import Workers
 from parvibench.metrics.compute import compute
 
@@ -180,6 +181,17 @@ def suite(**values: object) -> Suite:
         "particles": 1000, "samples": 100, "budget": {"scores_per_particle": 10},
     }  # fmt: skip
     return Suite.model_validate({**given, **values})
+
+
+def test_a_replicate_that_reports_no_acceptance_has_none() -> None:
+    """A chunk whose budget ends in the warm-up reports nothing of its steps; the others do."""
+    (cell,) = expand(suite(algorithms=["mala"]))
+    whole, part = (run_chunk(cell, ids) for ids in cell.chunks)
+    del part.values["acceptance"]
+    record = finished(cell, [Outcome(whole), Outcome(part)]).record
+    given = whole.values["acceptance"]
+    assert record.values["acceptance"] == [*given, *[None] * (3 - len(given))]
+    assert None not in record.values["sliced_w2"]
 
 
 def test_one_worker_two_workers_and_this_process_give_the_same_bits(tmp_path: Path) -> None:
