@@ -222,6 +222,7 @@ def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
     assert "1 of 1 records" in warning
 
 
+@pytest.mark.ci
 def test_a_slow_server_that_delivers_is_not_given_up_at_once(tmp_path, monkeypatch):
     """Longer than the timeout in all, but not for one record; ten times the timeout is the end.
 

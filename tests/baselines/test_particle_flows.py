@@ -232,6 +232,7 @@ def test_svgd_by_the_heat_equation_takes_that_bandwidth_and_keeps_it() -> None:
 # --- fixed points and laws ---------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "variance", "step_size", "steps"),
     [("gfsd", 1 - 0.4 / 2, 0.1, 300), ("gfsf", 1.0, 0.01, 1500), ("svgd", 1.0, 0.5, 400)],

@@ -152,6 +152,7 @@ def test_the_ladder_equalises_rejections() -> None:
     assert found[0] == pytest.approx(found[1], rel=0.2)
 
 
+@pytest.mark.ci
 def test_tempering_weighs_distant_modes_right() -> None:
     """From a start beside one of five modes: shares of all within the stated rate, at 600 steps of 5 temperatures.
 
@@ -304,6 +305,7 @@ def evidence(run: Run, steps: int) -> Tensor:
 TASKS = ["gmm5-2d", "multimodal", "x-shaped", "gmm2-20d", "banana", "student-t", "correlated-2d"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["gaussian", "regression", *TASKS])
 def test_the_normalising_constant_is_covered_by_its_interval(name: str) -> None:
     """The interval of the mean of Z over 24 replicates, log-normal for the heavier-tailed, contains the known one.

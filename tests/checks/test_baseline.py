@@ -59,6 +59,7 @@ def test_clean_replicates_pass_and_a_bug_does_not(stored: Path, monkeypatch: pyt
     assert not any(t.metric == TIME for t in result.red)
 
 
+@pytest.mark.ci
 def test_half_a_step_size_is_detected(stored: Path) -> None:
     """By the identity; even without it by the distributions, while the chains are on their way."""
     (problem,) = past.questions(Baseline.load(stored), cells(0.05), []).incomparable

@@ -62,6 +62,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.ci
 def test_no_files_are_left(tmp_path: Path) -> None:
     program, scratch = tmp_path / "driver.py", tmp_path / "t"
     program.write_text(DRIVER)

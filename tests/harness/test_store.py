@@ -164,6 +164,7 @@ def test_a_new_run_is_the_latest_whatever_the_clock(tmp_path: Path) -> None:
         assert store.last(new) == new
 
 
+@pytest.mark.ci
 def test_a_reader_during_rewrites_never_sees_damage(tmp_path: Path) -> None:
     """One process writes a cell again and again, with other samples each time; readers get one of the versions."""
     import subprocess

@@ -260,6 +260,7 @@ def test_other_methods_are_held_to_the_floor_of_their_own_size() -> None:
         builder.between_methods(task, reference, {"check": 1.3 * drawn})
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("rho", [-0.5, 0.0, 0.5])
 def test_errors_of_means_and_sds_of_autoregressive_chains(rho: float) -> None:
     """Of antithetic chains too: draws have the correlation rho, their squares rho^2. Both errors are right within 10%."""

@@ -21,6 +21,7 @@ from parvibench.reference.shared_checks import largest_z, z_limit
 SHIPPED = [name for name in registry.tasks() if has_reference(name)]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_references_hold(name: str) -> None:
     failed = [c for c in verify(load_task(name)) if c.passed is False]
