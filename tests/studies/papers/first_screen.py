@@ -34,7 +34,8 @@ _SAID = {
         "[Diabetes](n:sifg/table-1/Diabetes/SVGD/RMSE) and [WINE](n:sifg/table-1/WINE/SVGD/NLL), which are those of the other step "
         "size that stands in the program.",
         "What nobody can know: SGLD's settings, which the paper does not state: those of its program do not give its numbers, neither in our "
-        "code nor in the program itself, run here ([Boston](n:sifg/table-1/Boston/SGLD/RMSE)), and SVGD on [Power or Protein](n:sifg/table-1/Power/SVGD/RMSE), one of "
+        "code nor in the program itself, run here ([Boston](n:sifg/table-1/Boston/SGLD/RMSE), [Concrete](n:sifg/table-1/Concrete/SGLD/RMSE), "
+        "the log likelihood of [WINE](n:sifg/table-1/WINE/SGLD/NLL)), and SVGD on [Power or Protein](n:sifg/table-1/Power/SVGD/RMSE), one of "
         "which is a copy of the other.",
     ),
     "srld": (
