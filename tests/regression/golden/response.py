@@ -42,7 +42,7 @@ class Response(Target):
         """Gradient of the mean squared error of the mean prediction: (R, N, D) -> (R, N, D)."""
         rows = self._development.expand(len(x), -1, -1) if development else self._taken(x, batch)
         with torch.inference_mode(False), torch.enable_grad():
-            leaf = x.detach().clone().requires_grad_()
+            leaf, rows = x.detach().clone().requires_grad_(), rows.clone()
             error = (rows[..., -1] - self._mean(leaf, rows).mean(1)).square().mean(1)
             return torch.autograd.grad(error.sum(), leaf)[0]
 
