@@ -22,9 +22,9 @@ METRICS = ["sliced_w2", "mmd2", "kl_knn", "mean_error", "sd_error", "correlation
 
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Iterator[None]:
-    """One size of floors, and fewer rows."""
+    """Two sizes of floors, and fewer rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own, "SIZES", (100,))
+        patch.setattr(own, "SIZES", (50, 100))
         patch.setattr(own, "ROWS", 1500)
         yield
 
