@@ -17,6 +17,8 @@ from scipy import optimize, special, stats
 
 #: Bootstrap resamples of an interval of an aggregate.
 RESAMPLES = 2000
+#: Times the ratio to the floor of methods that pass for exact draws.
+FAR = 5.0
 #: Fewest pairs for a bootstrap interval of the mean: with fewer, resampling estimates the spread too poorly.
 BOOTSTRAP_PAIRS = 30
 
@@ -140,27 +142,53 @@ class Comparisons(NamedTuple):
     """All pairs of methods compared on several tasks."""
 
     better: list[NDArray[np.bool_]]  #: of every task, (methods, methods): whether the row's is significantly better
+    told: list[
+        NDArray[np.bool_]
+    ]  #: of every task, (methods,): whether a method is significantly worse than exact draws
     pairs: int  #: comparisons of the family
 
-    def best(self, task: int) -> NDArray[np.bool_]:
+    def unbeaten(self, task: int) -> NDArray[np.bool_]:
         """Methods than which no other is significantly better: on every task at least one."""
         return np.asarray(~self.better[task].any(0))
 
+    def best(self, task: int, ratios: ArrayLike, passing: ArrayLike) -> NDArray[np.bool_]:
+        """The methods of ``unbeaten``, without those that are ``FAR`` from all of them that pass for exact draws.
 
-def all_pairs(tasks: Sequence[ArrayLike], overlaps: Sequence[float], alpha: float = 0.05) -> Comparisons:
+        Replicates that differ by orders of magnitude hide from any test between a few of them. Left out are only methods
+        that are significantly worse than exact draws. That one of equal methods passes and another is left out is rare while
+        logarithms of replicates have a standard deviation up to 0.5 (``tests/studies/interval_coverage.py``).
+
+        Args:
+            task: its number.
+            ratios: medians over the floor, (methods,); NaN without one.
+            passing: whether each method is indistinguishable from exact draws, (methods,).
+        """
+        ratio, unbeaten = np.asarray(ratios, dtype=float), self.unbeaten(task)
+        passes = ratio[unbeaten & np.asarray(passing, dtype=bool)]
+        return np.asarray(unbeaten & ~(self.told[task] & (ratio > FAR * passes.max(initial=0.0)) & bool(len(passes))))
+
+
+def all_pairs(
+    tasks: Sequence[ArrayLike], overlaps: Sequence[float], exact: Sequence[ArrayLike] = (), alpha: float = 0.05
+) -> Comparisons:
     """Compare all pairs of methods on every task, paired by replicate, with one level for the whole family.
 
     Moderated t tests (Smyth 2004, Stat. Appl. Genet. Mol. Biol. 3:3): few replicates hardly show a spread, so the variance
-    of a pair's differences is drawn towards those of the task's other pairs. Two-sided, Holm over all pairs of all tasks.
+    of a pair's differences is drawn towards those of the task's other pairs. Two-sided, Holm over all pairs of all tasks, and
+    over the comparisons with exact draws.
     On a task without values at or below zero logarithms are compared. A failed replicate counts as the worst finite value.
 
     Args:
         tasks: (methods, replicates) of each, lower is better; NaN and +inf are failures.
         overlaps: of each task, see ``paired_difference``.
+        exact: of each task, (methods,) p-values of being no worse than exact draws; NaN where there is none. Default none.
         alpha: chance that one difference or more of the family is called significant although the methods are equal.
     """
     found = [_moderated(_comparable(x), overlap) for x, overlap in zip(tasks, overlaps, strict=True)]
-    adjusted = np.asarray(holm(np.concatenate([p for *_, p in found]).tolist())) if found else np.empty(0)
+    known = [np.asarray(p, dtype=float) for p in exact or [np.full(len(np.asarray(x)), math.nan) for x in tasks]]
+    family = np.concatenate([*(p for *_, p in found), *(p[~np.isnan(p)] for p in known)]) if found else np.empty(0)
+    adjusted = np.asarray(holm(family.tolist()))
+    limit = float(family[adjusted <= alpha].max(initial=-math.inf))
     better, start = [], 0
     for x, (mean, p) in zip(tasks, found, strict=True):
         k = len(np.asarray(x))
@@ -170,7 +198,7 @@ def all_pairs(tasks: Sequence[ArrayLike], overlaps: Sequence[float], alpha: floa
         beats[i, j], beats[j, i] = sure & (mean < 0), sure & (mean > 0)
         better.append(beats)
         start += len(p)
-    return Comparisons(better, start)
+    return Comparisons(better, [p <= limit for p in known], len(family))
 
 
 def _comparable(values: ArrayLike) -> NDArray[np.float64]:

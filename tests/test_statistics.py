@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from parvibench.core.reference import Floor
+from parvibench.metrics.floors import exact_p_value
 from parvibench.statistics import BOOTSTRAP_PAIRS, all_pairs, holm, median_interval, p_no_better, paired_difference
 
 
@@ -96,14 +98,46 @@ def test_better_methods_are_found_and_failures_count_as_the_worst() -> None:
     generator = np.random.default_rng(2)
     x = generator.lognormal([[0.0], [0.0], [2.0], [2.0]], 0.1, (4, 5))
     found = all_pairs([x], [0.0])
-    assert found.best(0).tolist() == [True, True, False, False]
+    assert found.unbeaten(0).tolist() == [True, True, False, False]
     assert found.better[0][:2, 2:].all()
     assert all_pairs([np.exp(x)], [0.0]).better[0][:2, 2:].all()
     x[2, :2] = math.inf
     assert not all_pairs([x], [0.0]).better[0][2].any()
     # One replicate: nothing to judge a difference by.
-    assert all_pairs([x[:, 4:]], [0.0]).best(0).all()
+    assert all_pairs([x[:, 4:]], [0.0]).unbeaten(0).all()
     assert all_pairs([], []).pairs == 0
+
+
+def test_methods_far_from_those_that_pass_for_exact_draws_are_not_among_the_best() -> None:
+    """The last replicates spread so much that no t test tells them from the first; exact draws do."""
+    spread = np.array([11, 60, 1.2, 5000, 400.0])
+    x = np.array([[1.0, 1.1, 0.9, 1.2, 0.8], [1.1, 0.9, 1.0, 0.8, 1.2], spread, spread[::-1] / 30])
+    p_exact = [0.4, 0.6, 1e-6, 0.01]
+    found = all_pairs([x], [0.0], [p_exact])
+    assert found.pairs == 6 + 4
+    assert found.unbeaten(0).all()
+    assert found.told[0].tolist() == [False, False, True, False]
+    ratios, passing = np.median(x, 1), [True, True, False, False]
+    assert found.best(0, ratios, passing).tolist() == [True, True, False, True]
+    # Nobody passes, or the only one that does is as far off, or without floors: nobody is left out.
+    assert found.best(0, ratios, [False] * 4).all()
+    assert found.best(0, [ratios[2] / 4.9, *ratios[1:]], [True, False, False, False]).all()
+    assert not found.best(0, [ratios[2] / 5.1, *ratios[1:]], [True, False, False, False])[2]
+    assert found.best(0, [math.nan] * 4, passing).all()
+    assert not all_pairs([x], [0.0]).told[0].any()
+
+
+def test_exact_draws_share_the_familys_level() -> None:
+    """Two tasks of 12 methods that are all exact: one false difference of any kind in at most 5% of 400 (and four errors)."""
+    generator = np.random.default_rng(5)
+    false = 0
+    for _ in range(400):
+        floors = [Floor(100, np.sort(generator.lognormal(0, 0.2, 200))) for _ in range(2)]
+        tasks = [generator.lognormal(0, 0.2, (12, 5)) for _ in floors]
+        p_exact = [[exact_p_value("sliced_w2", v, f) for v in x] for x, f in zip(tasks, floors, strict=True)]
+        found = all_pairs(tasks, [0.0, 0.0], p_exact)
+        false += any(b.any() for b in (*found.better, *found.told))
+    assert false / 400 <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 400)
 
 
 def test_a_pair_alone_is_compared_by_the_paired_t_test() -> None:

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -310,11 +310,28 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
         values: of one or more replicates; NaN counts as worst.
         floor: at the replicates' sample size.
     """
-    sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
-    found = sign * rounded(np.atleast_1d(np.asarray(values, dtype=float)))
-    found = np.where(np.isnan(found), np.inf, found)
-    known = sign * rounded(floor.values)  # ties of shares and counts stay ties
+    found, known = _lower_is_better(metric, values, floor)
     if len(found) == 1:
         worse = int(np.sum(known >= found[0]))
         return min(1.0, (1 + worse + math.sqrt(worse)) / (1 + len(known)))
     return float(stats.mannwhitneyu(found, known, alternative="greater", method="asymptotic").pvalue)
+
+
+def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
+    """``p_value`` by the exact law of the rank sum, which falls far below that of the normal approximation.
+
+    With five replicates and 200 values of the floor it can be 3e-10, so that it stands in a family of thousands of
+    tests. Ties with the floor count for the samples, so that it holds for counts and shares.
+    """
+    found, known = _lower_is_better(metric, values, floor)
+    if len(found) == 1:
+        return p_value(metric, values, floor)
+    found = np.where(np.isin(found, known), np.nextafter(found, -np.inf), found)
+    return float(stats.mannwhitneyu(found, known, alternative="greater", method="exact").pvalue)
+
+
+def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Values and those of the floor, rounded alike, so that ties of shares and counts stay ties; NaN as +inf."""
+    sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
+    found = sign * rounded(np.atleast_1d(np.asarray(values, dtype=float)))
+    return np.where(np.isnan(found), np.inf, found), sign * rounded(floor.values)

@@ -20,6 +20,7 @@ from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import (
     SIZES,
+    exact_p_value,
     floor_sets,
     floor_tests,
     judged_size,
@@ -36,6 +37,17 @@ def test_p_values_rank_one_value_among_the_floor() -> None:
     assert p_value("w2", 297.0, FLOOR) == pytest.approx((1 + 4 + 2) / 301)
     assert p_value("w2", 0.0, FLOOR) == 1.0
     assert p_value("w2", math.nan, FLOOR) == p_value("w2", math.inf, FLOOR) == pytest.approx(1 / 301)
+
+
+def test_exact_p_values_count_the_orders_of_replicates_and_floor() -> None:
+    """All five beyond all 300: one order of C(305, 5); ties with the floor and a failure do not make it smaller."""
+    one = 1 / math.comb(305, 5)
+    assert exact_p_value("w2", [1000.0, 2000, 301, 302, math.nan], FLOOR) == pytest.approx(one)
+    top = float(FLOOR.values[-1])
+    assert exact_p_value("w2", [1000.0, 2000, 301, 302, top], FLOOR) == pytest.approx(2 * one)
+    assert exact_p_value("w2", 1000.0, FLOOR) == p_value("w2", 1000.0, FLOOR)
+    found = [3.5, 120.5, 200.5, 250.5, 280.5]
+    assert exact_p_value("w2", found, FLOOR) == pytest.approx(p_value("w2", found, FLOOR), rel=0.05)
 
 
 def test_p_values_know_the_direction() -> None:

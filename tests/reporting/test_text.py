@@ -8,6 +8,10 @@ from parvibench.reporting.text import facts, leaders, marks, validity
 
 VALUE = (1.16, 0.923, 1.32)
 TEST = " (paired t tests, Holm over 6 comparisons, 5%)"
+FAR = (
+    "than exact draws, with over five times the medians of the methods that pass for them"
+    " (paired t tests, exact rank tests, Holm over 6 comparisons, 5%)"
+)
 
 
 @pytest.mark.parametrize(
@@ -16,16 +20,21 @@ TEST = " (paired t tests, Holm over 6 comparisons, 5%)"
         ("", 4, 0, "no method has a finite result better than the initial distribution."),
         ("a", 1, 0, "a (1.16 × floor [0.923, 1.32]) is the only method with a finite result."),
         ("a", 4, 3, f"a (1.16 × floor [0.923, 1.32]) is the best of 4 methods: significantly better than 3 of 3 others{TEST}."),
+        ("a", 5, 3, f"a (1.16 × floor [0.923, 1.32]) is the best of 5 methods: significantly better than 3 of 4 others, 1 worse {FAR}."),
         ("ab", 4, 2, "2 of 4 methods are among the best: a (1.16 × floor [0.923, 1.32]) and b (1.16); "
          f"the other 2 are each significantly worse than another method{TEST}."),
         ("ab", 3, 1, "2 of 3 methods are among the best: a (1.16 × floor [0.923, 1.32]) and b (1.16); "
          f"the other 1 is significantly worse than another method{TEST}."),
+        ("ab", 3, 0, "2 of 3 methods are among the best: a (1.16 × floor [0.923, 1.32]) and b (1.16); "
+         f"the other 1 is significantly worse {FAR}."),
+        ("ab", 5, 1, "2 of 5 methods are among the best: a (1.16 × floor [0.923, 1.32]) and b (1.16); "
+         f"the other 3 are each significantly worse, 1 than another method and 2 {FAR}."),
         ("ab", 2, 0, f"none of 2 methods is significantly better than another{TEST}: a (1.16 × floor [0.923, 1.32]) and b (1.16)."),
     ],
 )  # fmt: skip
 def test_who_is_among_the_best_of_a_task(labels: str, compared: int, beaten: int, sentence: str) -> None:
     best = [(label, VALUE, "") for label in labels]
-    assert leaders.on_task("banana", best, "× floor", compared, beaten, 6) == f"On banana, {sentence}"
+    assert leaders.on_task("banana", best, "× floor", compared, beaten, 3, 6) == f"On banana, {sentence}"
 
 
 @pytest.mark.parametrize(

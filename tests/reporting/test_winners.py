@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import sentences
+import torch
 from made_stores import make_curve, make_record, only_reference, stored_curves, with_values, write_store
 from scipy import stats
 
 from parvibench import statistics
 from parvibench.core.reference import Reference
+from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.tables import aggregate_tables, floor_comparison, leaderboard, winners
 from parvibench.reporting.tables.winners import Findings
 
@@ -92,6 +94,26 @@ def test_a_single_name_only_where_the_set_has_one_member(tmp_path):
         (best,) = Findings.of(write_store(tmp_path, cells)).tasks
     assert best.members == ["svgd"]
     assert "is the best of 3 methods: significantly better than 2 of 2 others" in best.sentence
+
+
+def test_a_method_whose_replicates_spread_is_left_out_beside_one_that_passes_for_exact_draws(tmp_path):
+    """Seven replicates from 1.5 to 5,000 floors; the independent program finds the same set and sentence in the written file."""
+    generator = np.random.default_rng(3)
+    spread = np.array([11.0, 60.0, 1.5, 5000.0, 400.0, 1.6, 1.7])
+    cells = []
+    for label, times in (("svgd", 1.0), ("ula", 1.02), ("mala", spread)):
+        curve = make_curve(generator, ["sliced_w2", "mmd2"], FLOOR)
+        last = curve["checkpoint"] == curve["checkpoint"].max()
+        curve.loc[last, "value"] *= np.tile(np.broadcast_to(times, 7), 2)
+        cells.append((with_values(make_record(label, "own-task", label), curve), curve, None))
+    floors = {m: {100: np.linspace(0.8, 1.2, 201) * 0.218 * FLOOR} for m in ("sliced_w2", "mmd2")}
+    with only_reference("own-task", Reference(torch.zeros(9, 2).double(), True, {}, floors)):
+        store = write_store(tmp_path, cells)
+        (best,) = Findings.of(store).tasks
+        write_report(store, tmp_path / "page")
+    assert set(best.members) == {"svgd", "ula"}
+    assert "the other 1 is significantly worse than exact draws, with over five times" in best.sentence
+    assert not sentences.false_sentences(tmp_path / "page")
 
 
 def test_aggregates_are_interquartile_means(findings, final):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from parvibench.core.reference import Floor
-from parvibench.metrics.floors import ALPHA, p_value
+from parvibench.metrics.floors import ALPHA, exact_p_value, p_value
 from parvibench.statistics import all_pairs, interquartile_mean, median_interval, paired_difference, runtime_profile
 
 REPLICATES = (5, 10, 30)
@@ -58,6 +58,11 @@ def _studies() -> Iterator[Study]:
             ALPHA,
             partial(_pairs_trial, n),
         )
+    for n in (5, 10):
+        for spread, shift in ((0.2, 0.3), (0.5, 0.9)):
+            law = f"lognormal, spread {spread:g}, {math.exp(shift):.2g} floors"
+            what = f"level: one of 22 equal methods on {TASKS} tasks is far from those that pass for exact draws"
+            yield what, law, n, ALPHA, partial(_far_trial, n, spread, shift)
 
 
 def _median_trial(draw: Draw, n: int, truth: float, rng: np.random.Generator) -> float:
@@ -113,3 +118,17 @@ def _pairs_trial(n: int, rng: np.random.Generator) -> float:
     spreads = [np.exp(rng.normal(size=(30, 1))) for _ in range(TASKS)]
     found = all_pairs([np.exp(0.2 * s * rng.normal(size=(30, n))) for s in spreads], [0.0] * TASKS)
     return float(any(better.any() for better in found.better))
+
+
+def _far_trial(n: int, spread: float, shift: float, rng: np.random.Generator) -> float:
+    """Whether one of 22 equal methods, all worse than exact draws, is left out beside one that passes for them."""
+    floor = Floor(100, np.sort(rng.lognormal(0, 0.2, size=200)))
+    values = np.exp(shift + spread * rng.normal(size=(TASKS, 22, n)))
+    p_exact = [[exact_p_value("sliced_w2", row, floor) for row in task] for task in values]
+    found = all_pairs(list(values), [0.0] * TASKS, p_exact)
+    left_out = 0
+    for i, task in enumerate(values):
+        passing = [p_value("sliced_w2", row, floor) > ALPHA for row in task]
+        best = found.best(i, np.median(task, 1) / floor.median, passing)
+        left_out += int((found.unbeaten(i) & ~best).sum())
+    return float(left_out > 0)

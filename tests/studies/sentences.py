@@ -27,7 +27,9 @@ NOT_RUN = ("unsupported", "skipped", "interrupted", "damaged")
 RULE = (
     "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
     "moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of target, 5% for each kind. "
-    "Methods that have not converged take part and are marked."
+    "Replicates that differ by orders of magnitude can hide from such tests; where some of these methods pass for exact draws, "
+    "those are therefore left out that have over five times the medians of them all and are significantly worse than exact draws "
+    "(exact rank tests against the floor, at the same level). Methods that have not converged take part and are marked."
 )
 UNITS = {
     "iterations": "iterations", "score_evaluations": "score evaluations per replicate",
@@ -142,7 +144,7 @@ class Board:
             if not np.isfinite(c.loc[ranked, "score"]).any():
                 c.loc[ranked, "ranked"] = False
         c["rank"] = c["score"].where(c["ranked"]).groupby(c["task"]).rank(method="min")
-        c[["best", "beats", "pairs"]] = [False, 0, 0]
+        c[["best", "beaten", "beats", "pairs"]] = [False, False, 0, 0]
         c["finite"] = c["ranked"] & np.isfinite(c["score"])
         for _, rows in c[c["finite"]].groupby("group"):
             self._compare(rows)
@@ -175,15 +177,25 @@ class Board:
             x = np.where(finite, x, x[finite].max())
             x = np.log(x) if (x > 0).all() else x
             tests += [(mine.index[i], mine.index[j], m, p) for i, j, m, p in moderated_p(x, mine["overlap"].iloc[0])]
-        worst, worse = 0.0, set()
+        tests += [(None, i, -1.0, p) for i, p in rows["p_exact"].items() if p == p]  # exact draws are better than i
+        worst, worse, told = 0.0, set(), set()
         for place, (i, j, mean, p) in enumerate(sorted(tests, key=lambda test: test[3])):
             worst = max(worst, p * (len(tests) - place))
-            if worst <= 0.05:
-                worse.add(j if mean < 0 else i)
-                self.cells.loc[i if mean < 0 else j, "beats"] += 1
+            if worst > 0.05:
+                break
+            if i is None:
+                told.add(j)
+                continue
+            worse.add(j if mean < 0 else i)
+            self.cells.loc[i if mean < 0 else j, "beats"] += 1
         self.cells.loc[rows.index, "pairs"] = len(tests)
-        self.cells.loc[rows.index, "best"] = ~rows.index.isin(worse)
+        self.cells.loc[rows.index, "beaten"] = rows.index.isin(worse)
         for _, mine in rows.groupby("task"):
+            unbeaten = mine[~mine.index.isin(worse)]
+            ratios = unbeaten["med"] / unbeaten["floor"]
+            passing = ratios[unbeaten["verdict"] == "indistinguishable"].max()
+            best = [i for i, ratio in ratios.items() if not (i in told and ratio > 5 * passing)]
+            self.cells.loc[best, "best"] = True
             if mine["marks"].str.contains("no better than initial", regex=False).all():
                 self.cells.loc[mine.index, "best"] = False
 
@@ -218,17 +230,22 @@ class Board:
             names.append(f"{r['label']} ({', '.join([text, *words])})")
         who = some(names, 6)
         pairs = int(best["pairs"].iloc[0])
-        test = f" (paired t tests, Holm over {plural(pairs, 'comparison')}, 5%)"
+        beaten = int((rows["finite"] & rows["beaten"]).sum())
+        far = n - beaten - len(best)
+        test = f" (paired t tests{', exact rank tests' * (far > 0)}, Holm over {plural(pairs, 'comparison')}, 5%)"
+        draws = "than exact draws, with over five times the medians of the methods that pass for them"
         if n == 1:
             return f"{on}{who} is the only method with a finite result."
         if len(best) == 1:
-            return f"{on}{who} is the best of {n} methods: significantly better than {best['beats'].iloc[0]} of {n - 1} others{test}."
+            return f"{on}{who} is the best of {n} methods: significantly better than {best['beats'].iloc[0]} of {n - 1} others{f', {far} worse {draws}' if far else ''}{test}."
         if len(best) == n:
             return f"{on}none of {n} methods is significantly better than another{test}: {who}."
-        return (
-            f"{on}{len(best)} of {n} methods are among the best: {who}; "
-            f"the other {n - len(best)} {'are each' if n - len(best) > 1 else 'is'} significantly worse than another method{test}."
-        )
+        other = f"the other {n - len(best)} {'are each' if n - len(best) > 1 else 'is'} significantly worse"
+        if not far:
+            than = " than another method"
+        else:
+            than = f", {beaten} than another method and {far} {draws}" if beaten else f" {draws}"
+        return f"{on}{len(best)} of {n} methods are among the best: {who}; {other}{than}{test}."
 
     def several(self, group: str) -> str:
         rows = self.cells[self.cells["group"] == group] if group else self.cells

@@ -4,8 +4,9 @@
 
 Of every method and task: how often it is among the best when the replicates of each task are drawn again with replacement, the
 same ones for all methods, since the tests are paired. The tests are those of the page, computed from ``results.parquet`` by
-``sentences.py``, vectorised over pairs. Printed are, of the places among the best on the page and of the others, the share of
-resamples in which each is kept: mean, lowest, and how many are kept in fewer than half and in at least 95%.
+``sentences.py``, vectorised over pairs; methods far from exact draws stay in, since the file has no floors to test resamples
+by. Printed are, of the places among the best on the page and of the others, the share of resamples in which each is kept:
+mean, lowest, and how many are kept in fewer than half and in at least 95%.
 """
 
 from __future__ import annotations

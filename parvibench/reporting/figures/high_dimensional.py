@@ -18,7 +18,7 @@ from .vector import INK
 
 Points = NDArray[np.float64]
 _COORDINATES = 4
-_CLOUD = 600
+_CLOUD = 300
 #: Coordinates whose pairwise correlations are drawn, evenly spaced where there are more.
 _CORRELATED = 22
 _PATHS = 4

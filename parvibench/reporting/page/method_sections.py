@@ -24,7 +24,7 @@ _COLUMNS = (
     Column("group", numeric=False, more=True),
     Column("rank"),
     Column("result", "ratio to the floor where there is one, else the primary metric; median [95%]"),
-    Column("among the best", "no: another method is significantly better", numeric=False),
+    Column("among the best", "no: significantly worse than another method, or than exact draws", numeric=False),
     Column("step size", "eta in x + eta score + sqrt(2 eta) noise"),
     Column("effective step", "the factor that multiplies the velocity", more=True),
     Column("seconds", "steady-state compute time per replicate"),

@@ -13,7 +13,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import join
 from parvibench.reporting.tables.leaderboard import NOT_RUN, fixed_step, tuning_cost
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, sortable
-from parvibench.reporting.text import validity
+from parvibench.reporting.text import facts, validity
 
 _MAX_TEXT = 4000
 
@@ -102,6 +102,7 @@ def profile_in_words(results: StoredRun) -> str:
 def provenance(results: StoredRun) -> list[tuple[str, str]]:
     """Pairs of names and short texts; empty ones are left out."""
     run = results.run
+    asked = json.loads(json.dumps({k: v for k, v in run.suite.items() if k != "tuned"}, default=str))
     values: dict[str, Any] = {
         "run": run.id,
         "started": run.started,
@@ -109,9 +110,16 @@ def provenance(results: StoredRun) -> list[tuple[str, str]]:
         "profile": run.profile,
         **run.provenance,
         "command": without_folders(str(run.provenance.get("command", ""))),
-        "suite": json.dumps({k: v for k, v in run.suite.items() if k != "tuned"}, default=str),
+        "suite": facts.value(_given(asked)),
     }
     return [(name, text[:_MAX_TEXT]) for name, value in values.items() if (text := _in_words(value))]
+
+
+def _given(value: Any) -> Any:
+    """A document without its empty entries."""
+    if isinstance(value, dict):
+        return {k: _given(v) for k, v in value.items() if v not in ("", None, False, [], {})}
+    return [_given(v) for v in value] if isinstance(value, list) else value
 
 
 def without_folders(command: str) -> str:

@@ -69,7 +69,7 @@ def values(results: StoredRun, board: pd.DataFrame) -> pd.DataFrame:
     What the sentences of the page are made of, repeated on every row of a cell: of the task ``group`` (kind of target),
     ``tags``, ``task_version`` and ``overlap`` (test rows over training rows of random splits); of the method ``algorithm``,
     ``algorithm_version``, ``kind``, ``anchor``; of the cell ``status``, ``convergence`` (converged, flat, transient, ...),
-    ``marks``, ``verdict`` (against exact draws), ``seed``, ``replicates`` (ids), ``start``, ``budget``, ``samples``, ``particles``,
+    ``marks``, ``verdict`` (against exact draws), ``p_exact`` (of the primary metric's rank test against them), ``seed``, ``replicates`` (ids), ``start``, ``budget``, ``samples``, ``particles``,
     ``n_diverged``, ``score_evaluations`` (per replicate), ``seconds`` and ``overhead_seconds`` (of all replicates; null
     where not measured), ``step_size``, its ``step_origin`` and ``tuning_evaluations``; of the metric its ``direction``,
     ``floor`` (median of exact draws, null without a ratio to it), and whether it is the ``primary`` one, which ranks the
@@ -90,7 +90,7 @@ def values(results: StoredRun, board: pd.DataFrame) -> pd.DataFrame:
             rows.append((None,) * 6)
         at += [i] * (len(rows) - len(at))
     types = {"metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64"}
-    numbers = ("value", "floor", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
+    numbers = ("value", "floor", "p_exact", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
     heads = pd.DataFrame([_columns(results, c, of_board[c.task, c.label]) for c in results.cells])
     own_columns = pd.DataFrame(rows, columns=["metric", "direction", "floor", "primary", "replicate", "value"])
     frame = pd.concat([heads.iloc[at].reset_index(drop=True), own_columns], axis=1)
@@ -112,7 +112,7 @@ def _columns(results: StoredRun, c: CellRecord, row: dict[Any, Any]) -> dict[str
     task = registry.tasks().get(c.task)
     same = ("task", "label", "algorithm", "kind", "samples", "particles", "start", "n_diverged", "score_evaluations")
     return {name: getattr(c, name) for name in same} | {
-        **{name: row[name] for name in ("group", "anchor", "status", "convergence", "marks", "verdict")},
+        **{name: row[name] for name in ("group", "anchor", "status", "convergence", "marks", "verdict", "p_exact")},
         "tags": ", ".join(task.tags if task else ()),
         "task_version": c.spec.task_version,
         "algorithm_version": c.spec.algorithm_version,

@@ -17,13 +17,15 @@ from .winners import Best, Findings, Scores, aggregates
 
 _WINNER_COLUMNS = (
     Column("target", "a task, or shaded a kind of target", numeric=False),
-    Column("among the best", "on every task of the target no other method is significantly better", numeric=False),
+    Column("among the best", "on every task of the target", numeric=False),
     Column(
         "lowest result",
         "ratio to the floor (1: as good as exact draws) or the metric named; 95% interval",
         numeric=False,
     ),
-    Column("significantly worse", "methods that are significantly worse than another", numeric=False),
+    Column(
+        "significantly worse", "than another method, or than exact draws where a method passes for them", numeric=False
+    ),
     Column("fewest score evaluations", "of the methods among the best, counted per replicate"),
     Column("least seconds", "of the methods among the best, steady-state compute time per replicate"),
 )

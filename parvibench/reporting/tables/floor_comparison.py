@@ -10,7 +10,7 @@ from parvibench.core.reference import Floor, Floored, Reference, load_floored, l
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
-from parvibench.metrics.floors import floor_tests, judged_size
+from parvibench.metrics.floors import exact_p_value, floor_tests, judged_size
 from parvibench.reporting.formatting import name
 from parvibench.reporting.text import marks
 
@@ -24,6 +24,7 @@ class FloorComparison(NamedTuple):
     #: replicates``; empty without a verdict
     verdict: str = ""
     p_value: float = math.nan  #: the smallest adjusted p-value; NaN without such a metric
+    p_exact: float = math.nan  #: by the primary metric alone, of the exact rank test; NaN where it has no floor
     basis: str = ""  #: number of samples and metrics that the verdict rests on, or why there is none
     equivalent: float = math.nan  #: equivalent n by the primary metric, replicates pooled; NaN where it is not defined
     low: float = math.nan  #: lower end of its 95% interval; NaN also where the samples are states of one chain
@@ -50,6 +51,7 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     return FloorComparison(
         "" if tests.verdict == "not applicable" else tests.verdict,
         min(tests.adjusted.values(), default=math.nan),
+        exact_p_value(primary, values[primary], tests.floors[primary]) if primary in tests.floors else math.nan,
         marks.verdict_basis(tests.reason, n, list(tests.floors)),
         math.nan if size is None else size,
         *((math.nan, math.nan) if interval is None else interval),

@@ -4,7 +4,8 @@ Every requested cell has a row. The anchors ``exact`` and ``initial`` stand besi
 ranked. Cells that diverged, timed out, ran out of memory or crashed share the last rank; cells that were
 not run (unsupported, skipped, interrupted) have none, nor have methods whose own budget is beyond that of the others, nor
 single points judged without reference samples. Among the best of a task are the ranked methods with a finite result,
-converged or not, than which no other is significantly better; where none is better than ``initial``, nobody.
+converged or not, than which no other is significantly better, without those that ``Comparisons.best`` leaves out; where none
+is better than ``initial``, nobody.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _SHAPES = ("multimodal", "curved", "heavy-tailed", "correlated", "log-concave")
 #: Columns of ``table`` before the medians of all metrics.
 COLUMNS = (
     "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
-    "high", "floor_ratio", "verdict", "p_value", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "with_tuning", "iteration", "seconds", "worst", "start", "convergence",
-    "marks", "best", "beats", "compared", "pairs",
+    "high", "floor_ratio", "verdict", "p_value", "p_exact", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "with_tuning", "iteration", "seconds", "worst", "start", "convergence",
+    "marks", "best", "beaten", "beats", "compared", "pairs",
 )  # fmt: skip
 
 
@@ -81,15 +82,15 @@ def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.D
 
 
 def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str, Any]]:
-    """One row per cell of a task, best first, then unranked ones, then anchors: all ``COLUMNS``, four of them to be filled.
+    """One row per cell of a task, best first, then unranked ones, then anchors: all ``COLUMNS``, five of them to be filled.
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
     ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate, ``with_tuning`` adds
     the score evaluations of the search for the step size. ``worst`` is the
     worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags, separated by commas.
-    To be filled: ``best``, whether no other method is significantly better, of ``compared`` ones; how many
-    it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
+    To be filled: ``best``; whether it is ``beaten``, significantly worse than another of ``compared`` methods; how many it
+    ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
     """
     metric, cells = primary_metric(results, task), results.by_task[task]
     rows: list[dict[str, Any]] = []
@@ -107,7 +108,15 @@ def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str
         no_better = row["ran"] and math.isfinite(row["score"]) and bool(started) and not row["score"] < start
         row["ranked"] = row["ran"] and not math.isnan(row["score"]) and ONE_POINT not in row["marks"] and not more
         words = [*row["marks"], *[NO_BETTER] * no_better, *[MORE] * (row["ran"] and more)]
-        row |= {"marks": ", ".join(words), "rank": math.nan, "best": False, "beats": 0, "compared": 0, "pairs": 0}
+        row |= {
+            "marks": ", ".join(words),
+            "rank": math.nan,
+            "best": False,
+            "beaten": False,
+            "beats": 0,
+            "compared": 0,
+            "pairs": 0,
+        }
     ranked = [r for r in rows if r["ranked"]]
     if any(math.isfinite(r["score"]) for r in ranked):  # no rank without a finite result
         for row, rank in zip(ranked, stats.rankdata([r["score"] for r in ranked], method="min"), strict=True):
@@ -122,17 +131,20 @@ def _last(value: float) -> tuple[bool, float]:
 
 
 def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Fill ``best``, ``beats``, ``compared`` and ``pairs`` of the tasks of one group."""
+    """Fill ``best``, ``beaten``, ``beats``, ``compared`` and ``pairs`` of the tasks of one group."""
     found = scores(results, rows)
     rows = rows[competing(rows)]
     tasks = [mine for _, mine in rows.groupby("task", sort=False)]
     values = [
         aligned([found[task, label] for task, label in zip(mine["task"], mine["label"], strict=True)]) for mine in tasks
     ]
-    compared = statistics.all_pairs(values, [overlap(str(mine["task"].iloc[0])) for mine in tasks])
+    overlaps = [overlap(str(mine["task"].iloc[0])) for mine in tasks]
+    compared = statistics.all_pairs(values, overlaps, [mine["p_exact"].to_numpy(float) for mine in tasks])
     for i, mine in enumerate(tasks):
         better_than_start = not mine["marks"].map(lambda words: NO_BETTER in words).all()
-        frame.loc[mine.index, "best"] = compared.best(i) & better_than_start
+        best = compared.best(i, mine["floor_ratio"], mine["verdict"] == "indistinguishable")
+        frame.loc[mine.index, "best"] = best & better_than_start
+        frame.loc[mine.index, "beaten"] = ~compared.unbeaten(i)
         frame.loc[mine.index, "beats"] = compared.better[i].sum(1)
         frame.loc[mine.index, "compared"] = len(mine)
         frame.loc[mine.index, "pairs"] = compared.pairs
@@ -186,6 +198,7 @@ def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, An
         "floor_ratio": median / known.median if known else math.nan,
         "verdict": compared.verdict,
         "p_value": compared.p_value,
+        "p_exact": compared.p_exact,
         "verdict_basis": compared.basis,
         "equivalent": compared.equivalent,
         "equivalent_low": compared.low,

@@ -1,7 +1,7 @@
 """The methods among the best: on a task, on a kind of targets, over all tasks. Medians alone decide nothing.
 
-Among the best of a task are the methods with a finite result than which no other is significantly better (see
-``leaderboard.table``), converged or not; among the best of several tasks, those that are on every one of them.
+See ``leaderboard.table`` for who is among the best of a task; among the best of several tasks are those that are on every
+one of them.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Best:
         str, int
     ]  #: method -> number of tasks on which it is among the best, most first; at equal numbers by rank
     compared: int  #: methods with a finite result on one of the tasks
+    beaten: int  #: on one task, methods significantly worse than another
     rows: pd.DataFrame  #: of the board: of these tasks and of the methods of ``on``, where they are among the best
 
     @property
@@ -58,7 +59,7 @@ class Best:
         shown = [(str(r["label"]), lb.shown_interval(r), _warnings([r["marks"]], 1)) for r in rows]
         unit = lb.unit(self.rows.iloc[0]) if len(self.rows) else ""
         beats, pairs = self.rows[["beats", "pairs"]].iloc[0] if len(self.rows) else (0, 0)
-        return leaders.on_task(where or self.tasks[0], shown, unit, self.compared, int(beats), int(pairs))
+        return leaders.on_task(where or self.tasks[0], shown, unit, self.compared, self.beaten, int(beats), int(pairs))
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def _best(where: str, board: pd.DataFrame) -> Best:
     order = by_label.sort_values(["count", "mean"], ascending=[False, True], kind="stable")["count"]
     on = {str(label): int(n) for label, n in order.items()}
     compared = board[lb.competing(board)]["label"].nunique()
-    return Best(where, tuple(str(t) for t in board["task"].unique()), on, compared, rows)
+    tasks, beaten = tuple(str(t) for t in board["task"].unique()), int(board["beaten"].sum())
+    return Best(where, tasks, on, compared, beaten, rows)
 
 
 def complete_labels(board: pd.DataFrame, tasks: Sequence[str]) -> list[str]:

@@ -38,7 +38,7 @@ def reference(rows: int, *, exact: bool, grade: str) -> str:
 
 
 def value(found: Any) -> str:
-    """An entry of a certificate."""
+    """An entry of a certificate, or a suite."""
     return found if isinstance(found, str) else json.dumps(found).replace('"', "")
 
 

@@ -18,12 +18,17 @@ BY_METRIC = {
 RULE = (
     "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
     "moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of target, 5% for each kind. "
-    "Methods that have not converged take part and are marked."
+    "Replicates that differ by orders of magnitude can hide from such tests; where some of these methods pass for exact draws, "
+    "those are therefore left out that have over five times the medians of them all and are significantly worse than exact draws "
+    "(exact rank tests against the floor, at the same level). Methods that have not converged take part and are marked."
 )
+_TESTED = " ({tests}, Holm over {pairs}, 5%)"
+_FAR = "than exact draws, with over five times the medians of the methods that pass for them"
 
 
 def on_task(
-    where: str, best: Sequence[tuple[str, tuple[float, float, float], str]], unit: str, compared: int, beaten: int, pairs: int
+    where: str, best: Sequence[tuple[str, tuple[float, float, float], str]], unit: str, compared: int, beaten: int, beats: int,
+    pairs: int,
 ) -> str:  # fmt: skip
     """Who is among the best of a task.
 
@@ -32,23 +37,31 @@ def on_task(
         best: methods, values with their intervals, and warnings, lowest first.
         unit: of the values.
         compared: number of methods with a finite result.
-        beaten: number of methods that the first is significantly better than.
+        beaten: number of methods that are significantly worse than another.
+        beats: number of methods that the first is significantly better than.
         pairs: comparisons that share the level.
     """
     if not best:
         return NOBODY.format(where=name(where))
     first = result(best[0][1], unit)
     named = _named([(label, number(value[0]) if i else first, words) for i, (label, value, words) in enumerate(best)])
-    tested = f" (paired t tests, Holm over {count(pairs, 'comparison')}, 5%)"
+    far = compared - beaten - len(best)
+    tests = "paired t tests, exact rank tests" if far else "paired t tests"
+    tested = _TESTED.format(tests=tests, pairs=count(pairs, "comparison"))
     if compared == 1:
         return f"On {name(where)}, {named} is the only method with a finite result."
     if len(best) == 1:
-        return f"On {name(where)}, {named} is the best of {compared} methods: significantly better than {beaten} of {compared - 1} others{tested}."
+        others = f"significantly better than {beats} of {compared - 1} others" + (
+            f", {far} worse {_FAR}" if far else ""
+        )
+        return f"On {name(where)}, {named} is the best of {compared} methods: {others}{tested}."
     if len(best) == compared:
         return f"On {name(where)}, none of {compared} methods is significantly better than another{tested}: {named}."
     rest = compared - len(best)
-    worse = f"the other {rest} {'is' if rest == 1 else 'are each'} significantly worse than another method{tested}"
-    return f"On {name(where)}, {len(best)} of {compared} methods are among the best: {named}; {worse}."
+    worse = [f"{n} {words}" for n, words in ((beaten, "than another method"), (far, _FAR)) if n]
+    than = join(worse) if len(worse) > 1 else worse[0].partition(" ")[2]
+    others = f"the other {rest} {'is' if rest == 1 else 'are each'} significantly worse{',' if len(worse) > 1 else ''} {than}"
+    return f"On {name(where)}, {len(best)} of {compared} methods are among the best: {named}; {others}{tested}."
 
 
 def on_tasks(where: str, n_tasks: int, counts: Sequence[tuple[str, int, str]], compared: int) -> str:
