@@ -79,7 +79,8 @@ _STATISTICS: dict[str, Callable[[], Any]] = {
     ],
     "all_pairs": lambda: [
         c for x in (_array(4, 4, 9), _failing(_array(4, 4, 9))) for share in (0.0, 0.2)
-        for c in [statistics.all_pairs([np.exp(x + np.array([[0], [1], [0.3], [2]])), _TIED.T], [share, 0.0])]
+        for exact in ((), [np.array([0.2, 1e-9, math.nan, 1e-4]), np.full(len(_TIED.T), 0.5)])
+        for c in [statistics.all_pairs([np.exp(x + np.array([[0], [1], [0.3], [2]])), _TIED.T], [share, 0.0], exact)]
     ],
     "p_no_better": lambda: [statistics.p_no_better(_array(2, 9), _failing(_array(3, 9)), share) for share in (0.0, 0.2)],
     "holm": lambda: [statistics.holm([0.01, 0.04, 0.5, 0.03]), statistics.holm([0.02, 0.04, 0.001], weights=[1, 3, 2])],
@@ -204,11 +205,11 @@ _NETWORKS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def _tied_p_values() -> list[Any]:
+def _tied_p_values(p_value: Callable[..., float] = floors.p_value) -> list[Any]:
     """Against floors of few different values."""
     values = np.sort(np.round(np.abs(_array(230, 60)), 1))
     return [
-        floors.p_value(metric, found, Floor(100, values))
+        p_value(metric, found, Floor(100, values))
         for metric in ("w2", "modes_found")
         for found in (values[30], values[-1], [values[3], values[50]], math.nan)
     ]
@@ -236,6 +237,7 @@ _METRICS: dict[str, Callable[[], Any]] = {
         for share in (0.0, 0.1, 0.2, 0.3, 0.5) for dim in (1, 40)
     ],
     "floors.p_value": _tied_p_values,
+    "floors.exact_p_value": partial(_tied_p_values, floors.exact_p_value),
     "floors.rounded": lambda: floors.rounded(np.exp(_array(242, 20))),
 }  # fmt: skip
 
