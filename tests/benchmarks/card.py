@@ -59,7 +59,7 @@ class Size(NamedTuple):
 
 
 # SVGD of 10,000 particles takes half a second a step and replicate on one thread of a CPU.
-FULL = Size((100, 10_000), (200, 50), 50, 1000)
+FULL = Size((100, 10_000), (200, 20), 50, 400)
 FAST = Size((100, 1000), (20, 20), 10, 20)
 
 
