@@ -107,7 +107,7 @@ def draw_power(power: pd.DataFrame, file: Path) -> None:
             table = table.reindex(index=order, columns=list(ALTERATIONS))
             sns.heatmap(
                 100 * table, ax=axis, vmin=0, vmax=100, cmap="cividis", annot=True, fmt=".0f",
-                annot_kws={"size": 7}, cbar=dim == dims[-1], cbar_kws={"label": "called distinguishable, %"},
+                annot_kws={"size": 7}, rasterized=True, cbar=dim == dims[-1], cbar_kws={"label": "called distinguishable, %"},
             )  # fmt: skip
             axis.set(title=f"{dim} dimensions", xlabel="", ylabel="")
         figure.savefig(file, metadata={"Date": None})
