@@ -9,7 +9,15 @@ from scipy import stats
 
 from parvibench.core.reference import Floor
 from parvibench.metrics.floors import exact_p_value
-from parvibench.statistics import BOOTSTRAP_PAIRS, all_pairs, holm, median_interval, p_no_better, paired_difference
+from parvibench.statistics import (
+    BOOTSTRAP_PAIRS,
+    Comparisons,
+    all_pairs,
+    holm,
+    median_interval,
+    p_no_better,
+    paired_difference,
+)
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 1), (5, 1), (6, 1), (9, 2), (10, 2), (20, 6), (25, 8)])
@@ -111,7 +119,7 @@ def test_better_methods_are_found_and_failures_count_as_the_worst() -> None:
 def test_methods_far_from_those_that_pass_for_exact_draws_are_not_among_the_best() -> None:
     """The last replicates spread so much that no t test tells them from the first; exact draws do."""
     spread = np.array([11, 60, 1.2, 5000, 400.0])
-    x = np.array([[1.0, 1.1, 0.9, 1.2, 0.8], [1.1, 0.9, 1.0, 0.8, 1.2], spread, spread[::-1] / 30])
+    x = np.array([[1.0, 1.1, 0.9, 1.2, 0.8], [1.1, 0.9, 1.0, 0.8, 1.2], spread, spread[::-1] / 10])
     p_exact = [0.4, 0.6, 1e-6, 0.01]
     found = all_pairs([x], [0.0], [p_exact])
     assert found.pairs == 6 + 4
@@ -119,12 +127,16 @@ def test_methods_far_from_those_that_pass_for_exact_draws_are_not_among_the_best
     assert found.told[0].tolist() == [False, False, True, False]
     ratios, passing = np.median(x, 1), [True, True, False, False]
     assert found.best(0, ratios, passing).tolist() == [True, True, False, True]
-    # Nobody passes, or the only one that does is as far off, or without floors: nobody is left out.
+    # Nobody passes, or one that does is almost as far off, or without floors: nobody is left out.
     assert found.best(0, ratios, [False] * 4).all()
     assert found.best(0, [ratios[2] / 4.9, *ratios[1:]], [True, False, False, False]).all()
+    assert found.best(0, [ratios[2] / 5.1, ratios[2] / 4.9, *ratios[2:]], passing).all()
     assert not found.best(0, [ratios[2] / 5.1, *ratios[1:]], [True, False, False, False])[2]
     assert found.best(0, [math.nan] * 4, passing).all()
     assert not all_pairs([x], [0.0]).told[0].any()
+    # One that passes and is beaten is no standard.
+    beaten = Comparisons([np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]], bool)], [np.array([False, False, True])], 6)
+    assert beaten.best(0, [1, 5, 600], [False, True, False]).tolist() == [True, False, True]
 
 
 def test_exact_draws_share_the_familys_level() -> None:
