@@ -142,9 +142,7 @@ class Comparisons(NamedTuple):
     """All pairs of methods compared on several tasks."""
 
     better: list[NDArray[np.bool_]]  #: of every task, (methods, methods): whether the row's is significantly better
-    told: list[
-        NDArray[np.bool_]
-    ]  #: of every task, (methods,): whether a method is significantly worse than exact draws
+    told: list[NDArray[np.bool_]]  #: of every task, (methods,): whether significantly worse than exact draws
     pairs: int  #: comparisons of the family
 
     def unbeaten(self, task: int) -> NDArray[np.bool_]:
