@@ -42,7 +42,7 @@ class Floor:
     n: int  #: number of draws
     values: Values  #: the simulated values, sorted, at least 200
 
-    @property
+    @cached_property
     def median(self) -> float:
         """Median of the floor, in the metric's unit."""
         return float(np.median(self.values))

@@ -144,10 +144,11 @@ def _from_curve(
     The floor is measured against the shipped reference, so its finite size is allowed for.
     """
     value = float(np.median(values))
-    medians = np.array([np.median(f) for f in floors])
+    stored = [f.tobytes() for f in floors]
+    medians = np.array([_median(f) for f in stored])
     if value > medians[0]:
         return None
-    low, high = np.transpose([_band(f.tobytes(), len(values), np.median) for f in floors])
+    low, high = np.transpose([_band(f, len(values), np.median) for f in stored])
     return _invert(sizes, medians, value), _invert(sizes, low, value), _invert(sizes, high, value)
 
 
@@ -167,6 +168,12 @@ def _from_closed_form(
         for end in np.transpose(spreads)
     )
     return gap / max(value - bias, gap / (4 * n)), low, high
+
+
+@lru_cache(maxsize=1024)
+def _median(floor: bytes) -> float:
+    """Median of a floor, float64."""
+    return float(np.median(np.frombuffer(floor)))
 
 
 @lru_cache(maxsize=1024)

@@ -102,7 +102,10 @@ class CurveGrid:
         """Medians of a metric over replicates at every checkpoint of the grid; NaN where it was not measured."""
         values, measured = self._of(name)
         here = measured & ~np.isnan(values)
-        return np.array([np.median(v[m]) if m.any() else math.nan for v, m in zip(values, here, strict=True)])
+        ordered = np.sort(np.where(here, values, math.nan), axis=1)  # what was not measured comes last
+        count = here.sum(1)
+        middle = [np.take_along_axis(ordered, at[:, None], 1)[:, 0] for at in ((count - 1) // 2, count // 2)]
+        return np.where(middle[0] == middle[1], middle[0], np.mean(middle, axis=0))
 
     def _of(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         at = self.names.get(name)

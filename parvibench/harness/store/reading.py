@@ -109,7 +109,7 @@ def _checked(content: bytes, path: str, columns: tuple[str, ...], text: tuple[st
 
     try:
         # Repeated text stays one entry of a dictionary until its size is known.
-        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=list(text), thrift_string_size_limit=MAX_TEXT)
+        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=list(text), thrift_string_size_limit=MAX_TEXT)
         rows, size = file.metadata.num_rows, len(content)
         unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > _MAX_ROWS or unpacked > MAX_BYTES:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -139,13 +139,21 @@ class StoredRun:
 
 def metric_values(metric: str, stored: Sequence[float | None]) -> list[float]:
     """Stored values; a replicate that failed (null, NaN) counts as the worst value there is."""
-    lost = worst(metric)
+    return _all_values(worst(metric), stored)
+
+
+def _all_values(lost: float, stored: Sequence[float | None]) -> list[float]:
     return [lost if v is None or math.isnan(v) else float(v) for v in stored]
 
 
 def interval_of(cell: CellRecord, metric: str) -> tuple[float, float, float]:
     """Median over a cell's replicates with its 95% interval; NaN without values."""
-    return median_interval(metric_values(metric, cell.values.get(metric, [])))
+    return _interval(worst(metric), *cell.values.get(metric, ()))
+
+
+@lru_cache(maxsize=2**17)  # a report asks several times for each value of thousands of cells
+def _interval(lost: float, *stored: float | None) -> tuple[float, float, float]:
+    return median_interval(_all_values(lost, stored))
 
 
 def median_of(cell: CellRecord, metric: str) -> float | None:

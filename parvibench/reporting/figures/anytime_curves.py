@@ -29,8 +29,10 @@ CONTEXTS = "contexts"
 MAX_LINES = 8
 
 
-def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "") -> list[Drawing]:
-    """Anytime curves of one metric against every budget axis: medians over replicates, interquartile range.
+def anytime(
+    shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "", most: int | None = None
+) -> list[Drawing]:
+    """Anytime curves of one metric against every budget axis, or ``most`` of them: medians over replicates, interquartile range.
 
     Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows. The y axis is
     logarithmic where all values are positive, ``nll`` excepted; the floor is drawn as a band (5 to 95%) with its
@@ -47,7 +49,8 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, source: s
     note = captions.CURVES if floor is None else captions.CURVES_FLOOR
     found = []
     decided = all(line[CONTEXTS].notna().all() for line in lines.values())
-    for axis in [CONTEXTS] * decided + figure.budget_axes(shown.results.timed):
+    places = [CONTEXTS] * decided + figure.budget_axes(shown.results.timed)
+    for axis in places[:most]:
         plot = Plot(slug("curve", shown.task, metric, axis), axis_label(axis), figure.axis_name(metric))
         with plot:
             _draw(plot, axis, lines, shown, limits, floor)

@@ -22,8 +22,7 @@ from parvibench.reporting.text.paper_words import RULE
 from . import provenance, validity_checks
 from .across_tasks import full_names
 from .report import Report
-
-_MAX_NAME = 200
+from .table_rows import cut, table_rows
 
 
 def render(report: Report, *, compact: bool = False) -> str:
@@ -37,13 +36,14 @@ def render(report: Report, *, compact: bool = False) -> str:
     script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    environment.filters["cut"] = lambda text: text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
+    environment.filters["cut"] = cut
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     pictures = Pictures()
     tips: dict[str, int] = {}  # tooltips of headings, each once: the script inserts them
     axes = cost_axes(results)
     boards = {"": board} | {kind: found.board for kind, found in report.kinds.items()}
     divisions = lb.divisions(results)
+    anchors = {m.name: m.anchor for m in report.methods}
     choices = matrix.numbers(results, boards, report.matrix, axes) | {
         "names": full_names(findings),
         "divisions": divisions,
@@ -57,7 +57,9 @@ def render(report: Report, *, compact: bool = False) -> str:
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         profile=f", profile {profile}" if (profile := provenance.profile_in_words(results)) else "",
-        links={m.name: m.anchor for m in report.methods},
+        rows=lambda table, look, id: table_rows(
+            table, look, {} if id.startswith("method") else anchors, compact=compact
+        ),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         rule=leaders.RULE,
         protocol=validity_checks.protocol(results),

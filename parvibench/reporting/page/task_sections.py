@@ -96,8 +96,8 @@ def _drawings(results: StoredRun, rows: pd.DataFrame, task: str, styles: Styles)
     shown = TaskCells(results, task, styles, labels)
     found: list[Drawing] = []
     for m, source in sources.items():
-        curves = anytime(shown, m, floor_of(task, m, samples), source)
-        found += curves if m == metric else [replace(curve, axis="") for curve in curves[:1]]
+        curves = anytime(shown, m, floor_of(task, m, samples), source, most=None if m == metric else 1)
+        found += curves if m == metric else [replace(curve, axis="") for curve in curves]
     found += [*particles(shown), *trajectories(shown)]
     return [*found, *marginals(shown), *autocorrelations(shown), *predictions(shown)]
 

@@ -76,8 +76,9 @@ def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.D
     frame = frame.astype(dict.fromkeys(texts, object))  # rows are taken out as dictionaries many times
     for _, rows in frame.groupby("group", sort=False):
         _compare(results, frame, rows)
-    medians = {(c.task, c.label): {m: interval_of(c, m)[0] for m in c.values} for c in results.cells}
-    wide = pd.DataFrame([medians[key] for key in zip(frame["task"], frame["label"], strict=True)])
+    cells = {(c.task, c.label): c for c in results.cells}
+    keys = list(zip(frame["task"], frame["label"], strict=True))
+    wide = pd.DataFrame([{m: interval_of(cells[key], m)[0] for m in cells[key].values} for key in keys])
     return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
 
 
@@ -276,8 +277,9 @@ def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDA
     """
     cells = {(c.task, c.label): c for c in results.cells}
     found, floor_of = {}, cache(floor)
-    for row in board[board["rank"].notna()].to_dict("records"):
-        cell, metric = cells[row["task"], row["label"]], row["metric"]
+    ranked = board.loc[board["rank"].notna(), ["task", "label", "metric"]]
+    for task, label, metric in ranked.itertuples(index=False):
+        cell = cells[task, label]
         stored = cell.values.get(metric) or [None] * max(1, cell.n_replicates)
         values = np.array(metric_values(metric, stored)) * (-1 if higher_is_better(metric) else 1)
         known = floor_of(cell.task, metric, cell.samples)

@@ -139,7 +139,7 @@ def numbers(
     best = {
         (r["task"], r["label"], kind)
         for kind, b in boards.items()
-        for r in b[b["best"].astype(bool)].to_dict("records")
+        for r in b.loc[b["best"].astype(bool), ["task", "label"]].to_dict("records")
     }
     parts = {2: [k for k in boards if k not in ("", *lb.DIVISIONS)], 4: lb.DIVISIONS}
     among = {
@@ -147,7 +147,8 @@ def numbers(
         for key in rows
     }
     primary = [[_primary_cell(rows.get((t, label)), among.get((t, label), 0)) for t in tasks] for label in labels]
-    own = [_sign(str(next(r["metric"] for (task, _), r in rows.items() if task == t))) for t in tasks]
+    ranked_by = {task: str(r["metric"]) for (task, _), r in rows.items()}
+    own = [_sign(ranked_by[t]) for t in tasks]
     metrics = [{"name": "", "title": "each task's own metric", "signs": own, "cells": primary}]
     for metric in dict.fromkeys(m for c in results.cells for m in c.values):
         row = registry.metrics().get(metric)

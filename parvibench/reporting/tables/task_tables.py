@@ -70,7 +70,7 @@ def ranking_table(
     ]  # fmt: skip
     columns, makers = zip(*[(column, entry) for wanted, column, entry in shown if wanted], strict=True)
     body = []
-    for row in rows.to_dict("records"):
+    for row in rows[list(lb.COLUMNS)].to_dict("records"):
         cell = by_label[row["label"]]
         entries = tuple(entry(row, cell) for entry in makers)
         body.append(Row(entries, kind="anchor" if row["anchor"] else cell.kind))

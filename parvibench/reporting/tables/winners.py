@@ -55,7 +55,7 @@ class Best:
             counts = [(label, n, _warnings(marks[label], len(self.tasks))) for label, n in self.on.items()]
             return leaders.on_tasks(self.where, len(self.tasks), counts, self.compared)
         where = self.where if self.where in ("", *self.tasks) else f"{self.where} ({self.tasks[0]})"
-        rows = self.rows.to_dict("records")
+        rows = self.rows[["label", "marks", "median", "low", "high", "floor_ratio"]].to_dict("records")
         shown = [(str(r["label"]), lb.shown_interval(r), _warnings([r["marks"]], 1)) for r in rows]
         unit = lb.unit(self.rows.iloc[0]) if len(self.rows) else ""
         beats, pairs = self.rows[["beats", "pairs"]].iloc[0] if len(self.rows) else (0, 0)
@@ -92,7 +92,7 @@ class Findings:
                 if part in (kinds[c.label], divisions.get(c.label)) or kinds[c.label] == "anchor"
             )
             some = replace(self.results, cells=cells)
-            found[part] = Findings.of(some, lb.table(some, measured))
+            found[part] = self if len(cells) == len(self.results.cells) else Findings.of(some, lb.table(some, measured))
         return found
 
 
