@@ -1,23 +1,74 @@
-"""How stable a place among the best is: replicates of published runs resampled, the tests run again.
+"""How stable a place among the best is: replicates of published runs resampled, the tests run again; or the whole run.
 
     python tests/studies/stable_places.py reports/toy reports/posteriors --resamples 2000
+    parvibench run --suite toy --profile standard --seed 1 --out again && parvibench report --out again --to again-page
+    python tests/studies/stable_places.py reports/toy --rerun again-page
 
 Of every method and task: how often it is among the best when the replicates of each task are drawn again with replacement, the
 same ones for all methods, since the tests are paired. The tests are those of the page, computed from ``results.parquet`` by
-``sentences.py``, vectorised over pairs; methods far from exact draws stay in, since the file has no floors to test resamples
-by. Printed are, of the places among the best on the page and of the others, the share of resamples in which each is kept:
-mean, lowest, and how many are kept in fewer than half and in at least 95%.
+``sentences.py``, vectorised over pairs, with the floors that the package ships; which methods pass for exact draws stays as the
+page says, since that rests on several metrics. Printed are, of the places among the best on the page and of the others, the
+share of resamples in which each is kept: mean, lowest, and how many are kept in fewer than half and in at least 95%. With
+``--rerun`` each folder is compared with a run of the same cells from another seed: the places that both give, and those that
+only one of them gives.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import sentences
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
+
+from parvibench.metrics.floors import rounded
+from parvibench.reporting.tables.floor_comparison import floor_of
+
+Values = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@cache
+def rank_sum_tail(m: int, n: int) -> Values:
+    """P(U >= u) for u = 0 to mn of the rank sum of m values among n of the same law, by its generating function."""
+    counts = [1] + [0] * (m * n)
+    for i in range(1, m + 1):
+        for u in range(m * n, n + i - 1, -1):
+            counts[u] -= counts[u - n - i]
+        for u in range(i, m * n + 1):
+            counts[u] += counts[u - i]
+    total, tail, left = sum(counts), [], sum(counts)
+    for count in counts:
+        tail.append(left / total)
+        left -= count
+    return np.array(tail)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of a page: k methods with a finite result, their R replicates."""
+
+    name: str
+    labels: list[str]
+    values: Values  #: (k, R), signed so that lower is better
+    overlap: float
+    passing: Flags  #: (k,), indistinguishable from exact draws on the page
+    unit: float  #: median of the floor; NaN without one
+    p_exact: Values  #: (k,), of being no worse than exact draws, on the page; NaN without a rank test
+    below: NDArray[np.int64]  #: (k, R), how many of the floor's values are below each
+    floor_size: int  #: how many it has; 0 where other numbers of samples were tested, whose values the file lacks
+
+    def exact(self, drawn: NDArray[np.intp]) -> Values:
+        """``p_exact`` of these replicates."""
+        if not self.floor_size:
+            return self.p_exact
+        p = rank_sum_tail(len(drawn), self.floor_size)[self.below[:, drawn].sum(1)]
+        return np.where(np.isnan(self.p_exact), np.nan, p)
 
 
 def moderated(x: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float64], ...]:
@@ -45,36 +96,49 @@ def moderated(x: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float6
     return i, j, mean, p
 
 
-def among_best(tasks: list[tuple[NDArray[np.float64], float]]) -> list[NDArray[np.bool_]]:
-    """Of every task of a group, values (methods, replicates) and overlap: which methods no other is significantly better than."""
-    found = [moderated(x, overlap) for x, overlap in tasks]
-    p = np.concatenate([f[3] for f in found])
+def among_best(tasks: list[Task], draws: list[NDArray[np.intp]]) -> list[Flags]:
+    """Of every task of a group, with the replicates of each: which of its methods are among the best."""
+    some = [task.values[:, drawn] for task, drawn in zip(tasks, draws, strict=True)]
+    found = [moderated(scaled(x), task.overlap) for x, task in zip(some, tasks, strict=True)]
+    exact = [task.exact(drawn) for task, drawn in zip(tasks, draws, strict=True)]
+    p = np.concatenate([*(f[3] for f in found), *(e[~np.isnan(e)] for e in exact)])
     order = np.argsort(p, kind="stable")
     holm = np.empty_like(p)
     holm[order] = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
-    best, at = [], 0
-    for (x, _), (i, j, mean, own) in zip(tasks, found, strict=True):
-        worse = holm[at : at + len(own)] <= 0.05
-        at += len(own)
-        mine = np.ones(len(x), bool)
-        mine[np.where(mean < 0, j, i)[worse]] = False
-        best.append(mine)
+    limit = p[holm <= 0.05].max(initial=-1.0)
+    best = []
+    for task, x, (i, j, mean, own), e in zip(tasks, some, found, exact, strict=True):
+        unbeaten = np.ones(len(x), bool)
+        unbeaten[np.where(mean < 0, j, i)[own <= limit]] = False
+        ratio = np.median(x, axis=1) / task.unit
+        passing = ratio[unbeaten & task.passing]
+        far = (e <= limit) & (ratio > 5 * passing.max(initial=0.0)) if len(passing) else np.zeros(len(x), bool)
+        best.append(unbeaten & ~far)
     return best
 
 
-def groups(page: sentences.Sentences) -> list[list[tuple[str, list[str], NDArray[np.float64], float]]]:
-    """Of every kind of target its tasks: name, methods, values signed so that lower is better, overlap."""
+def groups(page: sentences.Sentences) -> list[list[Task]]:
+    """Of every kind of target its tasks."""
     board = page.board()
     found = []
     for _, rows in board.cells[board.cells["finite"]].groupby("group"):
-        tasks = []
-        for task, mine in rows.groupby("task"):
-            sign = -1 if mine["direction"].iloc[0] == "higher" else 1
-            lists = [board.values[task, label] for label in mine["label"]]
-            x = sign * np.array([v[: min(map(len, lists))] for v in lists], dtype=float)
-            tasks.append((str(task), list(mine["label"]), x, float(mine["overlap"].iloc[0])))
-        found.append(tasks)
+        found.append([_task(str(task), mine, board.values) for task, mine in rows.groupby("task")])
     return found
+
+
+def _task(name: str, rows: pd.DataFrame, values: dict[tuple[str, str], list[float]]) -> Task:
+    sign = -1 if rows["direction"].iloc[0] == "higher" else 1
+    lists = [values[name, label] for label in rows["label"]]
+    x = sign * np.array([v[: min(map(len, lists))] for v in lists], dtype=float)
+    x[np.isnan(x)] = np.inf
+    floor = floor_of(name, str(rows["primary"].iloc[0]), int(rows["samples"].max()))
+    known = np.empty(0) if floor is None else np.sort(sign * rounded(floor.values))
+    passing, p = (rows["verdict"] == "indistinguishable").to_numpy(), rows["p_exact"].to_numpy(float)
+    below, unit = np.searchsorted(known, rounded(x)), float(rows["floor"].iloc[0])
+    task = Task(name, list(rows["label"]), x, float(rows["overlap"].iloc[0]), passing, unit, p, below, len(known))
+    if not np.allclose(task.exact(np.arange(x.shape[1])), p, rtol=1e-6, equal_nan=True):
+        raise SystemExit(f"{name}: its p-values against exact draws are not those of the page")
+    return task
 
 
 def scaled(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -90,20 +154,41 @@ def kept(folder: Path, resamples: int) -> tuple[dict[tuple[str, str], float], di
     counts: dict[tuple[str, str], float] = {}
     now: dict[tuple[str, str], bool] = {}
     for tasks in groups(sentences.Sentences(folder / "results.parquet")):
-        names = [[(task, label) for label in labels] for task, labels, *_ in tasks]
-        for place, mine in zip(names, among_best([(scaled(x), overlap) for *_, x, overlap in tasks]), strict=True):
+        names = [[(task.name, label) for label in task.labels] for task in tasks]
+        for place, mine in zip(names, among_best(tasks, [np.arange(t.values.shape[1]) for t in tasks]), strict=True):
             now |= dict(zip(place, map(bool, mine), strict=True))
         for _ in range(resamples):
-            again = []
-            for *_, x, overlap in tasks:
-                drawn = generator.integers(0, x.shape[1], x.shape[1])
-                while len(set(drawn.tolist())) == 1:  # one replicate alone has no variance
-                    drawn = generator.integers(0, x.shape[1], x.shape[1])
-                again.append((scaled(x[:, drawn]), overlap))
-            for place, mine in zip(names, among_best(again), strict=True):
+            draws = [_drawn(task.values.shape[1], generator) for task in tasks]
+            for place, mine in zip(names, among_best(tasks, draws), strict=True):
                 for key, value in zip(place, mine, strict=True):
                     counts[key] = counts.get(key, 0.0) + value / resamples
     return counts, now
+
+
+def _drawn(n: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """Numbers of replicates with replacement; one alone has no variance."""
+    drawn = generator.integers(0, n, n)
+    while len(set(drawn.tolist())) == 1:
+        drawn = generator.integers(0, n, n)
+    return drawn
+
+
+def rerun(folder: Path, again: Path) -> list[str]:
+    """Places of a page that a run of the same cells from another seed gives, too."""
+    pages = [sentences.Sentences(f / "results.parquet").board().cells for f in (folder, again)]
+    first, second = ({(r["task"], r["label"]): bool(r["best"]) for _, r in c[c["finite"]].iterrows()} for c in pages)
+    shared = [key for key in first if key in second]
+    here, there = ({k for k in shared if places[k]} for places in (first, second))
+    neither = len(shared) - len(here | there)
+    lines = [
+        f"{folder.name} and a run from another seed: {len(shared)} cells in both; of {len(here)} places among the best "
+        f"{len(here & there)} are given again, {len(there - here)} are new, {neither} cells are in neither"
+    ]
+    for words, keys in (("lost", here - there), ("new", there - here)):
+        for task in dict.fromkeys(task for task, _ in shared):
+            labels = [label for t, label in shared if t == task and (t, label) in keys]
+            lines += [f"  {words} on {task}: {', '.join(labels)}"] if labels else []
+    return lines
 
 
 def report(folder: Path, resamples: int) -> list[str]:
@@ -136,6 +221,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--resamples", type=int, default=2000)
+    parser.add_argument("--rerun", type=Path, help="page of a run of the same cells from another seed")
     options = parser.parse_args()
     for folder in options.folders:
-        print("\n".join(report(folder, options.resamples)), flush=True)
+        lines = rerun(folder, options.rerun) if options.rerun else report(folder, options.resamples)
+        print("\n".join(lines), flush=True)

@@ -186,7 +186,7 @@ class Store(RunFolder):
             content = self._curve_content(key)
         if content is None:
             return CurveGrid.empty()
-        return CurveGrid.of(*read_columns(content, str(self._file(key, "curve.parquet")), CURVE_COLUMNS, "metric"))
+        return CurveGrid.of(*read_columns(content, f"{self.folder(key)}/curve.parquet", CURVE_COLUMNS, "metric"))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
         """Samples of the last checkpoint, (R, n, D), or None."""
