@@ -24,11 +24,10 @@ def test_the_tail_of_the_rank_sum_is_that_of_the_exact_test() -> None:
             assert tail[u] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("board", ["toy", "models"])
-def test_without_resampling_the_places_are_those_of_the_page(board: str) -> None:
+def test_without_resampling_the_places_are_those_of_the_page() -> None:
     """Places from the floors of the package, beside those from the p-values in the file; catches a missing rule."""
-    _, now = stable_places.kept(REPORTS / board, 0)
-    cells = sentences.Sentences(REPORTS / board / "results.parquet").board().cells
+    _, now = stable_places.kept(REPORTS / "models", 0)
+    cells = sentences.Sentences(REPORTS / "models" / "results.parquet").board().cells
     page = {(r["task"], r["label"]): r["best"] for _, r in cells[cells["finite"]].iterrows()}
     assert now == page
 
