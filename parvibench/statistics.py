@@ -7,7 +7,7 @@ too short, and are expanded (Hesterberg 2015, The American Statistician 69:371-3
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -319,9 +319,7 @@ def hitting_times(values: ArrayLike, spent: ArrayLike, targets: ArrayLike, repli
     return times
 
 
-def runtime_profile(
-    times: Mapping[str, NDArray[np.float64]], budgets: ArrayLike, rng: np.random.Generator
-) -> pd.DataFrame:
+def runtime_profile(times: Mapping[str, NDArray[np.float64]], budgets: ArrayLike, seed: int) -> pd.DataFrame:
     """Share of (task, replicate, target) triples reached within a budget: a runtime-to-target profile.
 
     Every task has the same weight; targets never reached stay in the denominator (Hansen et al. 2021,
@@ -330,7 +328,7 @@ def runtime_profile(
     Args:
         times: task -> those of ``hitting_times``, (replicates, targets).
         budgets: at which the profile is computed, in the unit of the times.
-        rng: draws the resamples.
+        seed: of the resamples; methods with the same numbers of replicates share those of one seed.
 
     Returns:
         Columns ``budget``, ``share``, ``low`` and ``high`` (95% stratified bootstrap), one row per budget.
@@ -343,8 +341,7 @@ def runtime_profile(
         raise ValueError("a profile needs at least one task, and every task a replicate")
     reached = [(t[:, :, None] <= at).mean(1) for t in times.values()]  # of every task, (replicates, budgets)
     share = np.mean([r.mean(0) for r in reached], axis=0)
-    weights = np.concatenate([_weights(len(r), rng) for r in reached], axis=1) / len(times)
-    resamples = weights @ np.concatenate(reached)
+    resamples = _weights(tuple(len(r) for r in reached), seed, RESAMPLES) @ np.concatenate(reached)
     tail = _tail([len(t) for t in times.values()])
     low, high = np.quantile(resamples, [tail, 1 - tail], axis=0)
     return pd.DataFrame({"budget": at, "share": share, "low": low, "high": high})
@@ -358,9 +355,12 @@ def _columns(values: Sequence[ArrayLike]) -> list[NDArray[np.float64]]:
     return [np.where(np.isnan(t), math.inf, t) for t in tasks]
 
 
-def _weights(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """(RESAMPLES, n) shares of n replicates drawn with replacement."""
-    return rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES) / n
+@lru_cache(maxsize=8)
+def _weights(counts: tuple[int, ...], seed: int, resamples: int) -> NDArray[np.float64]:
+    """(resamples, sum of counts) weights of each task's replicates drawn with replacement, for a mean over tasks."""
+    rng = np.random.default_rng(seed)
+    drawn = [rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n for n in counts]
+    return np.concatenate(drawn, axis=1) / len(counts)
 
 
 def _tail(counts: Sequence[int]) -> float:

@@ -72,7 +72,7 @@ def performance_profiles(results: StoredRun, board: pd.DataFrame, styles: Styles
         if not times or not len(spent):
             continue
         budgets = np.geomspace(spent.min(), spent.max(), _BUDGETS) * (1 + 1e-9)
-        profiles = {k: runtime_profile(v, budgets, np.random.default_rng(0)) for k, v in times.items()}
+        profiles = {k: runtime_profile(v, budgets, seed=0) for k, v in times.items()}
         ends = {k: (-v["share"].iloc[-1], -v["share"].mean()) for k, v in profiles.items()}
         first = sorted(ends, key=ends.__getitem__)
         found.append(_profile(axis, {k: profiles[k] for k in first[:MAX_LINES]}, styles))

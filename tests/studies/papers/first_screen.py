@@ -33,10 +33,11 @@ _SAID = {
         "What does not hold: [SIFG's particles move ten times as far after convergence](C02), and the entries of SVGD on "
         "[Diabetes](n:sifg/table-1/Diabetes/SVGD/RMSE) and [WINE](n:sifg/table-1/WINE/SVGD/NLL), which are those of the other step "
         "size that stands in the program.",
-        "What nobody can know: SGLD's settings, which the paper does not state: those of its program do not give its numbers, neither in our "
-        "code nor in the program itself, run here ([Boston](n:sifg/table-1/Boston/SGLD/RMSE), [Concrete](n:sifg/table-1/Concrete/SGLD/RMSE), "
-        "the log likelihood of [WINE](n:sifg/table-1/WINE/SGLD/NLL)), and SVGD on [Power or Protein](n:sifg/table-1/Power/SVGD/RMSE), one of "
-        "which is a copy of the other.",
+        "What nobody can know: SGLD's settings, which the paper does not state. Those of its program, run here beside our code, give the "
+        "printed numbers of [Protein](n:sifg/table-1/Protein/SGLD/NLL) and the error of [Diabetes](n:sifg/table-1/Diabetes/SGLD/RMSE), "
+        "and others on [Boston](n:sifg/table-1/Boston/SGLD/NLL), [Concrete](n:sifg/table-1/Concrete/SGLD/RMSE), "
+        "[Power](n:sifg/table-1/Power/SGLD/RMSE) and [WINE](n:sifg/table-1/WINE/SGLD/RMSE). Nor can SVGD on "
+        "[Power or Protein](n:sifg/table-1/Power/SVGD/RMSE) be known, one of which is a copy of the other.",
     ),
     "srld": (
         "What holds: on densities with known answers SRLD beats LD that moves equally far, in MMD, W1 and effective sample size "
