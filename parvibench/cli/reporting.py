@@ -90,7 +90,7 @@ def merge(
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """A page's hundreds of thousands of objects live until it is written: looking for garbage among them costs an eighth."""
+    """A page's hundreds of thousands of objects live until it is written: looking for garbage among them costs about a tenth."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)
     try:
