@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # Installs again when the requirements or the tested versions change.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
+# Without byte code on disk every process compiles the package and the tests anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: quickstart test test-slow traces past docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.

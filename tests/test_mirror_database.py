@@ -52,6 +52,7 @@ def keys_in(file: Path) -> list[str]:
     return [key for (key,) in rows]
 
 
+@pytest.mark.ci
 def test_a_kill_while_the_database_is_made_leaves_none(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     dead = subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], capture_output=True, check=False)

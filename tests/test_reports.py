@@ -59,6 +59,7 @@ def test_every_link_of_a_report_leads_somewhere(tracked: list[Path]) -> None:
     assert broken == []
 
 
+@pytest.mark.ci
 def test_a_compact_report_links_nothing_that_it_leaves_out(call: Run, tmp_path: Path) -> None:
     words = [
         "--task",

@@ -239,6 +239,7 @@ def test_a_slow_server_that_delivers_is_not_given_up_at_once(tmp_path, monkeypat
         assert timeout < time.monotonic() - start
 
 
+@pytest.mark.ci
 def test_mirrors_of_two_stores_start_at_the_same_time(tmp_path, monkeypatch):
     """Alembic's globals serve one thread at a time; a lock on each file does not see to that."""
     monkeypatch.setattr(database, "_make", MAKE)
@@ -262,6 +263,7 @@ def test_credentials_never_show():
     assert without_secrets(line) == ("parvibench run --set a.api_key=*** --token *** http://h/x")
 
 
+@pytest.mark.ci
 def test_mirroring_prints_nothing(tmp_path):
     code = (
         "import sys, json; from pathlib import Path; from parvibench.tracking import Mirror\n"
@@ -448,6 +450,7 @@ def test_a_path_from_the_server_is_not_followed(mirrored, tmp_path):
         rebuild(mirrored.uri, Store(tmp_path / "s"), run["id"])
 
 
+@pytest.mark.ci
 def test_an_experiment_that_was_deleted_on_the_server_is_named_with_a_remedy_that_works(tmp_path):
     import os
     import subprocess

@@ -41,6 +41,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> pb.Results:
     return pb.run(str(file), workers=0, tracking=False, out=file.parent / "store")
 
 
+@pytest.mark.ci
 def test_names_are_functions_whatever_was_imported_before() -> None:
     code = (
         "import parvibench as pb, parvibench.checks.rounds, parvibench.reporting.page.report_files as page\n"
@@ -84,6 +85,7 @@ def test_results_are_short_to_read_and_escaped(results: pb.Results) -> None:
     assert page.count("<tr>") == page.count("</tr>") == 6
 
 
+@pytest.mark.ci
 def test_figures_are_matplotlib_s(results: pb.Results, tmp_path: Path) -> None:
     names = results.figures()
     assert "performance-profile-iteration" in names

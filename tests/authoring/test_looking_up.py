@@ -41,6 +41,7 @@ def test_names_are_completed() -> None:
     assert "ksd" in names_of("metric")("k")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("typed", "named"),
     [

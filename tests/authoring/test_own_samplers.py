@@ -337,6 +337,7 @@ def test_a_file_that_does_not_run_is_told_by_its_line(call: Run, tmp_path: Path)
         assert told in answer.err, answer.err
 
 
+@pytest.mark.ci
 def test_a_plug_in_is_labelled_by_its_name(call: Run, own: Any, tmp_path: Path) -> None:
     words = [
         "run",

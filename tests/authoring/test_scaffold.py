@@ -10,6 +10,7 @@ import pytest
 from command_line import Run
 
 
+@pytest.mark.ci
 def test_a_new_algorithm_runs_and_passes_its_test(call: Run, tmp_path: Path) -> None:
     answer = call("new", "algorithm", "my-sampler2")
     assert answer.out.split() == ["my_sampler2.py", "test_my_sampler2.py"]

@@ -108,6 +108,7 @@ def run_away(**settings: Any) -> float:
     return (run.output(1000)[0].std(0) * torch.tensor(precision).sqrt()).max().item()
 
 
+@pytest.mark.ci
 def test_ksivi_does_not_run_away() -> None:
     """With the median held fixed it does: spreading the samples lowers the kernel. Catches the lost term."""
     assert run_away() < 1.5

@@ -139,6 +139,7 @@ def invariance_z(task_name: str, steps: int, chains: int, **settings: Any) -> tu
     return (a.mean(0) - b.mean(0)) / ((a.var(0) + b.var(0)) / chains).sqrt(), sum(accepted[20:]) / (steps - 20)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("task", "eps"), [("banana", 0.4), ("multimodal", 2.0)])
 @EACH_INTEGRATOR
 def test_adjusted_chains_keep_their_target(task: str, eps: float, integrator: str) -> None:

@@ -228,6 +228,7 @@ def test_it_is_the_plain_recursion(mass: str, target: Any, step: float, max_dept
     assert transitions > 4 * 100 / 2**max_depth
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("target", "settings"),
     [(Tilted(1), {}), (Skewed(2), {"leapfrogs": 3, "max_tree_depth": 3}), (Bent(), {"mass": "dense"}), (Funnel(), {})],
@@ -266,6 +267,7 @@ FUNNEL = (
 )
 
 
+@pytest.mark.ci
 def test_the_law_of_the_chains_that_wait_is_exact() -> None:
     """Neal's funnel, 2 rows in 60 replicates, 300 steps: three p > 1e-6, false alarm 3e-6.
 
@@ -333,6 +335,7 @@ class Wall(Target):
         return -x - torch.stack((wall, torch.zeros_like(wall)), -1)
 
 
+@pytest.mark.ci
 def test_a_chain_that_starts_beyond_a_wall_comes_back_and_spoils_no_other() -> None:
     start = points(1, 50, 2, seed=3)
     start[0, :2, 0] = torch.tensor([12.0, 20.0], dtype=torch.float64)  # scores of 1e12 and 1e22

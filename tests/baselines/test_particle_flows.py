@@ -329,6 +329,7 @@ def test_spos_of_a_flat_kernel_has_the_law_of_theory() -> None:
     assert abs((rest.mean().item() / of_rest - 1) / math.sqrt(2 / (3000 * (n - 1)))) < 5
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("beta", "step_size"), [(0.5, 0.01), (5.0, 0.05)])
 def test_spos_comes_to_the_target_with_many_particles_at_any_temperature(beta: float, step_size: float) -> None:
     """N(1, diag(1, 1/4)), 200 particles: means within 0.1, standard deviations within 7%.

@@ -263,6 +263,7 @@ def test_paths_climb_badly_scaled_densities_to_the_top(target: Target) -> None:
     assert run.output(10).dtype == torch.float32
 
 
+@pytest.mark.ci
 def test_pathfinder_in_single_precision_has_the_scales_of_a_regression() -> None:
     """Standard deviations of 9,600, 140 and 0.02 within 15%."""
     x = Run("pathfinder", in_single(Earnings()), paths=10, draws=300, elbo_draws=10).steps(250).output(3000)

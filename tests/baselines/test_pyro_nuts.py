@@ -57,6 +57,7 @@ def test_the_potential_s_gradient_is_the_score() -> None:
     torch.testing.assert_close(-gradient, target.score(x.detach()))
 
 
+@pytest.mark.ci
 def test_nuts_adapts_while_warming_up_and_never_after() -> None:
     run = nuts(Gaussian([1.0, 400.0]))
     first = run.state.kernel.step_size

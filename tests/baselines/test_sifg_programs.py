@@ -176,6 +176,7 @@ def test_sifg_is_the_codes_program(settings: dict[str, Any], rule: str | None) -
             assert abs(program.sigma - 0.4) > 1e-4
 
 
+@pytest.mark.ci
 def test_the_learning_rate_decays_by_inner_steps() -> None:
     """A thousand of them, not iterations; 1500 in all."""
     run = Run(

@@ -115,6 +115,7 @@ def test_without_rejections_a_point_climbs_a_rung_a_step() -> None:
     assert place == 5
 
 
+@pytest.mark.ci
 def test_every_temperature_has_its_law() -> None:
     """A Gaussian target: pi_b = N(b p m / q, 1 / q), q = b p + (1 - b) / s^2, at all temperatures at once.
 
@@ -476,14 +477,9 @@ class PlainSMC:
         self.t += 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"moves": 3},
-        *(pytest.param(s, marks=pytest.mark.ci) for s in ({"annealing": 0.0}, {"ess_share": 0.3, "annealing": 1.0})),
-    ],
-    ids=str,
+    "settings", [{}, {"moves": 3}, {"annealing": 0.0}, {"ess_share": 0.3, "annealing": 1.0}], ids=str
 )
 def test_smc_equals_a_plain_program(settings: dict[str, Any]) -> None:
     problem = make_problem(Bent(), particles=12)

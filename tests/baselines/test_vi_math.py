@@ -151,6 +151,7 @@ def bent_case(replicates: int, n: int) -> tuple[MLP, Tensor, Tensor, Tensor, Ten
     return net, network.expand(replicates, -1), z, x, sigma, exact
 
 
+@pytest.mark.ci
 def test_uivi_estimates_the_score_of_the_mixture_without_bias() -> None:
     """Leapfrog step fixed and coarse, grad log q by quadrature: errors have mean zero, whatever x.
 

@@ -121,6 +121,7 @@ def test_sandbox_keeps_a_program_in(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert seen in done.stdout, done
 
 
+@pytest.mark.ci
 @needs_sandbox
 def test_change_is_committed_on_a_branch(folder: Path) -> None:
     remote = folder.parent / "remote.git"

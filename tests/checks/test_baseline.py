@@ -196,6 +196,7 @@ def test_a_baseline_of_ones_own(call: Run, tmp_path: Path) -> None:
     assert (again.code, "add --yes" in again.err) == (2, True)  # before it measures anything
 
 
+@pytest.mark.ci
 def test_a_sampler_that_got_worse_is_a_regression(call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that asks again."""
     only = ("check", "-a", "ula", "-t", "biased-start-gaussian", "--baseline", "mine.json", "--workers", "0")
@@ -214,6 +215,7 @@ ring = pb.task(lambda x: -((x.norm(dim=-1) - 2.0) ** 2) / {width}, dim=2, name="
 """
 
 
+@pytest.mark.ci
 def test_a_task_of_ones_own(call: Run, tmp_path: Path) -> None:
     """Its density is in the baseline, too."""
     (tmp_path / "target.py").write_text(TASK.format(width=0.5))

@@ -45,7 +45,8 @@ def test_targets_are_what_they_say(name: str) -> None:
     assert (float(energy.mean()), float(energy.std())) == pytest.approx(moments(name).energy, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["ula", pytest.param("mala", marks=pytest.mark.ci), "sghmc", "svgd"])
+@pytest.mark.ci
+@pytest.mark.parametrize("name", ["ula", "mala", "sghmc", "svgd"])
 def test_right_samplers_are_green_at_their_defaults(name: str) -> None:
     result = checked(name)
     assert result.verdict == "pass", output.lines(result)
@@ -84,6 +85,7 @@ def test_wrong_samplers_are_red(sampler: Any, question: str, statistic: str) -> 
     assert any(statistic in t.metric for t in result.red), [t.metric for t in result.red]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("sampler", "question"),
     [

@@ -85,6 +85,7 @@ def test_unknown_questions_are_named() -> None:
         parametrize("mala", xfail={"invarience": "why"})
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "program",
     [

@@ -58,6 +58,7 @@ def place(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
     return write
 
 
+@pytest.mark.ci
 def test_stan_files_are_chains(place: Callable[..., Path]) -> None:
     found = read_draws([place(f"out_{i}.csv", stan_csv(chain)) for i, chain in enumerate(X)])
     assert found.names == NAMES
@@ -134,6 +135,7 @@ def test_arrays_of_several_variables(tmp_path: Path) -> None:
     assert np.array_equal(here(tmp_path / "x.npy", Choice(columns=["2"])).values, X[..., 1:2])
 
 
+@pytest.mark.ci
 def test_tensors_and_nothing_else_come_from_pytorch_files(tmp_path: Path) -> None:
     x = torch.from_numpy(X)
     torch.save(x, tmp_path / "x.pt")

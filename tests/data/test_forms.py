@@ -199,6 +199,7 @@ def test_a_column_named_posterior_is_a_column() -> None:
     assert (found.names, found.values.shape) == (("posterior", "dims"), (60, 2))
 
 
+@pytest.mark.ci
 def test_files_of_chains_are_matched_by_name(tmp_path: Path) -> None:
     paths = [tmp_path / "1.csv", tmp_path / "2.csv", tmp_path / "3.csv"]
     FRAME.to_csv(paths[0], index=False)

@@ -137,6 +137,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "run", [pytest.param(r, marks=pytest.mark.slow) if r in ("sources", "chains") else r for r in RUNS]
 )

@@ -109,6 +109,7 @@ for module in _PRELOAD:
 """
 
 
+@pytest.mark.ci
 def test_the_fork_server_never_touches_the_card() -> None:
     done = subprocess.run([sys.executable, "-c", PRELOAD], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

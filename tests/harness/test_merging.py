@@ -73,6 +73,7 @@ def test_without_samples_the_page_merging_and_resuming_still_work(parts: list[Pa
     assert not notes
 
 
+@pytest.mark.ci
 def test_the_command_publishes(parts: list[Path], tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
@@ -87,6 +88,7 @@ def test_the_command_publishes(parts: list[Path], tmp_path: Path) -> None:
     assert not list(to.rglob("samples.npz"))
 
 
+@pytest.mark.ci
 def test_seconds_of_different_hardware_are_not_compared(parts: list[Path], tmp_path: Path) -> None:
     stores = [Store(p) for p in parts]
     into = Store(tmp_path / "merged")

@@ -438,7 +438,8 @@ def test_labels_that_share_a_cell_are_all_told_of(tmp_path: Path) -> None:
         assert sorted(told.seen) == [(k, k, cached) for k in ("again", "sgld", "ula")]
 
 
-@pytest.mark.parametrize("given", ["file", pytest.param("stdin", marks=pytest.mark.ci)])
+@pytest.mark.ci
+@pytest.mark.parametrize("given", ["file", "stdin"])
 def test_a_script_without_a_guard_runs_once(tmp_path, given):
     """Workers do not import the main program: neither a file that runs on import, nor what Python reads from a pipe."""
     script = tmp_path / "script.py"

@@ -109,6 +109,7 @@ def regrets(results, label: str) -> Tensor:
     return torch.tensor(cell.values["regret_percent"], dtype=torch.float64)
 
 
+@pytest.mark.ci
 def test_good_samplers_learn_and_the_start_does_not(tmp_path: Path) -> None:
     """Thompson sampling with the start's symmetric samples is the uniform policy, 100% but for the luck of its 50
     samples: 12.5% in a replicate, 4.4% in the mean of eight. With exact draws, and with Langevin chains on the

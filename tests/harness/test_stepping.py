@@ -112,6 +112,7 @@ def test_compiled_cells_have_keys_of_their_own_where_anything_is_compiled() -> N
     assert [a.key == b.key for a, b in zip(plain, compiled, strict=True)] == [False, False, True, True]
 
 
+@pytest.mark.ci
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_the_time_of_compiling_is_reported_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a slow compiler that leaves the arithmetic to PyTorch: the same samples, and seconds of steps only; twice."""

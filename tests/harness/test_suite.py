@@ -141,6 +141,7 @@ def test_keys_name_results_and_nothing_else() -> None:
         assert not base & {c.key for c in expand(parse(text))}
 
 
+@pytest.mark.ci
 @settings(max_examples=60, deadline=None)
 @given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_refused_politely(content: bytes) -> None:

@@ -56,7 +56,7 @@ def test_an_honest_store_has_the_same_bits(honest: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.ci] if i % 3 else []) for i, kind in enumerate(FORGERIES)]
+    "kind", [pytest.param(kind, marks=[pytest.mark.ci] if i % 6 else []) for i, kind in enumerate(FORGERIES)]
 )
 def test_forgeries_are_found_on_the_same_hardware(honest: Store, kind: str) -> None:
     label = "mala" if "acceptance" in kind else "ula"
@@ -140,6 +140,7 @@ def test_a_store_without_samples_is_verified_by_its_metrics(honest: Store, tmp_p
     assert {c.label for c in verified(slim).falsified} == {"svgd"}
 
 
+@pytest.mark.ci
 def test_the_choice_cannot_be_known_and_can_be_repeated(honest: Store) -> None:
     chosen = [{(c.label, c.replicate) for c in verified(honest, 1, seed=s).checks} for s in (3, 3, 4)]
     assert chosen[0] == chosen[1]
@@ -180,6 +181,7 @@ def test_the_command_tells_the_chance_of_missing_and_the_page_marks_rows(honest:
     assert {c["verdict"] for c in json.loads(done.stdout)["checks"]} == {"same bits", "differs"}
 
 
+@pytest.mark.ci
 def test_a_mark_ends_with_a_change_of_its_cell(honest: Store) -> None:
     verification.keep(verified(honest), honest.root)
     before = verification.marks(StoredRun.load(honest))
@@ -189,6 +191,7 @@ def test_a_mark_ends_with_a_change_of_its_cell(honest: Store) -> None:
     assert after == before | {("banana", "svgd"): "unverified"}
 
 
+@pytest.mark.ci
 def test_a_mark_that_came_with_the_store_is_not_believed(
     honest: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_two_thin_bands_are_no_banana() -> None:
     assert rows(document)["kl_knn"]["value"] > 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "kept"),
     [

@@ -226,6 +226,7 @@ def exact_values(banana: Context) -> dict[str, np.ndarray]:
     return {name: v.numpy() for name, v in compute(sorted(names), samples, banana)[0].items()}
 
 
+@pytest.mark.ci
 def test_exact_draws_are_called_distinguishable_at_most_at_alpha(banana: Context, exact_values) -> None:
     """Every metric and the Holm verdict; binomial 99.99% limit, so 0.2% false alarms over all."""
     limit = stats.binom.ppf(0.9999, 100, floors.ALPHA)

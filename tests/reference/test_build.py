@@ -190,6 +190,7 @@ def make_numerical(mean: Tensor) -> NumericalEllipse:
     return make_task(NumericalEllipse, facts=Facts(mean=mean, sd=SD))
 
 
+@pytest.mark.ci
 def test_numerical_draws_are_confirmed_by_chains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_run, "FROM_START", Plan("mala", {"step_size": 0.01}, 50, 100, 1, 1))
     run = long_run.long_run(make_numerical(MEAN), 1)
@@ -232,6 +233,7 @@ def test_a_run_that_agrees_is_certified_with_its_evidence(tmp_path: Path) -> Non
     assert load_reference("ellipse", tmp_path).exact is False
 
 
+@pytest.mark.ci
 def test_draws_of_another_law_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A second method that agrees in mean and sd but not in law must not certify."""
     monkeypatch.setattr(builder, "SETS", 150)  # p-values below 1% take more than a hundred

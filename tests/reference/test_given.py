@@ -67,7 +67,7 @@ DEGENERATE: dict[str, tuple[np.ndarray, np.ndarray, str, str]] = {
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.ci] if i % 2 else []) for i, kind in enumerate(DEGENERATE)]
+    "kind", [pytest.param(kind, marks=[pytest.mark.ci] if i % 4 else []) for i, kind in enumerate(DEGENERATE)]
 )
 def test_degenerate_columns(kind: str) -> None:
     samples, reference, verdict, told = DEGENERATE[kind]
@@ -88,7 +88,8 @@ def at_the_origin() -> dict[str, float]:
     return values(judged(X, Y))
 
 
-@pytest.mark.parametrize("offset", [3e5, *(pytest.param(v, marks=pytest.mark.ci) for v in (-1e9, 1e11)), "mixed"])
+@pytest.mark.ci
+@pytest.mark.parametrize("offset", [3e5, -1e9, 1e11, "mixed"])
 def test_far_from_the_origin(offset: Any, at_the_origin: dict[str, float]) -> None:
     """The shift changes no metric that is compared with the reference: values as at the origin, to what doubles hold."""
     shift: Any = np.array([1e9, -3.0]) if offset == "mixed" else offset
@@ -113,7 +114,9 @@ def test_one_dimension_has_its_level() -> None:
             assert copied_rows(own.torch.tensor(copied), reference) >= 100
 
 
-@pytest.mark.parametrize("shape", [(200,), (200, 1), (4, 100, 1), "frame"])
+@pytest.mark.parametrize(
+    "shape", [(200,), *(pytest.param(shape, marks=pytest.mark.ci) for shape in [(200, 1), (4, 100, 1), "frame"])]
+)
 def test_one_dimension_is_judged(shape: Any) -> None:
     if shape == "frame":
         x: Any = pd.Series(RNG.normal(size=200), name="mu")
@@ -144,6 +147,7 @@ def test_the_same_draws_twice_are_one_line() -> None:
         pb.evaluate(Y, reference=Y.copy())
 
 
+@pytest.mark.ci
 def test_long_names_and_other_columns() -> None:
     frame = pd.DataFrame(Y, columns=["a" * 300, "b" * 300])
     assert judged(pd.DataFrame(X, columns=frame.columns)[frame.columns[::-1]], frame)["verdict"] == "indistinguishable"

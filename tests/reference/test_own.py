@@ -105,6 +105,7 @@ def test_the_package_s_references_are_never_shadowed(tmp_path: Path) -> None:
     assert home_of("nowhere") is None
 
 
+@pytest.mark.ci
 def test_chains_pass_the_gates_and_agree_with_a_second_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few chains and lower bars."""
     monkeypatch.setattr(own_gates, "MIN_ESS", 500)

@@ -337,6 +337,7 @@ def test_prints_without_controls(opened):
     assert opened.locator("#leaderboard-table").is_visible()
 
 
+@pytest.mark.ci
 def test_hostile_names_are_shown_and_not_executed(browser, tmp_path):
     image = "\"'><img src=x onerror=alert(2)>"
     names = [EVIL, "</script><script>alert(1)</script>", image, "\u202eright to left", "y" * 10_000]

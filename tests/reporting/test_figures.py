@@ -43,6 +43,7 @@ def test_the_worst_coordinates_are_found(six_dimensions):
     assert high_dimensional.worst_coordinates(samples.reshape(-1, 6), exact)[:2].tolist() == [2, 4]
 
 
+@pytest.mark.ci
 def test_correlations_are_those_of_the_samples(six_dimensions, tmp_path):
     exact, samples = six_dimensions
     cells = shown(tmp_path, "gmm5-10d", "ula", samples, sliced_w2=[1.0] * 7)
@@ -70,6 +71,7 @@ def test_calibration_is_the_coverage_of_the_intervals(tmp_path):
     assert intervals.note.startswith(f"{inside} of {len(intervals.data)} rows")
 
 
+@pytest.mark.ci
 def test_paths_have_a_band(tmp_path):
     task = registry.load_task("diffusion-50")
     exact = task.exact(4000, torch.Generator().manual_seed(1))

@@ -182,6 +182,7 @@ def test_machine_files_hold_every_value(results, out):
     assert half["value"].isna().sum() == 4
 
 
+@pytest.mark.ci
 def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out, html_page):
     drawings = [d for _, d in Report.of(results).drawings()]
     assert drawings == [d for _, d in Report.of(results).drawings()]
@@ -222,6 +223,7 @@ def test_a_page_of_thirty_methods_and_ten_tasks_is_not_heavy(tmp_path):
     assert len(once.encode()) < 2_000_000
 
 
+@pytest.mark.ci
 def test_one_figure_is_drawn_again(results, tmp_path):
     image, data = report_files.write_figure(results, "curve-banana-sliced_w2-seconds", tmp_path)
     assert image.read_text().startswith("<svg")

@@ -75,6 +75,7 @@ def test_the_report_of_a_run_that_is_going_on_says_so(tmp_path: Path) -> None:
         pass  # looking at the lock did not keep it
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["an older run", "an interrupted run"])
 def test_another_run_that_is_going_on_is_not_taken_for_this_one(tmp_path: Path, name: str) -> None:
     store = make_store(tmp_path, finished="" if name == "an older run" else "2026-01-01T00:01:00+00:00")

@@ -86,6 +86,7 @@ def test_the_parts_of_the_study(small: None, tmp_path: Path) -> None:
     assert set(sizes["metric"]) == set(calibration_trials.EQUIVALENT_METRICS)
 
 
+@pytest.mark.ci
 def test_tables_become_a_page(tmp_path: Path) -> None:
     cases = product((2, 22), (N, LARGE), ALTERATIONS, ("w2", VERDICT))
     rows = [(*case, 400, 10) for case in cases]

@@ -195,6 +195,7 @@ def test_the_audit_is_a_page_markdown_and_a_table(tmp_path, capsys) -> None:
     assert "not a store" in capsys.readouterr().err
 
 
+@pytest.mark.ci
 def test_an_audit_keeps_what_earlier_stores_gave(tmp_path, capsys) -> None:
     """Stores add up, on several machines or one after another; more replicates go before fewer."""
     suite, (cell,) = of_table_1(f"{BOSTON}/svgd")

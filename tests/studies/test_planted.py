@@ -92,6 +92,7 @@ def in_a_process(copy: PrivateCopy) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.ci
 def test_a_private_copy_has_the_bug_while_it_is_planted_and_the_checkout_never(tmp_path: Path) -> None:
     copy = PrivateCopy(tmp_path / "copy")
     bug = PlantedBug("toy", "toys", "The score has lost a sign.", "tasks.banana", "- g1, -g2]", "- g1, g2]")

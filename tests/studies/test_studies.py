@@ -33,6 +33,7 @@ from parvibench.harness.suite.cells import expand
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("check", [broken_stores.full_disk, broken_stores.read_only_disk])
 def test_disks_that_are_full_or_read_only(check, tmp_path: Path) -> None:
     try:

@@ -165,6 +165,7 @@ def _late(kind: str, first: int = 60) -> FunctionTask:
     return pb.task(density, 2, name="late", batched=True, score=score if kind == "score" else None)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("algorithm", ["ula", "mala"])
 @pytest.mark.parametrize(
     "kind", ["none", "added", "in the gradient", "of a point", "another law", "score", "not finite"]

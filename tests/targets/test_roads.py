@@ -75,6 +75,7 @@ def test_a_file_s_task_is_added_to_a_suite(call: Run, tmp_path: Path) -> None:
     assert {row["task"] for row in rows} == {"banana", "ring"}
 
 
+@pytest.mark.ci
 def test_a_pyro_model_runs_under_samplers_of_every_kind(call: Run, tmp_path: Path) -> None:
     write(tmp_path, "models.py", PYRO)
     names = ("svgd", "mala", "ksivi", "nuts")
@@ -154,6 +155,7 @@ def test_draws_that_one_has_become_a_reference_without_certificate(call: Run, tm
     assert (wrong.code, "--chains applies to chains" in wrong.err) == (2, True)
 
 
+@pytest.mark.ci
 def test_stan_s_chains_are_judged_by_what_they_are_worth(call: Run, tmp_path: Path) -> None:
     """Four chains of a thousand: verdicts by every metric of the task. Chains that hardly move are worth less."""
     g = Generator().manual_seed(3)
@@ -200,6 +202,7 @@ def test_without_a_reference_ksd_judges_and_says_what_it_cannot_see(call: Run, t
     assert "cannot see wrong weights" in call("evaluate", "--task", "mine.py:wide", "good.npy").out
 
 
+@pytest.mark.ci
 def test_samples_against_trusted_draws_without_a_task(call: Run, tmp_path: Path, small: None) -> None:
     for name, x in (("good", draw(200, 1)), ("bad", draw(200, 1) + 1), ("trusted", draw(4000, 2))):
         np.save(tmp_path / f"{name}.npy", x)
@@ -210,6 +213,7 @@ def test_samples_against_trusted_draws_without_a_task(call: Run, tmp_path: Path,
     assert (told.code, "name a task (--task NAME), or give draws" in told.err) == (2, True)
 
 
+@pytest.mark.ci
 def test_samples_at_a_stated_cost_enter_the_leaderboard(call: Run, tmp_path: Path) -> None:
     """Beside the methods of the store's latest run, thinned to their number, and marked on the page."""
     assert call("run", "--task", "banana", "--algorithm", "ula", *SHORT, "--workers", "0", "--quiet").code == 0
@@ -235,6 +239,7 @@ def test_samples_at_a_stated_cost_enter_the_leaderboard(call: Run, tmp_path: Pat
         assert (wrong.code, told in wrong.err) == (2, True)
 
 
+@pytest.mark.ci
 def test_chains_at_a_stated_cost_are_diagnosed_as_chains(call: Run, tmp_path: Path, small: None) -> None:
     """Two files of one chain each; chains that disagree are told from chains that agree by the row's own R-hat."""
     exact = pb.load_task("banana").exact(800, Generator().manual_seed(1)).numpy()

@@ -38,6 +38,7 @@ def begun(task: Task, kind: str, **options: object) -> tuple[torch.Tensor, float
     return problem.init().double(), problem.meter.charged
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", FITS)
 def test_starts_lie_in_the_mass_of_a_badly_scaled_regression(kind: str) -> None:
     """Catches a fit that ends early or is drawn from wrongly, and repeated points, which particles never part."""
@@ -53,6 +54,7 @@ def test_starts_lie_in_the_mass_of_a_badly_scaled_regression(kind: str) -> None:
     assert not torch.equal(x[0], x[1])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("kind", "asked"), [("pathfinder", "task"), ("laplace", "task"), ("", "laplace")])
 def test_chains_of_a_reference_begin_there(kind: str, asked: str) -> None:
     """From N(0, I) they are tens of thousands from the coefficients, and 10 steps do not reach them."""

@@ -14,10 +14,11 @@ from parvibench.harness.run.compiling import CompiledDensity
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "task",
     [
-        pytest.param("banana", marks=pytest.mark.ci),
+        "banana",
         "bnn-diabetes-sklearn",
         *(pytest.param(t, marks=[pytest.mark.slow, *needs_data(t)]) for t in ("garch11", "hmm-example")),
     ],

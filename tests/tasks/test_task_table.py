@@ -30,6 +30,7 @@ def test_task_is_coherent(name: str) -> None:
         assert ("full-batch" in task.provides) == (task.rows <= 2000 and "decisions" not in task.provides)
 
 
+@pytest.mark.ci
 def test_importing_tasks_loads_no_data() -> None:
     """Catches a data set read, or scikit-learn imported, while a task is constructed."""
     code = (

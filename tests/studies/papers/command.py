@@ -7,8 +7,8 @@ without a store the page is made from what is kept.
 ``--claims`` first measures the papers' claims (``claims/``): under the paper's settings, with steps matched so that methods
 move alike, and with steps tuned by one rule, where these differ; those that ``claims.csv`` lacks, or those that are named.
 ``--times`` first measures what the way of writing KSIVI costs (``plain_times``), on an idle machine, into ``causes.csv``;
-``--rule`` SRLD's networks with settings by the paper's rule (``srld_rule``), ``--program FOLDER`` SIFG's public program beside
-our rows (``sifg_program``), and ``--pictures STORE`` draws the figures of finished suites (``pictures``).
+``--rule`` SRLD's networks with settings by the paper's rule (``srld_rule``), ``--reach`` what a grid gives where there is no rule
+(``reach``), ``--program FOLDER`` SIFG's public program beside our rows (``sifg_program``), and ``--pictures STORE`` draws the figures of finished suites (``pictures``).
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from parvibench.core.errors import InputError
 
-from . import pictures, plain_times, sifg_program, srld_rule
+from . import pictures, plain_times, reach, sifg_program, srld_rule
 from .audit_page import write_papers
 from .claims.claim import CONDITIONS
 from .claims_page import CLAIMS, measure_claims, write_claims
@@ -40,6 +40,10 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--rule", nargs="*", choices=[*srld_rule.SETS, []], help="measure these sets, or all")
     parser.add_argument("--rule-store", type=Path, default=Path("parvibench-runs/rule"), help="its finished parts")
+    parser.add_argument(
+        "--reach", nargs="*", choices=[*(grid.name for grid in reach.GRIDS), []], help="run these grids, or all"
+    )
+    parser.add_argument("--reach-store", type=Path, default=Path("parvibench-runs/reach"), help="its finished runs")
     parser.add_argument("--program", type=Path, help="folder of SIFG's program for networks: run it")
     parser.add_argument("--pictures", nargs="+", type=Path, default=[], help="stores of suites whose figures to draw")
     parser.add_argument("--workers", type=int, help="processes of the claims' runs")
@@ -52,6 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
         plain_times.measure(options.to / CAUSES)
     if options.rule is not None:
         srld_rule.measure(options.rule, options.rule_store, options.to)
+    if options.reach is not None:
+        reach.measure(options.reach, options.reach_store, options.to)
     if options.program:
         sifg_program.measure(options.program.resolve(), options.to / "program.csv")
     pictures.keep(options.pictures, options.to / pictures.FIGURES)
