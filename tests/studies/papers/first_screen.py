@@ -36,7 +36,7 @@ _SAID = {
         "What nobody can know: SGLD's settings, which the paper does not state. Those of its program, run here beside our code, give the "
         "printed numbers of [Protein](n:sifg/table-1/Protein/SGLD/NLL) and the error of [Diabetes](n:sifg/table-1/Diabetes/SGLD/RMSE), "
         "and others on [Boston](n:sifg/table-1/Boston/SGLD/NLL), [Concrete](n:sifg/table-1/Concrete/SGLD/RMSE), "
-        "[Power](n:sifg/table-1/Power/SGLD/RMSE) and [WINE](n:sifg/table-1/WINE/SGLD/RMSE). Nor can SVGD on "
+        "[Power](n:sifg/table-1/Power/SGLD/RMSE) and [WINE](n:sifg/table-1/WINE/SGLD/NLL). Nor can SVGD on "
         "[Power or Protein](n:sifg/table-1/Power/SVGD/RMSE) be known, one of which is a copy of the other.",
     ),
     "srld": (

@@ -16,15 +16,25 @@ Every table is one of a study and holds a line a published number; the tolerance
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from scipy import stats
+
 from parvibench.core.errors import InputError
 from parvibench.reporting.published import numbers
-from parvibench.reporting.tables.paper_comparison import RELATIVE, Comparison, SuiteComparison, Verdict, judge
+from parvibench.reporting.tables.paper_comparison import (
+    RELATIVE,
+    Comparison,
+    SuiteComparison,
+    Verdict,
+    judge,
+    tolerance,
+)
 from parvibench.reporting.tables.paper_measured import Ours
 
 
@@ -89,6 +99,10 @@ OPEN = {
     "ksivi/table-6/*/UIVI/*": "the settings of UIVI are not published, and no rule; the span of a grid was not measured",
     "ksivi/table-6/d=200/*": "about an hour of a core",
 }  # fmt: skip
+#: Of seeds that might decide.
+SEEDS = (5, 10, 20, 40, 100, 400)
+#: Of SRLD's networks; ours has several chains on each, the paper one.
+SPLITS = 20
 #: What a log likelihood of SRLD is compared with.
 OWN_FORMULA = (
     "the formula of the log likelihood stands in neither paper nor program: ours is that of the mixture over samples"
@@ -142,19 +156,47 @@ def _found(c: Comparison, evidence: Evidence) -> Finding:
         beside = evidence.rule[pointer]
         kinds = _PAPER if "/Energy/" in pointer else _RULE  # the one set whose steps the program publishes
         formula = OWN_FORMULA if pointer.endswith("/LL") else ""
-        note = "; ".join(filter(None, [beside.note, formula]))
-        return Finding(c, kinds[judge(c.published, c.tolerance, beside.ours)], beside.ours, note)
+        kind = kinds[judge(c.published, c.tolerance, beside.ours)]
+        more = chains_needed(c, beside.ours) if kind in (Kind.RULE_OPEN, Kind.INCONCLUSIVE) else ""
+        return Finding(c, kind, beside.ours, "; ".join(filter(None, [beside.note, formula, more])))
     if pointer in evidence.program:
         return _beside_program(c, evidence.program[pointer])
     if pointer in evidence.reach:
         beside = evidence.reach[pointer]
-        inside = beside.ours.low - c.tolerance <= c.published <= beside.ours.high + c.tolerance
+        published, allowed = tolerance(c.number)  # a number without a row has none in its comparison
+        inside = beside.ours.low - allowed <= published <= beside.ours.high + allowed
         return Finding(c, Kind.WITHIN if inside else Kind.OUT, beside.ours, beside.note)
     if c.verdict in _PAPER:
         caused = c.verdict is Verdict.DIFFERS and c.cause
-        return Finding(c, Kind.CAUSE if caused else _PAPER[c.verdict], c.ours, c.cause or c.reason)
+        more = seeds_needed(c) if c.verdict is Verdict.INCONCLUSIVE else ""
+        return Finding(c, Kind.CAUSE if caused else _PAPER[c.verdict], c.ours, c.cause or c.reason or more)
     why = _first(OPEN, pointer) or c.reason or "no time was left for it"
     return Finding(c, Kind.NOT_RUN if c.ours is None else Kind.INCOMPARABLE, c.ours, why)
+
+
+def seeds_needed(c: Comparison) -> str:
+    """How many seeds would decide, should their mean and spread stay what they are."""
+    if c.ours is None or not math.isfinite(c.ours.high - c.ours.low):
+        return ""
+    most = stats.t.ppf(0.975, max(c.ours.n - 1, 1))
+    spread = (c.ours.high - c.ours.low) / 2 / most * math.sqrt(c.ours.n)
+    for n in SEEDS:
+        if stats.t.ppf(0.975, n - 1) * spread / math.sqrt(n) < _margin(c, c.ours):
+            return f"about {n} seeds would decide, at the mean and spread of these {c.ours.n}"
+    return f"more than {SEEDS[-1]} seeds would be needed, at the mean and spread of these {c.ours.n}"
+
+
+def chains_needed(c: Comparison, ours: Ours) -> str:
+    """Whether more chains of ours can decide: the interval holds the noise of the paper's one chain a split, too."""
+    each = ours.n / SPLITS
+    least = (ours.high - ours.low) / 2 / math.sqrt(1 + 1 / each)
+    if least >= _margin(c, ours):
+        return "at this mean and spread no number of chains decides: the paper has one a split"
+    return "more chains a split may decide"
+
+
+def _margin(c: Comparison, ours: Ours) -> float:
+    return abs(abs(ours.mean - c.published) - c.tolerance)
 
 
 def _beside_program(c: Comparison, beside: Beside) -> Finding:

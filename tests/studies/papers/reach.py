@@ -163,6 +163,8 @@ def lines_of(grid: Grid, cells: Sequence[CellRecord]) -> list[dict[str, object]]
         note = f"a grid of {len(grid.values)} step sizes from {grid.values[0]:g} to {grid.values[-1]:g}; ours is the best, at {best:g}"
         if best in (grid.values[0], grid.values[-1]):
             note += ", an end of the grid"
+        if grid.iterations:
+            note += f"; {grid.iterations:,} iterations"
         if lost := len(grid.values) - len(gave):
             note += f"; {lost} diverged"
         pointer, low, high = f"{grid.pointer}/{named}", ends[0], ends[-1]
