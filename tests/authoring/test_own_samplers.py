@@ -461,6 +461,7 @@ def test_a_suite_names_files_beside_it_where_the_command_allows_them(
     assert [f"{row['task']}/{row['label']}" for row in found.json] == cells
 
 
+@pytest.mark.ci
 def test_a_suite_names_no_file_elsewhere_and_runs_in_workers(call: Run, tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
     text = "name: mine\ntasks: [banana]\nbudget: {{iterations: 3}}\nalgorithms: ['{}']\n"

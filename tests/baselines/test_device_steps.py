@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from device_guard import DeviceGuard, ShapeStreams, WouldWaitError
+from few import every
 from sampler_toys import VARIANTS, Run
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
@@ -67,7 +68,7 @@ def test_the_guard_lets_pass_what_needs_no_number() -> None:
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [(n, {}) for n in FREE] + [v for v in VARIANTS if v[0] in FREE],
+    [(n, {}) for n in FREE] + [pytest.param(*v, marks=pytest.mark.ci) for v in VARIANTS if v[0] in FREE],
     ids=lambda v: v if isinstance(v, str) else str(v),
 )
 @pytest.mark.parametrize("task_name", ["gmm5-2d", pytest.param("bnn-diabetes-sklearn", marks=pytest.mark.ci)])
@@ -83,9 +84,7 @@ def test_a_step_never_waits_for_the_device(name: str, settings: dict[str, Any], 
     assert all(field.device.type == "meta" for field in tree_leaves(run.state) if isinstance(field, Tensor))
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.ci] if n == "lotka-volterra" else []) for n in registry.tasks()]
-)
+@pytest.mark.parametrize("name", every(3, registry.tasks()))
 def test_no_density_waits_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores of mini-batches and of all data, densities, and Hessian-vector products where they are offered."""
     task = registry.load_task(name)

@@ -25,6 +25,7 @@ import pandas as pd
 import pytest
 import typer.main
 from command_line import Run
+from few import every
 from records import make_record
 from rich.console import Console
 
@@ -136,6 +137,7 @@ def test_failures_exit_1_and_diverged_values_are_null(call: Run) -> None:
     assert cell["metrics"]["sliced_w2"] == {"median": None, "low": None, "high": None, "values": [None, None]}
 
 
+@pytest.mark.ci
 def test_a_preset_of_another_task_runs_with_a_note(call: Run) -> None:
     """The command line goes before the preset's protocol; the note is in the record too."""
     command = ["run", "--task", "banana", "--algorithm", "sifg", "--set", "sifg.preset=gmm5-2d", *TINY]
@@ -207,6 +209,7 @@ def test_samples_of_any_format_are_evaluated(call: Run, tmp_path: Path, ending: 
         assert set(row) == EVALUATION
 
 
+@pytest.mark.ci
 def test_shifted_samples_are_found_out(call: Run, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     x = registry.load_task("banana").exact(1000, torch.Generator().manual_seed(6)).numpy() + 0.5
@@ -391,7 +394,7 @@ def test_progress_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPa
     assert seen.getvalue() == "  3/40 banana/ula\n  4 caught\n"
 
 
-@pytest.mark.parametrize("kind", ["task", *(pytest.param(k, marks=pytest.mark.ci) for k in ("algorithm", "metric"))])
+@pytest.mark.parametrize("kind", every(3, ["task", "algorithm", "metric"]))
 def test_a_misspelt_name_is_answered_by_the_three_nearest(call: Run, kind: str) -> None:
     """Letters changed, left out or doubled: the name meant is among three at most, and no list of all follows."""
     names = [row["name"] for row in call("list", f"{kind}s", "--json").json]

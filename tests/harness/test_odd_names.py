@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from few import every
 
 import parvibench as pb
 from parvibench.core.errors import StoreError
@@ -16,9 +17,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.ci] if i % 2 else []) for i, n in enumerate(NAMES)]
-)
+@pytest.mark.parametrize("name", every(2, NAMES))
 def test_a_store_of_any_name_has_its_own_mirror(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results, database and artifacts lie in the folder of that name, and nothing beside it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from few import every
 from forging import FORGERIES, forge, move_elsewhere, scaled, seal
 
 import parvibench as pb
@@ -55,9 +56,7 @@ def test_an_honest_store_has_the_same_bits(honest: Store) -> None:
     assert found.chance_of_missing == pytest.approx(0.95**24)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.ci] if i % 6 else []) for i, kind in enumerate(FORGERIES)]
-)
+@pytest.mark.parametrize("kind", every(6, FORGERIES))
 def test_forgeries_are_found_on_the_same_hardware(honest: Store, kind: str) -> None:
     label = "mala" if "acceptance" in kind else "ula"
     forge(honest, label, FORGERIES[kind])
@@ -130,6 +129,7 @@ def test_a_cell_that_contradicts_itself_is_found_without_running_it(honest: Stor
     assert "sliced_w2 ends at" in verified(honest, replicates=1).falsified[0].reason
 
 
+@pytest.mark.ci
 def test_a_store_without_samples_is_verified_by_its_metrics(honest: Store, tmp_path: Path) -> None:
     from parvibench.harness.store.merging import merge
 

@@ -70,6 +70,7 @@ def test_bad_input_is_told(theirs, tmp_path):
         against.beside(frame(tmp_path / "mine").assign(task="other"), theirs)
 
 
+@pytest.mark.ci
 def test_a_run_ends_with_what_it_found(call: Run, tmp_path):
     words = [
         "run",

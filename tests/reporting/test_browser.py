@@ -12,7 +12,7 @@ from made_stores import EVIL, make_curve, make_record, with_values, write_store
 from parvibench.core import registry
 from parvibench.reporting.page.report_files import write_report
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.ci]
 CHROMIUM = next((path for n in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(n))), None)
 
 
@@ -337,7 +337,6 @@ def test_prints_without_controls(opened):
     assert opened.locator("#leaderboard-table").is_visible()
 
 
-@pytest.mark.ci
 def test_hostile_names_are_shown_and_not_executed(browser, tmp_path):
     image = "\"'><img src=x onerror=alert(2)>"
     names = [EVIL, "</script><script>alert(1)</script>", image, "\u202eright to left", "y" * 10_000]

@@ -50,6 +50,7 @@ def page(tmp_path_factory):
     return folder / "page"
 
 
+@pytest.mark.ci
 def test_every_sentence_of_a_page_follows_from_its_file(page):
     said = sentences.Spans((page / "index.html").read_text()).found
     kinds = {name.split("|")[0] for name in said}

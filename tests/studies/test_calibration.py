@@ -23,6 +23,9 @@ from parvibench.metrics.floors import judged_metrics
 from parvibench.metrics.power import detected_alterations, power_table
 from parvibench.reference import build
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 QUICK = ("sliced_w2", "mmd2", "mean_error", "mode_weight_tv")
 #: Bars hold up to the simulation's own error: 99.9% limits.
 DIMENSIONS = (2, 22, 100)
@@ -86,7 +89,6 @@ def test_the_parts_of_the_study(small: None, tmp_path: Path) -> None:
     assert set(sizes["metric"]) == set(calibration_trials.EQUIVALENT_METRICS)
 
 
-@pytest.mark.ci
 def test_tables_become_a_page(tmp_path: Path) -> None:
     cases = product((2, 22), (N, LARGE), ALTERATIONS, ("w2", VERDICT))
     rows = [(*case, 400, 10) for case in cases]

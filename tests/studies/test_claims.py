@@ -12,6 +12,9 @@ from papers.claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Laborato
 from papers.claims.sifg_network_claims import fisher_divergence
 from papers.claims_page import CLAIMS, measure_claims, write_claims
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 BOUNDS = {"a": 0.0, "b": 1.0}
 
 

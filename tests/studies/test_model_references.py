@@ -9,6 +9,9 @@ from torch.autograd.functional import jacobian
 
 from parvibench.core.registry import load_task
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 #: Centred task -> the non-centred one, which is written apart from the map tested here.
 WRITTEN_BY_HAND = {"radon-centered": "radon-noncentered", "eight-schools-centered": "eight-schools-noncentered"}
 

@@ -26,6 +26,9 @@ from parvibench.reporting.published import numbers
 from parvibench.reporting.tables.paper_comparison import SuiteComparison, compare, paper_tables
 from parvibench.reporting.tables.paper_measured import Ours, protocols
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 BOSTON = "bnn-boston-sifg"
 SVGD_RMSE, SVGD_NLL = (f"sifg/table-1/Boston/SVGD/{m}" for m in ("RMSE", "NLL"))
 
@@ -195,7 +198,6 @@ def test_the_audit_is_a_page_markdown_and_a_table(tmp_path, capsys) -> None:
     assert "not a store" in capsys.readouterr().err
 
 
-@pytest.mark.ci
 def test_an_audit_keeps_what_earlier_stores_gave(tmp_path, capsys) -> None:
     """Stores add up, on several machines or one after another; more replicates go before fewer."""
     suite, (cell,) = of_table_1(f"{BOSTON}/svgd")

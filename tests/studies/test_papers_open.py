@@ -13,6 +13,9 @@ from parvibench.reporting.published import numbers
 from parvibench.reporting.tables.paper_comparison import compare
 from parvibench.reporting.tables.paper_measured import Ours
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 GRID = Grid("bnn-yacht-srld", "svgd", "bnn-liu-wang", (1e-3, 1e-2), "srld/table-1/Yacht/SVGD", "LL", 2, iterations=10)
 
 

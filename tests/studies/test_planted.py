@@ -26,7 +26,7 @@ from parvibench.core.registry import load_task
 TOY = PlantedBug("toy", "toys", "Nothing.", "core.errors", "a + b", "a - b")
 BUGS = [bug for name in (*CATALOGUES, HARMLESS) for bug in catalogue(name)]
 
-pytestmark = pytest.mark.skipif(not (ROOT / "baselines").is_dir(), reason="needs a checkout")
+pytestmark = [pytest.mark.ci, pytest.mark.skipif(not (ROOT / "baselines").is_dir(), reason="needs a checkout")]
 
 
 @cache
@@ -92,7 +92,6 @@ def in_a_process(copy: PrivateCopy) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.ci
 def test_a_private_copy_has_the_bug_while_it_is_planted_and_the_checkout_never(tmp_path: Path) -> None:
     copy = PrivateCopy(tmp_path / "copy")
     bug = PlantedBug("toy", "toys", "The score has lost a sign.", "tasks.banana", "- g1, -g2]", "- g1, g2]")

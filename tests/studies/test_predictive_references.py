@@ -12,6 +12,9 @@ from parvibench.core.reference import Predictions, load_predictions
 from parvibench.core.registry import load_task
 from parvibench.metrics.floors import p_value
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 TASK = load_task("bnn-diabetes-sklearn")
 
 
@@ -82,7 +85,6 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.ci
 def test_floors_hold_independent_draws_and_find_moved_ones() -> None:
     """f(x_t) ~ N(t, 1) with noise 0.5, known in full. Fresh exact draws rank evenly in the floors, moved ones beyond.
 

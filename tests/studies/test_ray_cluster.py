@@ -20,6 +20,9 @@ from parvibench.harness.workers.cluster import Cluster, serve
 from parvibench.harness.workers.executors import Outcome
 from parvibench.harness.workers.jobs import ChunkJob
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 REASON = "Ray is not installed (pip install '.[ray]')"
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason=REASON)
 

@@ -10,6 +10,9 @@ import sentences
 import stable_places
 from scipy import stats
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 REPORTS = Path(__file__).parents[2] / "reports"
 
 
@@ -24,7 +27,6 @@ def test_the_tail_of_the_rank_sum_is_that_of_the_exact_test() -> None:
             assert tail[u] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.ci
 def test_without_resampling_the_places_are_those_of_the_page() -> None:
     """Places from the floors of the package, beside those from the p-values in the file; catches a missing rule."""
     _, now = stable_places.kept(REPORTS / "models", 0)

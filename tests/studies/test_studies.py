@@ -30,10 +30,12 @@ from plain_kernels import kernel_matrix
 
 from parvibench.harness.suite.cells import expand
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("check", [broken_stores.full_disk, broken_stores.read_only_disk])
 def test_disks_that_are_full_or_read_only(check, tmp_path: Path) -> None:
     try:
@@ -50,7 +52,6 @@ def test_databases_and_servers_that_fail(study, tmp_path: Path, monkeypatch: pyt
     assert study(tmp_path) == []
 
 
-@pytest.mark.ci
 @on_linux
 def test_hostile_samplers_get_their_status_and_harm_no_other() -> None:
     assert hostile.apart("--timeout", "10", "--memory", "1500") == 0
@@ -62,7 +63,6 @@ def test_the_store_of_a_run_killed_many_times_is_that_of_an_undisturbed_run() ->
     assert kills.study(kills=4, tasks=1, iterations=300, longest=12.0, seed=1) == []
 
 
-@pytest.mark.ci
 def test_malformed_files_exit_2_with_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["parvibench"])
     # The study redirects the console; `file` would be restored to the stream of this test.
@@ -72,7 +72,6 @@ def test_malformed_files_exit_2_with_their_place(monkeypatch: pytest.MonkeyPatch
     assert codes == {2: 40}
 
 
-@pytest.mark.ci
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
 def test_sample_files_are_read_as_meant_or_refused() -> None:
     found, answers = sample_files.study(12)
@@ -92,7 +91,6 @@ def test_pyro_models_have_pyro_s_density() -> None:
     assert counts["function: right"] + counts["module: right"] >= 4
 
 
-@pytest.mark.ci
 def test_a_flipped_bit_in_a_snapshot_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the study would notice: without the checksum some bits do."""
     assert snapshots.study(18)[0] == []
@@ -101,12 +99,10 @@ def test_a_flipped_bit_in_a_snapshot_changes_nothing(monkeypatch: pytest.MonkeyP
     assert snapshots.study(36)[0] != []
 
 
-@pytest.mark.ci
 def test_the_latest_run_is_shown_whatever_the_clock(tmp_path: Path) -> None:
     assert clocks.study(tmp_path) == (8, [])
 
 
-@pytest.mark.ci
 def test_densities_that_go_wrong_in_a_run_are_told() -> None:
     found, told = densities.study(24)
     assert found == []
@@ -114,7 +110,6 @@ def test_densities_that_go_wrong_in_a_run_are_told() -> None:
     assert told["ok, flagged"]
 
 
-@pytest.mark.ci
 def test_damaged_stores_are_told_and_mended() -> None:
     found, told = damaged_stores.study(21)
     assert found == []
@@ -158,7 +153,6 @@ def test_plain_programs_are_timed_and_what_they_change_is_read_by_the_audit(tmp_
     assert all(change.changed.mean > 0 for change in found)
 
 
-@pytest.mark.ci
 def test_tuned_settings_and_presets_run_under_one_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for pair in tuned_and_presets.PAIRS:
         tuned, preset = (cell.spec for cell in expand(tuned_and_presets.arms(pair, "fast")))

@@ -14,6 +14,9 @@ from wild.moments import moments_of
 from wild.planted import planted, ports
 from wild_bugs import ask, bugs
 
+#: Of programs beside the product.
+pytestmark = pytest.mark.ci
+
 
 def test_twenty_bugs_count_and_each_has_a_sampler() -> None:
     listed = bugs()
