@@ -83,7 +83,7 @@ def test_a_grid_s_ends_are_those_of_its_means() -> None:
         2,
     )
     assert (likelihood["mean"], likelihood["low"], likelihood["high"]) == pytest.approx((-2.1, -3.1, -2.1))
-    assert "at 0.01, an end of the grid; 10 iterations" in str(rmse["note"])
+    assert "ours is the best, at 0.01 and 10 iterations, an end of the grid" in str(rmse["note"])
 
 
 def test_what_diverged_is_left_out_and_told() -> None:
@@ -97,6 +97,7 @@ def test_a_grid_goes_on_where_its_end_is_best() -> None:
     low, high = ([3.0, 3.0], [1.0, 1.0]), ([1.0, 1.0], [1.0, 1.0])
     assert GRID.further(cells(low, high)).values == (1e-3, 1e-2, pytest.approx(1e-1))
     assert GRID.further(cells(high, low)).values == (pytest.approx(1e-4), 1e-3, 1e-2)
+    assert GRID.further(cells(low, high)).points[-1] == (1e-2, 50)
     named = Grid(GRID.task, "sgld", GRID.preset, GRID.values, GRID.pointer, replicates=2, named=True)
     assert named.further(cells(low, high)) is named
 

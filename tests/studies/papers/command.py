@@ -7,8 +7,9 @@ without a store the page is made from what is kept.
 ``--claims`` first measures the papers' claims (``claims/``): under the paper's settings, with steps matched so that methods
 move alike, and with steps tuned by one rule, where these differ; those that ``claims.csv`` lacks, or those that are named.
 ``--times`` first measures what the way of writing KSIVI costs (``plain_times``), on an idle machine, into ``causes.csv``;
-``--rule`` SRLD's networks with settings by the paper's rule (``srld_rule``), ``--reach`` what a grid gives where there is no rule
-(``reach``), ``--program FOLDER`` SIFG's public program beside our rows (``sifg_program``), and ``--pictures STORE`` draws the figures of finished suites (``pictures``).
+``--rule`` SRLD's networks with settings by the paper's rule (``srld_rule``), ``--reach`` what a grid gives where there is no
+rule (``reach``), ``--program FOLDER`` SIFG's public program beside our rows (``sifg_program``), and ``--pictures STORE``
+draws the figures of finished suites (``pictures``).
 """
 
 import argparse
