@@ -30,7 +30,7 @@ from .pictures import FIGURES, Picture, pictures
 #: What the kinds of verdicts mean, after the rule of agreement.
 KINDS = (
     '"(rule)": the paper prints no setting but says how it chose it, and we did the same; "(program)": the authors\' program was '
-    "run here beside ours, which says nothing of the paper. Within reach is no agreement. Intervals of SRLD's networks are over "
+    "run here beside ours, which says nothing of the paper. Within reach means inside the range that a grid of settings spans, or within the tolerance of its ends, and is no agreement. Intervals of SRLD's networks are over "
     "chains given the paper's own splits, and hold the noise of its one chain a split."
 )
 

@@ -4,7 +4,8 @@ Each grid of ``GRIDS`` runs one setting, everything else as in the preset that i
 over a factor of 100, once extended by ten where the smallest error lies at an end, or over the grid that the paper itself
 names. Where the number of iterations is ours, the best value is run five times as long as well, which was added after the
 first runs had ended above the printed errors. A published number lies within reach where it lies between the least and the
-largest mean of the grid. That is a statement on the grid's width as much as on the paper, and never agreement.
+largest mean of the grid, or no farther from them than the tolerance. That is a statement on the grid's width as much as on
+the paper, and never agreement.
 
 Writes ``reach.csv``, a published number a line: the least and the largest value of the grid, and the best. Finished runs stay
 in a store.
