@@ -93,6 +93,7 @@ def test_settings_are_found_without_being_named(own: Any) -> None:
         own.langevin.make_settings({"step": 1})
 
 
+@pytest.mark.ci
 def test_importable_objects_run_in_workers_as_in_this_process(own: Any, tmp_path: Path) -> None:
     """The same cells, to the bit; the scores charged are those that the code asked for."""
     methods, options = [own.Batched, own.langevin, own.climb, own.Walk()], SMALL | {"replicates": 1}

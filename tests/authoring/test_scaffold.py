@@ -33,6 +33,7 @@ def test_the_test_of_a_new_algorithm_finds_a_wrong_sign(
         loaded("test_uphill", monkeypatch).test_it_samples_what_it_should(parvibench_check)
 
 
+@pytest.mark.ci
 def test_a_new_task_passes_its_tests(call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there").mkdir()
     answer = call("new", "task", "My_posterior", "--to", "there")

@@ -23,7 +23,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         redirects = self.path.rpartition("/redirects-")[2]
-        more = {"/longer.txt": b"7", "/much-longer.txt": b"7" * 2**20, "/endless.txt": b"7" * 2**30}.get(self.path, b"")
+        more = b"7" * {"/longer.txt": 1, "/much-longer.txt": 2**20, "/endless.txt": 2**30}.get(self.path, 0)
         if redirects.isdecimal() and int(redirects):
             self.send_response(302)
             self.send_header("Location", f"/redirects-{int(redirects) - 1}")

@@ -79,6 +79,7 @@ def test_an_assert_or_a_lack_of_memory_on_the_card_ends_one_chunk(tmp_path: Path
     assert fine.status is Status.OK
 
 
+@pytest.mark.ci
 def test_a_hang_ends_at_the_time_limit_and_memory_of_the_host_at_its_own(tmp_path: Path) -> None:
     hung, fine = run(["hang", "fine"], tmp_path, timeout=3.0)
     assert (hung.status, fine.status) == (Status.TIMEOUT, Status.OK)

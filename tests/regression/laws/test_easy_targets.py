@@ -75,12 +75,15 @@ def test_moments_of_a_correlated_normal_law(name: str, steps: int) -> None:
 
 
 #: Their runs take several seconds.
-_SLOW = {"pyro-svi", "pathfinder"}
+_SLOW = {
+    "pyro-svi": pytest.mark.past,
+    "pathfinder": pytest.mark.past,
+    "laplace": pytest.mark.ci,
+    "pyro-nuts": pytest.mark.ci,
+}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.past] if n in _SLOW else []) for n in built_in_samplers()]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=_SLOW.get(n, ())) for n in built_in_samplers()])
 def test_contract_with_data(name: str) -> None:
     """A few steps on a posterior of width 1/10, short enough that rounding errors stay small."""
     example = registry.load_algorithm(name).example
