@@ -137,6 +137,28 @@ def test_heat_bandwidth_settles_at_a_minimum_and_scales_with_the_particles() -> 
     assert (h[1] / h[0]).item() == pytest.approx(RATIO**10, rel=1e-6)
 
 
+@pytest.mark.parametrize("name", [*SMOOTHED, "svgd"])
+def test_the_search_for_the_bandwidth_goes_on_from_step_to_step(name: str) -> None:
+    """It begins at the median and moves by 1.1 a step. Catches one that begins anew."""
+    run = Run(name, make_problem(Bent()), step_size=0.02, bandwidth="he")
+    x, moves = run.state.x.clone(), []
+    run.steps(6)
+    for r in range(3):
+        y, h = x[r], bandwidth_by_numpy(x[r], "median")
+        first = h
+        for _ in range(6):
+            tried = [h / RATIO, h, h * RATIO]
+            h = min(tried, key=lambda at, y=y: heat_error_by_autograd(y, at))
+            score = Bent().score(y.unsqueeze(0))[0].detach()
+            if name == "svgd":
+                y = y + 0.02 * svgd.stein_direction(y.unsqueeze(0), score.unsqueeze(0), h)[0]
+            else:
+                y = y + 0.02 * by_loops(name, y, score, h)
+        moves.append(round(math.log(h / first) / math.log(RATIO)))
+        torch.testing.assert_close(run.output()[r], y, rtol=1e-8, atol=1e-9)
+    assert max(map(abs, moves)) > 1, moves  # farther than a search of one step
+
+
 def program(name: str, x: Tensor, steps: int, eps: float, accelerate: Callable[[int, Tensor, Tensor, Tensor], Tensor]):
     """Algorithm 1 on one replicate: the samples x_k."""
     y = x

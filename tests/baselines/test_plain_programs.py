@@ -291,6 +291,8 @@ def test_hmc_is_the_leapfrog_that_neal_prints(step_size: float, wild: bool) -> N
         accept = other.streams.uniform("algorithm", (3,)) < gain.exp().nan_to_num(nan=0.0)
         x = torch.where(accept.unsqueeze(-1), y, x)
         torch.testing.assert_close(run.state.x, x, rtol=1e-9, atol=1e-10)
+        rates = gain.clamp(max=0).exp().nan_to_num(nan=0.0).mean(1)
+        torch.testing.assert_close(run.info.acceptance, rates, rtol=1e-9, atol=1e-12)
         lost = (gain.isnan() | (gain < -1000)).double().mean(1)
         torch.testing.assert_close(run.info.divergences, lost)
         assert bool(lost.any()) == wild

@@ -228,7 +228,7 @@ def main() -> int:
     """Plant the bugs, write a line for each, print the table."""
     parser = argparse.ArgumentParser(description="Plant bugs one at a time and see which test finds them.")
     parser.add_argument("results", type=Path, help="JSON lines; bugs that stand in it are not tried again")
-    parser.add_argument("--catalogue", nargs="+", default=CATALOGUES, help="default: the four of bugs; or harmless")
+    parser.add_argument("--catalogue", nargs="+", default=CATALOGUES, help="default: the five of bugs; or harmless")
     parser.add_argument("--ids", nargs="+", default=(), help="BUG or CATALOGUE:BUG; default: all")
     parser.add_argument("--aside", choices=("yes", "no"), help="only the bugs put aside, or only the others")
     parser.add_argument("--workers", type=int, default=2, help="private copies at a time")

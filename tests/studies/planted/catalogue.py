@@ -1,4 +1,4 @@
-"""The four catalogues of planted bugs, and a fifth of rewritings that are none."""
+"""The five catalogues of planted bugs, and a sixth of rewritings that are none."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from import_graph import module_files
 from parvibench.core.errors import InputError, UnknownNameError
 
 #: Of bugs; ``harmless`` holds what must not be found.
-CATALOGUES = ("catalogue", "second", "third", "fourth")
+CATALOGUES = ("catalogue", "second", "third", "fourth", "fifth")
 HARMLESS = "harmless"
 
 

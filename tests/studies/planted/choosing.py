@@ -23,6 +23,8 @@ NEVER = (
     "tests/core/test_indexing.py", "tests/regression/golden", "tests/regression/laws/test_slips_are_seen.py", "tests/studies",
     "tests/benchmarks", "tests/test_release.py", "tests/test_docs.py",
 )  # fmt: skip
+#: Packages that serve one other, whose tests are theirs too.
+_USERS = {"nn": ("baselines",), "kernels": ("baselines",)}
 #: Golden values of these words are of no method and no task; they cost little.
 _TABLES = ("metric", "run", "floors", "functions", "report", "tables")
 
@@ -101,11 +103,20 @@ def home_of(name: str) -> str:
 
 
 def other_nodes(tests: Mapping[str, Measured], module: str) -> list[str]:
-    """Tests that call a function of a module, and all of the files that import it: quick ones first."""
+    """Tests that call a function of a module, and all of the files that import it or name its tasks: quick ones first."""
     files = {node.partition("::")[0] for node in tests}
-    importing = {file for file in files if module in named_in(ROOT / file)}
-    found = [n for n, t in tests.items() if module in t.modules or n.partition("::")[0] in importing]
-    return sorted(found, key=lambda n: tests[n].seconds)
+    tasks = [f'"{name}"' for name in registry.tasks() if home_of(name) == module]
+    chosen = {f for f in files if module in named_in(ROOT / f) or any(task in _text(f) for task in tasks)}
+    called = [node for node, test in tests.items() if module in test.modules]
+    if module.startswith("parvibench.metrics"):  # cases of a test share values, which the first computes for all
+        called = [node for node in tests if node.partition("[")[0] in {c.partition("[")[0] for c in called}]
+    found = {*called, *(node for node in tests if node.partition("::")[0] in chosen)}
+    return sorted(found, key=lambda n: (tests[n].seconds, n))
+
+
+@cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text("utf-8")
 
 
 def law_files() -> list[str]:
@@ -120,11 +131,11 @@ def all_files(*, golden: bool) -> list[str]:
 
 
 def own_files(module: str) -> list[str]:
-    """The test files that mirror a module's package, or the module where it stands in none."""
+    """The test files that mirror a module's package and those it serves, or the module where it stands in none."""
     parts = module.split(".")
     package = "studies" if parts[0] == "papers" else parts[1]
     if (ROOT / "tests" / package).is_dir():
-        found = _test_files(f"tests/{package}")
+        found = [file for name in (package, *_USERS.get(package, ())) for file in _test_files(f"tests/{name}")]
     else:
         found = sorted(f.relative_to(ROOT).as_posix() for f in (ROOT / "tests").glob(f"test_*{package}*.py"))
     return [file for file in found if not file.startswith(NEVER) or parts[0] == "papers"]
