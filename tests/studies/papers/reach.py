@@ -175,6 +175,8 @@ def lines_of(grid: Grid, cells: Sequence[CellRecord]) -> list[dict[str, object]]
             note += ", an end of the grid"
         if lost := len(grid.points) - len(gave):
             note += f"; {lost} diverged"
+        if grid.pointer.startswith("ksivi") and "/Boston/" not in grid.pointer:
+            note += "; a split of ours, as the authors' file is not public"
         pointer, low, high = f"{grid.pointer}/{named}", ends[0], ends[-1]
         lines.append(
             {
