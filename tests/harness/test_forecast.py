@@ -68,3 +68,11 @@ def test_steps_on_a_posterior_that_grows_are_foreseen_on_all_of_its_data(monkeyp
     monkeypatch.setattr(type(algorithm), "step", watched)
     foresee(found)
     assert set(seen) == {600}
+
+
+def test_steps_are_those_after_pretraining() -> None:
+    """Which cost a tenth, and hardly any run consists of them."""
+    text = SUITE.replace("[banana]", "[bnn-diabetes-sklearn]").replace("[sliced_w2]", "[nll]")
+    text = text.replace("[ula]", "[{name: ksivi, settings: {pretraining: 50}}]").replace("particles: 50\n", "")
+    pretrained, plain = foresee(cell(text)), foresee(cell(text.replace("pretraining: 50", "pretraining: 0")))
+    assert 0.5 < pretrained.pace / plain.pace < 2

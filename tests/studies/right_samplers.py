@@ -31,13 +31,16 @@ SAMPLERS = (
     "chees-hmc", "nuts", "parallel-tempering", "blackjax-nuts", "numpyro-nuts",
 )  # fmt: skip
 CLAIMS = {"": None, "True": True}
+#: Steps of a run; for samplers of which a step is five transitions, as many transitions.
+_STEPS, _BLOCKS = 500, {"blackjax-nuts": 100, "numpyro-nuts": 100}
 RESAMPLED = 2000
 
 
 def questions_of(named: str) -> list[Question]:
     name, _, claim = named.partition("=")
     exact = CLAIMS.get(claim, claim)
-    return sampler_questions(registry.algorithms()[name].target, Effort(steps=500), exact=exact)  # type: ignore[arg-type]
+    effort = Effort(steps=_BLOCKS.get(name, _STEPS))
+    return sampler_questions(registry.algorithms()[name].target, effort, exact=exact)  # type: ignore[arg-type]
 
 
 def runs(store: Path, samplers: Sequence[str], seeds: range) -> None:
@@ -92,7 +95,7 @@ def report(store: Path, to: Path) -> None:
         "# Right samplers and `parvibench check`",
         "",
         "Made by `python tests/studies/right_samplers.py`. A sampler is given by its place, with its default settings, 500",
-        "iterations and 50 chains; behind `=` stands what it claims of its kernel where its class does not.",
+        "iterations (transitions) and 50 chains; behind `=` stands what it claims of its kernel where its class does not.",
         "",
         f"{total} runs with fresh seeds, {alarms} red (95%: at most {bounds[0]:.1e}); {each * len(rows)} runs resampled from",
         f"their replicates, {again} red (95%: at most {bounds[1]:.1e}, given these replicates).",

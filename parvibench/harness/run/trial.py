@@ -19,6 +19,8 @@ from .stepping import Advance
 _STEPS = 2
 #: Steps that a forecast takes, fewer when they take longer than this, s.
 _FORESEEN, _ENOUGH_S = 6, 1.0
+#: Settings that count steps before a method's own, which cost a fraction of these.
+_BEFORE = ("pretraining", "critic_pretraining")
 
 
 def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
@@ -93,6 +95,8 @@ def foresee(cell: Cell) -> Foresight:
     chunk = Chunk.of(plain, cell.chunks[0])
     if not isinstance(chunk.method, Algorithm):
         return Foresight(0, 0.0, 0.0)
+    none = {name: 0 for name in _BEFORE if name in type(chunk.settings).model_fields}
+    chunk = chunk._replace(settings=chunk.settings.model_copy(update=none))
     timer = time.perf_counter if cell.spec.device == "cuda" else time.process_time
     with one_thread():
         trial = Trial(chunk, chunk.method.step, steps=_FORESEEN, grown=True, timer=timer)
