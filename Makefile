@@ -40,7 +40,7 @@ docs: $(VENV)/.docs-$(notdir $(STAMP))  ## The site, with the reports: docs/_bui
 	@echo "docs/_build/site/index.html"
 
 $(VENV)/.docs-$(notdir $(STAMP)): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
 index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=name[,name] where results stay.
@@ -62,7 +62,7 @@ lint: $(STAMP)  ## Style and types.
 
 $(STAMP):
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 

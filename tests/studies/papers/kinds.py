@@ -92,7 +92,6 @@ OPEN = {
     "ksivi/table-2/*/SIVI/*": "how many mixing draws its bound has is not published, and the time is proportional to them",
     "ksivi/table-6/*/SIVI/*": "how many mixing draws its bound has is not published; the span of a grid was not measured",
     "ksivi/table-6/*/UIVI/*": "the settings of UIVI are not published, and no rule; the span of a grid was not measured",
-    "ksivi/table-6/d=200/*": "about an hour of a core",
 }  # fmt: skip
 #: Of seeds that might decide.
 SEEDS = (5, 10, 20, 40, 100, 400)
