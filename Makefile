@@ -8,10 +8,12 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum |
 # Without byte code on disk every process compiles the package and the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test test-slow traces past docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
+.PHONY: quickstart environment test test-slow traces past docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
+
+environment: $(STAMP)
 
 test: $(STAMP)  ## The default tests.
 	$(BIN)/python -m pytest -n auto

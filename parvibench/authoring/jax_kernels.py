@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Kind
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Exact, Kind
 from parvibench.core.errors import InputError, ShapeError, UnsupportedError
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem
@@ -215,7 +215,7 @@ def jax_sampler(
     *,
     name: str = "",
     kind: Kind = "chains",
-    exact: bool = False,
+    exact: Exact = False,
     block: int = 100,
     position: Callable[[Any], Any] = _position,
     summary: str = "",
@@ -230,7 +230,8 @@ def jax_sampler(
         step: ``(rng_key, state) -> (state, info)`` of one chain; ``logdensity_fn`` likewise.
         name: in tables; default the function's.
         kind: ``chains`` (init and step see one chain, a position (D,)) or ``particles`` (they see all, (N, D)).
-        exact: a claim that ``check`` tests: the kernel is reversible and leaves every target invariant.
+        exact: a claim that ``check`` tests: the kernel is reversible and leaves every target invariant; ``"invariant"``
+            where it is not reversible.
         block: steps compiled into one scan; the budget may have up to so many computed and not used.
         position: of a state, (D,) or (N, D); default its ``position`` or ``particles``.
         summary: one line; default the first of the docstring.

@@ -1,6 +1,7 @@
 """False alarms of the questions about samplers: runs of right samplers with fresh seeds, and runs resampled from them.
 
     python tests/studies/right_samplers.py runs STORE [NAME[=CLAIM] ...] [--seeds 10]    runs that are not in STORE yet
+    python tests/studies/right_samplers.py runs STORE jax_kernels:Nuts --seeds 10        likewise, of a kernel in JAX
     python tests/studies/right_samplers.py report STORE TO                               the page on them
 
 A run asks one sampler, given by its place, all questions, as ``parvibench check -a module:Class`` does. Its replicates
@@ -30,6 +31,8 @@ SAMPLERS = (
     "svgd", "smc", "mclmc", "mala", "hmc", "adjusted-mclmc", "emcee=invariant", "meads",
     "chees-hmc", "nuts", "parallel-tempering", "blackjax-nuts", "numpyro-nuts",
 )  # fmt: skip
+#: Kernels of BlackJAX and NumPyro on the targets in JAX, where a step is a transition.
+KERNELS = ("jax_kernels:Hmc", "jax_kernels:Mala", "jax_kernels:Nuts", "jax_kernels:NumpyroNuts")
 CLAIMS = {"": None, "True": True}
 #: Steps of a run; for samplers of which a step is five transitions, as many transitions.
 _STEPS, _BLOCKS = 500, {"blackjax-nuts": 100, "numpyro-nuts": 100}
@@ -39,6 +42,9 @@ RESAMPLED = 2000
 def questions_of(named: str) -> list[Question]:
     name, _, claim = named.partition("=")
     exact = CLAIMS.get(claim, claim)
+    file, _, kernel = name.partition(":")
+    if kernel:
+        return sampler_questions(f"{Path(__file__).with_name(file)}.py:{kernel}", Effort(), exact=exact)  # type: ignore[arg-type]
     effort = Effort(steps=_BLOCKS.get(name, _STEPS))
     return sampler_questions(registry.algorithms()[name].target, effort, exact=exact)  # type: ignore[arg-type]
 
@@ -104,6 +110,7 @@ def report(store: Path, to: Path) -> None:
         "",
         "Made by `python tests/studies/right_samplers.py`. A sampler is given by its place, with its default settings, 500",
         "iterations (transitions) and 50 chains; behind `=` stands what it claims of its kernel where its class does not.",
+        "`jax_kernels` holds kernels of BlackJAX and NumPyro at fixed step lengths, with 200 transitions.",
         "",
         f"{total} runs with fresh seeds, {alarms} red (95%: at most {bounds[0]:.1e}); {each * len(rows)} runs resampled from",
         f"their replicates, {again} red (95%: at most {bounds[1]:.1e}, given these replicates; a question is drawn from the",
@@ -113,7 +120,9 @@ def report(store: Path, to: Path) -> None:
         "|---|---:|---:|---:|---:|---:|---:|",
         *rows,
         "",
-        f"Not run: {', '.join(missing)}." if (missing := [s for s in SAMPLERS if s not in by_sampler]) else "",
+        f"Not run: {', '.join(missing)}."
+        if (missing := [s for s in (*SAMPLERS, *KERNELS) if s not in by_sampler])
+        else "",
         "",
         *(f"- {named}: {d['red']}" for named, documents in by_sampler.items() for d in documents if d["red"]),
     ]
