@@ -197,10 +197,16 @@ def _number(value: float) -> float | None:
 
 def counts(findings: Findings) -> str:
     """One line: the numbers of tests, of failed ones, and of what was not compared."""
-    pairs = len({(t.task, t.algorithm) for t in findings.tests})
-    line = f"{len(findings.tests)} tests of {pairs} pairs: {len(findings.red)} red"
+    samplers = len({t.algorithm for t in findings.tests if not _of_density(t)})
+    targets = len({t.task for t in findings.tests})
+    of = f"{_number_of(samplers, 'sampler')} on " if samplers else ""
+    line = f"{len(findings.tests)} tests of {of}{_number_of(targets, 'target')}: {len(findings.red)} red"
     others = {"new": len(findings.new), "changed": len(findings.incomparable)}
     return line + "".join(f", {count} {word}" for word, count in others.items() if count)
+
+
+def _number_of(count: int, thing: str) -> str:
+    return f"{count} {thing}{'s' * (count != 1)}"
 
 
 def notes(findings: Findings) -> list[str]:

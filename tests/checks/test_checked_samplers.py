@@ -163,7 +163,7 @@ def test_a_human_reads_what_is_wrong_with_which_settings_and_how_to_ask_again(ca
     assert f"source: {FILE}" in text
     again = rf"run again: parvibench check -a {FILE}:Hot -t \w+ --set step_size=0.02 --iterations 500 --seed 1"
     assert re.search(again, text)
-    assert re.match(r"wrong: \d\d tests of 5 pairs", ran.out.splitlines()[-1])
+    assert re.match(r"wrong: \d\d tests of 1 sampler on 5 targets: ", ran.out.splitlines()[-1])
 
 
 def test_all_formats_say_the_same() -> None:

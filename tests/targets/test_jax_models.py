@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor
 
 import parvibench as pb
+from parvibench.checks.questions.calibration import _Binomial
 from parvibench.checks.targets import STABLE
 from parvibench.core import registry
 from parvibench.core.errors import InputError, ShapeError
+from parvibench.core.target import Target
 
 TWINS = (
     "banana", "banana-ksivi-code", "correlated-2d", "funnel-10d", "eight-schools-centered", "eight-schools-noncentered",
@@ -28,13 +31,24 @@ from parvibench.jax_programs.loading import double_jax  # noqa: E402
 
 @pytest.mark.parametrize("name", [*TWINS, *STABLE])
 def test_a_twin_is_the_density(name: str) -> None:
-    """Score to 1e-8 and density up to a constant in double precision, at points of the start and far out."""
+    """At points of the start and far out."""
     task = STABLE.get(name) or registry.load_task(name)
     target = task.target([0], "cpu", torch.float64)
     x = task.initial(target, 50, [torch.Generator().manual_seed(1)])[0] * torch.linspace(0.5, 3, 50)[:, None]
+    assert task.target([3], "cpu", torch.float32).in_jax().log_density is target.in_jax().log_density  # type: ignore[union-attr]
+    assert_twins(target, x)
+
+
+def test_the_posterior_of_calibrations_has_a_twin() -> None:
+    generator = torch.Generator().manual_seed(1)
+    y = torch.randint(0, 9, (1, 1, 6), generator=generator).double()
+    assert_twins(_Binomial(y), 3 * torch.randn(50, 6, generator=generator, dtype=torch.float64))
+
+
+def assert_twins(target: Target, x: Tensor) -> None:
+    """Score to 1e-8 and density up to a constant in double precision."""
     twin = target.in_jax()
     assert twin is not None
-    assert task.target([3], "cpu", torch.float32).in_jax().log_density is twin.log_density  # type: ignore[union-attr]
     found = double_jax().vmap(jax.value_and_grad(twin.log_density, argnums=1), in_axes=(None, 0))(twin.data, x.numpy())
     value, score = (torch.from_numpy(np.array(part)) for part in found)
     density, gradient = (part[0] for part in target.log_density_and_score(x[None]))

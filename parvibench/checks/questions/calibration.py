@@ -7,6 +7,7 @@ samplers meet posteriors of many places, widths and skewnesses.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch.nn.functional import softplus
 from parvibench.checks.question import Bound, Expected, Values
 from parvibench.checks.summaries import as_values, generator_of, per_replicate
 from parvibench.checks.targets import STABLE
-from parvibench.core.target import Target
+from parvibench.core.target import InJax, Target
 
 from .of_sampler import OfSampler
 
@@ -42,6 +43,17 @@ class _Binomial(Target):
         """(R, N, D) -> (R, N, D)."""
         t = x / _UNIT
         return (self._y.to(x) - _TRIALS * torch.sigmoid(t) - t / _PRIOR**2) / _UNIT
+
+    def in_jax(self) -> InJax:
+        """The same density, of the one replicate that a kernel in JAX is given at a time."""
+        return InJax(_binomial_in_jax, self._y[0, 0].numpy())
+
+
+def _binomial_in_jax(y: Any, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    t = x / _UNIT
+    return (y * t - _TRIALS * jnp.logaddexp(0, t) - (t / _PRIOR) ** 2 / 2).sum()
 
 
 @dataclass(frozen=True)
