@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
 
-environment: $(STAMP)
+environment: $(STAMP)  ## The environment alone: .venv.
 
 test: $(STAMP)  ## The default tests.
 	$(BIN)/python -m pytest -n auto

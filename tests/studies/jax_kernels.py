@@ -20,12 +20,6 @@ def Hmc(log_density: Any, dim: int, step_size: float = 0.2, steps: int = 5) -> A
     return blackjax.hmc(log_density, step_size, jnp.ones(dim), steps)
 
 
-@pb.jax_sampler(name="blackjax-kernel-mala", exact=True)
-def Mala(log_density: Any, dim: int, step_size: float = 0.05) -> Any:
-    """MALA of BlackJAX."""
-    return blackjax.mala(log_density, step_size)
-
-
 @pb.jax_sampler(name="blackjax-kernel-nuts", exact="invariant")
 def Nuts(log_density: Any, dim: int, step_size: float = 0.3) -> Any:
     """The No-U-Turn sampler of BlackJAX."""

@@ -32,7 +32,7 @@ SAMPLERS = (
     "chees-hmc", "nuts", "parallel-tempering", "blackjax-nuts", "numpyro-nuts",
 )  # fmt: skip
 #: Kernels of BlackJAX and NumPyro on the targets in JAX, where a step is a transition.
-KERNELS = ("jax_kernels:Hmc", "jax_kernels:Mala", "jax_kernels:Nuts", "jax_kernels:NumpyroNuts")
+KERNELS = ("jax_kernels:Hmc", "jax_kernels:Nuts", "jax_kernels:NumpyroNuts")
 CLAIMS = {"": None, "True": True}
 #: Steps of a run; for samplers of which a step is five transitions, as many transitions.
 _STEPS, _BLOCKS = 500, {"blackjax-nuts": 100, "numpyro-nuts": 100}

@@ -17,6 +17,7 @@ from parvibench.metrics.divergence import kl_knn
 from .claim import Claim, Laboratory, Measured, late, log_ratio, spread_ratio
 
 FLOWS = ("sifg", "ada-sifg", "l2-gf", "ada-gwg")
+COMPARED = ("sifg", "l2-gf", "ada-gwg")
 MODES = 5
 POINTS, ITERATIONS, ITERATIONS_ON_GAMMA, FURTHER_SETS = 1000, 2000, 20_000, 16
 FIRST = "KL of the first set, away from the mean of sixteen more, in their spreads"
@@ -33,8 +34,8 @@ def flows(
 
 
 def finds_all_modes(lab: Laboratory) -> Mapping[str, ArrayLike]:
-    runs = flows(lab, "gmm5-2d", ["modes_found"], ("sifg", "l2-gf", "ada-gwg"))
-    found = {name: runs.last(name, "modes_found") for name in ("sifg", "l2-gf", "ada-gwg")}
+    runs = flows(lab, "gmm5-2d", ["modes_found"], COMPARED)
+    found = {name: runs.last(name, "modes_found") for name in COMPARED}
     return {
         "modes of SIFG less 5": found["sifg"] - MODES,
         "modes of SIFG less L2-GF's": found["sifg"] - found["l2-gf"],
@@ -43,8 +44,8 @@ def finds_all_modes(lab: Laboratory) -> Mapping[str, ArrayLike]:
 
 
 def keeps_moving(lab: Laboratory) -> Mapping[str, ArrayLike]:
-    runs = flows(lab, "gmm5-2d", ["displacement"], ("sifg", "l2-gf", "ada-gwg"))
-    moved = {name: runs.last(name, "displacement") for name in ("sifg", "l2-gf", "ada-gwg")}
+    runs = flows(lab, "gmm5-2d", ["displacement"], COMPARED)
+    moved = {name: runs.last(name, "displacement") for name in COMPARED}
     return {
         "log ratio of SIFG's moves to L2-GF's": log_ratio(moved["sifg"], moved["l2-gf"]),
         "log ratio of SIFG's moves to Ada-GWG's": log_ratio(moved["sifg"], moved["ada-gwg"]),
@@ -76,8 +77,9 @@ def steadier(lab: Laboratory) -> Mapping[str, ArrayLike]:
     if lab.condition == "paper":
         runs = lab.rows("sifg-monomial-gamma", "*")
     else:
-        runs = flows(lab, "monomial-gamma", ["kl_knn"], iterations=ITERATIONS if lab.tuned else ITERATIONS_ON_GAMMA)
-    end = {name: runs.last(name, "kl_knn") for name in FLOWS}
+        iterations = ITERATIONS if lab.tuned else ITERATIONS_ON_GAMMA
+        runs = flows(lab, "monomial-gamma", ["kl_knn"], COMPARED, iterations)
+    end = {name: runs.last(name, "kl_knn") for name in COMPARED}
     return {
         **{name: slower(runs, fast, slow) for name, (_, fast, slow) in GAMMA.items()},
         "spread of KL over seeds, L2-GF over SIFG": spread_ratio(end["l2-gf"], end["sifg"]),
