@@ -88,7 +88,6 @@ NO_NUMBER = {
 OPEN = {
     "ksivi/table-1/*/SIVI/*": "settings on networks are not published, and no rule; the span of a grid (--reach) was not measured: half an hour of a core a set",
     "ksivi/table-1/*/SIVI-SM/*": "its configuration is published for Boston alone; the span of a grid (--reach) was not measured: half an hour of a core a set",
-    "ksivi/table-1/*/KSIVI/*": "its configuration is published for Boston alone; the span of a grid (--reach) was not measured: more than ten minutes of a core a value",
     "ksivi/table-2/*/SIVI/*": "how many mixing draws its bound has is not published, and the time is proportional to them",
     "ksivi/table-6/*/SIVI/*": "how many mixing draws its bound has is not published; the span of a grid was not measured",
     "ksivi/table-6/*/UIVI/*": "the settings of UIVI are not published, and no rule; the span of a grid was not measured",
