@@ -91,7 +91,8 @@ def write_papers(stores: Sequence[Path], out: Path) -> Path:
     page.write_text(_html(summary, papers), encoding="utf-8")
     (out / "papers.md").write_text(_markdown(summary, papers), encoding="utf-8")
     _told([f for part in judged.values() for f in part]).write(out)
-    pd.concat([_rows(f, judged[f.suite.name]) for f in found if f.comparisons]).to_csv(out / "papers.csv", index=False)
+    rows = pd.concat([_rows(f, judged[f.suite.name]) for f in found if f.comparisons])
+    rows.to_csv(out / "papers.csv", index=False, float_format="%.6g")
     return page
 
 
