@@ -3,11 +3,23 @@
     PARVIBENCH_DATA_DIR=data OMP_NUM_THREADS=1 python tests/studies/predictive_references.py WORK [SET...] --minutes M
 
 The same command goes on where it stopped, and with further sets. A set is written as soon as its evidence passes; the
-evidence so far is in ``WORK/<task>.json`` in any case. ``--write`` runs nothing and judges what is there.
+evidence so far is in ``WORK/<task>.json`` in any case. ``--write`` runs nothing and judges what is there. On a GPU
+(``--device cuda``) a step costs the same for many more chains.
 
-Passed: wine-red, 24,000 and 23,000 steps, 9 minutes of a core. Refused so far: boston, at 26,000 and 32,000 steps (largest
-R-hat 1.28 and 1.21, of the log likelihood 1.08 and 1.03, least ESS 47 and 54, largest z 4.45 with a limit of 4.00), 2 minutes
-of a core each: at that rate about ten times as many are needed. Not tried: concrete, energy, yacht.
+Passed: wine-red, 24,000 and 23,000 steps, 9 minutes of a core; yacht, 272,000 steps of adjusted MCLMC and 1.98 million of HMC, 32
+chains each (``--device cuda --chains 32 --warmup 30000``), eight minutes of an H200 shared by eight such runs. Refused so far,
+on that card, all beside each other:
+
+==========  ========================  =========================  ====================  ===========  ==================
+set         steps (MCLMC, HMC)        largest R-hat              least ESS             largest z    R-hat, both runs
+==========  ========================  =========================  ====================  ===========  ==================
+boston      463,000, 2.76 million     **1.029**, 1.005           825, 6,962            2.7 of 4.0   1.003
+concrete    392,000, 1.77 million     1.29, 1.19                 84, 117               6.2 of 4.2   1.15
+energy      398,000, 2.12 million     1.34, 1.31                 75, 80                5.7 of 4.1   1.14
+==========  ========================  =========================  ====================  ===========  ==================
+
+So Boston lacks half as many steps again of adjusted MCLMC alone, and the two others ten to fifteen times what they had: three hours
+of such a card each, if their chains visit all that matters.
 
 Hidden units may trade places and the weights have many modes, so no run visits them all, and nothing is claimed of
 weights: all diagnostics are of predictions (the regression function at every test point and the held-out log
@@ -43,6 +55,7 @@ from parvibench.core.registry import has_reference, load_algorithm, load_metric,
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
+from parvibench.harness.run.compiling import CompiledDensity
 from parvibench.reference import certificates
 from parvibench.reference.build import default_folder
 from parvibench.reference.long_run import agreement, diagnostics
@@ -52,6 +65,8 @@ SPLITS, CHAINS = 3, 16
 SETS = ("wine-red", "boston", "concrete", "energy", "yacht")
 #: Integrator steps between records (and of a trajectory of HMC), in a segment (the unit of resuming), and of the warm-up.
 EVERY, SEGMENT, WARMUP = 100, 1000, 4000
+#: Records a chain that are judged and shipped from, evenly spread, of those after the burn-in.
+MOST_RECORDS = 500
 ADAM = 1500
 ROLES = ("wide", "modes")
 #: Gates: of every test point and of the held-out log likelihood, of both runs. Of some 500 such numbers the largest R-hat of
@@ -93,6 +108,17 @@ class NonCentred(Target):
         return value - half * x[..., -1], torch.cat(parts, -1)
 
 
+class Replayed(NonCentred):
+    """The same, compiled, its launches one CUDA graph."""
+
+    def __init__(self, base: Target) -> None:
+        super().__init__(base)
+        self._fast = CompiledDensity(super().log_density_and_score)
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self._fast(x)
+
+
 @dataclass
 class Run:
     """One sampler on all splits of a task, as far as it has come."""
@@ -100,21 +126,27 @@ class Run:
     name: str
     role: str  # wide or modes
     work: Path
+    device: str = "cpu"
+    chains: int = CHAINS
+    warmup: int = WARMUP
 
     def __post_init__(self) -> None:
         self.task = load_task(self.name)
         ids = tuple(range(SPLITS))
-        base = self.task.target(ids, "cpu", torch.float32)
-        self.target, self.held = NonCentred(base), self.task.predictive(ids, "cpu", torch.float32)
-        streams = Streams(derive_seed(SEED, self.name, self.role), ids, "cpu", torch.float32)
-        self.problem = Problem(self.target, streams, start=lambda *_: self.start(), particles=CHAINS)
+        base = self.task.target(ids, self.device, torch.float32)
+        self.target = Replayed(base) if self.device == "cuda" else NonCentred(base)
+        self.held = self.task.predictive(ids, self.device, torch.float32)
+        streams = Streams(derive_seed(SEED, self.name, self.role), ids, self.device, torch.float32)
+        self.problem = Problem(self.target, streams, start=lambda *_: self.start(), particles=self.chains)
         self.algorithm = load_algorithm("adjusted-mclmc" if self.role == "wide" else "hmc")
-        self.settings = self.algorithm.make_settings({"warmup_steps": WARMUP} if self.role == "wide" else {})
+        self.settings = self.algorithm.make_settings({"warmup_steps": self.warmup} if self.role == "wide" else {})
         self.file = self.work / f"{self.name}-{self.role}.npz"
 
     def start(self) -> Tensor:
         """The task's own start, or networks trained by Adam from there with lambda at its start's median."""
-        x = self.task.initial(self.target.base, CHAINS, self.problem.streams.generators("init")).float()
+        x = self.task.initial(self.target.base, self.chains, self.problem.streams.generators("init")).to(
+            self.device, torch.float32
+        )
         if self.role == "modes" and not self.file.is_file():
             x[..., -1] = x[..., -1].median()
             held = x.clone()
@@ -128,7 +160,7 @@ class Run:
 
     def segments(self) -> Iterator[int]:
         """Go on, segment by segment; each leaves its records in a file, and then the state."""
-        state: Any = self.algorithm.init(self.problem, self.settings, self.problem.streams, 4 * WARMUP)
+        state: Any = self.algorithm.init(self.problem, self.settings, self.problem.streams, 4 * self.warmup)
         spec, done, eta = tree_flatten(state)[1], 0, 1e-6
         if self.file.is_file():
             with np.load(self.file) as stored:
@@ -136,28 +168,33 @@ class Run:
                 done, eta = int(stored["done"]), float(stored["eta"])
             old = tree_flatten(state)[0]
             new = [
-                torch.from_numpy(v) if isinstance(o, Tensor) else type(o)(v) for o, v in zip(old, leaves, strict=True)
+                torch.from_numpy(v).to(self.device) if isinstance(o, Tensor) else type(o)(v)
+                for o, v in zip(old, leaves, strict=True)
             ]
             state = tree_unflatten(new, spec)
         while True:
-            began, f, more = time.process_time(), [], []
+            began, f, more = time.perf_counter(), [], []
             for now, step, info in self.records(state, done, eta):
                 x, accepted = self.target.to_base(now.x), info
                 means, noise = self.held.predict(x)
-                f.append(means.numpy())
-                more.append(torch.stack([noise.log(), x[..., -1]], -1).numpy())
+                f.append(means.cpu().numpy())
+                more.append(torch.stack([noise.log(), x[..., -1]], -1).cpu().numpy())
                 state, eta = now, step
             done += SEGMENT
-            arrays = {"f": np.stack(f), "more": np.stack(more), "x": x[None].numpy(), "eta": eta}
-            seconds = time.process_time() - began
-            np.savez(
-                self.work / f"{self.name}-{self.role}-{done:08d}.npz", seconds=seconds, accepted=accepted, **arrays
+            arrays = {"f": np.stack(f), "more": np.stack(more), "x": x[None].cpu().numpy(), "eta": eta}
+            seconds = time.perf_counter() - began
+            self.store(
+                self.file.with_stem(f"{self.file.stem}-{done:08d}"), seconds=seconds, accepted=accepted, **arrays
             )
-            leaves = tree_flatten(state)[0]
-            part = self.file.with_suffix(".part.npz")
-            np.savez(part, done=done, eta=eta, **{f"leaf{i}": np.asarray(v) for i, v in enumerate(leaves)})
-            part.replace(self.file)
+            leaves = [v.cpu() if isinstance(v, Tensor) else v for v in tree_flatten(state)[0]]
+            self.store(self.file, done=done, eta=eta, **{f"leaf{i}": np.asarray(v) for i, v in enumerate(leaves)})
             yield done
+
+    def store(self, file: Path, **arrays: Any) -> None:
+        """All of it or nothing, since others may read."""
+        part = self.file.with_suffix(".part.npz")
+        np.savez(part, **arrays)
+        part.replace(file)
 
     def records(self, state: Any, done: int, eta: float) -> Iterator[tuple[Any, float, np.ndarray]]:
         """The states after every ``EVERY`` integrator steps of one segment, the step of HMC, and the acceptance."""
@@ -165,23 +202,23 @@ class Run:
             taken = take_steps(self.algorithm.step, self.problem, self.settings, state, done)
             for k, (state, info) in zip(range(1, SEGMENT + 1), taken, strict=False):
                 if k % EVERY == 0:
-                    yield state, float(info.step_length.mean()), info.acceptance.numpy()
+                    yield state, float(info.step_length.mean()), info.acceptance.cpu().numpy()
             return
         for k in range(SEGMENT // EVERY):
             at = done + k * EVERY
             settings = self.algorithm.make_settings({"step_size": eta, "leapfrog_steps": EVERY, "jitter": 0.3})
             taken = take_steps(self.algorithm.step, self.problem, settings, state, at)
             state, info = next(taken)
-            if at < WARMUP:
+            if at < self.warmup:
                 eta *= float(np.exp((float(info.acceptance.mean()) - 0.75) * 2 / (1 + at / 1000) ** 0.6))
-            yield state, eta, info.acceptance.numpy()
+            yield state, eta, info.acceptance.cpu().numpy()
 
 
 def history(run: Run) -> dict[str, Any]:
-    """All records after the burn-in, (draws, R, N, ...), and what they took."""
+    """Records after the burn-in, evenly spread, (draws, R, N, ...), and what they took."""
     files = sorted(run.work.glob(f"{run.name}-{run.role}-*.npz"))
     parts = []
-    for file in files[max(WARMUP // SEGMENT, len(files) // 6) :]:
+    for file in files[max(run.warmup // SEGMENT, len(files) // 6) :]:
         with np.load(file) as stored:
             parts.append({key: stored[key] for key in stored.files})
     seconds = 0.0
@@ -189,6 +226,7 @@ def history(run: Run) -> dict[str, Any]:
         with np.load(file) as stored:
             seconds += float(stored["seconds"])
     found = {key: np.concatenate([p[key] for p in parts]) for key in ("f", "more", "x")}
+    found |= {key: found[key][:: -(-len(found[key]) // MOST_RECORDS)] for key in ("f", "more")}
     return found | {
         "steps": len(files) * SEGMENT, "seconds": seconds, "eta": float(parts[-1]["eta"]),
         "accepted": float(np.mean([p["accepted"] for p in parts])),
@@ -197,7 +235,7 @@ def history(run: Run) -> dict[str, Any]:
 
 def log_likelihoods(run: Run, found: dict[str, Any]) -> np.ndarray:
     """Held-out log likelihood of single draws, per row, (draws, R, N)."""
-    y, sd = run.held.y.numpy()[:, None], np.exp(found["more"][..., 0])[..., None]
+    y, sd = run.held.y.cpu().numpy()[:, None], np.exp(found["more"][..., 0])[..., None]
     z = (y - found["f"]) / sd
     return cast(np.ndarray, (-0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi)).mean(-1))
 
@@ -216,8 +254,8 @@ def evidence(runs: dict[str, Run]) -> tuple[dict[str, Any], dict[str, dict[str, 
             of[role] = [diagnostics(torch.from_numpy(values[:, r]).double()) for r in range(SPLITS)]
         judged = {k: np.nan_to_num(np.stack([d[k][:-2] for d in of[role]])) for k in of[role][0]}  # without precisions
         record[role] = {
-            "algorithm": run.algorithm.name, "coordinates": "non-centred", "chains": CHAINS,
-            "steps": found["steps"], "burn_in": max(WARMUP, found["steps"] // 6), "draws": len(values),
+            "algorithm": run.algorithm.name, "coordinates": "non-centred", "chains": run.chains,
+            "steps": found["steps"], "burn_in": max(run.warmup, found["steps"] // 6), "draws": len(values),
             "step_length": float(f"{found['eta']:.4g}"), "accepted": round(found["accepted"], 3),
             "seconds": round(found["seconds"], 1),
             "rhat_max": round(float(judged["rhat"].max()), 4),
@@ -236,7 +274,7 @@ def evidence(runs: dict[str, Run]) -> tuple[dict[str, Any], dict[str, dict[str, 
     run = runs["wide"]
     x = torch.from_numpy(records["wide"]["x"][-1])
     fine = run.task.target(range(SPLITS), "cpu", torch.float64).log_density(x.double())
-    gap = run.target.base.log_density(x).double() - fine
+    gap = run.target.base.log_density(x.to(run.device)).cpu().double() - fine
     record["float32_log_density_error"] = float(f"{(gap - gap.mean(1, keepdim=True)).abs().max():.2g}")
     gates = {
         f"{role}: {what}": ok
@@ -277,7 +315,7 @@ def write(runs: dict[str, Run], record: dict[str, Any], records: dict[str, dict[
         "draws": drawn.numpy(),
         "noise": noise.flatten(1)[:, rows].float().numpy(),
     }
-    y = runs["wide"].held.y.double()
+    y = runs["wide"].held.y.cpu().double()
     z = (y[:, None, None] - f) / noise[..., None]
     log_p = (-0.5 * z.square() - noise[..., None].log() - 0.5 * math.log(2 * math.pi)).flatten(1, 2).logsumexp(1)
     shipped["log_p"] = (log_p - math.log(f.shape[1] * f.shape[2])).numpy()
@@ -350,9 +388,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
     parser.add_argument("sets", nargs="*", default=SETS)
-    parser.add_argument("--minutes", type=float, default=30.0, help="of processor time for each set")
+    parser.add_argument("--minutes", type=float, default=30.0, help="for each set")
     parser.add_argument("--only", choices=ROLES, help="run this sampler alone, as on a second core, and judge nothing")
     parser.add_argument("--write", action="store_true", help="judge what is there")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--chains", type=int, default=CHAINS, help="of each sampler and split")
+    parser.add_argument("--warmup", type=int, default=WARMUP, help="integrator steps")
+    parser.add_argument("--to", type=Path, default=default_folder(), help="folder of the references")
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.work.mkdir(parents=True, exist_ok=True)
@@ -360,20 +402,21 @@ def main() -> None:
         if has_reference(name) or (options.write and not list(options.work.glob(f"{name}-*-*.npz"))):
             continue
         with torch.inference_mode():
-            runs = {role: Run(name, role, options.work) for role in ROLES if options.only in (None, role)}
-            began, checked = time.process_time(), 0
+            how = (options.work, options.device, options.chains, options.warmup)
+            runs = {role: Run(name, role, *how) for role in ROLES if options.only in (None, role)}
+            began, checked = time.monotonic(), 0
             turns = {role: run.segments() for role, run in runs.items()}
             passed = False
-            while not passed and (options.write or time.process_time() - began < 60 * options.minutes):
+            while not passed and (options.write or time.monotonic() - began < 60 * options.minutes):
                 done = 0 if options.write else min([next(turn) for turn in turns.values()])
-                if options.write or (options.only is None and done >= 5 * WARMUP and done >= 1.1 * checked):
+                if options.write or (options.only is None and done >= 5 * options.warmup and done >= 1.1 * checked):
                     checked = done
                     record, records = evidence(runs)
                     (options.work / f"{name}.json").write_text(json.dumps(record, indent=1))
                     print(name, done, json.dumps(record), flush=True)
                     passed = all(record["gates"].values())
                     if passed:
-                        print(write(runs, record, records, default_folder()), flush=True)
+                        print(write(runs, record, records, options.to), flush=True)
                 if options.write:
                     break
 

@@ -21,7 +21,7 @@ TASK = load_task("bnn-diabetes-sklearn")
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two splits, three chains, segments of two records; twenty draws are shipped."""
-    changed = {"SPLITS": 2, "CHAINS": 3, "EVERY": 2, "SEGMENT": 8, "WARMUP": 4, "DRAWS": 20, "STATES": 8, "FINGERPRINT": 4,
+    changed = {"SPLITS": 2, "EVERY": 2, "SEGMENT": 8, "DRAWS": 20, "STATES": 8, "FINGERPRINT": 4,
                "SIZES": (5,), "FLOOR_SETS": 20, "ADAM": 3}  # fmt: skip
     for name, value in changed.items():
         monkeypatch.setattr(study, name, value)
@@ -41,6 +41,10 @@ def test_the_score_of_the_other_coordinates_is_their_density_s_gradient() -> Non
     torch.testing.assert_close(value[0, 0], base.log_density(x)[0, 0] + torch.linalg.slogdet(jacobian)[1])
 
 
+def run(role: str, folder: Path) -> study.Run:
+    return study.Run(TASK.name, role, folder, chains=3, warmup=4)
+
+
 @pytest.mark.usefixtures("short")
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """Two segments, and one, stopped, and another: the same records. Catches streams or a step that begin anew."""
@@ -48,7 +52,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     def segments(folder: Path, role: str, number: int) -> None:
         folder.mkdir(exist_ok=True)
         with torch.inference_mode():
-            turns = study.Run(TASK.name, role, folder).segments()
+            turns = run(role, folder).segments()
             for _ in range(number):
                 next(turns)
 
@@ -56,7 +60,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
         segments(tmp_path / "whole", role, 2)
         segments(tmp_path / "parts", role, 1)
         segments(tmp_path / "parts", role, 1)
-        whole, parts = (study.history(study.Run(TASK.name, role, tmp_path / f)) for f in ("whole", "parts"))
+        whole, parts = (study.history(run(role, tmp_path / f)) for f in ("whole", "parts"))
         assert whole["steps"] == parts["steps"] == 16
         assert np.array_equal(whole["f"], parts["f"])
 
@@ -64,9 +68,9 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("short")
 def test_what_is_written_is_read_and_short_runs_pass_no_gate(tmp_path: Path) -> None:
     with torch.inference_mode():
-        runs = {role: study.Run(TASK.name, role, tmp_path) for role in ("wide", "modes")}
-        for run in runs.values():
-            turns = run.segments()
+        runs = {role: run(role, tmp_path) for role in ("wide", "modes")}
+        for one in runs.values():
+            turns = one.segments()
             for _ in range(4):
                 next(turns)
         record, records = study.evidence(runs)

@@ -1,11 +1,14 @@
 """Putting the parts of a run together that different machines made (``run --shard I/K``, then ``merge``)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+import pandas as pd
 
 from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
 from parvibench.harness.suite.cells import Cell
 
+from .cell_files import single_precision
 from .store import RunCell, RunRecord, Store, new_run_id
 
 
@@ -43,10 +46,14 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
 
 
 def copy_run(source: Store, run: RunRecord, into: Store) -> None:
-    """Copy a run's records and curves, without samples, under the same id; ``StoreError`` where a file is damaged."""
+    """Copy a run's records, and curves with seven digits, without samples, under the same id.
+
+    Raises:
+        StoreError: a damaged file.
+    """
     with into.locked():
         for key in dict.fromkeys(c.key for c in run.cells):
-            _copy(source, into, key, samples=False)
+            _copy(source, into, key, samples=False, curve_of=single_precision)
         into.write_run(run)
 
 
@@ -59,7 +66,14 @@ def _check(source: Store, run: RunRecord) -> None:
         source.curve(cell.key)
 
 
-def _copy(source: Store, into: Store, key: str, *, samples: bool) -> list[str]:
+def _copy(
+    source: Store,
+    into: Store,
+    key: str,
+    *,
+    samples: bool,
+    curve_of: Callable[[pd.DataFrame], pd.DataFrame] = lambda c: c,
+) -> list[str]:
     """Copy one cell unless an equally good result is there; notes for the user."""
     found, held = source.find(key), into.usable(key)
     if found is None:
@@ -68,7 +82,7 @@ def _copy(source: Store, into: Store, key: str, *, samples: bool) -> list[str]:
         same = held.values == found.values or held.hardware != found.hardware
         twice = f"{found.task}/{found.label} was already there"
         return [] if same else [f"{twice}, with other values: the first result stays"]
-    curve = source.curve(key) if found.values else None
+    curve = curve_of(source.curve(key)) if found.values else None
     arrays = (source.samples(key), source.trajectories(key)) if samples else ()
     into.write_cell(found, curve, *arrays)
     return []

@@ -89,7 +89,9 @@ def read_table(content: bytes, path: str, columns: tuple[str, ...], text: tuple[
     Raises:
         StoreError: damaged, too large, other columns or types.
     """
-    return _checked(content, path, columns, text).to_pandas().astype(dict.fromkeys(text, "str"))
+    table = _checked(content, path, columns, text).to_pandas()
+    short = table.select_dtypes("float32").columns
+    return table.astype(dict.fromkeys(text, "str") | dict.fromkeys(short, "float64"))
 
 
 def read_columns(
