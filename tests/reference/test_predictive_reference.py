@@ -231,15 +231,16 @@ def test_the_shipped_certificate_meets_the_bars() -> None:
     assert len(found.mean) == builder.SPLITS
 
 
-def test_the_shipped_reference_of_a_uci_set_meets_its_gates_and_reads_as_what_it_is() -> None:
+@pytest.mark.parametrize(("name", "rows"), [("bnn-wine-red", 160), ("bnn-yacht", 31)])
+def test_the_shipped_reference_of_a_uci_set_meets_its_gates_and_reads_as_what_it_is(name: str, rows: int) -> None:
     """Two samplers, three splits, draws in units of the sds; the mixture of the stored draws has the recorded likelihood."""
-    task = load_task("bnn-wine-red")
+    task = load_task(name)
     found = load_predictions(task.name, default_folder())
     run = found.certificate["run"]
     assert all(run["gates"].values())
     assert max(run["wide"]["rhat_max"], run["modes"]["rhat_max"]) < 1.02
     assert min(run[role]["ess_bulk_min"] for role in ("wide", "modes")) > 500
-    assert found.draws.shape == (3, 300, 160)
+    assert found.draws.shape == (3, 300, rows)
     assert float((found.draws.mean(1).abs() * 300**0.5).square().mean().sqrt()) == pytest.approx(1, abs=0.3)
     assert float(found.draws.std(1).mean()) == pytest.approx(1, abs=0.05)
     assert {metric for metric, table in found.floors.items() if 20 in table} >= {

@@ -1,7 +1,7 @@
 """The files beside a cell's record: curve, samples, trajectories and traceback."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,9 +56,13 @@ def _packed(curve: pd.DataFrame) -> bytes:
 
     buffer = io.BytesIO()
     table = pa.Table.from_pandas(curve, preserve_index=False).replace_schema_metadata(None)
-    repeated = [c for c in table.column_names if c != "value"]
-    pq.write_table(
-        table, buffer, compression="zstd", compression_level=9, use_dictionary=repeated,
-        column_encoding={"value": "BYTE_STREAM_SPLIT"}, write_statistics=False, store_schema=False,
-    )  # fmt: skip
+    pq.write_table(table, buffer, store_schema=False, **dense(table.column_names))
     return buffer.getvalue()
+
+
+def dense(columns: Iterable[str]) -> dict[str, Any]:
+    """Options of a Parquet file in which all but ``value`` repeats."""
+    return {
+        "compression": "zstd", "compression_level": 9, "use_dictionary": [c for c in columns if c != "value"],
+        "column_encoding": {"value": "BYTE_STREAM_SPLIT"}, "write_statistics": False,
+    }  # fmt: skip

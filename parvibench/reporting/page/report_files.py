@@ -14,6 +14,7 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord
+from parvibench.harness.store.cell_files import dense
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.figures.figure import Drawing
 from parvibench.reporting.figures.plots import as_figure, keeping, write_pdf
@@ -58,7 +59,8 @@ def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = Non
         (out / name).write_text(text, encoding="utf-8")
     for name, table in tables.items():
         write_csv(table, out / f"{name}.csv")
-    values(results, board).to_parquet(out / "results.parquet", index=False)
+    every = values(results, board)
+    every.to_parquet(out / "results.parquet", index=False, **dense(every.columns))
     _summary(report).write(out)
     return out / "index.html"
 
