@@ -24,7 +24,7 @@ def test_run_comes_back_whole_and_without_samples(folder: Path) -> None:
             assert before is not None
             assert after is not None
             assert before.values == after.values
-            assert_frame_equal(found.store.curve(cell.key), theirs.curve(cell.key), rtol=1e-5, atol=0)
+            assert_frame_equal(found.store.curve(cell.key), theirs.curve(cell.key), rtol=1e-6, atol=0)
             assert found.store.samples(cell.key) is None
 
 

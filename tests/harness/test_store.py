@@ -10,7 +10,7 @@ from records import asked, make_curve, make_record
 
 from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import CellRecord, CellSpec, Status
-from parvibench.harness.store.cell_files import five_digits
+from parvibench.harness.store.cell_files import single_precision
 from parvibench.harness.store.results import primary_metric
 from parvibench.harness.store.store import RunRecord, Store, is_final
 
@@ -42,13 +42,13 @@ def test_writing_again_replaces_the_whole_cell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("large", [1.0, 1e300])
-def test_a_curve_with_five_digits_keeps_its_values(tmp_path: Path, large: float) -> None:
+def test_a_curve_in_single_precision_keeps_its_values(tmp_path: Path, large: float) -> None:
     """As float64 again; none becomes infinite."""
     store, (record, _, _) = Store(tmp_path), whole_cell()
     values = (0.1, large, np.nan, np.inf)
     curve = make_curve([(r, 0, 5, 20.0, 0.1, "w2", v) for r, v in enumerate(values)])
-    store.write_cell(record, five_digits(curve))
-    pd.testing.assert_frame_equal(store.curve(record.key), curve, rtol=1e-5, atol=0)
+    store.write_cell(record, single_precision(curve))
+    pd.testing.assert_frame_equal(store.curve(record.key), curve, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("name", ["cell.json", "curve.parquet", "samples.npz", "traceback.txt"])

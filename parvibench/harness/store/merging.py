@@ -8,7 +8,7 @@ from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
 from parvibench.harness.suite.cells import Cell
 
-from .cell_files import five_digits
+from .cell_files import single_precision
 from .store import RunCell, RunRecord, Store, new_run_id
 
 
@@ -46,14 +46,14 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
 
 
 def copy_run(source: Store, run: RunRecord, into: Store) -> None:
-    """Copy a run's records, and curves with five digits, without samples, under the same id.
+    """Copy a run's records, and curves with seven digits, without samples, under the same id.
 
     Raises:
         StoreError: a damaged file.
     """
     with into.locked():
         for key in dict.fromkeys(c.key for c in run.cells):
-            _copy(source, into, key, samples=False, curve_of=five_digits)
+            _copy(source, into, key, samples=False, curve_of=single_precision)
         into.write_run(run)
 
 
