@@ -6,7 +6,7 @@ The same command goes on where it stopped, and with further sets. A set is writt
 evidence so far is in ``WORK/<task>.json`` in any case. ``--write`` runs nothing and judges what is there. On a GPU
 (``--device cuda``) a step costs the same for many more chains.
 
-Passed: wine-red, 24,000 and 23,000 steps, 9 minutes of a core; yacht, 272,000 steps of adjusted MCLMC and 1.98 million of HMC, 32
+Passed: wine-red, 24,000 and 23,000 steps, 9 minutes of a core; yacht, 264,000 steps of adjusted MCLMC and 1.92 million of HMC, 32
 chains each (``--device cuda --chains 32 --warmup 30000``), eight minutes of an H200 shared by eight such runs. Refused so far,
 on that card, all beside each other:
 
