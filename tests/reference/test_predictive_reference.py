@@ -231,7 +231,7 @@ def test_the_shipped_certificate_meets_the_bars() -> None:
     assert len(found.mean) == builder.SPLITS
 
 
-@pytest.mark.parametrize(("name", "rows"), [("bnn-wine-red", 160), ("bnn-yacht", 31)])
+@pytest.mark.parametrize(("name", "rows"), [("bnn-wine-red", 160), ("bnn-boston", 51), ("bnn-yacht", 31)])
 def test_the_shipped_reference_of_a_uci_set_meets_its_gates_and_reads_as_what_it_is(name: str, rows: int) -> None:
     """Two samplers, three splits, draws in units of the sds; the mixture of the stored draws has the recorded likelihood."""
     task = load_task(name)

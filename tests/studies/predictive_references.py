@@ -6,20 +6,19 @@ The same command goes on where it stopped, and with further sets. A set is writt
 evidence so far is in ``WORK/<task>.json`` in any case. ``--write`` runs nothing and judges what is there. On a GPU
 (``--device cuda``) a step costs the same for many more chains.
 
-Passed: wine-red, 24,000 and 23,000 steps, 9 minutes of a core; yacht, 264,000 steps of adjusted MCLMC and 1.92 million of HMC, 32
-chains each (``--device cuda --chains 32 --warmup 30000``), eight minutes of an H200 shared by eight such runs. Refused so far,
-on that card, all beside each other:
+Passed: wine-red, 24,000 and 23,000 steps, 9 minutes of a core; on an H200 (``--device cuda --chains 32``), steps of adjusted MCLMC
+and HMC: yacht, 264,000 and 1.92 million, ``--warmup 30000``; Boston, 760,000 and 1.09 million in six minutes,
+``--warmup 20000 --every 1000``. Refused on that card, in nine minutes beside Boston (before, with 392,000 and 398,000 steps of
+MCLMC, the largest R-hat was 1.29 and 1.34):
 
 ==========  ========================  =========================  ====================  ===========  ==================
 set         steps (MCLMC, HMC)        largest R-hat              least ESS             largest z    R-hat, both runs
 ==========  ========================  =========================  ====================  ===========  ==================
-boston      463,000, 2.76 million     **1.029**, 1.005           825, 6,962            2.7 of 4.0   1.003
-concrete    392,000, 1.77 million     1.29, 1.19                 84, 117               6.2 of 4.2   1.15
-energy      398,000, 2.12 million     1.34, 1.31                 75, 80                5.7 of 4.1   1.14
+concrete    940,000, 1.16 million     1.18, 1.22                 121, 103              5.3 of 4.2   1.14
+energy      1.16, 1.58 million        1.19, 1.34                 114, 74               9.1 of 4.1   1.12
 ==========  ========================  =========================  ====================  ===========  ==================
 
-So Boston lacks half as many steps again of adjusted MCLMC alone, and the two others ten to fifteen times what they had: three hours
-of such a card each, if their chains visit all that matters.
+So these two lack some ten times what they had, one and a half hours of such a card each, if their chains visit all that matters.
 
 Hidden units may trade places and the weights have many modes, so no run visits them all, and nothing is claimed of
 weights: all diagnostics are of predictions (the regression function at every test point and the held-out log
@@ -38,24 +37,26 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import torch
+import torch._inductor
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from parvibench.core.algorithm import take_steps
 from parvibench.core.metric import Context
 from parvibench.core.reference import Certified
 from parvibench.core.registry import has_reference, load_algorithm, load_metric, load_task
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
-from parvibench.harness.run.compiling import CompiledDensity
 from parvibench.reference import certificates
 from parvibench.reference.build import default_folder
 from parvibench.reference.long_run import agreement, diagnostics
@@ -63,8 +64,8 @@ from parvibench.reference.long_run import agreement, diagnostics
 SEED = 20261125
 SPLITS, CHAINS = 3, 16
 SETS = ("wine-red", "boston", "concrete", "energy", "yacht")
-#: Integrator steps between records (and of a trajectory of HMC), in a segment (the unit of resuming), and of the warm-up.
-EVERY, SEGMENT, WARMUP = 100, 1000, 4000
+#: Integrator steps of a trajectory of HMC, between records, and of the warm-up; records in a segment, the unit of resuming.
+TRAJECTORY, EVERY, WARMUP, RECORDS = 100, 100, 4000, 10
 #: Records a chain that are judged and shipped from, evenly spread, of those after the burn-in.
 MOST_RECORDS = 500
 ADAM = 1500
@@ -108,15 +109,92 @@ class NonCentred(Target):
         return value - half * x[..., -1], torch.cat(parts, -1)
 
 
-class Replayed(NonCentred):
-    """The same, compiled, its launches one CUDA graph."""
+class Program:
+    """Steps of a sampler after its warm-up as one fused program, on a card replayed as a graph; draws are the plain step's.
 
-    def __init__(self, base: Target) -> None:
-        super().__init__(base)
-        self._fast = CompiledDensity(super().log_density_and_score)
+    Launching a step of a hundred small networks takes ten times as long as computing it. Draws are made outside, by
+    address as ever, so that the chains are those of the plain step but for rounding.
+    """
 
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self._fast(x)
+    def __init__(self, run: Run, settings: Any, state: Any) -> None:
+        self._streams, self._draws = run.problem.streams, list[Callable[[], Tensor]]()
+        self._leaves, self._spec = tree_flatten(state)
+        self._state = [v.clone() for v in self._leaves if isinstance(v, Tensor)]
+        _, info = run.algorithm.step(run.problem, settings, state, cast(Streams, self._listening()))
+        self._noise, self._info = [draw().clone() for draw in self._draws], type(info)
+        whole = run.role == "wide"  # a hundred densities are too many operations for one program
+        density: Any = run.target.log_density_and_score if whole else fused(run.target.log_density_and_score, [state.x])
+        bare: Any = SimpleNamespace(dim=run.target.dim, log_density_and_score=density, score=lambda x: density(x)[1])
+
+        def program(*given: Tensor) -> list[Tensor]:
+            noise = iter(given[len(self._state) :])
+            drawn: Any = SimpleNamespace(normal=lambda *_, **__: next(noise), uniform=lambda *_, **__: next(noise))
+            return _tensors(run.algorithm.step(bare, settings, self._rebuilt(given), drawn))
+
+        given = [*self._state, *self._noise]
+        self._program = fused(program, given) if whole else program
+        self._advance = self._captured() if run.device == "cuda" else self._once
+
+    def _listening(self) -> SimpleNamespace:
+        """Streams that note what is drawn."""
+
+        def draw(law: str, *address: Any, **index: Any) -> Tensor:
+            self._draws.append(partial(getattr(self._streams, law), *address, **index))
+            return self._draws[-1]()
+
+        return SimpleNamespace(normal=partial(draw, "normal"), uniform=partial(draw, "uniform"))
+
+    def _rebuilt(self, tensors: Sequence[Tensor]) -> Any:
+        given = iter(tensors)
+        return tree_unflatten([next(given) if isinstance(v, Tensor) else v for v in self._leaves], self._spec)
+
+    def _once(self) -> None:
+        self._found = list(self._program(*self._state, *self._noise))
+        for old, new in zip(self._state, self._found, strict=False):
+            old.copy_(new)
+
+    def _captured(self) -> Callable[[], None]:
+        held = [v.clone() for v in self._state]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries allocate when they are first called, which a graph cannot hold
+            for _ in range(3):
+                self._once()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._once()
+        for old, new in zip(self._state, held, strict=True):
+            old.copy_(new)
+        return graph.replay
+
+    def steps(self, addresses: Iterable[int]) -> tuple[Any, Any]:
+        """State and Info after steps with these addresses."""
+        for self._streams.step in addresses:
+            for held, draw in zip(self._noise, self._draws, strict=True):
+                held.copy_(draw())
+            self._advance()
+        return self._rebuilt([v.clone() for v in self._state]), self._info(*self._found[len(self._state) :])
+
+
+def _tensors(found: Any) -> list[Tensor]:
+    return [v for v in tree_flatten(found)[0] if isinstance(v, Tensor)]
+
+
+def fused(program: Callable[..., Any], given: Sequence[Tensor]) -> Callable[..., Any]:
+    """The program's operations on tensors like these, fused by PyTorch's compiler.
+
+    Raises:
+        RuntimeError: what the fused program gives for these tensors differs from the plain one's by more than rounding.
+    """
+    with torch.inference_mode(False):
+        points = [v.clone() for v in given]
+        recorded = make_fx(lambda *x: program(*x), tracing_mode="fake", _allow_non_fake_inputs=True)(*points)
+        made = cast(Callable[..., Any], torch._inductor.compile(recorded, points))
+        for right, found in zip(program(*points), made(*points), strict=True):
+            if (found.double() - right.double()).abs().max() > 1e-3 * right.double().abs().max().clamp_min(1):
+                raise RuntimeError("the fused program is another one")
+    return made
 
 
 @dataclass
@@ -129,12 +207,16 @@ class Run:
     device: str = "cpu"
     chains: int = CHAINS
     warmup: int = WARMUP
+    every: int = EVERY
+    plain: bool = False
+    program: Program | None = None
 
     def __post_init__(self) -> None:
+        self.segment = RECORDS * self.every
         self.task = load_task(self.name)
         ids = tuple(range(SPLITS))
         base = self.task.target(ids, self.device, torch.float32)
-        self.target = Replayed(base) if self.device == "cuda" else NonCentred(base)
+        self.target = NonCentred(base)
         self.held = self.task.predictive(ids, self.device, torch.float32)
         streams = Streams(derive_seed(SEED, self.name, self.role), ids, self.device, torch.float32)
         self.problem = Problem(self.target, streams, start=lambda *_: self.start(), particles=self.chains)
@@ -158,9 +240,13 @@ class Run:
                 x[..., -1] = held[..., -1]
         return self.target.from_base(x)
 
+    def first_state(self) -> Any:
+        """At the starting points."""
+        return self.algorithm.init(self.problem, self.settings, self.problem.streams, 4 * self.warmup)
+
     def segments(self) -> Iterator[int]:
         """Go on, segment by segment; each leaves its records in a file, and then the state."""
-        state: Any = self.algorithm.init(self.problem, self.settings, self.problem.streams, 4 * self.warmup)
+        state = self.first_state()
         spec, done, eta = tree_flatten(state)[1], 0, 1e-6
         if self.file.is_file():
             with np.load(self.file) as stored:
@@ -180,7 +266,7 @@ class Run:
                 f.append(means.cpu().numpy())
                 more.append(torch.stack([noise.log(), x[..., -1]], -1).cpu().numpy())
                 state, eta = now, step
-            done += SEGMENT
+            done += self.segment
             arrays = {"f": np.stack(f), "more": np.stack(more), "x": x[None].cpu().numpy(), "eta": eta}
             seconds = time.perf_counter() - began
             self.store(
@@ -197,28 +283,40 @@ class Run:
         part.replace(file)
 
     def records(self, state: Any, done: int, eta: float) -> Iterator[tuple[Any, float, np.ndarray]]:
-        """The states after every ``EVERY`` integrator steps of one segment, the step of HMC, and the acceptance."""
-        if self.role == "wide":
-            taken = take_steps(self.algorithm.step, self.problem, self.settings, state, done)
-            for k, (state, info) in zip(range(1, SEGMENT + 1), taken, strict=False):
-                if k % EVERY == 0:
-                    yield state, float(info.step_length.mean()), info.acceptance.cpu().numpy()
-            return
-        for k in range(SEGMENT // EVERY):
-            at = done + k * EVERY
-            settings = self.algorithm.make_settings({"step_size": eta, "leapfrog_steps": EVERY, "jitter": 0.3})
-            taken = take_steps(self.algorithm.step, self.problem, settings, state, at)
-            state, info = next(taken)
-            if at < self.warmup:
-                eta *= float(np.exp((float(info.acceptance.mean()) - 0.75) * 2 / (1 + at / 1000) ** 0.6))
+        """The states after every ``every`` integrator steps of one segment, the step of HMC, and the acceptance."""
+        stride = 1 if self.role == "wide" else TRAJECTORY
+        for at in range(done, done + self.segment, self.every):
+            addresses = range(at, at + self.every, stride)
+            if at >= self.warmup and not self.plain:
+                try:
+                    self.program = self.program or Program(self, self.tuned(eta), state)
+                except Exception as error:  # whatever a compiler meets: the plain step is right
+                    print(f"{self.name} {self.role}: steps stay plain: {error}", flush=True)
+                    self.plain = True
+            if self.program is not None:
+                state, info = self.program.steps(addresses)
+            else:
+                for self.problem.streams.step in addresses:
+                    state, info = self.algorithm.step(self.problem, self.tuned(eta), state, self.problem.streams)
+                    if self.role == "modes" and self.problem.streams.step < self.warmup:
+                        slower = 2 / (1 + self.problem.streams.step / 1000) ** 0.6
+                        eta *= float(np.exp((float(info.acceptance.mean()) - 0.75) * slower))
+            if self.role == "wide":
+                eta = float(info.step_length.mean())
             yield state, eta, info.acceptance.cpu().numpy()
+
+    def tuned(self, eta: float) -> Any:
+        """Settings with the step size so far, which adjusted MCLMC keeps in its state."""
+        if self.role == "wide":
+            return self.settings
+        return self.algorithm.make_settings({"step_size": eta, "leapfrog_steps": TRAJECTORY, "jitter": 0.3})
 
 
 def history(run: Run) -> dict[str, Any]:
     """Records after the burn-in, evenly spread, (draws, R, N, ...), and what they took."""
     files = sorted(run.work.glob(f"{run.name}-{run.role}-*.npz"))
     parts = []
-    for file in files[max(run.warmup // SEGMENT, len(files) // 6) :]:
+    for file in files[max(run.warmup // run.segment, len(files) // 6) :]:
         with np.load(file) as stored:
             parts.append({key: stored[key] for key in stored.files})
     seconds = 0.0
@@ -228,7 +326,7 @@ def history(run: Run) -> dict[str, Any]:
     found = {key: np.concatenate([p[key] for p in parts]) for key in ("f", "more", "x")}
     found |= {key: found[key][:: -(-len(found[key]) // MOST_RECORDS)] for key in ("f", "more")}
     return found | {
-        "steps": len(files) * SEGMENT, "seconds": seconds, "eta": float(parts[-1]["eta"]),
+        "steps": len(files) * run.segment, "seconds": seconds, "eta": float(parts[-1]["eta"]),
         "accepted": float(np.mean([p["accepted"] for p in parts])),
     }  # fmt: skip
 
@@ -394,6 +492,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--chains", type=int, default=CHAINS, help="of each sampler and split")
     parser.add_argument("--warmup", type=int, default=WARMUP, help="integrator steps")
+    parser.add_argument("--every", type=int, default=EVERY, help="integrator steps between records, a multiple of 100")
     parser.add_argument("--to", type=Path, default=default_folder(), help="folder of the references")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -402,7 +501,7 @@ def main() -> None:
         if has_reference(name) or (options.write and not list(options.work.glob(f"{name}-*-*.npz"))):
             continue
         with torch.inference_mode():
-            how = (options.work, options.device, options.chains, options.warmup)
+            how = (options.work, options.device, options.chains, options.warmup, options.every)
             runs = {role: Run(name, role, *how) for role in ROLES if options.only in (None, role)}
             began, checked = time.monotonic(), 0
             turns = {role: run.segments() for role, run in runs.items()}
