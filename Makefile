@@ -5,6 +5,11 @@ BIN := $(VENV)/bin
 # Installs again when the requirements or the tested versions change.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
+# With uv, where there is one, an installation takes seconds; pip is what every Python has, and reads its own settings of indexes.
+UV := $(shell command -v uv)
+install = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(1)]' ||) \
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
+
 # Without byte code on disk every process compiles the package and the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -42,7 +47,7 @@ docs: $(VENV)/.docs-$(notdir $(STAMP))  ## The site, with the reports: docs/_bui
 	@echo "docs/_build/site/index.html"
 
 $(VENV)/.docs-$(notdir $(STAMP)): $(STAMP)
-	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(call install,docs)
 	@touch $@
 
 index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=name[,name] where results stay.
@@ -64,7 +69,7 @@ lint: $(STAMP)  ## Style and types.
 
 $(STAMP):
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(call install,dev)
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 

@@ -205,14 +205,20 @@ def _list_page(kind: str) -> str:
         "metric": "Functions of samples and of the known facts of the target.",
     }[kind]
     title = {"task": "Tasks", "algorithm": "Algorithms", "metric": "Metrics"}[kind]
-    return f"# {title} ({len(rows)})\n\n{intro} `parvibench list {kind}s` prints the same.\n\n{body}\n{_toc(rows)}"
+    return f"# {title} ({len(rows)})\n\n{intro} `parvibench list {kind}s` prints the same.\n\n{body}"
 
 
 def _member_page(kind: str, name: str, source: Path) -> str:
     facts = getattr(describe, kind)(name)
     about = facts.pop("about", "")
     facts.pop("name")
-    parts = [f"# {name}\n", f"{_sentence(facts.pop('summary'))}\n"]
+    # The tables lead to these pages: two hundred entries beside every page would take half of the build.
+    parts = [
+        "---\norphan: true\n---\n",
+        f"# {name}\n",
+        f"{_sentence(facts.pop('summary'))}\n",
+        f"One of the [{kind}s](index.md).\n",
+    ]
     presets = facts.pop("presets", None)
     settings = facts.pop("settings (default - meaning)", None)
     departures = facts.pop("departs from the plain task", None)

@@ -46,7 +46,7 @@ def test_targets_are_what_they_say(name: str) -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("name", ["ula", "mala", "sghmc", "svgd"])
+@pytest.mark.parametrize("name", ["ula", "svgd", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mala", "sghmc"))])
 def test_right_samplers_are_green_at_their_defaults(name: str) -> None:
     result = checked(name)
     assert result.verdict == "pass", output.lines(result)
