@@ -5,10 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.metric import Context, metric
 from parvibench.core.reference import Certified
+from parvibench.core.task import PredictiveData
 
-from .predictive import held_rows, log_sums, predictions
+from .needs import given
+from .predictive import all_predictions, held_rows, log_sums
 from .transport import sliced_distance
 
 #: Halvings of the bracket of a quantile.
@@ -119,7 +121,7 @@ def predictive_nll_error(samples: Tensor, context: Context) -> Tensor:
     tensor([0.4801], dtype=torch.float64)
     """
     data, y = held_rows(samples, context)
-    log_p = _stored(_certified(samples, context).log_p)
+    log_p = _stored(_certified(samples, data).log_p)
     return (log_sums(samples, data, y) - math.log(samples.shape[1]) - log_p).abs().mean(1)
 
 
@@ -181,19 +183,14 @@ def _errors(samples: Tensor, context: Context) -> tuple[Tensor, Tensor]:
 def _predicted(samples: Tensor, context: Context) -> tuple[Tensor, Tensor, Certified]:
     """Predictions (R, n, T), noise sds (R, n), and what they are compared with."""
     data, y = held_rows(samples, context)
-    known = _certified(samples, context)
-    found = list(predictions(samples, data, y))
-    return torch.cat([m for m, _ in found], 1), torch.cat([s for _, s in found], 1), known
+    known = _certified(samples, data)
+    return *all_predictions(samples, data, y), known
 
 
-def _certified(samples: Tensor, context: Context) -> Certified:
-    if context.predictive is None or context.predictive.certified is None:
-        raise NotApplicable("there are no certified predictions for these data splits")
-    mean, sd, *more = context.predictive.certified
+def _certified(samples: Tensor, data: PredictiveData) -> Certified:
+    mean, sd, *more = given(data.certified, "there are no certified predictions for these data splits")
     return Certified(mean.to(samples), sd.to(samples), *(None if a is None else a.to(samples) for a in more))
 
 
 def _stored(values: Tensor | None) -> Tensor:
-    if values is None:
-        raise NotApplicable("of the certified predictions only means and sds are stored")
-    return values
+    return given(values, "of the certified predictions only means and sds are stored")

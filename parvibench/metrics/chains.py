@@ -28,8 +28,9 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import PredictiveData
 
-from .cost import recorded_cost
-from .pairwise import thin
+from .needs import given
+from .pairwise import evenly, thin
+from .recorded import recorded_cost
 
 #: Coordinates that are ranked, and found by every statistic of the screen.
 MOST_COORDINATES = 50
@@ -140,7 +141,7 @@ def autocorrelation(samples: Tensor, context: Context) -> Tensor:
     tensor([-0.6548], dtype=torch.float64)
     """
     values = []
-    for path in _paths(_spaced_coordinates(_recorded(context))):
+    for path in _spaced_coordinates(context):
         centred = path - path.mean((0, 1))
         variance = np.square(centred).mean((0, 1))
         with np.errstate(invalid="ignore"):
@@ -169,7 +170,7 @@ def ess_autocorrelation(samples: Tensor, context: Context) -> Tensor:
     tensor([378.5519], dtype=torch.float64)
     """
     values = []
-    for path in _paths(_spaced_coordinates(_recorded(context))):
+    for path in _spaced_coordinates(context):
         chains, times, _ = path.shape
         centred = path - path.mean((0, 1))
         spectrum = np.fft.rfft(centred, 2 * times, axis=1)
@@ -225,9 +226,11 @@ def _ess_over(spent: float, context: Context) -> Tensor:
 
 def _smallest_ess(path: Tensor, **method: Any) -> Tensor:
     """(R,) float64, worst coordinate, out of all T N states of the path; ``method`` is ArviZ's."""
-    states = path.shape[1] * path.shape[2]
-    spaced, middle = _thinned(path), _middle(path)
-    used = spaced.shape[1] * spaced.shape[2]
+    spaced = _thinned(path)
+    draws, kept = path.shape[1], spaced.shape[1]
+    first = (draws - kept) // 2
+    middle = path[:, first : first + kept]  # as many neighbouring times
+    states, used = draws * path.shape[2], kept * path.shape[2]
     values = []
     for chains, neighbours in zip(_worst(spaced), _worst(middle), strict=True):
         size = _ess(chains, **method)
@@ -245,12 +248,11 @@ def _ess(chains: NDArray[np.float64], **method: Any) -> float:
 
 def _recorded(context: Context) -> Tensor:
     """The recorded path, (R, T, N, D), with at least ``FEWEST_DRAWS`` times."""
-    if context.path is None:
-        raise NotApplicable("no chain path is recorded")
-    draws = context.path.shape[1]
+    path = given(context.path, "no chain path is recorded")
+    draws = path.shape[1]
     if draws < FEWEST_DRAWS:
         raise NotApplicable(f"the chain path has {draws} draws; at least {FEWEST_DRAWS} are needed")
-    return _said(context.path, context)
+    return _said(path, context)
 
 
 def _said(path: Tensor, context: Context) -> Tensor:
@@ -259,9 +261,9 @@ def _said(path: Tensor, context: Context) -> Tensor:
     if of_rows is None or "network" not in context.task.tags:
         return path
     replicates, draws, chains, dim = path.shape
-    held = context.predictive.y.shape[1]  # type: ignore[union-attr]
-    kept = min(held, _PREDICTIONS)
-    data: PredictiveData = of_rows(torch.arange(kept) * held // kept)
+    held_out = evenly(context.predictive.y.shape[1], _PREDICTIONS)  # type: ignore[union-attr]
+    kept = len(held_out)
+    data: PredictiveData = of_rows(held_out)
     found = []
     for states in torch.split(path.reshape(replicates, draws * chains, dim), _STATES, dim=1):
         means, sds = data.predict(states)
@@ -294,22 +296,13 @@ def _nested_rhat(chains: NDArray[np.float64]) -> float:
 def _thinned(path: Tensor) -> Tensor:
     """Evenly spaced times of (R, T, N, D), so that T N is at most MOST_DRAWS."""
     draws, chains = path.shape[1:3]
-    kept = min(draws, max(FEWEST_DRAWS, MOST_DRAWS // chains))
-    return path[:, torch.arange(kept) * draws // kept]
+    return path[:, evenly(draws, max(FEWEST_DRAWS, MOST_DRAWS // chains))]
 
 
-def _spaced_coordinates(path: Tensor) -> Tensor:
-    """At most MOST_COORDINATES evenly spaced coordinates of (R, T, N, D)."""
-    dim = path.shape[3]
-    kept = min(dim, MOST_COORDINATES)
-    return path[..., torch.arange(kept) * dim // kept]
-
-
-def _middle(path: Tensor) -> Tensor:
-    """As many neighbouring times, in the middle of (R, T, N, D), as ``_thinned`` has."""
-    draws, kept = path.shape[1], _thinned(path).shape[1]
-    first = (draws - kept) // 2
-    return path[:, first : first + kept]
+def _spaced_coordinates(context: Context) -> list[NDArray[np.float64]]:
+    """As ``_paths``, of the recorded path, with at most MOST_COORDINATES evenly spaced coordinates."""
+    path = _recorded(context)
+    return _paths(path[..., evenly(path.shape[3], MOST_COORDINATES)])
 
 
 def _worst(path: Tensor) -> list[NDArray[np.float64]]:
@@ -322,12 +315,12 @@ def _worst(path: Tensor) -> list[NDArray[np.float64]]:
 def _screen(path: Tensor) -> Tensor:
     """The worst coordinates of a replicate's path, (T, N, D), by cheap statistics of all of them: indices."""
     draws, chains = path.shape[:2]
-    x = path[torch.arange(kept := min(draws, max(FEWEST_DRAWS, _SCREENED // chains))) * draws // kept].double()
+    x = path[evenly(draws, max(FEWEST_DRAWS, _SCREENED // chains))].double()
     x = torch.where(x.isfinite(), x, 0.0)
     low, centre, high = thin(x.flatten(0, 1), _LOCATED).quantile(torch.tensor([0.16, 0.5, 0.84], dtype=x.dtype), dim=0)
     # Bounded as ranks are, so that heavy tails hide nothing.
     x = ((x - centre) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).atan()
-    found = [*_unequal(x, 2), *_unequal(x.abs(), 2)[:1], _unequal(x, min(_BATCHES, kept // 2))[0]]
+    found = [*_unequal(x, 2), *_unequal(x.abs(), 2)[:1], _unequal(x, min(_BATCHES, len(x) // 2))[0]]
     worst = {int(i) for v in found for i in v.topk(min(_BY_EACH, v.numel())).indices}
     return torch.tensor(sorted(worst))
 

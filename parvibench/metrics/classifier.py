@@ -1,12 +1,11 @@
 """Classifier two-sample test."""
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable, metric
 
+from .needs import against_reference
 from .pairwise import thin
 
 FOLDS = 5
@@ -43,28 +42,22 @@ def c2st(samples: Tensor, context: Context) -> Tensor:
     >>> c2st(torch.cat([x, x], 1), Context(banana, Reference(square.repeat(2, 1), True, {})))
     tensor([0.8000], dtype=torch.float64)
     """
-    values = []
-    for r, x in enumerate(samples):
-        rows = context.reference_rows(r)
-        n = min(len(x), len(rows), MOST_POINTS)
-        if n < FOLDS:
-            raise NotApplicable(f"{FOLDS} folds need as many samples and reference rows, got {n}")
-        mean, sd = rows.mean(0), rows.std(0)
-        sides = [((thin(side, n) - mean) / sd).clamp(-FARTHEST, FARTHEST).numpy() for side in (x, rows)]
-        values.append(_accuracy(*sides))
-    return torch.tensor(values, dtype=samples.dtype)
+    return against_reference(samples, context, _accuracy)
 
 
-def _accuracy(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Cross-validated accuracy between two samples of one size, (n, D) each."""
+def _accuracy(x: Tensor, rows: Tensor) -> float:
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import RidgeClassifier
     from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.pipeline import make_pipeline
 
-    n, dim = x.shape
+    n, dim = min(len(x), len(rows), MOST_POINTS), x.shape[1]
+    if n < FOLDS:
+        raise NotApplicable(f"{FOLDS} folds need as many samples and reference rows, got {n}")
+    mean, sd = rows.mean(0), rows.std(0)
+    sides = [((thin(side, n) - mean) / sd).clamp(-FARTHEST, FARTHEST).numpy() for side in (x, rows)]
     features = Nystroem(gamma=0.5 / dim, n_components=min(CENTRES, n), random_state=0)
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     labels = np.repeat([0, 1], n)
-    scores = cross_val_score(make_pipeline(features, RidgeClassifier()), np.concatenate([x, y]), labels, cv=folds)
+    scores = cross_val_score(make_pipeline(features, RidgeClassifier()), np.concatenate(sides), labels, cv=folds)
     return float(scores.mean())

@@ -76,6 +76,11 @@ def compute(
     return values, absent
 
 
+def values_of(names: Iterable[str], x: Tensor, context: Context) -> dict[str, float]:
+    """The values of one set of samples, (n, D), by all of the metrics that apply."""
+    return {name: float(value[0]) for name, value in compute(names, x[None], context)[0].items()}
+
+
 class _Rescaled(Target):
     """The density of z = x / units, up to a constant, of a target in x; ``units`` (D,)."""
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.kernels.gram import squared_distances
 
+from .needs import against_reference
 from .pairwise import row_blocks
 
 NEIGHBOUR = 3
@@ -42,16 +43,16 @@ def kl_knn(samples: Tensor, context: Context) -> Tensor:
     n, dim = samples.shape[1:]
     if n <= NEIGHBOUR:
         raise NotApplicable(f"n = {n} samples have no {NEIGHBOUR}rd neighbour: at least {NEIGHBOUR + 1}")
-    values = []
-    for r, x in enumerate(samples):
-        rows = context.reference_rows(r)
+
+    def divergence(x: Tensor, rows: Tensor) -> Tensor:
         if len(rows) < NEIGHBOUR:
             raise NotApplicable(f"the reference has {len(rows)} rows: at least {NEIGHBOUR} are needed")
         own = _neighbour_distance(x, x, NEIGHBOUR + 1)  # every sample is its own first neighbour
         other = _neighbour_distance(rows, x, NEIGHBOUR)
         value = dim * (other / own).log().mean() + math.log(len(rows) / (n - 1))
-        values.append(torch.where(own.eq(0).any(), math.inf, value))
-    return torch.stack(values)
+        return torch.where(own.eq(0).any(), math.inf, value)
+
+    return against_reference(samples, context, divergence)
 
 
 def _neighbour_distance(points: Tensor, queries: Tensor, k: int) -> Tensor:

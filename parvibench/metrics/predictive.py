@@ -9,6 +9,7 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import PredictiveData
 
+from .needs import given
 from .pairwise import row_blocks
 
 
@@ -81,8 +82,7 @@ def crps(samples: Tensor, context: Context) -> Tensor:
     tensor([49.6616], dtype=torch.float64)
     """
     data, y = held_rows(samples, context)
-    found = list(predictions(samples, data, y))
-    means, sds = torch.cat([m for m, _ in found], 1), torch.cat([s for _, s in found], 1)
+    means, sds = all_predictions(samples, data, y)
     values = []
     for r, rows in enumerate(y):
         columns = row_blocks(len(rows), samples.shape[1])
@@ -138,12 +138,11 @@ def _mean_absolute(d: Tensor, sd: Tensor) -> Tensor:
 
 def held_rows(samples: Tensor, context: Context) -> tuple[PredictiveData, Tensor]:
     """The held-out data and their responses (R, T); ``NotApplicable`` without any."""
-    if context.predictive is None:
-        raise NotApplicable("the task has no held-out data")
-    y = context.predictive.y.to(samples)
+    data = given(context.predictive, "the task has no held-out data")
+    y = data.y.to(samples)
     if y.shape[1] == 0:
         raise NotApplicable(f"the test set is empty: responses of shape {tuple(y.shape)}")
-    return context.predictive, y
+    return data, y
 
 
 def predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -151,3 +150,9 @@ def predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> Iterator[tu
     for block in row_blocks(samples.shape[1], y.numel()):
         means, sds = data.predict(samples[:, block])
         yield means.to(samples), sds.to(samples)
+
+
+def all_predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Means (R, n, T) and noise sds (R, n)."""
+    means, sds = zip(*predictions(samples, data, y), strict=True)
+    return torch.cat(means, 1), torch.cat(sds, 1)

@@ -21,10 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.metric import Context, metric
 from parvibench.core.target import Target
 from parvibench.kernels.gram import squared_distances
 
+from .needs import given
 from .pairwise import row_blocks
 
 #: q -> (g, -2 g', 4 g''), with g(0) = -2 g'(0) = 1.
@@ -142,9 +143,7 @@ def _v_statistic(samples: Tensor, context: Context, kernel: Kernel) -> Tensor:
 
 
 def _scores(samples: Tensor, context: Context) -> Tensor:
-    if context.target is None:
-        raise NotApplicable("the density is not available")
-    return context.target.score(samples).to(samples)
+    return given(context.target, "the density is not available").score(samples).to(samples)
 
 
 def _scale(context: Context, dim: int) -> float:

@@ -5,8 +5,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.metric import Context, metric
 from parvibench.core.target import Target
+
+from .needs import given
 
 #: The largest share of the target that counts as a tail.
 TAIL = 0.05
@@ -38,12 +40,11 @@ def tail_error(samples: Tensor, context: Context) -> Tensor:
     >>> tail_error(x, context)
     tensor([0.0513], dtype=torch.float64)
     """
-    if context.target is None:
-        raise NotApplicable("the density is not available")
-    densities = context.target.log_density(samples).to(samples)
+    target = given(context.target, "the density is not available")
+    densities = target.log_density(samples).to(samples)
     values = []
     for r, x in enumerate(samples):
-        centre, spread, ordered = _reference_tails(context.reference_rows(r), context.target)
+        centre, spread, ordered = _reference_tails(context.reference_rows(r), target)
         outward = _outward(x, densities[r], centre, spread)
         # The share of the reference that is as far out, counting the sample itself.
         beyond = ordered.shape[1] - torch.searchsorted(ordered, outward)

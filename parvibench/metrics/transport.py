@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from parvibench.core.metric import Context, Metric, NotApplicable, metric
 from parvibench.core.streams import derive_seed
 
+from .needs import against_reference
 from .pairwise import thin
 
 PROJECTIONS = 500
@@ -40,7 +41,7 @@ def sliced_w2(samples: Tensor, context: Context) -> Tensor:
     >>> sliced_w2(x, context)
     tensor([0.9851], dtype=torch.float64)
     """
-    return torch.stack([sliced_distance(x, context.reference_rows(r)) for r, x in enumerate(samples)])
+    return against_reference(samples, context, sliced_distance)
 
 
 def sliced_distance(x: Tensor, rows: Tensor) -> Tensor:
@@ -66,8 +67,7 @@ def w2(samples: Tensor, context: Context) -> Tensor:
     >>> w2(x, context)
     tensor([1.4142], dtype=torch.float64)
     """
-    costs = [_transport_cost(x, context.reference_rows(r), "sqeuclidean") for r, x in enumerate(samples)]
-    return torch.tensor(costs, dtype=samples.dtype).sqrt()
+    return against_reference(samples, context, partial(_transport_cost, ground="sqeuclidean")).sqrt()
 
 
 @metric("lower", "x", "reference", "exact 1-Wasserstein distance", when="last", floor_ratio=True)
@@ -86,8 +86,7 @@ def w1(samples: Tensor, context: Context) -> Tensor:
     >>> w1(x, context)
     tensor([1.4142], dtype=torch.float64)
     """
-    costs = [_transport_cost(x, context.reference_rows(r), "euclidean") for r, x in enumerate(samples)]
-    return torch.tensor(costs, dtype=samples.dtype)
+    return against_reference(samples, context, partial(_transport_cost, ground="euclidean"))
 
 
 def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
@@ -111,13 +110,14 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
     """
     if "heavy-tailed" not in context.task.tags:
         raise NotApplicable("the window is for heavy-tailed targets; see w2")
-    costs = []
-    for r, x in enumerate(samples):
-        kept, rows = (side[side.abs().amax(1) < half_width] for side in (x, context.reference_rows(r)))
-        if not len(rows):
+
+    def inside(x: Tensor, rows: Tensor) -> float:
+        kept, targets = (side[side.abs().amax(1) < half_width] for side in (x, rows))
+        if not len(targets):
             raise NotApplicable(f"no reference row lies within {half_width:g} of the origin")
-        costs.append(_transport_cost(kept, rows, "sqeuclidean") if len(kept) else np.inf)
-    return torch.tensor(costs, dtype=samples.dtype)
+        return _transport_cost(kept, targets, "sqeuclidean") if len(kept) else np.inf
+
+    return against_reference(samples, context, inside)
 
 
 def _windowed(half_width: float) -> Metric:

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from parvibench.core.errors import ShapeError
-from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.metric import Context, metric
+
+from .needs import given
 
 
 @metric("lower", "1", "unmixing", "Amari distance to the known unmixing matrix, mean over samples")
@@ -31,9 +33,7 @@ def amari(samples: Tensor, context: Context) -> Tensor:
     >>> amari(torch.eye(5, dtype=torch.float64).reshape(1, 1, 25), Context(ica))
     tensor([0.9597], dtype=torch.float64)
     """
-    known = context.task.facts.unmixing
-    if known is None:
-        raise NotApplicable("the task states no unmixing matrix")
+    known = given(context.task.facts.unmixing, "the task states no unmixing matrix")
     d = known.shape[0]
     if known.shape != (d, d) or d * d != samples.shape[2]:
         raise ShapeError(

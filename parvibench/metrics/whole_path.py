@@ -9,6 +9,7 @@ from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.registry import load_metric
 
 from .equivalent import equivalent_sample_size
+from .needs import given
 
 MOST_STATES = 1000
 
@@ -63,12 +64,11 @@ def path_equivalent_n(samples: Tensor, context: Context) -> Tensor:
 
 def whole_path(context: Context) -> Tensor:
     """At most 1,000 states (R, m, D), evenly spread over the times of a path and cycling through its chains."""
-    if context.path is None:
-        raise NotApplicable("no chain path is recorded")
-    _, times, chains, _ = context.path.shape
+    path = given(context.path, "no chain path is recorded")
+    _, times, chains, _ = path.shape
     states = min(MOST_STATES, times * chains)
     if states < 2:
         raise NotApplicable(f"the chain path has {states} states; at least 2 are needed")
     order = torch.arange(states)
     when = ((order.double() + 0.5) * times / states).long()
-    return context.path[:, when, order % chains].to(torch.float64)
+    return path[:, when, order % chains].to(torch.float64)

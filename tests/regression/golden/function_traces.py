@@ -20,7 +20,7 @@ from torch import Tensor
 from parvibench import statistics
 from parvibench.core.reference import Floor
 from parvibench.kernels import gram, heat, mixture, named
-from parvibench.metrics import certified_predictions, energy, evaluate, floors, mmd, modes, pairwise, power, stein
+from parvibench.metrics import certified_predictions, evaluate, floors, mmd, modes, pairwise, power, stein
 from parvibench.nn import lbfgs, optim
 from parvibench.nn.mlp import MLP
 from parvibench.reference import build, long_run, own_gates, predictive_run, shared_checks
@@ -222,7 +222,7 @@ _METRICS: dict[str, Callable[[], Any]] = {
     "mmd.kernel_mean": lambda: [
         mmd.kernel_mean(numbers(231, 40, 3), numbers(232, 30, 3), 1.3, kernel) for kernel in (mmd.gaussian, mmd.inverse_multiquadric)
     ],
-    "energy.mean_distance": lambda: energy.mean_distance(numbers(231, 40, 3), numbers(232, 30, 3)),
+    "mmd.mean_distance": lambda: mmd.mean_distance(numbers(231, 40, 3), numbers(232, 30, 3)),
     "stein.bootstrapped_ksd": lambda: stein.bootstrapped_ksd(numbers(233, 30, 4), Bowl(), 40, torch.Generator().manual_seed(2)),
     "certified_predictions.relative_errors": lambda: certified_predictions.relative_errors(
         numbers(234, 2, 5), numbers(235, 2, 5).exp(), numbers(236, 2, 5), numbers(237, 2, 5).exp()
