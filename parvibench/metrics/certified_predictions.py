@@ -31,12 +31,7 @@ def predictive_w2(samples: Tensor, context: Context) -> Tensor:
     As ``sliced_w2``, of ``(f(x_t) - M_t) / S_t`` against draws of the certified posterior: dependence between points
     counts. A shift of all points by c sds is a distance of c.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data with certified draws.
-
-    Returns:
-        (R,) in posterior sds; lower is better. One prediction per sample.
+    (R,) in posterior sds; lower is better. One prediction per sample. Needs certified draws.
 
     >>> predictive_w2(weights, certified)
     tensor([0.1521], dtype=torch.float64)
@@ -59,12 +54,7 @@ def predictive_mean_error(samples: Tensor, context: Context) -> Tensor:
     ``sqrt mean_t ((m_t - M_t) / S_t)^2`` for the samples' mean m of f(x_t) and the certified posterior mean M and
     standard deviation S of f(x_t): n independent exact draws have about 1 / sqrt(n).
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data with certified predictions.
-
-    Returns:
-        (R,) in posterior sds; lower is better. One prediction per sample.
+    (R,) in posterior sds; lower is better. One prediction per sample.
 
     >>> predictive_mean_error(weights, held_out)
     tensor([4.0824], dtype=torch.float64)
@@ -84,12 +74,7 @@ def predictive_sd_error(samples: Tensor, context: Context) -> Tensor:
     ``sqrt mean_t (s_t / S_t - 1)^2`` for the standard deviations s of f(x_t) over the samples and the certified S,
     without the noise of the responses: 1 when all samples agree, about 1 / sqrt(2n) for n independent exact draws.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data with certified predictions.
-
-    Returns:
-        (R,), relative; lower is better. One prediction per sample.
+    (R,), relative; lower is better. One prediction per sample.
 
     >>> predictive_sd_error(weights, held_out)
     tensor([1.], dtype=torch.float64)
@@ -110,12 +95,7 @@ def predictive_nll_error(samples: Tensor, context: Context) -> Tensor:
     p is the samples' predictive mixture and P that of the certified posterior. Unlike ``nll`` it does not reward
     predictions that are better than the posterior's.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data with certified densities.
-
-    Returns:
-        (R,) in nats per row; lower is better. One prediction per sample.
+    (R,) in nats per row; lower is better. One prediction per sample. Needs certified densities.
 
     >>> predictive_nll_error(weights, certified)
     tensor([0.4801], dtype=torch.float64)
@@ -139,12 +119,7 @@ def predictive_coverage_error(samples: Tensor, context: Context) -> Tensor:
     l and u are the 2.5% and 97.5% quantiles of the samples' predictive mixture at a test point (by bisection), and P is
     the certified predictive distribution there, a mixture over the stored draws.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data with certified draws.
-
-    Returns:
-        (R,), a probability; lower is better. O(60 n T) for T test rows.
+    (R,), a probability; lower is better. O(60 n T) for T test rows. Needs certified draws.
 
     >>> predictive_coverage_error(weights, certified)
     tensor([0.0170], dtype=torch.float64)

@@ -1,5 +1,7 @@
 """Diagnostics of recorded chains: effective sample size, R-hat and autocorrelation.
 
+All are of a path (R, T, N, D) with T >= 4, and use no samples.
+
 Vehtari et al. (2021), Bayesian Analysis 16:667-718, as implemented by ArviZ. They measure how well chains mix, not
 whether they converge to the right distribution. Effective sample sizes and R-hat report the worst coordinate. Above 50
 coordinates a screen of all of them finds those that are ranked: the worst by R-hat of halves, of the bounded
@@ -54,13 +56,8 @@ TAILS = (0.05, 0.95)
 def ess_bulk(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the rank-normalised split chains, worst coordinate.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4.
-
-    Returns:
-        (R,) in draws, out of the T N recorded; higher is better; not cut at T N (antithetic chains exceed it). Zero
-        when a coordinate never moved. O(T N log(T N)) a coordinate.
+    (R,) in draws, out of the T N recorded; higher is better; not cut at T N (antithetic chains exceed it). Zero when
+    a coordinate never moved. O(T N log(T N)) a coordinate.
 
     >>> ess_bulk(x, chains)
     tensor([500.5597], dtype=torch.float64)
@@ -72,13 +69,7 @@ def ess_bulk(samples: Tensor, context: Context) -> Tensor:
 def ess_tail(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the 5% and 95% quantiles, the smaller one, worst coordinate.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4.
-
-    Returns:
-        (R,) in draws, out of the T N recorded; higher is better. Zero when a coordinate never moved.
-        O(T N log(T N)) a coordinate.
+    (R,) in draws, out of the T N recorded; higher is better. Zero when a coordinate never moved. Cost as ``ess_bulk``.
 
     >>> ess_tail(x, chains)
     tensor([463.2779], dtype=torch.float64)
@@ -92,12 +83,7 @@ def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
 
     Bounded by the number of recorded positions: draws dropped from a thinned path do not count.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path and a cost.
-
-    Returns:
-        (R,) in draws per row scored; higher is better.
+    (R,) in draws per row scored; higher is better. Needs a cost, too.
 
     >>> ess_per_evaluation(x, chains)
     tensor([1.2514], dtype=torch.float64)
@@ -109,12 +95,7 @@ def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
 def ess_per_second(samples: Tensor, context: Context) -> Tensor:
     """``ess_bulk`` over the steady compute time of a replicate, burn-in included.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path and a cost.
-
-    Returns:
-        (R,) in draws per second; higher is better. The replicates of a chunk share its time evenly.
+    (R,) in draws per second; higher is better. The replicates of a chunk share its time evenly. Needs a cost, too.
 
     >>> ess_per_second(x, chains)
     tensor([1001.1194], dtype=torch.float64)
@@ -130,12 +111,7 @@ def autocorrelation(samples: Tensor, context: Context) -> Tensor:
     times and chains, m the mean of all chains: chains that stay apart are correlated. Recorded positions may
     lie several iterations apart, so compare runs of one length only.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4.
-
-    Returns:
-        (R,) in [-1, 1] or so; lower is better; one for a coordinate that never moved. O(T N D).
+    (R,) in [-1, 1] or so; lower is better; one for a coordinate that never moved. O(T N D).
 
     >>> autocorrelation(x, chains)
     tensor([-0.6548], dtype=torch.float64)
@@ -158,13 +134,8 @@ def ess_autocorrelation(samples: Tensor, context: Context) -> Tensor:
     Science 7:473-483), with no ranks and no split, over the chains by their mean. It stands for the one of Ye, Ren & Liu
     (2020), arXiv:2002.09070, who define none and whose chains are antithetic at some lag: it is not cut at T N.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4.
-
-    Returns:
-        (R,) in draws, out of the T N recorded; higher is better. Zero for coordinates that never moved.
-        O(T log T N) a coordinate, at most 50 of them, evenly spaced.
+    (R,) in draws, out of the T N recorded; higher is better. Zero for coordinates that never moved. O(T log T N) a
+    coordinate, at most 50 of them, evenly spaced.
 
     >>> ess_autocorrelation(x, chains)
     tensor([378.5519], dtype=torch.float64)
@@ -190,12 +161,7 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
 
     A single chain is cut into two halves first; many short ones get the nested R-hat.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4 (8 for a single chain).
-
-    Returns:
-        (R,), dimensionless; lower is better, 1 for mixed chains; +inf when no chain ever moved.
+    (R,), dimensionless; lower is better, 1 for mixed chains; +inf when no chain ever moved. A single chain needs 8 times.
 
     >>> rhat(x, chains)
     tensor([0.9920], dtype=torch.float64)

@@ -31,13 +31,8 @@ def c2st(samples: Tensor, context: Context) -> Tensor:
     features are fixed by a seed, and depend on the order of the samples. Unlike a nearest-neighbour
     classifier it detects samples that are too narrow in 20 dimensions and more.
 
-    Args:
-        samples: (R, n, D), n >= 5, in units of x.
-        context: needs a reference of 5 rows or more.
-
-    Returns:
-        (R,), a share; lower is better, about 0.5 for exact draws and 1 for samples that are fully separable. About 0.3 s a
-        replicate at n = 1000.
+    (R,), a share; lower is better, about 0.5 for exact draws and 1 for samples that are fully separable. About 0.3 s
+    a replicate at n = 1000. Needs n >= 5 and as many reference rows.
 
     >>> c2st(torch.cat([x, x], 1), Context(banana, Reference(square.repeat(2, 1), True, {})))
     tensor([0.8000], dtype=torch.float64)

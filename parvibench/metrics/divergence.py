@@ -29,13 +29,8 @@ def kl_knn(samples: Tensor, context: Context) -> Tensor:
     ISIT, Eq. 14; Wang, Kulkarni & Verdu 2009, IEEE Trans. Inf. Theory 55:2392-2405). Consistent, and biased at
     any n: compare with the floor.
 
-    Args:
-        samples: (R, n, D), n >= 4, in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) in nats; lower is better, near zero and possibly negative for exact draws; +inf when four or more
-        samples coincide. A k-d tree up to D = 8, O(n (n + m) D) in blocks beyond.
+    (R,) in nats; lower is better, near zero and possibly negative for exact draws; +inf when four or more samples
+    coincide. A k-d tree up to D = 8, O(n (n + m) D) in blocks beyond. Needs n >= 4.
 
     >>> kl_knn(x, context)
     tensor([0.6900], dtype=torch.float64)

@@ -42,13 +42,8 @@ def mmd2(samples: Tensor, context: Context) -> Tensor:
     ``mean_ij k(x_i, x_j) - 2 mean_ij k(x_i, y_j) + mean_ij k(y_i, y_j)``,
     ``k(x, y) = exp(-||x - y||^2 / (2 h^2))``.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,), dimensionless, in [0, 2]; lower is better, about (1 - E k)/n for n exact draws.
-        O(n (n + m) D) a replicate, in blocks; the reference's own term comes from its certificate.
+    (R,), dimensionless, in [0, 2]; lower is better, about (1 - E k)/n for n exact draws. O(n (n + m) D) a replicate,
+    in blocks; the reference's own term comes from its certificate.
 
     >>> mmd2(x, context)
     tensor([0.6011], dtype=torch.float64)
@@ -63,12 +58,7 @@ def mmd2_u(samples: Tensor, context: Context) -> Tensor:
     As ``mmd2`` without the pairs i = j (Gretton et al. 2012, Eq. 3): unbiased, so zero in expectation for
     exact draws against exact draws.
 
-    Args:
-        samples: (R, n, D), n >= 2, in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,), dimensionless, at most 2 and possibly negative; lower is better. Cost as ``mmd2``.
+    (R,), dimensionless, at most 2 and possibly negative; lower is better. Cost as ``mmd2``.
 
     >>> mmd2_u(x, context)
     tensor([0.3646], dtype=torch.float64)
@@ -83,12 +73,7 @@ def mmd2_u_fixed(samples: Tensor, context: Context) -> Tensor:
     As ``mmd2_u`` with ``k(x, y) = exp(-0.1 ||x - y||^2)``, the one that the program of Ye, Ren & Liu (2020),
     arXiv:2002.09070, takes for its two-dimensional targets; the paper names none.
 
-    Args:
-        samples: (R, n, D), n >= 2, in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,), dimensionless, at most 2 and possibly negative; lower is better. Cost as ``mmd2_imq``.
+    (R,), dimensionless, at most 2 and possibly negative; lower is better. Cost as ``mmd2_imq``.
 
     >>> mmd2_u_fixed(x, context)
     tensor([0.2385], dtype=torch.float64)
@@ -109,13 +94,8 @@ def mmd2_imq(samples: Tensor, context: Context) -> Tensor:
 
     ``k(x, y) = (1 + ||x - y||^2 / h^2)^(-1/2)``: heavier tails than the Gaussian's, so far points have weight.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,), dimensionless, in [0, 2]; lower is better. O((n + m)^2 D) for the first replicate, in blocks, and
-        O(n (n + m) D) for the others, which share the reference's own term.
+    (R,), dimensionless, in [0, 2]; lower is better. O((n + m)^2 D) for the first replicate, in blocks, and
+    O(n (n + m) D) for the others, which share the reference's own term.
 
     >>> mmd2_imq(x, context)
     tensor([0.3710], dtype=torch.float64)
@@ -131,12 +111,7 @@ def mmd2_linear(samples: Tensor, context: Context) -> Tensor:
 
     Depends on the means only. For exact draws ``n mmd2_linear`` averages the trace of the covariance.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) in units of x^2; lower is better. O((n + m) D).
+    (R,) in units of x^2; lower is better. O((n + m) D).
 
     >>> mmd2_linear(x, context)
     tensor([2.], dtype=torch.float64)
@@ -153,13 +128,8 @@ def energy_distance(samples: Tensor, context: Context) -> Tensor:
     143:1249-1272, Eq. 6.1): the squared maximum mean discrepancy of the kernel -||x - y||, which needs no
     bandwidth. No root is taken.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) in units of x; lower is better, about E||x - x'|| / n for n exact draws. O((n + m)^2 D) for the
-        first replicate, in blocks, and O(n (n + m) D) for the others, which share the reference's own term.
+    (R,) in units of x; lower is better, about E||x - x'|| / n for n exact draws. O((n + m)^2 D) for the first
+    replicate, in blocks, and O(n (n + m) D) for the others, which share the reference's own term.
 
     >>> energy_distance(x, context)
     tensor([1.4716], dtype=torch.float64)

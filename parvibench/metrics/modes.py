@@ -27,12 +27,7 @@ def modes_found(samples: Tensor, context: Context) -> Tensor:
     ``||x - m_k|| <= c s_k``, with c such that 98.9% of the Gaussian lie inside: c = 3 in the plane, 6.1 in 20
     dimensions.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: the task must state its modes.
-
-    Returns:
-        (R,) counts as floats; higher is better. O(n K D).
+    (R,) counts as floats; higher is better. O(n K D).
 
     >>> modes_found(gmm.facts.modes.means[None].double(), Context(gmm))
     tensor([5.], dtype=torch.float64)
@@ -58,12 +53,7 @@ def mode_weight_tv(samples: Tensor, context: Context) -> Tensor:
     ``1/2 sum_k |mean_i r_k(x_i) - w_k|`` with the responsibilities ``r_k(x) ~ w_k N(x; m_k, s_k^2 I)``, which
     sum to one. For a mixture of just these Gaussians E r_k = w_k, also where they overlap.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: the task must state its modes.
-
-    Returns:
-        (R,), a probability in [0, 1]; lower is better, of order n^(-1/2) for exact draws. O(n K D).
+    (R,), a probability in [0, 1]; lower is better, of order n^(-1/2) for exact draws. O(n K D).
 
     >>> mode_weight_tv(gmm.facts.modes.means[None].double(), Context(gmm))
     tensor([0.0014], dtype=torch.float64)
@@ -98,13 +88,9 @@ def kl_projected(samples: Tensor, context: Context) -> Tensor:
     their mean under exact draws, which is known: spacings of order j of n uniforms have E log = psi(j) - psi(n + 1). So
     the first term has mean zero for exact draws of any number, and values below zero.
 
-    Args:
-        samples: (R, n, D), n >= 10, in units of x.
-        context: needs a task with known modes of one spread, on a line.
-
-    Returns:
-        (R,) in nats; lower is better; +inf where samples coincide. O(n (D + log n)); standard error about 1/n of the
-        second term, 1/sqrt(n) of the first at a divergence near 1, less near zero.
+    (R,) in nats; lower is better; +inf where samples coincide. O(n (D + log n)); standard error about 1/n of the
+    second term, 1/sqrt(n) of the first at a divergence near 1, less near zero. Needs n >= 10, and modes of one spread
+    on a line.
 
     >>> kl_projected(path.double().reshape(1, 200, 2), Context(load_task("lapd-mixture-2")))
     tensor([1.3974], dtype=torch.float64)

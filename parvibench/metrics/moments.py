@@ -16,12 +16,7 @@ def mean_error(samples: Tensor, context: Context) -> Tensor:
 
     Mean and sd are the task's exact ones where known, the reference's otherwise.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs moments.
-
-    Returns:
-        (R,), in target sd; lower is better, about n^(-1/2) for exact draws. O(n D).
+    (R,), in target sd; lower is better, about n^(-1/2) for exact draws. O(n D).
 
     >>> mean_error(x, context)
     tensor([1.0801], dtype=torch.float64)
@@ -34,12 +29,7 @@ def mean_error(samples: Tensor, context: Context) -> Tensor:
 def sd_error(samples: Tensor, context: Context) -> Tensor:
     """Root mean square over coordinates of (sample sd / sd - 1).
 
-    Args:
-        samples: (R, n, D), n >= 2; the sample sd divides by n - 1.
-        context: needs moments.
-
-    Returns:
-        (R,), relative; lower is better, about (2 n)^(-1/2) for exact Gaussian draws. O(n D).
+    (R,), relative; lower is better, about (2 n)^(-1/2) for exact Gaussian draws; the sample sd divides by n - 1. O(n D).
 
     >>> sd_error(x, context)
     tensor([0.5582], dtype=torch.float64)
@@ -52,13 +42,8 @@ def sd_error(samples: Tensor, context: Context) -> Tensor:
 def correlation_error(samples: Tensor, context: Context) -> Tensor:
     """Root mean square over pairs of coordinates of (sample correlation - the reference's).
 
-    Args:
-        samples: (R, n, D), D >= 2.
-        context: needs a reference.
-
-    Returns:
-        (R,), dimensionless, in [0, 2]; lower is better, about n^(-1/2) for exact draws. NaN where a coordinate
-        never varies. O((n + m) D^2).
+    (R,), dimensionless, in [0, 2]; lower is better, about n^(-1/2) for exact draws. NaN where a coordinate never
+    varies. O((n + m) D^2). Needs D >= 2.
 
     >>> correlation_error(x, context)
     tensor([0.], dtype=torch.float64)
@@ -96,13 +81,8 @@ def ks_marginal(samples: Tensor, context: Context) -> Tensor:
     ``max_d sup_t |F_d(t) - G_d(t)|`` with F_d and G_d the empirical distribution functions of coordinate d of
     samples and reference. It depends on the marginals only, and is invariant under increasing maps of a coordinate.
 
-    Args:
-        samples: (R, n, D).
-        context: needs a reference.
-
-    Returns:
-        (R,), a probability in [0, 1]; lower is better, of order n^(-1/2) for exact draws. O(n log(n m) D) once
-        the reference is sorted.
+    (R,), a probability in [0, 1]; lower is better, of order n^(-1/2) for exact draws. O(n log(n m) D) once the
+    reference is sorted.
 
     >>> ks_marginal(x, context)
     tensor([0.5000], dtype=torch.float64)
@@ -124,12 +104,7 @@ def w1_marginal(samples: Tensor, context: Context) -> Tensor:
     ``sum_d int |F_d(t) - G_d(t)| dt``, F_d and G_d as in ``ks_marginal``. It is what Ye, Ren & Liu (2020),
     arXiv:2002.09070, call Wasserstein distance, by their program; it sees no dependence between coordinates.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) in units of x; lower is better, of order D n^(-1/2) for exact draws. O((n + m) log(n + m) D).
+    (R,) in units of x; lower is better, of order D n^(-1/2) for exact draws. O((n + m) log(n + m) D).
 
     >>> w1_marginal(x, context)
     tensor([2.], dtype=torch.float64)

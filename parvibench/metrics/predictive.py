@@ -1,4 +1,4 @@
-"""Fit of the posterior predictive distribution to held-out data, in original units."""
+"""Fit of the posterior predictive distribution to held-out data, in original units; samples are parameters."""
 
 import math
 from collections.abc import Iterator
@@ -17,12 +17,7 @@ from .pairwise import row_blocks
 def rmse(samples: Tensor, context: Context) -> Tensor:
     """Root mean square error of the predictive mean, ``sqrt mean_t (y_t - mean_m f_m(x_t))^2``.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data.
-
-    Returns:
-        (R,) in units of y; lower is better. One prediction per sample, in blocks.
+    (R,) in units of y; lower is better. One prediction per sample, in blocks.
 
     >>> rmse(weights, held_out)
     tensor([84.3701], dtype=torch.float64)
@@ -38,12 +33,7 @@ def nll(samples: Tensor, context: Context) -> Tensor:
 
     ``-mean_t log (1/n) sum_m N(y_t; f_m(x_t), sigma_m^2)``.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data.
-
-    Returns:
-        (R,) in nats per row for y in its original units; lower is better. One prediction per sample.
+    (R,) in nats per row for y in its original units; lower is better. One prediction per sample.
 
     >>> nll(weights, held_out)
     tensor([5.8654], dtype=torch.float64)
@@ -71,12 +61,7 @@ def crps(samples: Tensor, context: Context) -> Tensor:
 
         mean_i A(y - f_i, s_i^2) - mean_ij A(f_i - f_j, s_i^2 + s_j^2) / 2,   A(d, v) = E|N(d, v)|
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data.
-
-    Returns:
-        (R,) in units of y; lower is better. O(n^2 T) for T test rows, in blocks: 1 s at n = 1000, T = 50.
+    (R,) in units of y; lower is better. O(n^2 T) for T test rows, in blocks: 1 s at n = 1000, T = 50.
 
     >>> crps(weights, held_out)
     tensor([49.6616], dtype=torch.float64)
@@ -97,13 +82,8 @@ def coverage(samples: Tensor, context: Context) -> Tensor:
     y lies inside exactly when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
     0.025 and 0.975 there: no quantile is computed.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data.
-
-    Returns:
-        (R,), a share; 0.95 when the predictions are calibrated, so neither direction is better. One prediction
-        per sample, in blocks.
+    (R,), a share; 0.95 when the predictions are calibrated, so neither direction is better. One prediction per
+    sample, in blocks.
 
     >>> coverage(weights, held_out)
     tensor([0.9545], dtype=torch.float64)

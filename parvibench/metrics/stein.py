@@ -53,12 +53,7 @@ def ksd(samples: Tensor, context: Context) -> Tensor:
 
     ``sqrt(mean_ij k_p(x_i, x_j))``, pairs i = j included, ``g = (1 + q)^(-1/2)``.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a target.
-
-    Returns:
-        (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
+    (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
 
     >>> ksd(x, context)
     tensor([73.8027], dtype=torch.float64)
@@ -72,12 +67,7 @@ def ksd_rbf(samples: Tensor, context: Context) -> Tensor:
 
     In high dimension it can fall to zero for samples that do not converge (Gorham & Mackey 2017, Theorem 6).
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a target.
-
-    Returns:
-        (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
+    (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
 
     >>> ksd_rbf(x, context)
     tensor([70.1780], dtype=torch.float64)
@@ -92,12 +82,7 @@ def ksd_u(samples: Tensor, context: Context) -> Tensor:
     With ``u = mean_{i != j} k_p(x_i, x_j)``, zero in expectation for exact draws, the value is
     ``sign(u) sqrt(|u|)``: it keeps the sign of u, and its size is comparable with ``ksd``.
 
-    Args:
-        samples: (R, n, D), n >= 2, in units of x.
-        context: needs a target.
-
-    Returns:
-        (R,) in units of 1/x, possibly negative; lower is better. O(n^2 D), in blocks.
+    (R,) in units of 1/x, possibly negative; lower is better. O(n^2 D), in blocks.
 
     >>> ksd_u(x, context)
     tensor([61.5986], dtype=torch.float64)

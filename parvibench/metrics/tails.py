@@ -29,13 +29,9 @@ def tail_error(samples: Tensor, context: Context) -> Tensor:
     statistic of Berk & Jones (1979), Z. Wahrscheinlichkeitstheorie 47:47-59, in the tails, and twice as attentive to
     tails that are missing, which no other metric sees.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a target and a reference.
-
-    Returns:
-        (R,) in nats; lower is better, about 2 / n for exact draws, and p or more, whatever n, when a tail that should
-        hold p is empty. O(n (D + log(n m))) and n densities, once O(m D) and m densities for the reference.
+    (R,) in nats; lower is better, about 2 / n for exact draws, and p or more, whatever n, when a tail that should
+    hold p is empty. O(n (D + log(n m))) and n densities, once O(m D) and m densities for the reference. Needs a
+    reference, too.
 
     >>> tail_error(x, context)
     tensor([0.0513], dtype=torch.float64)

@@ -31,12 +31,7 @@ def sliced_w2(samples: Tensor, context: Context) -> Tensor:
     of the reference's quantile function over ((i-1)/n, i/n],
     ``W2^2 = mean_i (x_(i) - m_i)^2 + remainder``, where m and the remainder depend on n alone.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) distances in units of x. O(500 n log n) a replicate.
+    (R,) distances in units of x. O(500 n log n) a replicate.
 
     >>> sliced_w2(x, context)
     tensor([0.9851], dtype=torch.float64)
@@ -57,12 +52,7 @@ def w2(samples: Tensor, context: Context) -> Tensor:
     At most 1,000 evenly spaced rows of either side are used, the same reference rows for all; the floor is simulated
     with the same number.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) distances in units of x. About 0.1 s a replicate at n = 1000.
+    (R,) distances in units of x. About 0.1 s a replicate at n = 1000.
 
     >>> w2(x, context)
     tensor([1.4142], dtype=torch.float64)
@@ -76,12 +66,7 @@ def w1(samples: Tensor, context: Context) -> Tensor:
 
     The same rows are used as for ``w2``.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) distances in units of x. About 0.1 s a replicate at n = 1000.
+    (R,) distances in units of x. About 0.1 s a replicate at n = 1000.
 
     >>> w1(x, context)
     tensor([1.4142], dtype=torch.float64)
@@ -97,13 +82,8 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
     code draws the reference afresh, ten rows for every sample kept, ours are the shipped rows, at most 1,000.
     The mass outside the window has no effect.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference, and a task tagged ``heavy-tailed``.
-        half_width: a, > 0, in units of x.
-
-    Returns:
-        (R,) in units of x^2; lower is better; +inf when no sample is inside. About 0.1 s a replicate.
+    (R,) in units of x^2; lower is better; +inf when no sample is inside. About 0.1 s a replicate. Needs a task tagged
+    ``heavy-tailed``; ``half_width`` is a, > 0, in units of x.
 
     >>> w2sq_window(x, Context(load_task("student-t"), context.reference), half_width=1.5)
     tensor([1.], dtype=torch.float64)

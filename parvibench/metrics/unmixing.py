@@ -20,12 +20,7 @@ def amari(samples: Tensor, context: Context) -> Tensor:
     (Amari, Cichocki & Yang 1996, NIPS 8, with squared entries, as Zhang, Cheng & Zhang 2024, arXiv:2410.17935,
     compute it). Zero when W equals W0 up to the order and scale of its rows, d - 1 at most.
 
-    Args:
-        samples: (R, n, D), D = d^2.
-        context: the task must state its unmixing matrix.
-
-    Returns:
-        (R,), dimensionless; lower is better. NaN where a row or column of P is zero. O(n d^3).
+    (R,), dimensionless; lower is better. NaN where a row or column of P is zero. O(n d^3).
 
     Raises:
         ShapeError: the unmixing matrix is not (d, d).

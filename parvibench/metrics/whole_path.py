@@ -1,4 +1,4 @@
-"""What a chain's whole path is worth, where other metrics judge its last states."""
+"""What a chain's whole path, (R, T, N, D), is worth, where other metrics judge its last states."""
 
 from dataclasses import replace
 
@@ -18,12 +18,7 @@ MOST_STATES = 1000
 def path_primary(samples: Tensor, context: Context) -> Tensor:
     """The task's primary metric on at most 1,000 states spread evenly over the path after the burn-in.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T N >= 2, and what the primary metric needs.
-
-    Returns:
-        (R,) in the primary metric's unit; NaN where the path is not finite.
+    (R,) in the primary metric's unit; NaN where the path is not finite. Needs T N >= 2, and what that metric needs.
 
     >>> path_primary(x, Context(banana, context.reference, path=x.repeat(1, 4, 1)[:, :, None]))
     tensor([0.9851], dtype=torch.float64)
@@ -39,12 +34,8 @@ def path_primary(samples: Tensor, context: Context) -> Tensor:
 def path_equivalent_n(samples: Tensor, context: Context) -> Tensor:
     """How many independent exact draws come as close by the primary metric as the whole path (``path_primary``).
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T N >= 2, and a task with floors of its primary metric.
-
-    Returns:
-        (R,) in draws, at most four times the states judged; 0 for a path worse than the fewest draws simulated.
+    (R,) in draws, at most four times the states judged; 0 for a path worse than the fewest draws simulated. Needs
+    T N >= 2, and floors of the primary metric.
 
     >>> path_equivalent_n(x, Context(banana, context.reference, path=x.repeat(1, 4, 1)[:, :, None]))
     tensor([5.6452], dtype=torch.float64)
