@@ -292,14 +292,9 @@ def _screen(path: Tensor) -> Tensor:
 
 
 def _unequal(x: Tensor, parts: int) -> tuple[Tensor, Tensor]:
-    """Variance of the means of parts of chains over the mean variance within them, and the smallest of these, negated.
+    """Variance of the means of ``parts`` parts of chains (T, N, D) over the mean variance within; the least of these, negated.
 
-    Args:
-        x: (T, N, D).
-        parts: into which every chain is cut.
-
-    Returns:
-        (D,) each; infinite where nothing varies within.
+    (D,) each; infinite where nothing varies within.
     """
     length = len(x) // parts
     x = x[: length * parts].reshape(parts, length, *x.shape[1:])

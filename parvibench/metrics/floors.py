@@ -303,12 +303,7 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     One value is ranked among the m of the floor: with k values at least as bad, ``(1 + k + sqrt(k)) / (1 + m)``.
     The root is the standard error of k: floors are of finite size and used many times, and without it the level
     of a test against a single floor would exceed its nominal value about half the time. The values of several
-    replicates are compared with the floor's by the Mann-Whitney test, where failures rank worst.
-
-    Args:
-        metric: gives the direction.
-        values: of one or more replicates; NaN counts as worst.
-        floor: at the replicates' sample size.
+    replicates are compared with the floor's by the Mann-Whitney test, where failures, NaN, rank worst.
     """
     found, known = _lower_is_better(metric, values, floor)
     if len(found) == 1:

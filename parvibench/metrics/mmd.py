@@ -48,7 +48,7 @@ def mmd2(samples: Tensor, context: Context) -> Tensor:
     >>> mmd2(x, context)
     tensor([0.6011], dtype=torch.float64)
     """
-    return _v_statistic(samples, context, gaussian)
+    return _statistic(samples, context).clamp(min=0)
 
 
 @metric("lower", "1", "reference", "squared MMD, U-statistic, RBF at the reference's median distance")
@@ -63,7 +63,7 @@ def mmd2_u(samples: Tensor, context: Context) -> Tensor:
     >>> mmd2_u(x, context)
     tensor([0.3646], dtype=torch.float64)
     """
-    return _u_statistic(samples, context)
+    return _statistic(samples, context, unbiased=True)
 
 
 @metric("lower", "1", "reference", "squared MMD, U-statistic, kernel exp(-||x - y||^2 / 10) whatever the task")
@@ -78,7 +78,7 @@ def mmd2_u_fixed(samples: Tensor, context: Context) -> Tensor:
     >>> mmd2_u_fixed(x, context)
     tensor([0.2385], dtype=torch.float64)
     """
-    return _u_statistic(samples, context, _FIXED_BANDWIDTH)
+    return _statistic(samples, context, bandwidth=_FIXED_BANDWIDTH, unbiased=True)
 
 
 @metric(
@@ -100,7 +100,7 @@ def mmd2_imq(samples: Tensor, context: Context) -> Tensor:
     >>> mmd2_imq(x, context)
     tensor([0.3710], dtype=torch.float64)
     """
-    return _v_statistic(samples, context, inverse_multiquadric)
+    return _statistic(samples, context, inverse_multiquadric).clamp(min=0)
 
 
 @metric(
@@ -181,34 +181,23 @@ def _own_distance(rows: Tensor) -> float:
     return mean_distance(rows, rows)
 
 
-def _v_statistic(samples: Tensor, context: Context, kernel: Kernel) -> Tensor:
+def _statistic(
+    samples: Tensor, context: Context, kernel: Kernel = gaussian, bandwidth: float | None = None, unbiased: bool = False
+) -> Tensor:
+    """V-statistic, or U-statistic; with the reference's bandwidth by default."""
+
     def distance(x: Tensor, rows: Tensor) -> float:
-        h, own = _bandwidth_and_own_term(rows, context, kernel)
-        return kernel_mean(x, x, h, kernel) - 2 * kernel_mean(x, rows, h, kernel) + own
-
-    return against_reference(samples, context, distance).clamp(min=0)
-
-
-def _u_statistic(samples: Tensor, context: Context, bandwidth: float | None = None) -> Tensor:
-    def distance(x: Tensor, rows: Tensor) -> float:
-        h, term = _bandwidth_and_own_term(rows, context, gaussian, bandwidth)
-        n, m = len(x), len(rows)
-        inner = (n * kernel_mean(x, x, h) - 1) / (n - 1)
-        return inner - 2 * kernel_mean(x, rows, h) + (m * term - 1) / (m - 1)
+        reference = context.reference
+        assert reference is not None  # these are its rows
+        h, n, m = bandwidth or reference.bandwidth, len(x), len(rows)
+        recorded = reference.certificate.get("self_similarity")  # of the Gaussian kernel, over all rows
+        if recorded is not None and bandwidth is None and kernel is gaussian and rows is reference.draws:
+            term = float(recorded)
+        else:
+            term = self_similarity(rows, h, kernel)
+        inner = kernel_mean(x, x, h, kernel)
+        if unbiased:
+            inner, term = (n * inner - 1) / (n - 1), (m * term - 1) / (m - 1)
+        return inner - 2 * kernel_mean(x, rows, h, kernel) + term
 
     return against_reference(samples, context, distance)
-
-
-def _bandwidth_and_own_term(
-    rows: Tensor, context: Context, kernel: Kernel, bandwidth: float | None = None
-) -> tuple[float, float]:
-    """h, the reference's by default, and ``mean_ij k(y_i, y_j)``."""
-    reference = context.reference
-    assert reference is not None  # it has these rows
-    recorded = reference.certificate.get(
-        "self_similarity"
-    )  # of the Gaussian kernel with the reference's h, over all rows
-    if recorded is not None and bandwidth is None and kernel is gaussian and rows is reference.draws:
-        return reference.bandwidth, float(recorded)
-    h = bandwidth or reference.bandwidth
-    return h, self_similarity(rows, h, kernel)

@@ -98,16 +98,9 @@ def ksd_u(samples: Tensor, context: Context) -> Tensor:
 
 
 def bootstrapped_ksd(x: Tensor, target: Target, draws: int, generator: Generator) -> tuple[float, NDArray[np.float64]]:
-    """``ksd`` of independent samples without a reference, and values of it under the target, by the wild bootstrap.
+    """``ksd`` of independent samples (n, D), float64, without a reference; and its law by the wild bootstrap.
 
-    Args:
-        x: samples (n, D), float64.
-        target: whose score is known.
-        draws: number of values.
-        generator: of the signs.
-
-    Returns:
-        The value, and the others, sorted, (draws,). O(n^2 (D + draws)), in blocks.
+    The value, and others under the target, sorted, (draws,), by signs of the generator. O(n^2 (D + draws)), in blocks.
     """
     n, dim = x.shape
     s, c = target.score(x[None])[0].to(x), math.sqrt(dim)

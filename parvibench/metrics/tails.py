@@ -55,11 +55,7 @@ def _outward(x: Tensor, densities: Tensor, centre: Tensor, spread: Tensor) -> Te
 
 
 def _largest_gap(p: Tensor) -> Tensor:
-    """Largest relative entropy of the samples' distribution function to the uniform law's below TAIL.
-
-    Args:
-        p: tail probability of every sample by both functions, (2, n).
-    """
+    """Largest relative entropy of the law of the samples' tail probabilities, (2, n), to the uniform one below TAIL."""
     n = p.shape[1]
     p = p.sort(1).values
     rank = torch.arange(n, dtype=p.dtype)
