@@ -19,7 +19,7 @@ RATIO = 1.1
 
 
 def heat_error(x: Tensor, d: Tensor, h: Tensor) -> Tensor:
-    """Sum of squared errors at bandwidth h (R, 1, 1), in x^2, of points (R, n, D) with squared distances d: (R, 1, 1)."""
+    """Sum of squared errors, no unit, of x (R, n, D) at squared distances d; h in x^2 and the sum are (R, 1, 1)."""
     k = exp_(d / -h)
     sums = k.sum(-1, keepdim=True)
     away = x - (k @ x) / sums
