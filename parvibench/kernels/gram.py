@@ -1,4 +1,4 @@
-"""Squared distances by the Gram identity, and bandwidths from their median.
+"""Squared distances by the Gram identity, bandwidths from their median, and mixtures centred at particles.
 
 Everything is batched over the replicate axis, bandwidths included, and no array has more than one
 dimension per point: ||x_i - y_j||^2 = ||x_i||^2 + ||y_j||^2 - 2 x_i . y_j.
@@ -31,6 +31,12 @@ def self_distances(x: Tensor) -> Tensor:
     d = squared_distances(x, x)
     d.diagonal(dim1=-2, dim2=-1).zero_()
     return d
+
+
+def mixture_score(x: Tensor, z: Tensor, sigma: float | Tensor) -> Tensor:
+    """Score at x (R, m, D) of (1/n) sum_j N(z_j, sigma^2 I), z (R, n, D): (R, m, D); sigma is a number or (R, 1, 1)."""
+    p = torch.softmax(squared_distances(x, z) / (-2 * sigma**2), -1)
+    return (p @ z - x) / sigma**2
 
 
 def exp_(exponent: Tensor) -> Tensor:

@@ -19,13 +19,7 @@ RATIO = 1.1
 
 
 def heat_error(x: Tensor, d: Tensor, h: Tensor) -> Tensor:
-    """Sum of squared errors at bandwidth h, (R, 1, 1), dimensionless.
-
-    Args:
-        x: (R, n, D).
-        d: squared distances, (R, n, n).
-        h: (R, 1, 1), in x^2.
-    """
+    """Sum of squared errors, no unit, of x (R, n, D) at squared distances d; h in x^2 and the sum are (R, 1, 1)."""
     k = exp_(d / -h)
     sums = k.sum(-1, keepdim=True)
     away = x - (k @ x) / sums
@@ -37,10 +31,7 @@ def heat_error(x: Tensor, d: Tensor, h: Tensor) -> Tensor:
 def heat_bandwidth(x: Tensor, d: Tensor, h: Tensor) -> Tensor:
     """The best of h / 1.1, h and 1.1 h, (R, 1, 1): a step of the authors' search, which goes on from step to step.
 
-    Args:
-        x: (R, n, D).
-        d: squared distances, (R, n, n).
-        h: the bandwidth so far, (R, 1, 1).
+    Arguments as of ``heat_error``; h is the bandwidth so far.
     """
     x = x - x.mean(1, keepdim=True)
     tried = torch.stack([h / RATIO, h, h * RATIO])

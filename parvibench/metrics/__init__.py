@@ -1,5 +1,7 @@
 """Metrics, one family a file, and the noise floors that calibrate them.
 
+All take samples, (R, n, D) float64 with n >= 2, in units of x, and a context that holds what the metric declares to need.
+
 The examples in the docstrings share four corners of a square as the reference, and the same points moved by (1, 1) as
 the samples of one replicate:
 

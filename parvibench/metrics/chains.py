@@ -1,5 +1,7 @@
 """Diagnostics of recorded chains: effective sample size, R-hat and autocorrelation.
 
+All are of a path (R, T, N, D) with T >= 4, and use no samples.
+
 Vehtari et al. (2021), Bayesian Analysis 16:667-718, as implemented by ArviZ. They measure how well chains mix, not
 whether they converge to the right distribution. Effective sample sizes and R-hat report the worst coordinate. Above 50
 coordinates a screen of all of them finds those that are ranked: the worst by R-hat of halves, of the bounded
@@ -28,8 +30,9 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import PredictiveData
 
-from .cost import recorded_cost
-from .pairwise import thin
+from .needs import given
+from .pairwise import evenly, thin
+from .recorded import recorded_cost
 
 #: Coordinates that are ranked, and found by every statistic of the screen.
 MOST_COORDINATES = 50
@@ -53,13 +56,8 @@ TAILS = (0.05, 0.95)
 def ess_bulk(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the rank-normalised split chains, worst coordinate.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4.
-
-    Returns:
-        (R,) in draws, out of the T N recorded; higher is better; not cut at T N (antithetic chains exceed it). Zero
-        when a coordinate never moved. O(T N log(T N)) a coordinate.
+    (R,) in draws, out of the T N recorded; higher is better; not cut at T N (antithetic chains exceed it). Zero when
+    a coordinate never moved. O(T N log(T N)) a coordinate.
 
     >>> ess_bulk(x, chains)
     tensor([500.5597], dtype=torch.float64)
@@ -71,13 +69,7 @@ def ess_bulk(samples: Tensor, context: Context) -> Tensor:
 def ess_tail(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size of the 5% and 95% quantiles, the smaller one, worst coordinate.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4.
-
-    Returns:
-        (R,) in draws, out of the T N recorded; higher is better. Zero when a coordinate never moved.
-        O(T N log(T N)) a coordinate.
+    (R,) in draws, out of the T N recorded; higher is better. Zero when a coordinate never moved. Cost as ``ess_bulk``.
 
     >>> ess_tail(x, chains)
     tensor([463.2779], dtype=torch.float64)
@@ -91,12 +83,7 @@ def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
 
     Bounded by the number of recorded positions: draws dropped from a thinned path do not count.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path and a cost.
-
-    Returns:
-        (R,) in draws per row scored; higher is better.
+    (R,) in draws per row scored; higher is better. Needs a cost, too.
 
     >>> ess_per_evaluation(x, chains)
     tensor([1.2514], dtype=torch.float64)
@@ -108,12 +95,7 @@ def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
 def ess_per_second(samples: Tensor, context: Context) -> Tensor:
     """``ess_bulk`` over the steady compute time of a replicate, burn-in included.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path and a cost.
-
-    Returns:
-        (R,) in draws per second; higher is better. The replicates of a chunk share its time evenly.
+    (R,) in draws per second; higher is better. The replicates of a chunk share its time evenly. Needs a cost, too.
 
     >>> ess_per_second(x, chains)
     tensor([1001.1194], dtype=torch.float64)
@@ -129,18 +111,13 @@ def autocorrelation(samples: Tensor, context: Context) -> Tensor:
     times and chains, m the mean of all chains: chains that stay apart are correlated. Recorded positions may
     lie several iterations apart, so compare runs of one length only.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4.
-
-    Returns:
-        (R,) in [-1, 1] or so; lower is better; one for a coordinate that never moved. O(T N D).
+    (R,) in [-1, 1] or so; lower is better; one for a coordinate that never moved. O(T N D).
 
     >>> autocorrelation(x, chains)
     tensor([-0.6548], dtype=torch.float64)
     """
     values = []
-    for path in _paths(_spaced_coordinates(_recorded(context))):
+    for path in _spaced_coordinates(context):
         centred = path - path.mean((0, 1))
         variance = np.square(centred).mean((0, 1))
         with np.errstate(invalid="ignore"):
@@ -157,19 +134,14 @@ def ess_autocorrelation(samples: Tensor, context: Context) -> Tensor:
     Science 7:473-483), with no ranks and no split, over the chains by their mean. It stands for the one of Ye, Ren & Liu
     (2020), arXiv:2002.09070, who define none and whose chains are antithetic at some lag: it is not cut at T N.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4.
-
-    Returns:
-        (R,) in draws, out of the T N recorded; higher is better. Zero for coordinates that never moved.
-        O(T log T N) a coordinate, at most 50 of them, evenly spaced.
+    (R,) in draws, out of the T N recorded; higher is better. Zero for coordinates that never moved. O(T log T N) a
+    coordinate, at most 50 of them, evenly spaced.
 
     >>> ess_autocorrelation(x, chains)
     tensor([378.5519], dtype=torch.float64)
     """
     values = []
-    for path in _paths(_spaced_coordinates(_recorded(context))):
+    for path in _spaced_coordinates(context):
         chains, times, _ = path.shape
         centred = path - path.mean((0, 1))
         spectrum = np.fft.rfft(centred, 2 * times, axis=1)
@@ -189,12 +161,7 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
 
     A single chain is cut into two halves first; many short ones get the nested R-hat.
 
-    Args:
-        samples: (R, n, D); not used.
-        context: needs a path, (R, T, N, D) with T >= 4 (8 for a single chain).
-
-    Returns:
-        (R,), dimensionless; lower is better, 1 for mixed chains; +inf when no chain ever moved.
+    (R,), dimensionless; lower is better, 1 for mixed chains; +inf when no chain ever moved. A single chain needs 8 times.
 
     >>> rhat(x, chains)
     tensor([0.9920], dtype=torch.float64)
@@ -225,9 +192,11 @@ def _ess_over(spent: float, context: Context) -> Tensor:
 
 def _smallest_ess(path: Tensor, **method: Any) -> Tensor:
     """(R,) float64, worst coordinate, out of all T N states of the path; ``method`` is ArviZ's."""
-    states = path.shape[1] * path.shape[2]
-    spaced, middle = _thinned(path), _middle(path)
-    used = spaced.shape[1] * spaced.shape[2]
+    spaced = _thinned(path)
+    draws, kept = path.shape[1], spaced.shape[1]
+    first = (draws - kept) // 2
+    middle = path[:, first : first + kept]  # as many neighbouring times
+    states, used = draws * path.shape[2], kept * path.shape[2]
     values = []
     for chains, neighbours in zip(_worst(spaced), _worst(middle), strict=True):
         size = _ess(chains, **method)
@@ -245,12 +214,11 @@ def _ess(chains: NDArray[np.float64], **method: Any) -> float:
 
 def _recorded(context: Context) -> Tensor:
     """The recorded path, (R, T, N, D), with at least ``FEWEST_DRAWS`` times."""
-    if context.path is None:
-        raise NotApplicable("no chain path is recorded")
-    draws = context.path.shape[1]
+    path = given(context.path, "no chain path is recorded")
+    draws = path.shape[1]
     if draws < FEWEST_DRAWS:
         raise NotApplicable(f"the chain path has {draws} draws; at least {FEWEST_DRAWS} are needed")
-    return _said(context.path, context)
+    return _said(path, context)
 
 
 def _said(path: Tensor, context: Context) -> Tensor:
@@ -259,9 +227,9 @@ def _said(path: Tensor, context: Context) -> Tensor:
     if of_rows is None or "network" not in context.task.tags:
         return path
     replicates, draws, chains, dim = path.shape
-    held = context.predictive.y.shape[1]  # type: ignore[union-attr]
-    kept = min(held, _PREDICTIONS)
-    data: PredictiveData = of_rows(torch.arange(kept) * held // kept)
+    held_out = evenly(context.predictive.y.shape[1], _PREDICTIONS)  # type: ignore[union-attr]
+    kept = len(held_out)
+    data: PredictiveData = of_rows(held_out)
     found = []
     for states in torch.split(path.reshape(replicates, draws * chains, dim), _STATES, dim=1):
         means, sds = data.predict(states)
@@ -294,22 +262,13 @@ def _nested_rhat(chains: NDArray[np.float64]) -> float:
 def _thinned(path: Tensor) -> Tensor:
     """Evenly spaced times of (R, T, N, D), so that T N is at most MOST_DRAWS."""
     draws, chains = path.shape[1:3]
-    kept = min(draws, max(FEWEST_DRAWS, MOST_DRAWS // chains))
-    return path[:, torch.arange(kept) * draws // kept]
+    return path[:, evenly(draws, max(FEWEST_DRAWS, MOST_DRAWS // chains))]
 
 
-def _spaced_coordinates(path: Tensor) -> Tensor:
-    """At most MOST_COORDINATES evenly spaced coordinates of (R, T, N, D)."""
-    dim = path.shape[3]
-    kept = min(dim, MOST_COORDINATES)
-    return path[..., torch.arange(kept) * dim // kept]
-
-
-def _middle(path: Tensor) -> Tensor:
-    """As many neighbouring times, in the middle of (R, T, N, D), as ``_thinned`` has."""
-    draws, kept = path.shape[1], _thinned(path).shape[1]
-    first = (draws - kept) // 2
-    return path[:, first : first + kept]
+def _spaced_coordinates(context: Context) -> list[NDArray[np.float64]]:
+    """As ``_paths``, of the recorded path, with at most MOST_COORDINATES evenly spaced coordinates."""
+    path = _recorded(context)
+    return _paths(path[..., evenly(path.shape[3], MOST_COORDINATES)])
 
 
 def _worst(path: Tensor) -> list[NDArray[np.float64]]:
@@ -322,25 +281,20 @@ def _worst(path: Tensor) -> list[NDArray[np.float64]]:
 def _screen(path: Tensor) -> Tensor:
     """The worst coordinates of a replicate's path, (T, N, D), by cheap statistics of all of them: indices."""
     draws, chains = path.shape[:2]
-    x = path[torch.arange(kept := min(draws, max(FEWEST_DRAWS, _SCREENED // chains))) * draws // kept].double()
+    x = path[evenly(draws, max(FEWEST_DRAWS, _SCREENED // chains))].double()
     x = torch.where(x.isfinite(), x, 0.0)
     low, centre, high = thin(x.flatten(0, 1), _LOCATED).quantile(torch.tensor([0.16, 0.5, 0.84], dtype=x.dtype), dim=0)
     # Bounded as ranks are, so that heavy tails hide nothing.
     x = ((x - centre) / (high - low).clamp(min=torch.finfo(x.dtype).tiny)).atan()
-    found = [*_unequal(x, 2), *_unequal(x.abs(), 2)[:1], _unequal(x, min(_BATCHES, kept // 2))[0]]
+    found = [*_unequal(x, 2), *_unequal(x.abs(), 2)[:1], _unequal(x, min(_BATCHES, len(x) // 2))[0]]
     worst = {int(i) for v in found for i in v.topk(min(_BY_EACH, v.numel())).indices}
     return torch.tensor(sorted(worst))
 
 
 def _unequal(x: Tensor, parts: int) -> tuple[Tensor, Tensor]:
-    """Variance of the means of parts of chains over the mean variance within them, and the smallest of these, negated.
+    """Variance of the means of ``parts`` parts of chains (T, N, D) over the mean variance within; the least of these, negated.
 
-    Args:
-        x: (T, N, D).
-        parts: into which every chain is cut.
-
-    Returns:
-        (D,) each; infinite where nothing varies within.
+    (D,) each; infinite where nothing varies within.
     """
     length = len(x) // parts
     x = x[: length * parts].reshape(parts, length, *x.shape[1:])

@@ -54,10 +54,15 @@ def compute(
         ShapeError: samples are no (R, n, D) batch of the task.
         UnknownNameError: no such metric.
     """
-    samples = _checked_batch(samples, context.task)
+    task = context.task
+    if samples.dim() != 3 or samples.shape[2] != task.dim or samples.shape[1] < 2:
+        raise ShapeError(
+            f"{task.name} wants samples of shape (R, n, {task.dim}) with n >= 2, got {tuple(samples.shape)}"
+        )
+    samples = samples.detach().to("cpu", torch.float64)
     finite = samples.isfinite().flatten(1).all(1)
     # Zeros keep the other replicates of the batch computable; their values are overwritten.
-    usable = context.task.canonical(torch.where(finite[:, None, None], samples, 0.0))
+    usable = task.canonical(torch.where(finite[:, None, None], samples, 0.0))
     if context.path is not None:
         context = replace(context, path=context.task.canonical(context.path))
     usable, context = _in_units(usable, context)
@@ -74,6 +79,11 @@ def compute(
         else:
             values[metric.name] = _worst_where_unusable(metric, found, finite)
     return values, absent
+
+
+def values_of(names: Iterable[str], x: Tensor, context: Context) -> dict[str, float]:
+    """The values of one set of samples, (n, D), by all of the metrics that apply."""
+    return {name: float(value[0]) for name, value in compute(names, x[None], context)[0].items()}
 
 
 class _Rescaled(Target):
@@ -169,11 +179,7 @@ def _scaled_rows(rows: Tensor) -> tuple[cKDTree, Tensor, float]:
 
 
 def check_samples(samples: Any, task: Task) -> Tensor:
-    """A user's samples as an (n, D) float64 tensor.
-
-    Args:
-        samples: anything NumPy or PyTorch reads as a matrix, (n, D).
-        task: gives D.
+    """A user's samples, anything NumPy or PyTorch reads as a matrix, as an (n, D) float64 tensor.
 
     Raises:
         ShapeError: not a matrix of numbers, wrong dimension, fewer than two rows, or not finite.
@@ -194,14 +200,6 @@ def check_samples(samples: Any, task: Task) -> Tensor:
             f"{int(bad.sum())} of {len(x)} samples hold NaN or infinity, first in row {first}: {x[first].tolist()}"
         )
     return x
-
-
-def _checked_batch(samples: Tensor, task: Task) -> Tensor:
-    if samples.dim() != 3 or samples.shape[2] != task.dim or samples.shape[1] < 2:
-        raise ShapeError(
-            f"{task.name} wants samples of shape (R, n, {task.dim}) with n >= 2, got {tuple(samples.shape)}"
-        )
-    return samples.detach().to("cpu", torch.float64)
 
 
 def _worst_where_unusable(metric: Metric, value: Tensor, finite: Tensor) -> Tensor:

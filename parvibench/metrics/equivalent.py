@@ -12,20 +12,23 @@ the sliced distance the floor's medians over n are inverted instead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from parvibench.core.metric import Context
+from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.reference import Floored, Reference
+from parvibench.core.registry import load_metric
 from parvibench.core.task import Task
 
-from .compute import compute, in_parallel
-from .energy import mean_distance
-from .mmd import Kernel, gaussian, inverse_multiquadric, kernel_mean
+from .compute import in_parallel, values_of
+from .mmd import Kernel, gaussian, inverse_multiquadric, kernel_mean, mean_distance
+from .needs import given
 
 Interval = tuple[float, float]
 
@@ -35,58 +38,37 @@ POOL_SIZE = 10_000
 #: The gap needs fewer: four sets estimate it to 0.3%.
 _GAP_POOLS = 4
 _RESAMPLES = 2000
+#: States of a chain's whole path that are judged, where other metrics judge its last ones.
+MOST_STATES = 1000
 
 
-def _kernel_gap(kernel: Kernel) -> Callable[[Tensor, Reference], float]:
-    def gap(x: Tensor, reference: Reference) -> float:
-        n = len(x)
-        return 1 - (n * kernel_mean(x, x, reference.bandwidth, kernel) - 1) / (n - 1)
-
-    return gap
-
-
-def _linear_gap(x: Tensor, reference: Reference) -> float:
-    return float(x.var(0).sum())
-
-
-def _distance_gap(x: Tensor, reference: Reference) -> float:
+def _kernel_gap(x: Tensor, reference: Reference, kernel: Kernel) -> float:
     n = len(x)
-    return n * mean_distance(x, x) / (n - 1)
+    return 1 - (n * kernel_mean(x, x, reference.bandwidth, kernel) - 1) / (n - 1)
 
 
 #: Unbiased estimates of the gap from one set of draws, (n, D).
 V_STATISTICS: dict[str, Callable[[Tensor, Reference], float]] = {
-    "mmd2": _kernel_gap(gaussian),
-    "mmd2_imq": _kernel_gap(inverse_multiquadric),
-    "mmd2_linear": _linear_gap,
-    "energy_distance": _distance_gap,
+    "mmd2": partial(_kernel_gap, kernel=gaussian),
+    "mmd2_imq": partial(_kernel_gap, kernel=inverse_multiquadric),
+    "mmd2_linear": lambda x, reference: float(x.var(0).sum()),
+    "energy_distance": lambda x, reference: len(x) * mean_distance(x, x) / (len(x) - 1),
 }
 
 
 def v_constants(
     task: Task, reference: Reference, pools: Iterable[Tensor], metrics: Sequence[str] = tuple(V_STATISTICS)
 ) -> dict[str, dict[str, float]]:
-    """Gap and bias of every V-statistic, as the certificate stores them.
+    """Gap and bias of V-statistics, as the certificate stores them: metric -> ``{"gap", "bias"}``, in the metric's unit.
 
-    Args:
-        task: the target.
-        reference: the shipped draws.
-        pools: sets of exact draws, (n, D) each with a large n, none of them in the reference.
-        metrics: names of V-statistics.
-
-    Returns:
-        metric -> ``{"gap", "bias"}``, in the metric's unit.
+    ``pools`` are sets of exact draws, (n, D) each with a large n, none of them in the reference.
     """
     context = Context(task, reference)
 
     def value_and_gap(numbered: tuple[int, Tensor]) -> tuple[int, dict[str, float], dict[str, float]]:
         number, x = numbered
-        values = {name: float(v[0]) for name, v in compute(metrics, x[None], context)[0].items()}
-        return (
-            len(x),
-            values,
-            {m: V_STATISTICS[m](reference.in_units(x), reference) for m in metrics if number < _GAP_POOLS},
-        )
+        gaps = {m: V_STATISTICS[m](reference.in_units(x), reference) for m in metrics if number < _GAP_POOLS}
+        return len(x), values_of(metrics, x, context), gaps
 
     sizes, values, gaps = zip(*in_parallel(value_and_gap, enumerate(pools)), strict=True)
     found = {}
@@ -122,38 +104,34 @@ def equivalent_sample_size(
     table = reference.floors.get(metric, {})
     if len(table) < 2:
         return None, None, "the reference has no floors"
-    sizes = np.array(sorted(table))
+    sizes, floors = np.array(sorted(table)), [table[size].tobytes() for size in sorted(table)]
     if metric == "sliced_w2":
         cap = min(4.0 * n, float(sizes[-1]))
-        numbers = _from_curve(found, sizes, [table[int(s)] for s in sizes])
+        numbers = _from_curve(found, sizes, floors)
         if numbers is None:
             return None, None, f"worse than {sizes[0]} exact draws"
     else:
         cap = 4.0 * n
-        constants = reference.certificate["v_statistics"][metric]
-        numbers = _from_closed_form(found, n, sizes, [table[int(s)] for s in sizes], **constants)
+        numbers = _from_closed_form(found, n, sizes, floors, **reference.certificate["v_statistics"][metric])
     size, low, high = (min(float(f"{v:.6g}"), cap) for v in numbers)
     return size, (low, high), "" if size < cap else f"at least {cap:g}"
 
 
-def _from_curve(
-    values: NDArray[Any], sizes: NDArray[Any], floors: list[NDArray[Any]]
-) -> tuple[float, float, float] | None:
+def _from_curve(values: NDArray[Any], sizes: NDArray[Any], floors: list[bytes]) -> tuple[float, float, float] | None:
     """Size at which the floor has its median at the values' median, and where its 95% band ends.
 
     The floor is measured against the shipped reference, so its finite size is allowed for.
     """
     value = float(np.median(values))
-    stored = [f.tobytes() for f in floors]
-    medians = np.array([_median(f) for f in stored])
+    medians = np.array([_median(f) for f in floors])
     if value > medians[0]:
         return None
-    low, high = np.transpose([_band(f, len(values), np.median) for f in stored])
+    low, high = np.transpose([_band(f, len(values), np.median) for f in floors])
     return _invert(sizes, medians, value), _invert(sizes, low, value), _invert(sizes, high, value)
 
 
 def _from_closed_form(
-    values: NDArray[Any], n: int, sizes: NDArray[Any], floors: list[NDArray[Any]], *, gap: float, bias: float
+    values: NDArray[Any], n: int, sizes: NDArray[Any], floors: list[bytes], *, gap: float, bias: float
 ) -> tuple[float, float, float]:
     """``gap / (mean - bias)``; the interval ends where the floor's 95% band does.
 
@@ -162,7 +140,7 @@ def _from_closed_form(
     """
     value = float(values.mean())
     grid = np.geomspace(1, 4 * n, 500)
-    spreads = [(_band(f.tobytes(), len(values), np.mean) - bias) * s / gap for s, f in zip(sizes, floors, strict=True)]
+    spreads = [(_band(f, len(values), np.mean) - bias) * s / gap for s, f in zip(sizes, floors, strict=True)]
     low, high = (
         _invert(grid, bias + gap / grid * np.interp(np.log(grid), np.log(sizes), end), value)
         for end in np.transpose(spreads)
@@ -190,3 +168,54 @@ def _invert(sizes: NDArray[Any], curve: NDArray[Any], value: float) -> float:
     """Size at which a falling curve takes a value, linear in logarithms, held at its ends."""
     falling = np.log(np.maximum(np.minimum.accumulate(curve), 1e-300))
     return float(np.exp(np.interp(-np.log(max(value, 1e-300)), -falling, np.log(sizes))))
+
+
+@metric("lower", "of the primary", "path", "the task's primary metric on the whole path of a chain", when="last")
+def path_primary(samples: Tensor, context: Context) -> Tensor:
+    """The task's primary metric on at most 1,000 states spread evenly over the path after the burn-in.
+
+    (R,) in the primary metric's unit; NaN where the path is not finite. Needs T N >= 2, and what that metric needs.
+
+    >>> path_primary(x, Context(banana, context.reference, path=x.repeat(1, 4, 1)[:, :, None]))
+    tensor([0.9851], dtype=torch.float64)
+    """
+    states = whole_path(context)
+    finite = states.isfinite().flatten(1).all(1)
+    usable = torch.where(finite[:, None, None], states, 0.0)
+    found = load_metric(context.task.primary).compute(usable, replace(context, excluded_rows=None))
+    return torch.where(finite, found, torch.nan)
+
+
+@metric("higher", "draws", "path", "equivalent n of the whole path of a chain", when="last")
+def path_equivalent_n(samples: Tensor, context: Context) -> Tensor:
+    """How many independent exact draws come as close by the primary metric as the whole path (``path_primary``).
+
+    (R,) in draws, at most four times the states judged; 0 for a path worse than the fewest draws simulated. Needs
+    T N >= 2, and floors of the primary metric.
+
+    >>> path_equivalent_n(x, Context(banana, context.reference, path=x.repeat(1, 4, 1)[:, :, None]))
+    tensor([5.6452], dtype=torch.float64)
+    """
+    reference, primary = context.task.floored(), context.task.primary
+    if reference is None or not reference.floors.get(primary):
+        raise NotApplicable(f"{primary} has no floors on this task")
+    states = whole_path(context).shape[1]
+    sizes = []
+    for value in path_primary(samples, context).tolist():
+        size, _, reason = equivalent_sample_size(primary, value, states, reference)
+        if size is None and not reason.startswith(("worse than", "the value is not finite")):
+            raise NotApplicable(reason)
+        sizes.append(size or 0.0)
+    return torch.tensor(sizes, dtype=samples.dtype)
+
+
+def whole_path(context: Context) -> Tensor:
+    """At most 1,000 states (R, m, D), evenly spread over the times of a path and cycling through its chains."""
+    path = given(context.path, "no chain path is recorded")
+    _, times, chains, _ = path.shape
+    states = min(MOST_STATES, times * chains)
+    if states < 2:
+        raise NotApplicable(f"the chain path has {states} states; at least 2 are needed")
+    order = torch.arange(states)
+    when = ((order.double() + 0.5) * times / states).long()
+    return path[:, when, order % chains].to(torch.float64)

@@ -19,7 +19,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import Task
 
 from .chains import FEWEST_DRAWS, TAILS, array_stats
-from .compute import check_samples, compute, compute_guarded
+from .compute import check_samples, compute_guarded, values_of
 from .equivalent import equivalent_sample_size
 from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged, verdict_sizes
 from .pairwise import thin
@@ -30,6 +30,11 @@ _CHAIN = "neighbouring samples are correlated, and the interval is that of indep
 MOST_SAMPLES = 5000
 #: Most samples of the wild bootstrap, and its values.
 _BOOTSTRAP_SAMPLES, _BOOTSTRAP_VALUES = 1000, 2000
+#: Fields of a metric's row that may be missing, in their order.
+_NUMBERS = (
+    "value", "n_judged", "judged", "floor", "ratio", "p_value", "p_adjusted", "equivalent_sample_size",
+    "equivalent_sample_size_interval",
+)  # fmt: skip
 #: What remains unseen without a reference.
 BLIND = (
     "without a reference only KSD judges, by wild bootstrap: it cannot see wrong weights of separated modes, nor a mode that "
@@ -92,7 +97,7 @@ def evaluate_samples(
     judged = dict(values)
     for size in set(sizes.values()) - {len(x)}:
         smaller = [name for name, own in sizes.items() if own == size]
-        judged |= {k: float(v[0]) for k, v in compute(smaller, thin(every, size)[None], context)[0].items()}
+        judged |= values_of(smaller, thin(every, size), context)
     broken = _not_computed(values, floored, x)
     judged = {name: value for name, value in judged.items() if name not in broken}
     tests = floor_tests(judged, n or worth, floored, task.metrics, sizes)
@@ -208,7 +213,8 @@ def _row(
 ) -> dict[str, Any]:
     """One metric's row; without a floor at the size judged the value stands alone."""
     row = _absent(name, "no floor: the value stands alone") | {"value": to_json_number(value)}
-    if reference is not None and reference.floors.get(name):
+    floors = {} if reference is None else reference.floors.get(name, {})
+    if reference is not None and floors:
         size, interval, reason = equivalent_sample_size(name, value, n, reference)
         if interval is not None and dependent:
             interval, reason = None, reason or dependent
@@ -217,10 +223,9 @@ def _row(
             "equivalent_sample_size_interval": None if interval is None else list(interval),
             "reason": reason,
         }
-        if name not in tests.floors or judged is None:
-            return row | {"reason": _why_no_floor(name, reference)}
-    elif name not in tests.floors or judged is None:
-        return row
+    if name not in tests.floors or judged is None:
+        sizes = ", ".join(str(n) for n in verdict_sizes(reference) if n in floors)
+        return row | {"reason": f"floors are known at n = {sizes} only"} if floors else row
     floor, p, adjusted = tests.floors[name], tests.p_values[name], tests.adjusted[name]
     return row | {
         "n_judged": floor.n,
@@ -234,25 +239,7 @@ def _row(
 
 
 def _absent(name: str, reason: str) -> dict[str, Any]:
-    return {
-        "metric": name,
-        "value": None,
-        "n_judged": None,
-        "judged": None,
-        "floor": None,
-        "ratio": None,
-        "p_value": None,
-        "p_adjusted": None,
-        "equivalent_sample_size": None,
-        "equivalent_sample_size_interval": None,
-        "verdict": "not applicable",
-        "reason": reason,
-    }
-
-
-def _why_no_floor(name: str, reference: Floored) -> str:
-    sizes = ", ".join(str(n) for n in verdict_sizes(reference) if n in reference.floors[name])
-    return f"floors are known at n = {sizes} only"
+    return {"metric": name, **dict.fromkeys(_NUMBERS), "verdict": "not applicable", "reason": reason}
 
 
 def serially_correlated(x: Tensor) -> bool:

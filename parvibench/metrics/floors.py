@@ -24,7 +24,7 @@ from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.statistics import holm
 
-from .compute import compute, in_parallel
+from .compute import compute, in_parallel, values_of
 
 #: Simulated values per floor of cheap metrics up to a thousand draws, and of metrics outside a task's verdict. The shipped
 #: references have a thousand of ``mmd2``, too.
@@ -147,7 +147,7 @@ def _values(missing: Mapping[str, range], context: Context) -> Callable[[tuple[i
     def values(numbered: tuple[int, Tensor]) -> dict[str, float]:
         number, x = numbered
         names = [name for name, numbers in missing.items() if number in numbers]
-        return {name: float(v[0]) for name, v in compute(names, x[None], context)[0].items()} if names else {}
+        return values_of(names, x, context) if names else {}
 
     return values
 
@@ -217,16 +217,15 @@ def verdict_sizes(reference: Floored | None) -> tuple[int, ...]:
 
 def judged_size(n: int, reference: Floored | None) -> int | None:
     """The largest of the ``verdict_sizes``, at most n, that the reference has floors for; None without one."""
-    tables = {} if reference is None else reference.floors
-    known = {size for metric, table in tables.items() if metric != "sliced_w2" for size in table}
-    return max((size for size in verdict_sizes(reference) if size in known and size <= n), default=None)
+    metrics = () if reference is None else reference.floors.keys() - {"sliced_w2"}
+    return max(sizes_judged(n, reference, metrics).values(), default=None)
 
 
 def sizes_judged(n: int, reference: Floored | None, metrics: Iterable[str]) -> dict[str, int]:
     """The largest of the ``verdict_sizes``, at most n, at which each metric has a floor; others are left out."""
     tables = {} if reference is None else reference.floors
-    sizes = verdict_sizes(reference)
-    known = {m: max((s for s in sizes if s in tables.get(m, {}) and s <= n), default=0) for m in metrics}
+    sizes = [size for size in verdict_sizes(reference) if size <= n]
+    known = {m: max((size for size in sizes if size in tables.get(m, {})), default=0) for m in metrics}
     return {metric: size for metric, size in known.items() if size}
 
 
@@ -249,9 +248,10 @@ def floor_tests(
     smaller = sizes or {}
     floors: dict[str, Floor] = {}
     if reference is not None and judged_size(n, reference) == n:
-        at = {metric: smaller.get(metric, n) for metric in values}
-        known = {metric: reference.floors.get(metric, {}).get(size) for metric, size in at.items()}
-        floors = {metric: Floor(at[metric], found) for metric, found in known.items() if found is not None}
+        for metric in values:
+            size = smaller.get(metric, n)
+            if (found := reference.floors.get(metric, {}).get(size)) is not None:
+                floors[metric] = Floor(size, found)
     p_values = {metric: p_value(metric, values[metric], floor) for metric, floor in floors.items()}
     weights = [WEIGHTS.get(metric, 1.0) for metric in floors]
     adjusted = dict(zip(floors, holm(list(p_values.values()), weights), strict=True))
@@ -303,12 +303,7 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     One value is ranked among the m of the floor: with k values at least as bad, ``(1 + k + sqrt(k)) / (1 + m)``.
     The root is the standard error of k: floors are of finite size and used many times, and without it the level
     of a test against a single floor would exceed its nominal value about half the time. The values of several
-    replicates are compared with the floor's by the Mann-Whitney test, where failures rank worst.
-
-    Args:
-        metric: gives the direction.
-        values: of one or more replicates; NaN counts as worst.
-        floor: at the replicates' sample size.
+    replicates are compared with the floor's by the Mann-Whitney test, where failures, NaN, rank worst.
     """
     found, known = _lower_is_better(metric, values, floor)
     if len(found) == 1:

@@ -1,4 +1,4 @@
-"""Row blocks that keep pairwise metrics small in memory, and evenly thinned rows."""
+"""Row blocks that keep pairwise metrics small in memory, and evenly spaced rows."""
 
 from collections.abc import Iterator
 
@@ -26,5 +26,10 @@ def median_distance(x: Tensor, most: int = 2000) -> float:
 
 def thin(x: Tensor, most: int) -> Tensor:
     """At most ``most`` rows of x, evenly spaced over the whole; x itself when it is short enough."""
-    m = len(x)
-    return x if m <= most else x[torch.arange(most) * m // most]
+    return x if len(x) <= most else x[evenly(len(x), most)]
+
+
+def evenly(count: int, most: int) -> Tensor:
+    """At most ``most`` of the numbers 0, ..., ``count`` - 1, evenly spaced."""
+    kept = min(count, most)
+    return torch.arange(kept) * count // kept

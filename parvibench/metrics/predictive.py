@@ -1,4 +1,7 @@
-"""Fit of the posterior predictive distribution to held-out data, in original units."""
+"""Posterior predictions, in original units: their fit to held-out data, and agreement with certified ones.
+
+Samples are parameters: of networks they are not comparable, what these predict is.
+"""
 
 import math
 from collections.abc import Iterator
@@ -7,27 +10,28 @@ import torch
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.reference import Certified
 from parvibench.core.task import PredictiveData
 
+from .needs import given
 from .pairwise import row_blocks
+from .transport import sliced_distance
+
+#: Of predictive intervals: their level, and halvings of the bracket of a quantile.
+_LEVEL, _HALVINGS = 0.95, 30
 
 
 @metric("lower", "y", "predictive", "root mean square error of the predictive mean")
 def rmse(samples: Tensor, context: Context) -> Tensor:
     """Root mean square error of the predictive mean, ``sqrt mean_t (y_t - mean_m f_m(x_t))^2``.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data.
-
-    Returns:
-        (R,) in units of y; lower is better. One prediction per sample, in blocks.
+    (R,) in units of y; lower is better. One prediction per sample, in blocks.
 
     >>> rmse(weights, held_out)
     tensor([84.3701], dtype=torch.float64)
     """
-    data, y = held_rows(samples, context)
-    total = sum(means.sum(1) for means, _ in predictions(samples, data, y))
+    data, y = _held_rows(samples, context)
+    total = sum(means.sum(1) for means, _ in _predictions(samples, data, y))
     return (y - total / samples.shape[1]).square().mean(1).sqrt()
 
 
@@ -37,24 +41,19 @@ def nll(samples: Tensor, context: Context) -> Tensor:
 
     ``-mean_t log (1/n) sum_m N(y_t; f_m(x_t), sigma_m^2)``.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data.
-
-    Returns:
-        (R,) in nats per row for y in its original units; lower is better. One prediction per sample.
+    (R,) in nats per row for y in its original units; lower is better. One prediction per sample.
 
     >>> nll(weights, held_out)
     tensor([5.8654], dtype=torch.float64)
     """
-    data, y = held_rows(samples, context)
-    return math.log(samples.shape[1]) - log_sums(samples, data, y).mean(1)
+    data, y = _held_rows(samples, context)
+    return math.log(samples.shape[1]) - _log_sums(samples, data, y).mean(1)
 
 
-def log_sums(samples: Tensor, data: PredictiveData, y: Tensor) -> Tensor:
+def _log_sums(samples: Tensor, data: PredictiveData, y: Tensor) -> Tensor:
     """Logarithms of the sums of the n samples' densities at the responses y (R, T), (R, T)."""
     log_sum = torch.full_like(y, -math.inf)
-    for means, sds in predictions(samples, data, y):
+    for means, sds in _predictions(samples, data, y):
         z = (y[:, None, :] - means) / sds[..., None]
         log_components = -0.5 * z.square() - sds.log()[..., None] - 0.5 * math.log(2 * math.pi)
         log_sum = torch.logaddexp(log_sum, log_components.logsumexp(1))
@@ -70,19 +69,13 @@ def crps(samples: Tensor, context: Context) -> Tensor:
 
         mean_i A(y - f_i, s_i^2) - mean_ij A(f_i - f_j, s_i^2 + s_j^2) / 2,   A(d, v) = E|N(d, v)|
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data.
-
-    Returns:
-        (R,) in units of y; lower is better. O(n^2 T) for T test rows, in blocks: 1 s at n = 1000, T = 50.
+    (R,) in units of y; lower is better. O(n^2 T) for T test rows, in blocks: 1 s at n = 1000, T = 50.
 
     >>> crps(weights, held_out)
     tensor([49.6616], dtype=torch.float64)
     """
-    data, y = held_rows(samples, context)
-    found = list(predictions(samples, data, y))
-    means, sds = torch.cat([m for m, _ in found], 1), torch.cat([s for _, s in found], 1)
+    data, y = _held_rows(samples, context)
+    means, sds = _all_predictions(samples, data, y)
     values = []
     for r, rows in enumerate(y):
         columns = row_blocks(len(rows), samples.shape[1])
@@ -97,20 +90,15 @@ def coverage(samples: Tensor, context: Context) -> Tensor:
     y lies inside exactly when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
     0.025 and 0.975 there: no quantile is computed.
 
-    Args:
-        samples: (R, n, D) parameters.
-        context: needs predictive data.
-
-    Returns:
-        (R,), a share; 0.95 when the predictions are calibrated, so neither direction is better. One prediction
-        per sample, in blocks.
+    (R,), a share; 0.95 when the predictions are calibrated, so neither direction is better. One prediction per
+    sample, in blocks.
 
     >>> coverage(weights, held_out)
     tensor([0.9545], dtype=torch.float64)
     """
-    data, y = held_rows(samples, context)
+    data, y = _held_rows(samples, context)
     total = torch.zeros_like(y)
-    for means, sds in predictions(samples, data, y):
+    for means, sds in _predictions(samples, data, y):
         total += torch.special.ndtr((y[:, None, :] - means) / sds[..., None]).sum(1)
     below = total / samples.shape[1]
     return ((below >= 0.025) & (below <= 0.975)).to(samples).mean(1)
@@ -136,18 +124,176 @@ def _mean_absolute(d: Tensor, sd: Tensor) -> Tensor:
     return density.add_(z * (z * math.sqrt(0.5)).erf_()).mul_(sd)
 
 
-def held_rows(samples: Tensor, context: Context) -> tuple[PredictiveData, Tensor]:
+def _held_rows(samples: Tensor, context: Context) -> tuple[PredictiveData, Tensor]:
     """The held-out data and their responses (R, T); ``NotApplicable`` without any."""
-    if context.predictive is None:
-        raise NotApplicable("the task has no held-out data")
-    y = context.predictive.y.to(samples)
+    data = given(context.predictive, "the task has no held-out data")
+    y = data.y.to(samples)
     if y.shape[1] == 0:
         raise NotApplicable(f"the test set is empty: responses of shape {tuple(y.shape)}")
-    return context.predictive, y
+    return data, y
 
 
-def predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Means (R, b, T) and noise sds (R, b) of consecutive samples, few enough at a time."""
     for block in row_blocks(samples.shape[1], y.numel()):
         means, sds = data.predict(samples[:, block])
         yield means.to(samples), sds.to(samples)
+
+
+def _all_predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Means (R, n, T) and noise sds (R, n)."""
+    means, sds = zip(*_predictions(samples, data, y), strict=True)
+    return torch.cat(means, 1), torch.cat(sds, 1)
+
+
+@metric(
+    "lower",
+    "sd",
+    "predictive",
+    "sliced 2-Wasserstein distance of predictions to the certified posterior's",
+    floor_ratio=True,
+)
+def predictive_w2(samples: Tensor, context: Context) -> Tensor:
+    """Distance between the laws of the predictions f(x_1), ..., f(x_T), in units of the certified sds.
+
+    As ``sliced_w2``, of ``(f(x_t) - M_t) / S_t`` against draws of the certified posterior: dependence between points
+    counts. A shift of all points by c sds is a distance of c.
+
+    (R,) in posterior sds; lower is better. One prediction per sample. Needs certified draws.
+
+    >>> predictive_w2(weights, certified)
+    tensor([0.1521], dtype=torch.float64)
+    """
+    f, _, known = _predicted(samples, context)
+    draws = _stored(known.draws)
+    scaled = (f - known.mean[:, None]) / known.sd[:, None]
+    return torch.stack([sliced_distance(x, rows) for x, rows in zip(scaled, draws, strict=True)])
+
+
+@metric(
+    "lower",
+    "sd",
+    "predictive",
+    "root mean square error of the predictive mean against the certified posterior's, in its sd",
+)
+def predictive_mean_error(samples: Tensor, context: Context) -> Tensor:
+    """Distance of the predictive mean from that of the exact posterior.
+
+    ``sqrt mean_t ((m_t - M_t) / S_t)^2`` for the samples' mean m of f(x_t) and the certified posterior mean M and
+    standard deviation S of f(x_t): n independent exact draws have about 1 / sqrt(n).
+
+    (R,) in posterior sds; lower is better. One prediction per sample.
+
+    >>> predictive_mean_error(weights, held_out)
+    tensor([4.0824], dtype=torch.float64)
+    """
+    return _errors(samples, context)[0]
+
+
+@metric(
+    "lower",
+    "1",
+    "predictive",
+    "root mean square relative error of the predictions' spread against the certified posterior's",
+)
+def predictive_sd_error(samples: Tensor, context: Context) -> Tensor:
+    """Error of the spread of predictions, against that of the exact posterior.
+
+    ``sqrt mean_t (s_t / S_t - 1)^2`` for the standard deviations s of f(x_t) over the samples and the certified S,
+    without the noise of the responses: 1 when all samples agree, about 1 / sqrt(2n) for n independent exact draws.
+
+    (R,), relative; lower is better. One prediction per sample.
+
+    >>> predictive_sd_error(weights, held_out)
+    tensor([1.], dtype=torch.float64)
+    """
+    return _errors(samples, context)[1]
+
+
+@metric(
+    "lower",
+    "nats",
+    "predictive",
+    "mean absolute error of the log predictive densities of the test rows",
+    floor_ratio=True,
+)
+def predictive_nll_error(samples: Tensor, context: Context) -> Tensor:
+    """Distance of held-out log likelihoods, ``mean_t |log p(y_t) - log P(y_t)|``.
+
+    p is the samples' predictive mixture and P that of the certified posterior. Unlike ``nll`` it does not reward
+    predictions that are better than the posterior's.
+
+    (R,) in nats per row; lower is better. One prediction per sample. Needs certified densities.
+
+    >>> predictive_nll_error(weights, certified)
+    tensor([0.4801], dtype=torch.float64)
+    """
+    data, y = _held_rows(samples, context)
+    log_p = _stored(_certified(samples, data).log_p)
+    return (_log_sums(samples, data, y) - math.log(samples.shape[1]) - log_p).abs().mean(1)
+
+
+@metric(
+    "lower",
+    "1",
+    "predictive",
+    "error of the certified probability of the 95% predictive intervals",
+    when="last",
+    floor_ratio=True,
+)
+def predictive_coverage_error(samples: Tensor, context: Context) -> Tensor:
+    """Calibration against the certified posterior, ``mean_t |P(l_t < y < u_t) - 0.95|``.
+
+    l and u are the 2.5% and 97.5% quantiles of the samples' predictive mixture at a test point (by bisection), and P is
+    the certified predictive distribution there, a mixture over the stored draws.
+
+    (R,), a probability; lower is better. O(60 n T) for T test rows. Needs certified draws.
+
+    >>> predictive_coverage_error(weights, certified)
+    tensor([0.0170], dtype=torch.float64)
+    """
+    f, sds, known = _predicted(samples, context)
+    true = known.mean[:, None] + known.sd[:, None] * _stored(known.draws), _stored(known.noise)
+    below = [_distribution(_quantile(level, f, sds), *true) for level in ((1 - _LEVEL) / 2, (1 + _LEVEL) / 2)]
+    return (below[1] - below[0] - _LEVEL).abs().mean(1)
+
+
+def relative_errors(mean: Tensor, sd: Tensor, true_mean: Tensor, true_sd: Tensor) -> tuple[Tensor, Tensor]:
+    """Root mean square over points of the errors of means, in true sds, and of sds, relative; (..., T) each."""
+    return (((mean - true_mean) / true_sd).square().mean(-1).sqrt(), (sd / true_sd - 1).square().mean(-1).sqrt())
+
+
+def _distribution(y: Tensor, means: Tensor, sds: Tensor) -> Tensor:
+    """Distribution functions of mixtures of n normals, means (R, n, T) and sds (R, n), at y (R, T)."""
+    return torch.special.ndtr((y[:, None] - means) / sds[..., None]).mean(1)
+
+
+def _quantile(level: float, means: Tensor, sds: Tensor) -> Tensor:
+    """Quantiles of the same mixtures, (R, T)."""
+    low, high = (means - 8 * sds[..., None]).amin(1), (means + 8 * sds[..., None]).amax(1)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        short = _distribution(middle, means, sds) < level
+        low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+    return (low + high) / 2
+
+
+def _errors(samples: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+    f, _, known = _predicted(samples, context)
+    return relative_errors(f.mean(1), f.std(1), known.mean, known.sd)
+
+
+def _predicted(samples: Tensor, context: Context) -> tuple[Tensor, Tensor, Certified]:
+    """Predictions (R, n, T), noise sds (R, n), and what they are compared with."""
+    data, y = _held_rows(samples, context)
+    known = _certified(samples, data)
+    return *_all_predictions(samples, data, y), known
+
+
+def _certified(samples: Tensor, data: PredictiveData) -> Certified:
+    mean, sd, *more = given(data.certified, "there are no certified predictions for these data splits")
+    return Certified(mean.to(samples), sd.to(samples), *(None if a is None else a.to(samples) for a in more))
+
+
+def _stored(values: Tensor | None) -> Tensor:
+    return given(values, "of the certified predictions only means and sds are stored")

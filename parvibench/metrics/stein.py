@@ -21,10 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.metric import Context, metric
 from parvibench.core.target import Target
 from parvibench.kernels.gram import squared_distances
 
+from .needs import given
 from .pairwise import row_blocks
 
 #: q -> (g, -2 g', 4 g''), with g(0) = -2 g'(0) = 1.
@@ -52,12 +53,7 @@ def ksd(samples: Tensor, context: Context) -> Tensor:
 
     ``sqrt(mean_ij k_p(x_i, x_j))``, pairs i = j included, ``g = (1 + q)^(-1/2)``.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a target.
-
-    Returns:
-        (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
+    (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
 
     >>> ksd(x, context)
     tensor([73.8027], dtype=torch.float64)
@@ -71,12 +67,7 @@ def ksd_rbf(samples: Tensor, context: Context) -> Tensor:
 
     In high dimension it can fall to zero for samples that do not converge (Gorham & Mackey 2017, Theorem 6).
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a target.
-
-    Returns:
-        (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
+    (R,) in units of 1/x; lower is better, of order n^(-1/2) for exact draws. O(n^2 D), in blocks.
 
     >>> ksd_rbf(x, context)
     tensor([70.1780], dtype=torch.float64)
@@ -91,12 +82,7 @@ def ksd_u(samples: Tensor, context: Context) -> Tensor:
     With ``u = mean_{i != j} k_p(x_i, x_j)``, zero in expectation for exact draws, the value is
     ``sign(u) sqrt(|u|)``: it keeps the sign of u, and its size is comparable with ``ksd``.
 
-    Args:
-        samples: (R, n, D), n >= 2, in units of x.
-        context: needs a target.
-
-    Returns:
-        (R,) in units of 1/x, possibly negative; lower is better. O(n^2 D), in blocks.
+    (R,) in units of 1/x, possibly negative; lower is better. O(n^2 D), in blocks.
 
     >>> ksd_u(x, context)
     tensor([61.5986], dtype=torch.float64)
@@ -112,16 +98,9 @@ def ksd_u(samples: Tensor, context: Context) -> Tensor:
 
 
 def bootstrapped_ksd(x: Tensor, target: Target, draws: int, generator: Generator) -> tuple[float, NDArray[np.float64]]:
-    """``ksd`` of independent samples without a reference, and values of it under the target, by the wild bootstrap.
+    """``ksd`` of independent samples (n, D), float64, without a reference; and its law by the wild bootstrap.
 
-    Args:
-        x: samples (n, D), float64.
-        target: whose score is known.
-        draws: number of values.
-        generator: of the signs.
-
-    Returns:
-        The value, and the others, sorted, (draws,). O(n^2 (D + draws)), in blocks.
+    The value, and others under the target, sorted, (draws,), by signs of the generator. O(n^2 (D + draws)), in blocks.
     """
     n, dim = x.shape
     s, c = target.score(x[None])[0].to(x), math.sqrt(dim)
@@ -142,9 +121,7 @@ def _v_statistic(samples: Tensor, context: Context, kernel: Kernel) -> Tensor:
 
 
 def _scores(samples: Tensor, context: Context) -> Tensor:
-    if context.target is None:
-        raise NotApplicable("the density is not available")
-    return context.target.score(samples).to(samples)
+    return given(context.target, "the density is not available").score(samples).to(samples)
 
 
 def _scale(context: Context, dim: int) -> float:

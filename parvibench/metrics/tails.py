@@ -5,8 +5,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.metric import Context, metric
 from parvibench.core.target import Target
+
+from .needs import given
 
 #: The largest share of the target that counts as a tail.
 TAIL = 0.05
@@ -27,23 +29,18 @@ def tail_error(samples: Tensor, context: Context) -> Tensor:
     statistic of Berk & Jones (1979), Z. Wahrscheinlichkeitstheorie 47:47-59, in the tails, and twice as attentive to
     tails that are missing, which no other metric sees.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a target and a reference.
-
-    Returns:
-        (R,) in nats; lower is better, about 2 / n for exact draws, and p or more, whatever n, when a tail that should
-        hold p is empty. O(n (D + log(n m))) and n densities, once O(m D) and m densities for the reference.
+    (R,) in nats; lower is better, about 2 / n for exact draws, and p or more, whatever n, when a tail that should
+    hold p is empty. O(n (D + log(n m))) and n densities, once O(m D) and m densities for the reference. Needs a
+    reference, too.
 
     >>> tail_error(x, context)
     tensor([0.0513], dtype=torch.float64)
     """
-    if context.target is None:
-        raise NotApplicable("the density is not available")
-    densities = context.target.log_density(samples).to(samples)
+    target = given(context.target, "the density is not available")
+    densities = target.log_density(samples).to(samples)
     values = []
     for r, x in enumerate(samples):
-        centre, spread, ordered = _reference_tails(context.reference_rows(r), context.target)
+        centre, spread, ordered = _reference_tails(context.reference_rows(r), target)
         outward = _outward(x, densities[r], centre, spread)
         # The share of the reference that is as far out, counting the sample itself.
         beyond = ordered.shape[1] - torch.searchsorted(ordered, outward)
@@ -58,11 +55,7 @@ def _outward(x: Tensor, densities: Tensor, centre: Tensor, spread: Tensor) -> Te
 
 
 def _largest_gap(p: Tensor) -> Tensor:
-    """Largest relative entropy of the samples' distribution function to the uniform law's below TAIL.
-
-    Args:
-        p: tail probability of every sample by both functions, (2, n).
-    """
+    """Largest relative entropy of the law of the samples' tail probabilities, (2, n), to the uniform one below TAIL."""
     n = p.shape[1]
     p = p.sort(1).values
     rank = torch.arange(n, dtype=p.dtype)

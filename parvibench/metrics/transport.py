@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from parvibench.core.metric import Context, Metric, NotApplicable, metric
 from parvibench.core.streams import derive_seed
 
+from .needs import against_reference
 from .pairwise import thin
 
 PROJECTIONS = 500
@@ -30,17 +31,12 @@ def sliced_w2(samples: Tensor, context: Context) -> Tensor:
     of the reference's quantile function over ((i-1)/n, i/n],
     ``W2^2 = mean_i (x_(i) - m_i)^2 + remainder``, where m and the remainder depend on n alone.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) distances in units of x. O(500 n log n) a replicate.
+    (R,) distances in units of x. O(500 n log n) a replicate.
 
     >>> sliced_w2(x, context)
     tensor([0.9851], dtype=torch.float64)
     """
-    return torch.stack([sliced_distance(x, context.reference_rows(r)) for r, x in enumerate(samples)])
+    return against_reference(samples, context, sliced_distance)
 
 
 def sliced_distance(x: Tensor, rows: Tensor) -> Tensor:
@@ -56,38 +52,22 @@ def w2(samples: Tensor, context: Context) -> Tensor:
     At most 1,000 evenly spaced rows of either side are used, the same reference rows for all; the floor is simulated
     with the same number.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) distances in units of x. About 0.1 s a replicate at n = 1000.
+    (R,) distances in units of x. About 0.1 s a replicate at n = 1000.
 
     >>> w2(x, context)
     tensor([1.4142], dtype=torch.float64)
     """
-    costs = [_transport_cost(x, context.reference_rows(r), "sqeuclidean") for r, x in enumerate(samples)]
-    return torch.tensor(costs, dtype=samples.dtype).sqrt()
+    return against_reference(samples, context, partial(_transport_cost, ground="sqeuclidean")).sqrt()
 
 
 @metric("lower", "x", "reference", "exact 1-Wasserstein distance", when="last", floor_ratio=True)
 def w1(samples: Tensor, context: Context) -> Tensor:
-    """1-Wasserstein distance to the reference with Euclidean ground cost, by POT's network simplex.
-
-    The same rows are used as for ``w2``.
-
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference.
-
-    Returns:
-        (R,) distances in units of x. About 0.1 s a replicate at n = 1000.
+    """1-Wasserstein distance to the reference with Euclidean ground cost: solver, rows, unit and cost as of ``w2``, (R,).
 
     >>> w1(x, context)
     tensor([1.4142], dtype=torch.float64)
     """
-    costs = [_transport_cost(x, context.reference_rows(r), "euclidean") for r, x in enumerate(samples)]
-    return torch.tensor(costs, dtype=samples.dtype)
+    return against_reference(samples, context, partial(_transport_cost, ground="euclidean"))
 
 
 def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
@@ -98,26 +78,22 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
     code draws the reference afresh, ten rows for every sample kept, ours are the shipped rows, at most 1,000.
     The mass outside the window has no effect.
 
-    Args:
-        samples: (R, n, D), in units of x.
-        context: needs a reference, and a task tagged ``heavy-tailed``.
-        half_width: a, > 0, in units of x.
-
-    Returns:
-        (R,) in units of x^2; lower is better; +inf when no sample is inside. About 0.1 s a replicate.
+    (R,) in units of x^2; lower is better; +inf when no sample is inside. About 0.1 s a replicate. Needs a task tagged
+    ``heavy-tailed``; ``half_width`` is a, > 0, in units of x.
 
     >>> w2sq_window(x, Context(load_task("student-t"), context.reference), half_width=1.5)
     tensor([1.], dtype=torch.float64)
     """
     if "heavy-tailed" not in context.task.tags:
         raise NotApplicable("the window is for heavy-tailed targets; see w2")
-    costs = []
-    for r, x in enumerate(samples):
-        kept, rows = (side[side.abs().amax(1) < half_width] for side in (x, context.reference_rows(r)))
-        if not len(rows):
+
+    def inside(x: Tensor, rows: Tensor) -> float:
+        kept, targets = (side[side.abs().amax(1) < half_width] for side in (x, rows))
+        if not len(targets):
             raise NotApplicable(f"no reference row lies within {half_width:g} of the origin")
-        costs.append(_transport_cost(kept, rows, "sqeuclidean") if len(kept) else np.inf)
-    return torch.tensor(costs, dtype=samples.dtype)
+        return _transport_cost(kept, targets, "sqeuclidean") if len(kept) else np.inf
+
+    return against_reference(samples, context, inside)
 
 
 def _windowed(half_width: float) -> Metric:

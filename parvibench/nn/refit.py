@@ -10,7 +10,7 @@ from torch import Tensor
 from parvibench.core.algorithm import SteppedSettings
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.kernels.mixture import mixture_score
+from parvibench.kernels.gram import mixture_score
 
 from .mlp import MLP, Activation
 from .optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
@@ -55,7 +55,10 @@ class RefitSettings(SteppedSettings):
         x, net = problem.init(), self.network(problem.dim)
         network = net.initialise(streams.uniform("init", (net.n_parameters,)))
         moments = Moments.start(network, second=self.net_optimiser == "adam")
-        return x, Flow(network, moments, *self.memory(x), 0)
+        nothing, zeros = x.new_zeros(len(x), 0), torch.zeros_like(x)
+        moved = zeros if self.particle_rule == "adam" else nothing
+        moved_square = nothing if self.particle_rule == "plain" else zeros
+        return x, Flow(network, moments, moved, moved_square, 0)
 
     def descend(self, flow: Flow, grad: Tensor, inplace: bool = False) -> Flow:
         """One optimiser step of f along its gradient, (R, P).
@@ -70,11 +73,6 @@ class RefitSettings(SteppedSettings):
             momentum = 0.9 if self.net_optimiser == "sgd-nesterov" else 0.0
             network, moments = sgd_nesterov(network, grad, moments, rate, momentum)
         return flow._replace(network=network, moments=moments)
-
-    def memory(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Running averages that the particles' rule keeps, before its first step: (R, N, D) each or (R, 0)."""
-        nothing, zeros = x.new_zeros(len(x), 0), torch.zeros_like(x)
-        return (zeros if self.particle_rule == "adam" else nothing, nothing if self.particle_rule == "plain" else zeros)
 
     def move(self, x: Tensor, velocity: Tensor, flow: Flow) -> tuple[Tensor, Flow]:
         """One step of all particles along their velocity, (R, N, D) each; ends the iteration."""

@@ -25,8 +25,8 @@ from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Task
 from parvibench.harness.store.environment import ALLOCATOR
-from parvibench.metrics.certified_predictions import relative_errors
 from parvibench.metrics.floors import Notify, silent
+from parvibench.metrics.predictive import relative_errors
 
 from . import certificates
 from .long_run import Diagnostics, Plan, agreement, agrees, diagnostics, recorded, require_mixing, run_chains

@@ -9,8 +9,7 @@ from sampler_toys import Bent, Gaussian, Run, Skewed, make_problem, points
 from torch import Tensor
 
 from parvibench.baselines import ada_gwg, ada_sifg, ksdd, mied
-from parvibench.kernels.gram import median_bandwidth
-from parvibench.kernels.mixture import mixture_score
+from parvibench.kernels.gram import median_bandwidth, mixture_score
 from parvibench.nn.optim import Moments
 
 # --- SIFG and Ada-SIFG -------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_sources_are_followed_to_shared_modules_but_not_to_interfaces() -> None:
     assert indexing.sources("parvibench.baselines.lapd_decay") == (
         "parvibench.baselines.lapd", "parvibench.baselines.lapd_decay", "parvibench.core.streams",
     )  # fmt: skip
-    assert "parvibench.kernels.laplace" in indexing.sources("parvibench.baselines.ksivi")  # `import laplace`
+    assert "parvibench.kernels.radial" in indexing.sources("parvibench.baselines.ksivi")  # `import radial`
     assert "parvibench.core.target" in indexing.sources("parvibench.tasks.bnn_variants")
 
 

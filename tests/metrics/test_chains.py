@@ -22,7 +22,7 @@ from parvibench.metrics.chains import (
     ess_tail,
     rhat,
 )
-from parvibench.metrics.cost import peak_memory, score_evaluations, seconds
+from parvibench.metrics.recorded import peak_memory, score_evaluations, seconds
 
 NOTHING = torch.zeros(1, 2, 2, dtype=torch.float64)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from parvibench.core.metric import NotApplicable
-from parvibench.metrics.classifier import c2st
+from parvibench.metrics.divergence import c2st
 
 
 def test_exact_draws_are_guessed(make_context, randn) -> None:

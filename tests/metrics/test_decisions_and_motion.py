@@ -7,8 +7,7 @@ from torch import Tensor
 from parvibench.core.metric import Decisions, NotApplicable
 from parvibench.core.registry import load_metric
 from parvibench.core.task import Facts
-from parvibench.metrics.decisions import contexts, regret, regret_percent
-from parvibench.metrics.motion import displacement
+from parvibench.metrics.recorded import contexts, displacement, regret, regret_percent
 
 NOTHING = torch.zeros(2, 3, 1, dtype=torch.float64)
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from parvibench.metrics import pairwise
-from parvibench.metrics.energy import energy_distance, mean_distance
+from parvibench.metrics.mmd import energy_distance, mean_distance
 
 
 def test_agrees_with_scipy_in_one_dimension(make_context, randn) -> None:

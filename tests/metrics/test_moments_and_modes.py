@@ -10,9 +10,8 @@ from torch import Generator
 
 from parvibench.core.metric import NotApplicable
 from parvibench.core.task import Facts, Modes
-from parvibench.metrics.marginals import ks_marginal, w1_marginal
 from parvibench.metrics.modes import mode_weight_tv, modes_found
-from parvibench.metrics.moments import correlation_error, mean_error, sd_error
+from parvibench.metrics.moments import correlation_error, ks_marginal, mean_error, sd_error, w1_marginal
 
 
 def points(means: torch.Tensor, *counts: int) -> torch.Tensor:

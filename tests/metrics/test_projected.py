@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from parvibench.core.metric import Context, NotApplicable
 from parvibench.core.task import Facts, Modes
-from parvibench.metrics.projected import kl_projected
+from parvibench.metrics.modes import kl_projected
 
 
 def context(means, sds=None, weights=None):

@@ -7,7 +7,7 @@ import torch
 from parvibench.core.errors import ShapeError
 from parvibench.core.metric import NotApplicable
 from parvibench.core.task import Facts
-from parvibench.metrics.unmixing import amari
+from parvibench.metrics.modes import amari
 
 
 def by_loops(w: np.ndarray, known: np.ndarray) -> float:

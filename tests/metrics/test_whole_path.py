@@ -5,8 +5,8 @@ import torch
 
 from parvibench.core import registry
 from parvibench.core.metric import Context, NotApplicable
+from parvibench.metrics.equivalent import path_equivalent_n, path_primary, whole_path
 from parvibench.metrics.transport import sliced_w2
-from parvibench.metrics.whole_path import path_equivalent_n, path_primary, whole_path
 
 TASK = registry.load_task("banana")
 NOTHING = torch.zeros(2, 1, 2, dtype=torch.float64)

@@ -17,7 +17,7 @@ from parvibench.core.errors import ParVIBenchError
 from parvibench.core.metric import Context, NotApplicable
 from parvibench.core.reference import load_predictions
 from parvibench.core.registry import load_task
-from parvibench.metrics.certified_predictions import predictive_mean_error, predictive_sd_error
+from parvibench.metrics.predictive import predictive_mean_error, predictive_sd_error
 from parvibench.reference import predictive_run as builder
 from parvibench.reference.build import build, default_folder
 from parvibench.reference.checks import verify

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from parvibench import statistics
 from parvibench.core.reference import Floor
-from parvibench.kernels import gram, heat, mixture, named
-from parvibench.metrics import certified_predictions, energy, evaluate, floors, mmd, modes, pairwise, power, stein
+from parvibench.kernels import gram, heat, named
+from parvibench.metrics import evaluate, floors, mmd, modes, pairwise, power, predictive, stein
 from parvibench.nn import lbfgs, optim
 from parvibench.nn.mlp import MLP
 from parvibench.reference import build, long_run, own_gates, predictive_run, shared_checks
@@ -32,7 +32,7 @@ from .trace import Trace, plain
 
 _INF = math.inf
 #: Modules all of whose public functions have a trace.
-COMPLETE = ("statistics", "kernels.gram", "kernels.heat", "kernels.mixture", "kernels.named", "nn.optim", "nn.lbfgs")
+COMPLETE = ("statistics", "kernels.gram", "kernels.heat", "kernels.named", "nn.optim", "nn.lbfgs")
 
 
 def _array(key: int, *shape: int) -> np.ndarray:
@@ -128,8 +128,8 @@ _KERNELS: dict[str, Callable[[], Any]] = {
     "gram.sampled_pairs": _sampled,
     "heat.heat_error": lambda: heat.heat_error(*_distances()),
     "heat.heat_bandwidth": lambda: heat.heat_bandwidth(*_distances()),
-    "mixture.mixture_score": lambda: [
-        mixture.mixture_score(*_points()[:2], sigma) for sigma in (0.7, numbers(205, 2, 1, 1).exp())
+    "gram.mixture_score": lambda: [
+        gram.mixture_score(*_points()[:2], sigma) for sigma in (0.7, numbers(205, 2, 1, 1).exp())
     ],
     "named.pull_back": lambda: [
         named.pull_back(kernel, *_points(), h, through)
@@ -222,9 +222,9 @@ _METRICS: dict[str, Callable[[], Any]] = {
     "mmd.kernel_mean": lambda: [
         mmd.kernel_mean(numbers(231, 40, 3), numbers(232, 30, 3), 1.3, kernel) for kernel in (mmd.gaussian, mmd.inverse_multiquadric)
     ],
-    "energy.mean_distance": lambda: energy.mean_distance(numbers(231, 40, 3), numbers(232, 30, 3)),
+    "mmd.mean_distance": lambda: mmd.mean_distance(numbers(231, 40, 3), numbers(232, 30, 3)),
     "stein.bootstrapped_ksd": lambda: stein.bootstrapped_ksd(numbers(233, 30, 4), Bowl(), 40, torch.Generator().manual_seed(2)),
-    "certified_predictions.relative_errors": lambda: certified_predictions.relative_errors(
+    "predictive.relative_errors": lambda: predictive.relative_errors(
         numbers(234, 2, 5), numbers(235, 2, 5).exp(), numbers(236, 2, 5), numbers(237, 2, 5).exp()
     ),
     "power.detected_alterations": lambda: [power.detected_alterations(m) for m in ("sliced_w2", "mmd2", "mode_weight_tv")],

@@ -163,10 +163,9 @@ _SMALL: dict[str, dict[str, int]] = {
     "chains": {
         "MOST_DRAWS": 36, "MOST_COORDINATES": 2, "_BY_EACH": 1, "_SCREENED": 60, "_LOCATED": 30, "_MIXED": 0, "_STATES": 17,
     },
-    "whole_path": {"MOST_STATES": 31},
+    "equivalent": {"MOST_STATES": 31},
     "transport": {"MOST_POINTS": 20},
-    "classifier": {"MOST_POINTS": 30, "CENTRES": 9},
-    "divergence": {"TREE_DIMENSIONS": 2, "SPARE": 2},
+    "divergence": {"TREE_DIMENSIONS": 2, "SPARE": 2, "MOST_POINTS": 30, "CENTRES": 9},
     "tails": {"_BLOCK": 13},
 }  # fmt: skip
 
