@@ -182,20 +182,17 @@ def all_pairs(
         exact: of each task, (methods,) p-values of being no worse than exact draws; NaN where there is none. Default none.
         alpha: chance that one difference or more of the family is called significant although the methods are equal.
     """
-    found = [_moderated(_comparable(x), overlap) for x, overlap in zip(tasks, overlaps, strict=True)]
-    known = [np.asarray(p, dtype=float) for p in exact or [np.full(len(np.asarray(x)), math.nan) for x in tasks]]
-    family = np.concatenate([*(p for *_, p in found), *(p[~np.isnan(p)] for p in known)]) if found else np.empty(0)
-    adjusted = np.asarray(holm(family.tolist()))
-    limit = float(family[adjusted <= alpha].max(initial=-math.inf))
-    better, start = [], 0
-    for x, (mean, p) in zip(tasks, found, strict=True):
-        k = len(np.asarray(x))
-        beats = np.zeros((k, k), dtype=bool)
-        i, j = np.triu_indices(k, 1)
-        sure = adjusted[start : start + len(p)] <= alpha
-        beats[i, j], beats[j, i] = sure & (mean < 0), sure & (mean > 0)
-        better.append(beats)
-        start += len(p)
+    values = [_comparable(x) for x in tasks]
+    found = [_moderated(x, overlap) for x, overlap in zip(values, overlaps, strict=True)]
+    known = [np.asarray(p, dtype=float) for p in exact or [np.full(len(x), math.nan) for x in values]]
+    family = np.concatenate([[], *(p for _, p in found), *(p[~np.isnan(p)] for p in known)])
+    significant = np.asarray(holm(family.tolist())) <= alpha
+    limit = float(family[significant].max(initial=-math.inf))
+    *sure, _ = np.split(significant, np.cumsum([len(p) for _, p in found]))
+    better = [np.zeros((len(x), len(x)), dtype=bool) for x in values]
+    for beats, (mean, _), clear in zip(better, found, sure, strict=True):
+        i, j = np.triu_indices(len(beats), 1)
+        beats[i, j], beats[j, i] = clear & (mean < 0), clear & (mean > 0)
     return Comparisons(better, [p <= limit for p in known], len(family))
 
 
@@ -277,14 +274,15 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
     Raises:
         ValueError: no task, or one without replicates.
     """
-    tasks = _columns(values)
-    point = float(stats.trim_mean(np.concatenate(tasks), 0.25))
-    return Aggregate(point, *_percentiles(_interquartile_resamples(tasks, rng), [len(x) for x in tasks]))
-
-
-def _interquartile_resamples(tasks: Sequence[NDArray[np.float64]], rng: np.random.Generator) -> NDArray[np.float64]:
-    resamples = [x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks]
-    return np.asarray(stats.trim_mean(np.concatenate(resamples, axis=1), 0.25, axis=1))
+    tasks = [np.asarray(v, dtype=float) for v in values]
+    if not tasks or any(t.ndim != 1 or len(t) == 0 for t in tasks):
+        raise ValueError(f"expected replicates of at least one task, got shapes {[t.shape for t in tasks]}")
+    tasks = [np.where(np.isnan(t), math.inf, t) for t in tasks]
+    drawn = np.concatenate([x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks], axis=1)
+    tail = _tail([len(x) for x in tasks])
+    # Ends are order statistics, so that infinities are kept.
+    ends = np.quantile(stats.trim_mean(drawn, 0.25, axis=1), [tail, 1 - tail], method="inverted_cdf")
+    return Aggregate(float(stats.trim_mean(np.concatenate(tasks), 0.25)), *map(float, ends))
 
 
 def hitting_times(values: ArrayLike, spent: ArrayLike, targets: ArrayLike, replicates: int) -> NDArray[np.float64]:
@@ -341,25 +339,17 @@ def runtime_profile(times: Mapping[str, NDArray[np.float64]], budgets: ArrayLike
         raise ValueError("a profile needs at least one task, and every task a replicate")
     reached = [(t[:, :, None] <= at).mean(1) for t in times.values()]  # of every task, (replicates, budgets)
     share = np.mean([r.mean(0) for r in reached], axis=0)
-    resamples = _weights(tuple(len(r) for r in reached), seed, RESAMPLES) @ np.concatenate(reached)
-    tail = _tail([len(t) for t in times.values()])
+    counts = tuple(map(len, reached))
+    resamples, tail = _weights(counts, seed) @ np.concatenate(reached), _tail(counts)
     low, high = np.quantile(resamples, [tail, 1 - tail], axis=0)
     return pd.DataFrame({"budget": at, "share": share, "low": low, "high": high})
 
 
-def _columns(values: Sequence[ArrayLike]) -> list[NDArray[np.float64]]:
-    """One float array per task, NaN as +inf."""
-    tasks = [np.asarray(v, dtype=float) for v in values]
-    if not tasks or any(t.ndim != 1 or len(t) == 0 for t in tasks):
-        raise ValueError(f"expected replicates of at least one task, got shapes {[t.shape for t in tasks]}")
-    return [np.where(np.isnan(t), math.inf, t) for t in tasks]
-
-
 @lru_cache(maxsize=8)
-def _weights(counts: tuple[int, ...], seed: int, resamples: int) -> NDArray[np.float64]:
-    """(resamples, sum of counts) weights of each task's replicates drawn with replacement, for a mean over tasks."""
+def _weights(counts: tuple[int, ...], seed: int) -> NDArray[np.float64]:
+    """(RESAMPLES, sum of counts) weights of each task's replicates drawn with replacement, for a mean over tasks."""
     rng = np.random.default_rng(seed)
-    drawn = [rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n for n in counts]
+    drawn = [rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES) / n for n in counts]
     return np.concatenate(drawn, axis=1) / len(counts)
 
 
@@ -371,16 +361,5 @@ def _tail(counts: Sequence[int]) -> float:
     freedom = sum(n - 1 for n in counts)
     if freedom < 1:
         return 0.0
-    return float(stats.norm.sf(stats.t.ppf(0.975, freedom) / math.sqrt(_shrinkage(counts))))
-
-
-def _shrinkage(counts: Sequence[int]) -> float:
-    """The bootstrap's variance over the right one."""
-    return float(np.mean([(n - 1) / n for n in counts]))
-
-
-def _percentiles(resamples: NDArray[np.float64], counts: Sequence[int]) -> tuple[float, float]:
-    """95% expanded percentile interval; its ends are order statistics, so that infinities are kept."""
-    tail = _tail(counts)
-    low, high = np.quantile(resamples, [tail, 1 - tail], method="inverted_cdf")
-    return float(low), float(high)
+    shrinkage = float(np.mean([(n - 1) / n for n in counts]))
+    return float(stats.norm.sf(stats.t.ppf(0.975, freedom) / math.sqrt(shrinkage)))

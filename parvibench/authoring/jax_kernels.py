@@ -59,9 +59,8 @@ class Program(NamedTuple):
     """A kernel compiled for chains of one shape."""
 
     start: Callable[..., Any]  # seed, x (N, D), data -> states, scores, values
-    run: Callable[
-        ..., Any
-    ]  # seed, first step, states, data -> states, (positions, scores, values, told) with an axis of steps
+    #: seed, first step, states, data -> states, (positions, scores, values, told) with an axis of steps
+    run: Callable[..., Any]
     density: Density | None  # where it is a callback
 
 

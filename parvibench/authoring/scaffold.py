@@ -55,7 +55,7 @@ def test_it_samples_what_it_should(parvibench_check: Callable[..., None]) -> Non
     parvibench_check(CLASS(), iterations=500)
 '''
 
-_TASK = '''"""TITLE: a linear regression with a normal prior, as an example of a posterior."""
+_TASK = '''"""NAME: a linear regression with a normal prior, as an example of a posterior."""
 
 import torch
 from torch import Generator, Tensor
@@ -84,7 +84,7 @@ def exact(n: int, generator: Generator) -> Tensor:
 OBJECT = pb.task(log_density, dim=2, name="NAME", exact=exact, coordinates=("intercept", "slope"))
 '''
 
-_TASK_TEST = '''"""TITLE: exact draws against the density; a sampler that runs on it."""
+_TASK_TEST = '''"""NAME: exact draws against the density; a sampler that runs on it."""
 
 from pathlib import Path
 
@@ -138,16 +138,9 @@ def scaffold(kind: str, name: str, folder: Path) -> Scaffold:
     if there := [str(p) for p in paths if p.exists()]:
         raise InputError(f"new {kind} {name}: {', '.join(there)} is there already; nothing is written")
     texts = (_ALGORITHM, _ALGORITHM_TEST) if kind == "algorithm" else (_TASK, _TASK_TEST)
+    meant = {"MODULE": module, "NAME": name, "CLASS": attribute, "OBJECT": attribute}
     for path, text in zip(paths, texts, strict=True):
-        for key, value in {
-            "MODULE": module,
-            "NAME": name,
-            "CLASS": attribute,
-            "OBJECT": attribute,
-            "TITLE": name,
-        }.items():
-            text = re.sub(rf"\b{key}\b", value, text)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(re.sub(rf"\b({'|'.join(meant)})\b", lambda found: meant[found[0]], text), encoding="utf-8")
     place = f"{paths[0]}:{attribute}"
     which = f"--task banana --algorithm {place}" if kind == "algorithm" else f"--task {place} --algorithm mala"
     return Scaffold(paths, f"parvibench run {which}", f"python -m pytest {paths[1]}")

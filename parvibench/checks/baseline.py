@@ -24,7 +24,8 @@ from parvibench.harness.suite.cells import Cell
 
 from .evidence import Array, law_p_values, shift
 from .question import Asked, Expected, Fixed, Law, Measurement, Question, measure
-from .replicates import EVALUATIONS, TIME, CellQuestion, DensityQuestion, as_array, density_values, directions_of_change
+from .replicates import EVALUATIONS, TIME, CellQuestion, DensityQuestion, as_array, density_values, direction_of_change
+from .summaries import joined
 
 FORMAT = 1
 #: Clean replicates recorded per cell.
@@ -40,7 +41,7 @@ _DISTINCT = 0.9
 #: p-value below which a statistic of a new baseline is reported as changed.
 _MOVED = 1e-6
 
-Statistics = dict[str, list[float | None]]
+Statistics = Mapping[str, Sequence[float | None]]
 
 
 @dataclass(frozen=True)
@@ -141,23 +142,22 @@ def questions(baseline: Baseline, cells: Iterable[Cell], tasks: Iterable[str]) -
     return Asked(asked, new, incomparable)
 
 
-def _expected(baseline: Baseline, cell: Cell, stored: Mapping[str, list[float]]) -> dict[str, Expected]:
+def _expected(baseline: Baseline, cell: Cell, stored: Statistics) -> dict[str, Expected]:
     task, algorithm = cell.load()
-    better = directions_of_change(list(stored), task)
     exact = {}
     if algorithm.kind in ("chains", "generator"):  # particles may well be spread better than at random
         exact = baseline.cells.get(f"{cell.task}/exact", {}).get("statistics", {})
     found: dict[str, Expected] = {}
     for name, values in stored.items():
-        x = as_array(values)
+        x, better = as_array(values), direction_of_change(name, task)
         constant = _is_constant(x)
         if constant and name == EVALUATIONS:
-            found[name] = Fixed(float(x[0]), better[name], CONSTANT)
+            found[name] = Fixed(float(x[0]), better, CONSTANT)
             continue
         # A statistic that was the same in all replicates may well differ in one of a hundred.
-        best = as_array(exact[name]) if name in exact and better[name] != "same" else None
+        best = as_array(exact[name]) if name in exact and better != "same" else None
         draws, tolerance = (np.full_like(x, x[0]), CONSTANT) if constant else (x, 0.0)
-        found[name] = Law(draws, better[name], best, gates=name != TIME, tolerance=tolerance)
+        found[name] = Law(draws, better, best, gates=name != TIME, tolerance=tolerance)
     return found
 
 
@@ -193,38 +193,29 @@ def make(
         notify(name, done, len(work))
     cells: dict[str, dict[str, Any]] = {}
     for subject in subjects:
-        ordered = [parts[number] for number, (of, _) in enumerate(numbers) if of is subject]
-        joined = {name: [v for part in ordered for v in part[name]] for name in ordered[0]}
-        statistics = {name: _recorded(values, subject.digits) for name, values in joined.items()}
+        whole = joined(parts[number] for number, (of, _) in enumerate(numbers) if of is subject)
+        statistics = {name: rounded(values, subject.digits) for name, values in whole.items()}
         cells[subject.name] = {"identity": subject.identity, "statistics": statistics}
     densities = {task: {n: float(f"{v:.10g}") for n, v in density_values(task).items()} for task in tasks}
     versions = {"parvibench": version("parvibench"), "torch": torch.__version__, "numpy": np.__version__}
     return Baseline(cells, densities, versions | {"seed": str(seed), "date": date})
 
 
-def _recorded(values: Sequence[float], digits: int) -> list[float | None]:
-    x = np.asarray(values)
-    if digits < 4 and _is_constant(x):
-        return [float(x[0]) if math.isfinite(x[0]) else None]
-    return rounded(values, digits)
-
-
 def rounded(values: Sequence[float], digits: int = 4) -> list[float | None]:
     """Values to so many digits, and to a hundredth of their interquartile range; null where not finite.
 
     The range alone would make many values that span decades one. Where values repeat they stay whole: rounded, they
-    would no longer be equal to fresh ones.
+    would no longer be equal to fresh ones. With fewer than four digits, values that are all the same become one.
     """
-    finite = [v for v in values if math.isfinite(v)]
+    plain = [v if math.isfinite(v) else None for v in values]
+    if digits < 4 and _is_constant(np.asarray(values)):
+        return plain[:1]
+    finite = [v for v in plain if v is not None]
     if len(set(finite)) < _DISTINCT * len(finite):
-        return [v if math.isfinite(v) else None for v in values]
+        return plain
     spread = float(stats.iqr(finite)) if finite else 0.0
-    by_spread = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
-    return [_rounded(v, by_spread, digits) if math.isfinite(v) else None for v in values]
-
-
-def _rounded(value: float, places: int, digits: int) -> float:
-    return round(value, max(places, digits - 1 - math.floor(math.log10(abs(value))))) if value else value
+    places = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
+    return [round(v, max(places, digits - 1 - math.floor(math.log10(abs(v))))) if v else v for v in plain]
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:

@@ -29,37 +29,17 @@ class Shift(NamedTuple):
 
 def law_p_values(fresh: Array, law: Array) -> Array:
     """Two-sided p-values per statistic, (S,), of fresh values (n, S) against draws of what is expected, (m, S)."""
-    rank = _rank_p_values(fresh, law)
-    pairs = zip(fresh.T, law.T, strict=True)
-    gaps = np.array([_largest_gap(np.sort(x), np.sort(y)) for x, y in pairs])
-    n, m = len(fresh), len(law)
-    any_change = stats.kstwo.sf(gaps, max(1, round(n * m / (n + m))))
-    p = np.minimum(1.0, 2 * np.minimum(rank, any_change))
-    for i in np.flatnonzero(p < _REFINED):
-        p[i] = min(1.0, 2 * min(_refined(fresh[:, i], law[:, i], float(rank[i]))))
-    return np.asarray(p)
-
-
-def _rank_p_values(fresh: Array, law: Array) -> Array:
-    """Mann and Whitney's test by its normal approximation, (S,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rank = stats.mannwhitneyu(fresh, law, axis=0, method="asymptotic").pvalue
+    any_change = stats.ks_2samp(fresh, law, axis=0, method="asymp").pvalue
     # All values equal: there is no variance, and nothing has changed.
-    return np.where(np.isnan(rank), 1.0, rank)
-
-
-def _largest_gap(fresh: Array, law: Array) -> float:
-    """Kolmogorov and Smirnov's distance of sorted samples (n,) and (m,)."""
-    joint = np.concatenate([fresh, law])
-    ours = np.searchsorted(fresh, joint, side="right") / len(fresh)
-    return float(np.abs(ours - np.searchsorted(law, joint, side="right") / len(law)).max())
-
-
-def _refined(fresh: Array, law: Array, rank: float) -> tuple[float, float]:
-    """Both p-values exactly, where that is cheap: in the far tails the approximations are off by factors."""
-    if len(fresh) * len(law) <= _EXACT_UP_TO:
-        rank = _exact_rank_p_value(fresh, law)
-    return rank, float(stats.ks_2samp(fresh, law).pvalue)
+    rank, any_change = np.nan_to_num([rank, any_change], nan=1.0)
+    p = np.minimum(rank, any_change)
+    for i in np.flatnonzero(2 * p < _REFINED):  # in the far tails the approximations are off by factors
+        x, y = fresh[:, i], law[:, i]
+        exact = _exact_rank_p_value(x, y) if len(x) * len(y) <= _EXACT_UP_TO else rank[i]
+        p[i] = min(exact, stats.ks_2samp(x, y).pvalue)
+    return np.minimum(1.0, 2 * p)
 
 
 def _exact_rank_p_value(fresh: Array, law: Array) -> float:
@@ -92,8 +72,7 @@ def bound_p_value(fresh: Array, limit: float) -> float:
     """p-value of ``|mean| <= limit`` by Student's t, two-sided at limit 0; 0 where a value is not finite."""
     if not np.isfinite(fresh).all():
         return 0.0
-    centre = abs(fresh.mean())
-    spread = standard_error(fresh)
+    centre, spread = abs(fresh.mean()), standard_error(fresh)
     if spread == 0:
         return 0.0 if centre > limit else 1.0
     beyond = np.array([centre - limit, centre + limit]) / spread

@@ -39,38 +39,38 @@ class Test:
 
 def decide(question: Question, values: Mapping[str, list[float]], threshold: float) -> list[Test]:
     """All tests of a question, given statistic -> fresh values; p-values up to the threshold are changes."""
-    expected = question.expected()
-    fresh = {name: np.asarray(values.get(name, []), dtype=np.float64) for name in expected}
-    missing = [name for name, x in fresh.items() if not len(x)]
-    tests = [failed(question, f"{statistic_in_words(name)}: no longer measured", name) for name in missing]
-    fresh = {n: x[~np.isnan(x)] for n, x in fresh.items()}
-    fresh = {n: e.snapped(fresh[n]) if isinstance(e := expected[n], Law) else fresh[n] for n in fresh}
-    for name, p in _p_values({n: e for n, e in expected.items() if len(fresh[n])}, fresh).items():
-        x, effect = fresh[name], _effect(expected[name], fresh[name])
-        verdict = _verdict(expected[name], x, effect, p, threshold)
+    missing, tests = list[Test](), list[Test]()
+    for name, expected in question.expected().items():
+        given = np.asarray(values.get(name, []), dtype=np.float64)
+        if not len(given):
+            missing.append(failed(question, f"{statistic_in_words(name)}: no longer measured", name))
+        x = given[~np.isnan(given)]
+        if not len(x):
+            continue
+        x = expected.snapped(x) if isinstance(expected, Law) else x
+        p, effect = _p_value(expected, x), _effect(expected, x)
+        verdict = _verdict(expected, x, effect, p, threshold)
         if verdict == "regression" and question.oracle == "truth":
             verdict = "not converged" if question.converging(name, values) else "wrong"
         elif verdict == "changed" and question.oracle == "truth":
             verdict = "suspicious"  # no update makes it right
-        reason = sentence(question, name, expected[name], x, effect) if verdict != "ok" else ""
+        reason = sentence(question, name, expected, x, effect) if verdict != "ok" else ""
         if verdict == "changed":
             reason += "; better than the baseline: accept with --update"
-        tests.append(
-            Test(
-                question.task, question.algorithm, name, question.oracle, effect.effect, (effect.low, effect.high), p,
-                verdict, len(x), reason, question.circumstances, question.name, question.hint,
-            )
-        )  # fmt: skip
-    return tests
+        tests.append(_test(question, name, verdict, reason, effect, p, len(x)))
+    return missing + tests
 
 
 def failed(question: Question, reason: str, metric: str = "status") -> Test:
     """The outcome where nothing was measured."""
-    nan = math.nan
     verdict: Verdict = "wrong" if question.oracle == "truth" else "regression"
+    return _test(question, metric, verdict, reason, Shift(math.nan, math.nan, math.nan), 0.0, 0)
+
+
+def _test(question: Question, metric: str, verdict: Verdict, reason: str, effect: Shift, p: float, count: int) -> Test:
     return Test(
-        question.task, question.algorithm, metric, question.oracle, nan, (nan, nan), 0.0, verdict, 0, reason,
-        question.circumstances, question.name, question.hint,
+        question.task, question.algorithm, metric, question.oracle, effect.effect, (effect.low, effect.high), p, verdict,
+        count, reason, question.circumstances, question.name, question.hint,
     )  # fmt: skip
 
 
@@ -79,24 +79,14 @@ def gating(expected: Mapping[str, Expected]) -> list[str]:
     return [name for name, e in expected.items() if not isinstance(e, Law) or e.gates]
 
 
-def _p_values(expected: Mapping[str, Expected], fresh: Mapping[str, Array]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    laws: dict[tuple[int, int], list[str]] = {}
-    for name, e in expected.items():
-        if isinstance(e, Fixed):
-            agree = np.isclose(fresh[name], e.value, rtol=e.tolerance, atol=e.tolerance)
-            found[name] = 1.0 if agree.all() else 0.0
-        elif isinstance(e, Bound):
-            found[name] = bound_p_value(fresh[name], e.limit)
-        elif isinstance(e, Share):
-            found[name] = 1.0 if fresh[name].mean() <= e.limit else 0.0
-        else:
-            laws.setdefault((len(fresh[name]), len(e.values)), []).append(name)
-    for names in laws.values():
-        ours = np.column_stack([fresh[n] for n in names])
-        theirs = np.column_stack([e.values for n in names if isinstance(e := expected[n], Law)])
-        found |= dict(zip(names, law_p_values(ours, theirs).tolist(), strict=True))
-    return {name: found[name] for name in expected}
+def _p_value(expected: Expected, fresh: Array) -> float:
+    if isinstance(expected, Law):
+        return float(law_p_values(fresh[:, None], expected.values[:, None])[0])
+    if isinstance(expected, Fixed):
+        return float(np.isclose(fresh, expected.value, rtol=expected.tolerance, atol=expected.tolerance).all())
+    return (
+        bound_p_value(fresh, expected.limit) if isinstance(expected, Bound) else float(fresh.mean() <= expected.limit)
+    )
 
 
 def _effect(expected: Expected, fresh: Array) -> Shift:

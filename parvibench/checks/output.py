@@ -5,9 +5,9 @@ import math
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree import ElementTree
 
 from parvibench.core import registry
@@ -22,6 +22,7 @@ from .targets import STABLE
 _WIDTH, _SENTENCES, _NAMES = 80, 4, 5
 #: In place of a sampler's name in questions about a density.
 _DENSITY = "density"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,37 @@ class Group:
 
 def groups(findings: Findings) -> list[Group]:
     """Red tests by sampler."""
-    by_source: dict[tuple[str, str], list[Test]] = {}
-    for t in sorted(findings.red, key=_gravity):
-        by_source.setdefault((t.algorithm, source(t)), []).append(t)
-    return [
-        Group(
-            f"{_label(tests[0])} on {_list(dict.fromkeys(map(_task, tests)))}",
-            where,
-            tests,
-            command(tests[0], findings),
-        )
-        for (_, where), tests in by_source.items()
-    ]
+    found = []
+    for (_, where), tests in _grouped(_sorted(findings.red), lambda t: (t.algorithm, source(t))).items():
+        tasks = list(dict.fromkeys(map(_task, tests)))
+        more = f" and {len(tasks) - _NAMES} more" if len(tasks) > _NAMES else ""
+        title = f"{_label(tests[0])} on {', '.join(tasks[:_NAMES])}{more}"
+        found.append(Group(title, where, tests, command(tests[0], findings)))
+    return found
+
+
+def _grouped(tests: Iterable[Test], key: Callable[[Test], T]) -> dict[T, list[Test]]:
+    """In the order in which the keys come."""
+    found: dict[T, list[Test]] = {}
+    for t in tests:
+        found.setdefault(key(t), []).append(t)
+    return found
+
+
+def _sorted(red: Iterable[Test]) -> list[Test]:
+    """What explains other failures first, then the clearest."""
+
+    def gravity(test: Test) -> tuple[int, float]:
+        first = 0 if test.metric in ("status", "diverged", "again") else 1 if test.metric.startswith("contract.") else 2
+        return first, test.p_value
+
+    return sorted(red, key=gravity)
 
 
 def source(test: Test) -> str:
     """Module or file of a test's sampler, or of its task where the test is about a density."""
-    table, name = (registry.tasks(), test.task) if _of_density(test) else (registry.algorithms(), test.algorithm)
+    density = test.algorithm == _DENSITY
+    table, name = (registry.tasks(), test.task) if density else (registry.algorithms(), test.algorithm)
     place = table[name].target if name in table else name
     return place.rpartition(":")[0]
 
@@ -70,25 +85,9 @@ def _task(test: Test) -> str:
     return registry.load_task(test.task).name if registry.is_place(test.task) else test.task
 
 
-def _of_density(test: Test) -> bool:
-    return test.algorithm == _DENSITY
-
-
-def _gravity(test: Test) -> tuple[int, float]:
-    """What explains other failures comes first."""
-    first = 0 if test.metric in ("status", "diverged", "again") else 1 if test.metric.startswith("contract.") else 2
-    return first, test.p_value
-
-
-def _list(names: Iterable[str]) -> str:
-    shown = list(names)
-    more = f" and {len(shown) - _NAMES} more" if len(shown) > _NAMES else ""
-    return ", ".join(shown[:_NAMES]) + more
-
-
 def command(test: Test, findings: Findings) -> str:
     """The command that repeats a test's question with the same draws."""
-    parts = ["parvibench check", *([] if _of_density(test) else ["-a", test.algorithm]), "-t", test.task]
+    parts = ["parvibench check", *([] if test.algorithm == _DENSITY else ["-a", test.algorithm]), "-t", test.task]
     parts += [findings.options[test.algorithm]] if findings.options.get(test.algorithm) else []
     parts += ["--baseline", shlex.quote(findings.baseline)] if test.oracle == "past" else []
     return " ".join([*parts, "--seed", str(findings.seed)])
@@ -101,8 +100,7 @@ def lines(findings: Findings) -> list[str]:
 
 def _lines_of(group: Group) -> list[str]:
     verdicts = " and ".join(dict.fromkeys(t.verdict.upper() for t in group.tests))
-    tests = f"{len(group.tests)} test" + "s" * (len(group.tests) > 1)
-    found = _wrapped(f"{verdicts}: {group.title} ({tests})")
+    found = _wrapped(f"{verdicts}: {group.title} ({_number_of(len(group.tests), 'test')})")
     before = ""
     for t in group.tests[:_SENTENCES]:
         heading = f"{_label(t)} on {_task(t)}" + (f", {t.circumstances}" if t.circumstances else "") + ":"
@@ -126,7 +124,7 @@ def _stated(test: Test) -> str:
 
 def failure(question: Question, findings: Findings, level: float) -> str:
     """A failed question for whoever has never seen it: what was asked, on which target, the statistics, usual causes."""
-    red, target = sorted(findings.red, key=_gravity), STABLE.get(question.task)
+    red, target = _sorted(findings.red), STABLE.get(question.task)
     measured = [f"- {_stated(t)}" for t in red[:_SENTENCES]]
     measured += [f"... and {len(red) - _SENTENCES} more"] * (len(red) > _SENTENCES)
     text = [
@@ -153,32 +151,23 @@ def asked(findings: Findings) -> list[str]:
     """The tests that were made: of one sampler every statistic, otherwise numbers of samplers, targets and tests."""
     samplers = {t.algorithm for t in findings.tests}
     if len(samplers) == 1:
-        by_task: dict[str, Counter[str]] = {}
-        for t in findings.tests:
-            by_task.setdefault(_task(t), Counter())[_kind(t.metric)] += 1
-        listed = {task: ", ".join(f"{k} ({n})" if n > 1 else k for k, n in c.items()) for task, c in by_task.items()}
-        return [line for task, kinds in listed.items() for line in _wrapped(f"tested on {task}: {kinds}")]
+        found = []
+        for task, tests in _grouped(findings.tests, _task).items():
+            kinds = Counter(t.metric.removeprefix("contract.").partition("[")[0].replace("_", " ") for t in tests)
+            listed = ", ".join(f"{kind} ({n})" if n > 1 else kind for kind, n in kinds.items())
+            found += _wrapped(f"tested on {task}: {listed}")
+        return found
     against = Counter(t.oracle for t in findings.tests)
     tasks = {t.task for t in findings.tests}
     parts = (f"{n} against {'the baseline' if o == 'past' else 'known truth'}" for o, n in against.items())
-    number = len(samplers - {_DENSITY})
-    who = f"{number} sampler" + "s" * (number != 1)
+    who = _number_of(len(samplers - {_DENSITY}), "sampler")
     return _wrapped(f"tested: {who} on {len(tasks)} targets; {', '.join(parts)}") if against else []
-
-
-def _kind(metric: str) -> str:
-    """The statistic without its index."""
-    return metric.removeprefix("contract.").partition("[")[0].replace("_", " ")
 
 
 def document(findings: Findings) -> dict[str, Any]:
     """The document of ``--json``; numbers that are not finite are null."""
     return {
-        "verdict": findings.verdict,
-        "seed": findings.seed,
-        "threshold": findings.threshold,
-        "new": findings.new,
-        "incomparable": findings.incomparable,
+        **{name: getattr(findings, name) for name in ("verdict", "seed", "threshold", "new", "incomparable")},
         "groups": [
             {"title": g.title, "where": g.where, "command": g.command, "tests": len(g.tests)}
             | {"reasons": [t.reason for t in g.tests[:_SENTENCES]]}
@@ -197,7 +186,7 @@ def _number(value: float) -> float | None:
 
 def counts(findings: Findings) -> str:
     """One line: the numbers of tests, of failed ones, and of what was not compared."""
-    samplers = len({t.algorithm for t in findings.tests if not _of_density(t)})
+    samplers = len({t.algorithm for t in findings.tests} - {_DENSITY})
     targets = len({t.task for t in findings.tests})
     of = f"{_number_of(samplers, 'sampler')} on " if samplers else ""
     line = f"{len(findings.tests)} tests of {of}{_number_of(targets, 'target')}: {len(findings.red)} red"
@@ -230,12 +219,9 @@ def markdown(findings: Findings) -> str:
 
 def _table(findings: Findings) -> list[str]:
     """A row for each sampler and question: its outcome, and the clearest failure."""
-    rows: dict[tuple[str, str], list[Test]] = {}
-    for t in findings.tests:
-        rows.setdefault((_label(t), t.question), []).append(t)
     table = ["| sampler | question | tests | outcome | clearest failure |", "|---|---|---:|---|---|"]
-    for (label, question), tests in rows.items():
-        red = sorted((t for t in tests if t.verdict in RED), key=_gravity)
+    for (label, question), tests in _grouped(findings.tests, lambda t: (_label(t), t.question)).items():
+        red = _sorted(t for t in tests if t.verdict in RED)
         outcome, why = (f"**{red[0].verdict}** ({len(red)})", _stated(red[0])) if red else ("ok", "")
         cells = (html.escape(" ".join(cell.split()), quote=False) for cell in (label, question, why))
         name, asked, said = (cell.replace("|", "\\|").replace("`", "&#96;") for cell in cells)
@@ -247,10 +233,7 @@ def junit(findings: Findings) -> str:
     """JUnit XML: one case per test, grouped by task and sampler; an error for a cell that cannot be compared."""
     sizes = {"tests": len(findings.tests), "failures": len(findings.red), "errors": len(findings.incomparable)}
     root = ElementTree.Element("testsuites", {"name": "parvibench check"} | {k: str(v) for k, v in sizes.items()})
-    by_pair: dict[tuple[str, str], list[Test]] = {}
-    for test in findings.tests:
-        by_pair.setdefault((test.task, test.algorithm), []).append(test)
-    for tests in by_pair.values():
+    for tests in _grouped(findings.tests, lambda t: (t.task, t.algorithm)).values():
         red = str(sum(t.verdict in RED for t in tests))
         suite = ElementTree.SubElement(
             root, "testsuite", name=f"{_task(tests[0])}/{_label(tests[0])}", tests=str(len(tests)), failures=red

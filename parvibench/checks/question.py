@@ -126,13 +126,10 @@ class Measurement(Job[dict[int, Values]]):
         }
 
 
-#: Number of a question -> its statistics, or the status and reason of a measurement that failed.
-Answers = Iterator[tuple[int, Values | str]]
+def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Iterator[tuple[int, Values | str]]:
+    """Number of a question and its statistics, or the status and reason of a failed measurement, as they come.
 
-
-def measure(work: Sequence[Measurement], workers: int, timeout: float) -> Answers:
-    """Answers as they come; questions whose process failed are measured again, each in a process of its own.
-
+    Questions whose process failed are measured again, each in a process of its own.
     ``workers`` is the number of processes, 0 for this one alone, and ``timeout`` the wall-clock limit of one, s.
     """
     executor = Workers(workers, timeout) if workers else InProcess()

@@ -29,10 +29,12 @@ def ranks_of(target: Target, start: Tensor, paths: Sequence[Tensor], generator: 
     used = torch.cat([step < place, step < length - place])  # (2L, R, N)
     own = rank_functions(start, target.log_density(start))[:, None]
     found = torch.stack([rank_functions(x, target.log_density(x)) for x in torch.cat(list(paths))], 1)
-    below = ((found < own) & used).sum(1)
-    ties = ((found == own) & used).sum(1)
-    broken = torch.rand(ties.shape, generator=generator, dtype=torch.float64) * (ties + 1)
-    return below + broken.long()
+    return ties_broken(((found < own) & used).sum(1), ((found == own) & used).sum(1), generator)
+
+
+def ties_broken(below: Tensor, ties: Tensor, generator: Generator) -> Tensor:
+    """Ranks at random among so many equal values, above so many lower ones."""
+    return below + (torch.rand(ties.shape, generator=generator, dtype=torch.float64) * (ties + 1)).long()
 
 
 def rank_functions(x: Tensor, log_density: Tensor) -> Tensor:

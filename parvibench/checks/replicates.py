@@ -17,6 +17,7 @@ from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.suite.cells import Cell
 
 from .question import Better, Expected, Oracle, Question, Values
+from .summaries import as_values, joined
 
 #: Directions that samples of higher dimension are projected on.
 _DIRECTIONS = 3
@@ -67,66 +68,46 @@ class CellQuestion(Question):
         """Run fresh replicates of the cell, chunk by chunk; in large ones, since the time of one replicate does not count."""
         most = self.cell.load()[1].max_chunk or _CHUNK
         cell = self.cell.varied(replicates=tuple(replicates), seed=seed, chunk=min(len(replicates), most))
-        values: dict[str, list[float]] = {}
-        for chunk in cell.chunks:
-            kernel = reference_seconds(torch.device(cell.spec.device))
-            for name, found in statistics(cell, run_chunk(cell, chunk), kernel).items():
-                values.setdefault(name, []).extend(found)
-        return values
+        device = torch.device(cell.spec.device)
+        return joined(statistics(cell, reference_seconds(device), run_chunk(cell, chunk)) for chunk in cell.chunks)
 
     def expected(self) -> Mapping[str, Expected]:
         """The stored statistics."""
         return self.baseline
 
 
-def directions_of_change(names: list[str], task: Task) -> dict[str, Better]:
-    """Direction of improvement of each statistic."""
-    rows = registry.metrics()
-    found: dict[str, Better] = {}
-    for name in names:
-        metric = rows.get(name.removeprefix("early "))
-        if metric is not None:
-            found[name] = {"lower": "lower", "higher": "higher"}.get(metric.direction, "same")  # type: ignore[assignment]
-        elif name == EVALUATIONS:
-            found[name] = "lower"
-        else:
-            centred = (
-                name.startswith(("mean[", "log_sd[")) and known_moments(task) is not None and task.dim <= _DIRECTIONS
-            )
-            found[name] = "zero" if centred else "lower" if name == TIME else "same"
-    return found
+def direction_of_change(name: str, task: Task) -> Better:
+    """Direction of improvement of a statistic."""
+    metric = registry.metrics().get(name.removeprefix("early "))
+    if metric is not None:
+        return metric.direction if metric.direction in ("lower", "higher") else "same"  # type: ignore[return-value]
+    if name in (EVALUATIONS, TIME):
+        return "lower"
+    centred = name.startswith(("mean[", "log_sd[")) and known_moments(task) is not None and task.dim <= _DIRECTIONS
+    return "zero" if centred else "same"
 
 
-def statistics(cell: Cell, result: ChunkResult, kernel: float) -> dict[str, list[float]]:
-    """The statistics of a chunk, one value per replicate.
+def statistics(cell: Cell, kernel: float, result: ChunkResult) -> dict[str, list[float]]:
+    """The statistics of a chunk, one value per replicate, +inf where it diverged.
 
     Means and log standard deviations of the samples, in units of the target's where they are known, along the axes or
     three fixed directions; their mean log density; the cell's metrics at the end and its primary metric early on; score
     evaluations as charged; time over that of a reference kernel (``kernel``, s).
     """
-    task = cell.load()[0]
-    width = len(next(iter(result.values.values()))) if result.values else 0
-    found: dict[str, list[float]] = {}
+    task, found = cell.load()[0], dict[str, Tensor]()
+    width = len(next(iter(result.values.values()), ()))
     if result.samples is not None:
         x = torch.from_numpy(result.samples).double()
         width = len(x)
-        found |= {name: _worst_if_nan(v) for name, v in moments(task, x).items()}
-        target = task.target(_replicates(cell, result), "cpu", torch.float64)
-        found["energy"] = _worst_if_nan(target.log_density(x).mean(1))
-    for name, values in result.values.items():
-        if name not in _COSTS:
-            found[name] = _worst_if_nan(torch.tensor(values, dtype=torch.float64))
+        replicates = tuple(dict.fromkeys(row[0] for row in result.curve))
+        energy = task.target(replicates, "cpu", torch.float64).log_density(x).mean(1)
+        found = moments(task, x) | {"energy": energy}
+    found |= {name: torch.tensor(v, dtype=torch.float64) for name, v in result.values.items() if name not in _COSTS}
     early = [row[-1] for row in result.curve if row[1] == _EARLY and row[-2] == task.primary]
     if len(early) == width:
-        found[f"early {task.primary}"] = _worst_if_nan(torch.tensor(early, dtype=torch.float64))
-    found[EVALUATIONS] = [result.score_evaluations] * width
-    found[TIME] = [result.seconds / kernel / width] * width
-    return found
-
-
-def _replicates(cell: Cell, result: ChunkResult) -> tuple[int, ...]:
-    """The replicates of this chunk, in order: those of the curve."""
-    return tuple(dict.fromkeys(row[0] for row in result.curve))
+        found[f"early {task.primary}"] = torch.tensor(early, dtype=torch.float64)
+    costs = {EVALUATIONS: result.score_evaluations, TIME: result.seconds / kernel / width}
+    return {name: as_values(v) for name, v in found.items()} | {name: [v] * width for name, v in costs.items()}
 
 
 def moments(task: Task, x: Tensor) -> dict[str, Tensor]:
@@ -137,14 +118,9 @@ def moments(task: Task, x: Tensor) -> dict[str, Tensor]:
     if x.shape[2] > _DIRECTIONS:
         u = torch.randn(x.shape[2], _DIRECTIONS, generator=Generator().manual_seed(1), dtype=torch.float64)
         x = x @ (u / u.norm(dim=0))
-    means = x.mean(1)
     # Equal points: what is left is rounding.
-    log_sds = torch.nn.functional.threshold(x.std(1), _SAME, 0.0).log()
-    return {
-        f"{name}[{i}]": column
-        for name, table in (("mean", means), ("log_sd", log_sds))
-        for i, column in enumerate(table.T)
-    }
+    tables = {"mean": x.mean(1), "log_sd": torch.nn.functional.threshold(x.std(1), _SAME, 0.0).log()}
+    return {f"{name}[{i}]": column for name, table in tables.items() for i, column in enumerate(table.T)}
 
 
 def known_moments(task: Task) -> tuple[Tensor, Tensor] | None:
@@ -155,11 +131,6 @@ def known_moments(task: Task) -> tuple[Tensor, Tensor] | None:
     if reference is None or task.facts.infinite_moments:
         return None
     return reference.mean, reference.sd
-
-
-def _worst_if_nan(values: Tensor) -> list[float]:
-    """Values with +inf for a replicate that diverged."""
-    return [v if math.isfinite(v) else math.inf for v in values.tolist()]
 
 
 def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str, float]:
@@ -186,7 +157,7 @@ class DensityQuestion(Question):
 
     task: str  #: name
     baseline: Mapping[str, Expected]  #: name -> stored value
-    algorithm: str = "density"
+    algorithm = "density"
     oracle: Oracle = "past"
     title = "baseline"
     hint = "a change of the density or of its data since the baseline was recorded"

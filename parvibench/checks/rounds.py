@@ -14,6 +14,7 @@ from parvibench.core.streams import derive_seed
 
 from .outcomes import RED, Test, decide, failed, gating
 from .question import Measurement, Question, Values, batches, measure
+from .summaries import joined
 
 #: Verdict of a whole check.
 Overall = Literal["pass", "changed", "regression", "wrong", "not converged"]
@@ -91,9 +92,9 @@ def check(
     """
     plan = plan or Plan()
     threshold = plan.threshold(sum(len(gating(q.expected())) for q in questions))
-    values: dict[int, dict[str, list[float]]] = {i: {} for i in range(len(questions))}
+    values: list[dict[str, list[float]]] = [{} for _ in questions]
     tests: dict[int, list[Test]] = {}
-    pending, done = list(values), 0
+    pending, done = list(range(len(questions))), 0
     for stage, total in enumerate(plan.stages):
         fresh = range(done, total)
         root = derive_seed(seed, "check", stage)
@@ -102,24 +103,18 @@ def check(
         work = [Measurement(batch, fresh, root) for batch in asked]
         for answered, (i, found) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
             question = questions[i]
-            tests[i] = _answer(question, found, values[i], threshold)
+            if isinstance(found, str):
+                tests[i] = [failed(question, found)]
+            else:
+                values[i] = joined([values[i], found])
+                tests[i] = decide(question, values[i], threshold)
             notify(f"{question.task} {question.algorithm}", answered, len(pending))
             if fail_fast and any(t.verdict in RED for t in tests[i]):
                 return Findings(tests[i], threshold, seed)
         pending, done = [i for i in pending if _open(questions[i], tests[i], plan.doubt)], total
-    for i, question in enumerate(questions):
-        keep(question, values[i])
-    ordered = [t for i in sorted(tests) for t in tests[i]]
-    return Findings(ordered, threshold, seed)
-
-
-def _answer(question: Question, found: Values | str, values: dict[str, list[float]], threshold: float) -> list[Test]:
-    """The tests after this stage; ``values`` grows by what it measured."""
-    if isinstance(found, str):
-        return [failed(question, found)]
-    for name, more in found.items():
-        values.setdefault(name, []).extend(more)
-    return decide(question, values, threshold)
+    for question, found in zip(questions, values, strict=True):
+        keep(question, found)
+    return Findings([t for i in sorted(tests) for t in tests[i]], threshold, seed)
 
 
 def _open(question: Question, tests: Sequence[Test], doubt: float) -> bool:

@@ -1,6 +1,6 @@
 """The questions of a check: samplers and densities against known truth, and against a baseline where one is given."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from .baseline import Baseline, Subject, cell_subject, questions
 from .question import Asked, Question
 from .questions import example_questions, sampler_questions
 from .questions.density import own_density_questions
-from .questions.of_sampler import Effort, Sampler
+from .questions.of_sampler import Effort, Sampler, loaded
 from .summaries import settings_of
 
-#: Default iterations of a sampler that does not ship with the package or has settings of its own, and the seed.
-ITERATIONS, SEED = 500, 1
+#: Default iterations of a sampler that does not ship with the package or has settings of its own.
+ITERATIONS = 500
 #: Tasks of a new baseline where none is named, and points of its runs.
 TASKS, _POINTS = ("biased-start-gaussian", "multimodal", "banana"), 50
 
@@ -42,7 +42,7 @@ class Selection:
         if baseline is None:
             return Asked(list(self.truths), [], [])
         stored = Baseline.load(baseline)
-        asked = questions(stored, self._cells(stored), _outside(self.tasks))
+        asked = questions(stored, self._cells(stored), self.densities)
         return asked._replace(questions=[*asked.questions, *self.truths])
 
     def subjects(self, old: Baseline | None) -> list[Subject]:
@@ -52,7 +52,7 @@ class Selection:
     @property
     def densities(self) -> list[str]:
         """Tasks from outside, whose densities a baseline records, too."""
-        return _outside(self.tasks)
+        return [t for t in self.tasks if registry.is_place(t)]
 
     def _cells(self, stored: Baseline | None) -> list[Cell]:
         """Samplers on the named tasks, by default on those of the baseline."""
@@ -71,10 +71,6 @@ class Selection:
             if why := cell.missing_needs():
                 raise InputError(why)
         return cells
-
-
-def _outside(tasks: Iterable[str]) -> list[str]:
-    return [t for t in tasks if registry.is_place(t)]
 
 
 def select_questions(
@@ -103,7 +99,7 @@ def select_questions(
         InputError: an unknown name or setting.
     """
     given = _settings_of(algorithms, settings or {})
-    own = _outside(tasks)
+    own = [t for t in tasks if registry.is_place(t)]
     named = [t for t in tasks if t not in own]
     names = () if own and not named and not algorithms else algorithms or built_in_samplers()
     truths = [q for n in dict.fromkeys(names) for q in _truths(n, given.get(n, {}), iterations, allow_diverged, exact)]
@@ -112,20 +108,17 @@ def select_questions(
             f"{', '.join(algorithms)}: no sampler, so that only a comparison with --baseline FILE is possible"
         )
     if named and not baseline:
-        _refuse_others(named, {q.task for q in truths})
+        known = {q.task for q in truths}
+        for task in named:
+            if task not in known and task in registry.tasks():
+                raise InputError(
+                    f"-t {task}: no question of known truth is about this task; a baseline compares it (--baseline)"
+                )
+            if task not in known:
+                raise UnknownNameError("target of the check", task, known)
         truths = [q for q in truths if q.task in named]
     truths += [q for place in dict.fromkeys(own) for q in own_density_questions(place)]
     return Selection(truths, given, tuple(dict.fromkeys(tasks)), iterations)
-
-
-def _refuse_others(tasks: Sequence[str], known: set[str]) -> None:
-    for task in tasks:
-        if task in registry.tasks() and task not in known:
-            raise InputError(
-                f"-t {task}: no question of known truth is about this task; a baseline compares it (--baseline)"
-            )
-        if task not in known:
-            raise UnknownNameError("target of the check", task, known)
 
 
 def built_in_samplers() -> list[str]:
@@ -169,6 +162,5 @@ def outside_questions(
     Raises:
         InputError: no such sampler or setting.
     """
-    algorithm = registry.load_algorithm(sampler) if isinstance(sampler, str) else sampler
-    algorithm.make_settings(settings)
+    loaded(sampler).make_settings(settings)
     return sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged, exact)

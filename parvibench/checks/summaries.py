@@ -1,6 +1,6 @@
 """What questions share: generators with an address, and statistics of points."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,15 @@ def per_replicate(ids: Sequence[int], width: int | None) -> Iterator[tuple[int, 
     """The replicates in chunks of at most ``width``."""
     step = width or len(ids)
     return (tuple(ids[first : first + step]) for first in range(0, len(ids), step))
+
+
+def joined(parts: Iterable[Mapping[str, Iterable[float]]]) -> dict[str, list[float]]:
+    """The statistics of replicates that were measured apart, together."""
+    found: dict[str, list[float]] = {}
+    for part in parts:
+        for name, values in part.items():
+            found.setdefault(name, []).extend(values)
+    return found
 
 
 def as_values(values: Tensor) -> list[float]:

@@ -2,8 +2,6 @@
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -86,34 +84,20 @@ def sentence(question: Question, name: str, expected: Expected, fresh: Array, ef
     told, hint = statistic_in_words(name), f": {_HINTS[name]}" if name in _HINTS else ""
     if isinstance(expected, Share):
         fault = _FAULTS.get(name, told)
-        return f"{_percent(fresh.mean())} of the points are {fault}, allowed are {_percent(expected.limit)}{hint}"
+        shares = f"{100 * fresh.mean():.3g}% of the points are {fault}, allowed are {100 * expected.limit:.3g}%"
+        return shares + hint
     if lost := int((~np.isfinite(fresh)).sum()):
         return f"{told}: {lost} of {len(fresh)} replicates are not finite"
     if isinstance(expected, Fixed):
         return f"{told}: {fresh[np.argmax(np.abs(fresh - expected.value))]:.7g}, should be {expected.value:.7g}"
-    offset, factor = question.unit(name)
+    error = abs(effect.high - effect.low) / 2
     if isinstance(expected, Bound):
-        centre, error = 0.0, max(expected.limit, (effect.high - effect.low) / 2 if not expected.limit else 0.0)
-        found = float(fresh.mean())
+        found, centre, error = float(fresh.mean()), 0.0, expected.limit or error
     else:
-        centre, found = (float(np.median(v)) for v in (expected.values, fresh))
-        error = abs(effect.high - effect.low) / 2
+        found, centre = (float(np.median(v)) for v in (fresh, expected.values))
+    offset, factor = question.unit(name)
     found, centre, error = offset + factor * found, offset + factor * centre, abs(factor) * error
     return f"{told}: {_number(found, error)}, should be {_number(centre, error)} +- {error:.1g}{hint}"
-
-
-def circumstances(values: Mapping[str, Any]) -> str:
-    """Steps, points and settings of a run, in words."""
-    parts = [f"{values['steps']} steps"] if values.get("steps") else []
-    parts += [f"{values[what]} {what}" for what in ("points", "chains") if values.get(what)]
-    if values.get("batch"):
-        parts.append(f"batches of {values['batch']}")
-    settings = dict(values.get("settings") or {})
-    return ", ".join([*parts, *(f"{key}={value}" for key, value in settings.items())])
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
 
 
 def _number(value: float, error: float) -> str:

@@ -4,8 +4,7 @@
 - ``contract``: shapes, seeds, metering, independence of replicates;
 - ``equilibrium``: dependence between chains, ties, chains that never move;
 - ``calibration``: ranks of parameters in the posteriors of data that they made;
-- ``exactness``: invariance and reversibility, of a sampler that claims to be exact;
-- ``parted``: the same invariance where a law has two parts;
+- ``exactness``: invariance, also where a law has two parts, and reversibility, of a sampler that claims to be exact;
 - ``normaliser``: normalising constants, where a sampler reports them;
 - ``density``: the density of a task from outside.
 """
@@ -14,16 +13,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from parvibench.checks.question import Question
-from parvibench.core.algorithm import Algorithm, Exact, Example
-from parvibench.core.registry import load_algorithm
+from parvibench.core.algorithm import Exact, Example
 
 from .calibration import Calibration
 from .contract import Contract
 from .equilibrium import AtEquilibrium
-from .exactness import Invariance, Reversibility
+from .exactness import Invariance, Parted, Reversibility
 from .normaliser import Normaliser, reports_normaliser
-from .of_sampler import Effort, Sampler
-from .parted import Parted
+from .of_sampler import Effort, Sampler, loaded
 from .tolerance import SinglePrecision, Tolerance
 
 #: Steps of runs that are examined for noise, at rest, for ranks, and for averages.
@@ -43,7 +40,7 @@ def sampler_questions(
 
     A generator is tested on the one target that every variational family contains.
     """
-    algorithm = _loaded(sampler)
+    algorithm = loaded(sampler)
     exact = algorithm.exact if exact is None else exact
     targets, factor = _TARGETS.get(algorithm.kind, _OTHERS), _FACTOR if exact else 1.0
     tolerances: list[Question] = [Tolerance(task, sampler, effort, allow_diverged, factor) for task in targets]
@@ -59,16 +56,12 @@ def example_questions(name: str, example: Example) -> list[Question]:
     effort = Effort(tuple(example.settings.items()), example.steps, example.points)
     targets = ("biased-start-gaussian", *(["multimodal"] if example.both_modes else []))
     tolerances = [Tolerance(task, name, effort) for task in targets]
-    return [*tolerances, *_of_any(name, effort, _loaded(name).exact, example.brief_steps)]
-
-
-def _loaded(sampler: Sampler) -> Algorithm:
-    return load_algorithm(sampler) if isinstance(sampler, str) else sampler
+    return [*tolerances, *_of_any(name, effort, loaded(name).exact, example.brief_steps)]
 
 
 def _of_any(sampler: Sampler, effort: Effort, exact: Exact, brief_steps: int = _BRIEF) -> Iterator[Question]:
     """What does not depend on a tolerance."""
-    algorithm = _loaded(sampler)
+    algorithm = loaded(sampler)
     chains, (start, *_) = algorithm.kind == "chains", _TARGETS.get(algorithm.kind, _OTHERS)
     brief = replace(effort, steps=min(effort.steps, brief_steps, _BRIEF), points=min(effort.points, 20))
     yield Contract("tilted", sampler, brief)

@@ -5,7 +5,7 @@ posterior, the rank of the parameter that made the data is uniform on 0..N. Each
 samplers meet posteriors of many places, widths and skewnesses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from parvibench.checks.question import Bound, Expected, Values
-from parvibench.checks.summaries import as_values, generator_of, per_replicate
+from parvibench.checks.ranks import rank_statistics, ties_broken
+from parvibench.checks.summaries import generator_of, joined, per_replicate
 from parvibench.checks.targets import STABLE
 from parvibench.core.target import InJax, Target
 
@@ -71,24 +72,20 @@ class Calibration(OfSampler):
 
     def measure(self, replicates: range, seed: int) -> Values:
         """One value per replicate."""
-        found: dict[str, list[float]] = {name: [] for name in self.expected()}
-        for ids in per_replicate(replicates, self.loaded.max_chunk):
-            g = generator_of("model", seed, ids)
-            t = _PRIOR * torch.randn(len(ids), 1 + self.points, _DIM, generator=g, dtype=torch.float64)
-            trials = torch.rand(len(ids), _TRIALS, _DIM, generator=g, dtype=torch.float64)
-            y = (trials < torch.sigmoid(t[:, :1])).double().sum(1, keepdim=True)
-            truth, start = _UNIT * t[:, :1], _UNIT * t[:, 1:]  # of the prior
-            run = self.observe(self.problem(STABLE["normal"], _Binomial(y), ids, seed, start))
-            x = run.outputs[self.effort.steps]  # (R, n, D)
-            below, ties = (x < truth).sum(1), (x == truth).sum(1)
-            broken = (torch.rand(ties.shape, generator=g, dtype=torch.float64) * (ties + 1)).floor()
-            share, uniform = (
-                (below + broken) / x.shape[1] - 0.5,
-                torch.linspace(-0.5, 0.5, x.shape[1] + 1, dtype=torch.float64),
-            )
-            found["calibrated.rank"] += as_values(share.mean(1))
-            found["calibrated.rank_spread"] += as_values(share.abs().mean(1) - uniform.abs().mean())
-        return found
+        return joined(self._ranks(ids, seed) for ids in per_replicate(replicates, self.loaded.max_chunk))
+
+    def _ranks(self, ids: Sequence[int], seed: int) -> Values:
+        g = generator_of("model", seed, ids)
+        t = _PRIOR * torch.randn(len(ids), 1 + self.points, _DIM, generator=g, dtype=torch.float64)
+        trials = torch.rand(len(ids), _TRIALS, _DIM, generator=g, dtype=torch.float64)
+        y = (trials < torch.sigmoid(t[:, :1])).double().sum(1, keepdim=True)
+        truth, start = _UNIT * t[:, :1], _UNIT * t[:, 1:]  # of the prior
+        run = self.observe(self.problem(STABLE["normal"], ids, seed, start, _Binomial(y)))
+        x = run.outputs[self.effort.steps]  # (R, n, D)
+        ranks = ties_broken((x < truth).sum(1), (x == truth).sum(1), g)
+        rank, spread = rank_statistics(ranks[None], x.shape[1]).values()
+        uniform = float(torch.linspace(-0.5, 0.5, x.shape[1] + 1, dtype=torch.float64).abs().mean())
+        return {"calibrated.rank": rank, "calibrated.rank_spread": [value - uniform for value in spread]}
 
     def expected(self) -> Mapping[str, Expected]:
         """Uniform ranks."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,21 +10,15 @@ from torch.utils._pytree import tree_leaves
 from parvibench.checks.question import Expected, Fixed, Values
 from parvibench.checks.summaries import per_replicate
 from parvibench.checks.targets import task_named
+from parvibench.checks.words import PROMISES
 from parvibench.core.algorithm import take_steps
 
-from .counted import Counted
-from .of_sampler import OfSampler
+from .of_sampler import Counted, OfSampler
 
 #: Dependence of a replicate on its neighbours that rounding explains, relative to its size.
 _ROUNDING = 1e-4
 #: Added to the log density, nats.
 _CONSTANT = 8.0
-
-
-class _Outputs(NamedTuple):
-    x: Tensor  # (R, n, D), zero where it is not finite
-    metered: bool
-    scored: bool
 
 
 @dataclass(frozen=True)
@@ -52,42 +45,41 @@ class Contract(OfSampler):
     def measure(self, replicates: range, seed: int) -> Values:
         """0 or 1 for every obligation and replicate."""
         x, metered, scored = self._outputs(replicates, seed)
-        again, other = (self._outputs(replicates, s).x for s in (seed, seed + 1))
+        again, other = (self._outputs(replicates, s)[0] for s in (seed, seed + 1))
         # Two replicates alone, then the others together.
         parts = [replicates[:1], replicates[1:2], replicates[2:]]
-        apart = torch.cat([self._outputs(part, seed).x for part in parts if part])
+        apart = torch.cat([self._outputs(part, seed)[0] for part in parts if part])
+        raised = self._outputs(replicates, seed, constant=_CONSTANT)[0]
         size = x.abs().flatten(1).amax(1) + 1e-300
-        raised = self._outputs(replicates, seed, constant=_CONSTANT).x
         distinct = torch.tensor([sum(torch.equal(a, b) for b in x) == 1 for a in x]).double()
         seeded = (x != other).flatten(1).any(1).double()
         start = self._start(len(x)).to(x)
-        moved = (x != start).any(2).double().mean(1) if x.shape == start.shape else torch.ones(len(x))
-        still = moved < 0.5
-        distinct[still], seeded[still] = torch.nan, torch.nan  # nearly every proposal rejected so far
-        if self.loaded.kind == "particles" and not distinct.any() and not seeded.any():
-            distinct = seeded = torch.full_like(distinct, torch.nan)
-        kept = {
+        if x.shape == start.shape:  # nearly every proposal may be rejected so far
+            still = (x != start).any(2).double().mean(1) < 0.5
+            distinct[still], seeded[still] = torch.nan, torch.nan
+        deterministic = self.loaded.kind == "particles" and not distinct.any() and not seeded.any()
+        if deterministic or not x.any():  # or nothing is left to compare
+            distinct = seeded = torch.tensor(torch.nan)
+        constant = (x - raised).abs().flatten(1).amax(1) <= _ROUNDING * size
+        if self.loaded.kind == "generator":  # an optimiser may stop at a relative change of the density
+            constant = torch.tensor(torch.nan)
+        kept: dict[str, Tensor | bool] = {
             "alone": (x - apart).abs().flatten(1).amax(1) <= _ROUNDING * size,
             "distinct": distinct,
             "repeatable": (x == again).flatten(1).all(1),
             "seeded": seeded,
-            "untouched": torch.tensor([self._untouched(seed)] * len(x)),
-            "shape": torch.tensor([x.shape[1:] == (self.points, task_named(self.task).dim)] * len(x)),
-            "dtype": torch.tensor([x.dtype == torch.float64] * len(x)),
-            "constant": (x - raised).abs().flatten(1).amax(1) <= _ROUNDING * size,
-            "metered": torch.tensor([metered] * len(x)),
-            "scored": torch.tensor([scored] * len(x)),
+            "untouched": self._untouched(seed),
+            "shape": x.shape[1:] == (self.points, task_named(self.task).dim),
+            "dtype": x.dtype == torch.float64,
+            "constant": constant,
+            "metered": metered,
+            "scored": scored,
         }
-        if self.loaded.kind == "generator":  # an optimiser may stop at a relative change of the density
-            kept["constant"] = torch.full((len(x),), torch.nan)
-        if not x.any():  # nothing is left to compare
-            kept |= dict.fromkeys(("distinct", "seeded"), torch.full((len(x),), torch.nan))
-        return {f"contract.{name}": value.double().tolist() for name, value in kept.items()}
+        return {f"contract.{k}": torch.as_tensor(v).double().expand(len(x)).tolist() for k, v in kept.items()}
 
     def expected(self) -> Mapping[str, Expected]:
         """All met."""
-        names = ("alone", "distinct", "repeatable", "seeded", "untouched", "shape", "dtype", "constant", "metered")
-        return {f"contract.{name}": Fixed(1.0, better="higher") for name in (*names, "scored")}
+        return {f"contract.{name}": Fixed(1.0, better="higher") for name in PROMISES}
 
     def _start(self, count: int) -> Tensor:
         """The same points for every replicate, (R, N, D)."""
@@ -95,21 +87,20 @@ class Contract(OfSampler):
         target = task.target([0], "cpu", torch.float64)
         return task.initial(target, self.points, [g]).repeat(count, 1, 1)
 
-    def _outputs(self, ids: Sequence[int], seed: int, constant: float = 0.0) -> _Outputs:
-        """Outputs of the replicates, whether meter and count agree, and whether anything was evaluated."""
+    def _outputs(self, ids: Sequence[int], seed: int, constant: float = 0.0) -> tuple[Tensor, bool, bool]:
+        """Outputs (R, n, D), zero where not finite; whether meter and count agree, and whether anything was evaluated."""
         task, found, metered, scored = task_named(self.task), [], True, True
         for chunk in per_replicate(ids, self.loaded.max_chunk):
             counted = Counted(task.target(chunk, "cpu", torch.float64), constant)
-            problem = self.problem(task, counted, chunk, seed, self._start(len(chunk)))
+            problem = self.problem(task, chunk, seed, self._start(len(chunk)), counted)
             found.append(self.observe(problem).outputs[self.effort.steps])
             metered = metered and abs(problem.meter.charged - counted.charged) <= 1e-6 * counted.charged
             scored = scored and counted.charged > 0
-        return _Outputs(torch.cat(found).nan_to_num(0.0, 0.0, 0.0), metered, scored)
+        return torch.cat(found).nan_to_num(0.0, 0.0, 0.0), metered, scored
 
     def _untouched(self, seed: int) -> bool:
         """Whether states stay as they are while the steps after them are taken."""
-        algorithm, task, ids = self.loaded, task_named(self.task), (0,)
-        problem = self.problem(task, task.target(ids, "cpu", torch.float64), ids, seed, self._start(1))
+        algorithm, problem = self.loaded, self.problem(task_named(self.task), (0,), seed, self._start(1))
         settings = algorithm.make_settings(dict(self.effort.settings))
         with torch.inference_mode(not algorithm.differentiates):
             state = algorithm.init(problem, settings, problem.streams, self.effort.steps)

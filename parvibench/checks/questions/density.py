@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from parvibench.checks.question import Bound, Expected, Fixed, Question, Values
-from parvibench.checks.summaries import as_values, generator_of
+from parvibench.checks.summaries import as_values, generator_of, joined
 from parvibench.core.registry import load_task
 from parvibench.core.target import Target
 from parvibench.core.task import Task
 
 _DIRECTIONS = 3
-_MAX_DIM = 100
 #: Draws that set the scale of the test functions.
 _SCALED_BY = 500
 #: Largest difference of a score from the derivative of the log density, relative to the largest entry.
@@ -36,32 +35,32 @@ class DensityTruth(Question):
 
     task: str  #: one with an exact sampler
     draws: int  #: in a replicate
-    algorithm: str = "density"  #: label
+    algorithm = "density"
     title = "density"
     hint = "a constant, a sign, a factor or a Jacobian that one of density, score and draws lacks"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Means over the draws of statistics with mean zero, and whether the score is the gradient."""
         task = load_task(self.task)
-        target = task.target([0], "cpu", torch.float64)
-        values: dict[str, list[float]] = {}
+        target, parts = task.target([0], "cpu", torch.float64), []
         for r in replicates:
             x = task.exact(self.draws, generator_of(self.task, "draws", seed, r))[None]
-            found = self._identities(x, target.score(x)) | self._moments(task, x)
-            for name, value in found.items():
-                values.setdefault(name, []).extend(as_values(value.mean()[None]))
-            values.setdefault("gradient", []).append(float(is_gradient(target, x[:, :_SCALED_BY])))
-        return values
+            zeros = self._zeros(task, x, target.score(x)).items()
+            agrees = {"gradient": [float(is_gradient(target, x[:, :_SCALED_BY]))]}
+            parts.append({name: as_values(value.mean()[None]) for name, value in zeros} | agrees)
+        return joined(parts)
 
     def expected(self) -> Mapping[str, Expected]:
         """Zero on average; the score is always the gradient."""
         task = load_task(self.task)
         x = task.exact(2, generator_of(self.task, "names"))[None]
-        names = self._identities(x, x) | self._moments(task, x)
-        return {name: Bound(0.0) for name in names} | {"gradient": Fixed(1.0, better="higher")}
+        return {name: Bound(0.0) for name in self._zeros(task, x, x)} | {"gradient": Fixed(1.0, better="higher")}
 
-    def _identities(self, x: Tensor, score: Tensor) -> dict[str, Tensor]:
-        """E s = 0 along directions, and Stein's identity with the tanh of one direction along another."""
+    def _zeros(self, task: Task, x: Tensor, score: Tensor) -> dict[str, Tensor]:
+        """E s = 0 along directions, and Stein's identity with the tanh of one direction along another.
+
+        Errors of stated means and variances along the first and last coordinates, where both settle.
+        """
         along, centre, scale = _frame(self.task)
         s = score @ along.T
         z = (x @ along.T - centre) / scale
@@ -71,16 +70,12 @@ class DensityTruth(Question):
             phi, slope = torch.tanh(z[..., k]), torch.cosh(z[..., k]) ** -2 / scale[k]
             for name, other in ((f"stein[{k}]", k), (f"stein[{k},{j}]", j)):
                 found[name] = phi * s[..., other] + slope * (along[k] @ along[other])
-        return found
-
-    def _moments(self, task: Task, x: Tensor) -> dict[str, Tensor]:
-        """Errors of stated means and variances along the first and last coordinates, where both settle."""
         mean, sd = task.facts.mean, task.facts.sd
         if mean is None or sd is None or "heavy-tailed" in task.tags:
-            return {}
+            return found
         z = (x - mean) / sd
         ends = {0, task.dim - 1}
-        found = {f"mean[{d}]": z[..., d] for d in ends} | {f"variance[{d}]": z[..., d] ** 2 - 1 for d in ends}
+        found |= {f"mean[{d}]": z[..., d] for d in ends} | {f"variance[{d}]": z[..., d] ** 2 - 1 for d in ends}
         return found | {"variance[all]": (z**2).mean(-1) - 1}
 
 
@@ -116,7 +111,7 @@ class OwnDensity(Question):
     """The density of a task from a place, at points of its start."""
 
     task: str  #: ``file.py:OBJECT`` or ``module:OBJECT``
-    algorithm: str = "density"  #: label
+    algorithm = "density"
     title = "density"
     hint = "a score that is not the derivative of the log density, or a density that remembers"
 
@@ -124,25 +119,26 @@ class OwnDensity(Question):
         """Shares of the points of each replicate: 1 where all is well."""
         task = load_task(self.task)
         target = task.target([0], "cpu", torch.float64)
-        values: dict[str, list[float]] = {name: [] for name in self.expected()}
+        parts = []
         for r in replicates:
             g = generator_of(self.task, "start", seed, r)
             x = task.initial(target, _POINTS, [g])[:1].double()
             density, score = target.log_density(x), target.score(x)
             along = torch.randn(x.shape, generator=g, dtype=x.dtype)
             step = 1e-5 * (1 + x.abs().amax(-1, keepdim=True))
-            if getattr(task, "precision", None) is torch.float32:
+            if task.precision is torch.float32:
                 step = 1e3 * step
             up, down = (target.log_density(x + sign * step * along) for sign in (1, -1))
             slope, claimed = (up - down) / (2 * step[..., 0]), (score * along).sum(-1)
             alone = target.log_density(x[:, :1])
-            values["again"].append(float(_repeats(target, x, density, score).double().mean()))
-            values["finite"].append(float((density.isfinite() & score.isfinite().all(-1)).double().mean()))
-            values["gradient"].append(
-                float(((slope - claimed).abs() <= _SLOPE * (1 + slope.abs())).double().mean() >= 0.99)
-            )
-            values["alone"].append(float((alone - density[:, :1]).abs().max() <= _ALONE * (1 + alone.abs().max())))
-        return values
+            found = {
+                "again": _repeats(target, x, density, score),
+                "finite": density.isfinite() & score.isfinite().all(-1),
+                "gradient": ((slope - claimed).abs() <= _SLOPE * (1 + slope.abs())).double().mean() >= 0.99,
+                "alone": (alone - density[:, :1]).abs().max() <= _ALONE * (1 + alone.abs().max()),
+            }
+            parts.append({name: [float(value.double().mean())] for name, value in found.items()})
+        return joined(parts)
 
     def expected(self) -> Mapping[str, Expected]:
         """All of them."""

@@ -11,7 +11,7 @@ from parvibench.checks.question import Bound, Expected, Share, Values
 from parvibench.checks.summaries import generator_of, per_replicate
 from parvibench.checks.targets import moments, task_named
 
-from .of_sampler import Observed, OfSampler
+from .of_sampler import OfSampler
 
 #: Pairwise correlations of steps that are taken for chance, and share of chains that may stand still all the time.
 _CORRELATION, _STUCK = 0.005, 0.02
@@ -39,30 +39,25 @@ class AtEquilibrium(OfSampler):
     def measure(self, replicates: range, seed: int) -> Values:
         """One value per replicate."""
         task = task_named(self.task)
-        draws = [task.exact(self.points, generator_of(self.task, "rest", seed, r)) for r in replicates]
-        start, found, paths, first = torch.stack(draws), [], [], 0
-        for chunk in per_replicate(replicates, self.loaded.max_chunk):
-            part = start[first : first + len(chunk)]
-            first += len(chunk)
-            problem = self.problem(task, task.target(chunk, "cpu", torch.float64), chunk, seed, part)
-            run: Observed = self.observe(problem)
+        found, paths = [], []
+        for ids in per_replicate(replicates, self.loaded.max_chunk):
+            start = torch.stack([task.exact(self.points, generator_of(self.task, "rest", seed, r)) for r in ids])
+            run = self.observe(self.problem(task, ids, seed, start))
             found.append(run.outputs[self.effort.steps])
-            paths.append(torch.stack([part, *run.path]) if run.path else part[None])
+            paths.append(torch.stack([start, *run.path]))
         x, path = torch.cat(found), torch.cat(paths, 1)
         exact = moments(self.task)
         error = torch.where(x.isfinite(), (x - exact.mean) / exact.sd, torch.nan).nanmean(1)
         values = {"ties": torch.tensor([_tied(points) for points in x]), "spread": x.shape[1] * error.square().mean(1)}
         if self._has_chains:
-            stuck = (path.diff(dim=0) == 0).all(-1).all(0).double().mean(1)
+            moves = path.diff(dim=0)
             # Of a lost chain, what is finite: a tolerance counts it.
-            steps = path.diff(dim=0).nan_to_num(0.0, 0.0, 0.0)  # (T, R, N, D)
+            steps = moves.nan_to_num(0.0, 0.0, 0.0)  # (T, R, N, D)
             centre = ((path - exact.mean) / exact.sd).nanmean((0, 2))
             values |= {f"centre[{d}]": column for d, column in enumerate(centre.T)}
-            values |= {
-                "dependence[chains]": _between_chains(steps),
-                "dependence[replicates]": _cosine(steps, steps.roll(1, 1)),
-                "stuck": stuck,
-            }
+            values["dependence[chains]"] = _between_chains(steps)
+            values["dependence[replicates]"] = _cosine(steps, steps.roll(1, 1))
+            values["stuck"] = (moves == 0).all(-1).all(0).double().mean(1)
         return {name: values[name].tolist() for name in self.expected()}
 
     def expected(self) -> Mapping[str, Expected]:
@@ -70,14 +65,11 @@ class AtEquilibrium(OfSampler):
         found: dict[str, Expected] = {"ties": Share(_TIES)}
         if self.loaded.kind != "generator":  # which does not start at these points
             found["spread"] = Bound(_SPREAD)
-        if not self._has_chains:
-            return found
-        return found | {
-            "dependence[chains]": Bound(_CORRELATION),
-            "dependence[replicates]": Bound(4 * _CORRELATION),
-            "stuck": Share(_STUCK),
-            **{f"centre[{d}]": Bound(_CENTRE) for d in range(task_named(self.task).dim)},
-        }
+        if self._has_chains:
+            found |= {"dependence[chains]": Bound(_CORRELATION), "dependence[replicates]": Bound(4 * _CORRELATION)}
+            found |= {"stuck": Share(_STUCK)}
+            found |= {f"centre[{d}]": Bound(_CENTRE) for d in range(task_named(self.task).dim)}
+        return found
 
     @property
     def _has_chains(self) -> bool:

@@ -28,8 +28,8 @@ class Normaliser(OfSampler):
         """One value per replicate, of the last step."""
         task, found = STABLE[self.task], list[float]()
         for ids in per_replicate(replicates, self.loaded.max_chunk):
-            problem = self.problem(task, task.target(ids, "cpu", torch.float64), ids, seed)
-            estimate = torch.as_tensor(self.observe(problem).info.log_normaliser).double().reshape(len(ids))
+            run = self.observe(self.problem(task, ids, seed))
+            estimate = torch.as_tensor(run.info.log_normaliser).double().reshape(len(ids))
             found += as_values((estimate - task.log_normaliser).exp() - 1)
         return {"normaliser": found}
 

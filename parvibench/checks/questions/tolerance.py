@@ -16,9 +16,9 @@ from torch import Tensor
 from parvibench.checks.question import Bound, Expected, Share, Values
 from parvibench.checks.summaries import generator_of, per_replicate
 from parvibench.checks.targets import STABLE, moments, task_named
+from parvibench.core.task import Problem
 
-from .counted import Counted
-from .of_sampler import Observed, OfSampler
+from .of_sampler import Counted, Observed, OfSampler
 
 #: Positions used of the path of many chains.
 _KEPT = 20
@@ -37,14 +37,13 @@ class Limits(NamedTuple):
     energy: float
 
 
-_STABLE = Limits(0.2, 0.3, 0.2, 0.3)
 #: Few interacting particles spread less than the target.
 _INTERACTING = Limits(0.2, 0.5, 0.25, 0.6)
 LIMITS = {
     "biased-start-gaussian": Limits(0.25, 0.4, 0.3, 0.4),
     "multimodal": Limits(0.5, 0.6, 0.5, 0.6),
     "banana": Limits(0.5, 0.8, 0.5, 0.6),
-    **dict.fromkeys(STABLE, _STABLE),
+    **dict.fromkeys(STABLE, Limits(0.2, 0.3, 0.2, 0.3)),
     # a fit on its last steps
     "unit": Limits(0.2, 0.45, 0.2, 0.45),
 }
@@ -67,9 +66,10 @@ class Tolerance(OfSampler):
     def measure(self, replicates: range, seed: int) -> Values:
         """Errors, and the same at half of the run under ``half.``."""
         found: dict[str, list[float]] = {}
-        chunks = list(per_replicate(replicates, self.loaded.max_chunk))
-        runs = [self._observed(chunk, seed) for chunk in chunks]
-        for prefix, steps in (("", self.effort.steps), ("half.", max(1, self.effort.steps // 2))):
+        half = max(1, self.effort.steps // 2)
+        problems = [self._problem(ids, seed) for ids in per_replicate(replicates, self.loaded.max_chunk)]
+        runs = [self.observe(problem, [half]) for problem in problems]
+        for prefix, steps in (("", self.effort.steps), ("half.", half)):
             x = torch.cat([self._judged(run, steps) for run in runs]).double()
             found |= {prefix + name: value.tolist() for name, value in self._errors(x).items()}
         return found
@@ -90,7 +90,7 @@ class Tolerance(OfSampler):
     def unit(self, statistic: str) -> tuple[float, float]:
         """Messages state moments in the unit of x."""
         exact, (kind, _, rest) = moments(self.task), statistic.partition("[")
-        d = int(rest[:-1] or 0) if rest else 0
+        d = int(rest[:-1] or 0)
         mean, sd = float(exact.mean[d]), float(exact.sd[d])
         if kind == "correlation":
             return float(exact.correlation[d]), 1.0
@@ -102,14 +102,12 @@ class Tolerance(OfSampler):
         kept = np.isfinite(end) & np.isfinite(half) if len(end) == len(half) else np.zeros(len(end), bool)
         if kept.sum() < 3:
             return False
-        end, half = end[kept] * np.sign(end[kept].mean()), half[kept] * np.sign(end[kept].mean())
-        gained = half - end
-        return bool(half.mean() > _APPROACH * end.mean() and stats.ttest_1samp(gained, 0.0).pvalue < _SURE)
+        end, half = np.sign(end[kept].mean()) * np.stack([end[kept], half[kept]])
+        return bool(half.mean() > _APPROACH * end.mean() and stats.ttest_1samp(half - end, 0.0).pvalue < _SURE)
 
-    def _observed(self, ids: Sequence[int], seed: int) -> Observed:
+    def _problem(self, ids: Sequence[int], seed: int) -> Problem:
         full_batch = "full-batch" in self.loaded.needs
-        problem = task_named(self.task).problem(ids, seed, particles=self.points, full_batch=full_batch)
-        return self.observe(problem, [max(1, self.effort.steps // 2)])
+        return task_named(self.task).problem(ids, seed, particles=self.points, full_batch=full_batch)
 
     def _judged(self, run: Observed, steps: int) -> Tensor:
         """The second half of the paths of chains up to a step, otherwise the output there, (R, n, D)."""
@@ -163,12 +161,11 @@ class SinglePrecision(Tolerance):
         limits = {name: e.limit for name, e in self.expected().items() if isinstance(e, Bound | Share)}
         return any(abs(np.nan_to_num(found[name], nan=np.inf).mean()) > limit for name, limit in limits.items())
 
-    def _observed(self, ids: Sequence[int], seed: int) -> Observed:
+    def _problem(self, ids: Sequence[int], seed: int) -> Problem:
         task = task_named(self.task)
         target = Counted(task.target(ids, "cpu", self.dtype), shift=_AWAY)
         start = task.initial(target, self.points, [generator_of("single", seed, r) for r in ids]) + _AWAY
-        problem = self.problem(task, target, ids, seed, start.to(self.dtype), self.dtype)
-        return self.observe(problem, [max(1, self.effort.steps // 2)])
+        return self.problem(task, ids, seed, start.to(self.dtype), target, self.dtype)
 
     def _judged(self, run: Observed, steps: int) -> Tensor:
         return super()._judged(run, steps) - _AWAY
