@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, get_args
 
 import torch
@@ -50,19 +51,12 @@ PROTOCOL_KEYS = ("iterations", "particles", "samples", "burn_in", "thinning")
 Presets = Mapping[str, Mapping[str, Sourced]]
 
 
-def paper(value: Any) -> Sourced:
-    """A value that the paper states."""
-    return Sourced(value, "paper")
-
-
-def code(value: Any) -> Sourced:
-    """A value of the authors' code, where the paper is silent or says otherwise."""
-    return Sourced(value, "code")
-
-
-def ours(value: Any) -> Sourced:
-    """A value neither gives."""
-    return Sourced(value, "ours")
+#: A value that the paper states.
+paper = partial(Sourced, source="paper")
+#: A value of the authors' code, where the paper is silent or says otherwise.
+code = partial(Sourced, source="code")
+#: A value neither gives.
+ours = partial(Sourced, source="ours")
 
 
 @dataclass(frozen=True)
@@ -325,8 +319,6 @@ def grounded(state: Any, may_overflow: frozenset[str]) -> Any:
 
 def finite_replicates(state: Any, may_overflow: frozenset[str] = frozenset()) -> Tensor:
     """Which replicates of a state are finite in every floating tensor of the other fields: (R,) bool."""
-    finite = [
-        torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t)
-        for t in floating_tensors(grounded(state, may_overflow))
-    ]
+    tensors = floating_tensors(grounded(state, may_overflow))
+    finite = [torch.isfinite(t).flatten(1).all(1) if t.dim() > 1 else torch.isfinite(t) for t in tensors]
     return torch.stack(finite).all(0)

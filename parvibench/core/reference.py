@@ -26,13 +26,11 @@ Floors = Mapping[str, Mapping[int, Values]]
 
 #: Metrics that meet other reference rows at every n: their floors cannot be interpolated.
 STORED_SIZES_ONLY = ("c2st",)
-#: Draws at which the score is recorded, and the most numbers that makes.
-_FINGERPRINT, _FINGERPRINT_NUMBERS = 100, 100_000
 
 
 def fingerprint_rows(dim: int) -> int:
-    """How many draws' scores a reference in that many dimensions records."""
-    return min(_FINGERPRINT, _FINGERPRINT_NUMBERS // dim)
+    """How many draws' scores a reference in that many dimensions records: 100, and at most 100,000 numbers."""
+    return min(100, 100_000 // dim)
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,10 @@ class Floored:
             return None
         low, high = max(smaller), min(larger)
         share = (math.log(n) - math.log(low)) / (math.log(high) - math.log(low))
-        return Floor(n, _between(*_of_one_length(table[low], table[high]), share))
+        a, b = _of_one_length(table[low], table[high])
+        with np.errstate(invalid="ignore"):
+            power = np.sign(a) * np.abs(a) ** (1 - share) * np.abs(b) ** share
+        return Floor(n, np.sort(np.where(np.sign(a) == np.sign(b), power, (1 - share) * a + share * b)))
 
 
 @dataclass(frozen=True)
@@ -181,13 +182,6 @@ def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
         return a, b
     levels = (np.arange(min(len(a), len(b))) + 0.5) / min(len(a), len(b))
     return np.quantile(a, levels), np.quantile(b, levels)
-
-
-def _between(a: Values, b: Values, share: float) -> Values:
-    straight = (1 - share) * a + share * b
-    with np.errstate(invalid="ignore"):
-        power = np.sign(a) * np.abs(a) ** (1 - share) * np.abs(b) ** share
-    return np.sort(np.where(np.sign(a) == np.sign(b), power, straight))
 
 
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:

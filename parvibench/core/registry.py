@@ -19,6 +19,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import reference_folders
@@ -180,15 +181,15 @@ def _from_place(place: str) -> Task:
     if ":" not in place:
         raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
     task: Any = _resolve(place)
+    file, _, attribute = place.rpartition(":")
     if inspect.isclass(task) and issubclass(task, Task):
         task = cast("Any", task)()
     if not isinstance(task, Task):
-        attribute = place.rpartition(":")[2]
         right = f"NAME = pb.task({attribute}, dim=...), or of a Pyro model NAME = pb.from_pyro({attribute}, data)"
         raise InputError(
             f"{place} is a {type(task).__name__}, not a task; write {right}, and give {place[: -len(attribute)]}NAME"
         )
-    adopt(task, _absolute(place))
+    adopt(task, f"{Path(file).resolve()}:{attribute}" if file.endswith(".py") else place)
     return task
 
 
@@ -197,12 +198,6 @@ _OPENERS = {
     r"^posteriordb:": "parvibench.targets.posteriordb:opened",
     r"\.stan(:|$)": "parvibench.targets.stan_models:opened",
 }
-
-
-def _absolute(place: str) -> str:
-    """The place with the whole path of its file, where it has one."""
-    file, _, attribute = place.rpartition(":")
-    return f"{Path(file).resolve()}:{attribute}" if file.endswith(".py") else place
 
 
 def adopt(task: Task, place: str = "") -> None:
@@ -331,10 +326,7 @@ def _described(error: Exception, target: str) -> str:
     what = str(error) if isinstance(error, ParVIBenchError) else f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"importing {error.filename} fails in line {error.lineno}: {type(error).__name__}: {error.msg}"
-    lines, trace = [], error.__traceback__
-    while trace is not None:
-        lines.append((Path(trace.tb_frame.f_code.co_filename), trace.tb_lineno))
-        trace = trace.tb_next
+    lines = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
     # Python's own frames have no file; what a plug-in calls lies elsewhere, and the files beside it are its own.
     lines = [(file, line) for file, line in lines if file.is_file() and file.resolve() not in _IMPORTERS]
     beside = [at for at in lines if at[0].parent == lines[0][0].parent]

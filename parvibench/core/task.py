@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import torch
@@ -190,6 +190,8 @@ class Task(ABC):
         """
         ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
         target = self.target(ids, device, dtype)
+        # the history of a posterior that grows is its target's own
+        takes_double = self.precision in (None, torch.float64) and "full-batch" in self.provides
         return self._problem_type()(
             target,
             Streams(derive_seed(seed, self.name), ids, device, dtype),
@@ -197,13 +199,8 @@ class Task(ABC):
             particles=particles or self.particles,
             batch_size=None if full_batch else self.batch_size,
             limit=limit,
-            # the history of a posterior that grows is its target's own
-            double=(lambda: self.target(ids, device, torch.float64)) if self._takes_double else None,
+            double=(lambda: self.target(ids, device, torch.float64)) if takes_double else None,
         )
-
-    @property
-    def _takes_double(self) -> bool:
-        return self.precision in (None, torch.float64) and "full-batch" in self.provides
 
     def _problem_type(self) -> type[Problem]:
         return Problem
@@ -247,45 +244,23 @@ class Problem:
         limit: float | None = None,
         double: Callable[[], Target] | None = None,
     ) -> None:
-        self.streams = streams
         self._target, self._start = target, start
-        self._double = double if self.dtype == torch.float32 else None
-        self._in_double: Target | None = None
+        self._double = double if streams.dtype == torch.float32 else None
         self._both: Evaluation = self._density_and_score
-        self._batch_size = batch_size if target.rows is not None and batch_size else None
-        if self._batch_size is not None and target.rows is not None and self._batch_size >= target.rows:
-            self._batch_size = None
-        self.dim, self.particles = target.dim, particles
+        self._batch_size = batch_size if batch_size and target.rows and batch_size < target.rows else None
+        self.streams, self.dim, self.particles = streams, target.dim, particles
+        self.replicates = len(streams.replicates)  #: R
+        self.device = streams.device  #: where states live
+        self.dtype = streams.dtype  #: floating type of states
+        #: finest type of states that can be evaluated: double precision, or that of a density that takes no other
+        self.finest = streams.dtype if self._double is None else torch.float64
+        #: B/n: cost of scoring one row
+        self.share = 1.0 if self._batch_size is None else self._batch_size / (target.rows or 1)
         self.prior_precision = target.prior_precision  #: m of a prior N(0, I/m) that the target declares, or None
         self.native = target.native  #: the compiled program that a sampler of its own language runs, or None
         self.meter = Meter(limit)
         self.started = False  #: whether the initial points were requested
         self.start_cost = 0.0  #: score evaluations charged for them
-
-    @property
-    def replicates(self) -> int:
-        """R."""
-        return len(self.streams.replicates)
-
-    @property
-    def device(self) -> torch.device:
-        """Where states live."""
-        return self.streams.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Floating type of states."""
-        return self.streams.dtype
-
-    @property
-    def finest(self) -> torch.dtype:
-        """Finest type of states that can be evaluated: double precision, or that of a density that takes no other."""
-        return self.dtype if self._double is None else torch.float64
-
-    @property
-    def share(self) -> float:
-        """B/n: cost of scoring one row."""
-        return 1.0 if self._batch_size is None else self._batch_size / (self._target.rows or 1)
 
     def init(self, n: int | None = None) -> Tensor:
         """Initial points, (R, n, D), n = N by default, the same for every algorithm with the same seed and n.
@@ -302,7 +277,7 @@ class Problem:
         self.meter.charge(log_densities=x.shape[1])
         value = self._target_for(x).log_density(x)
         if value.requires_grad:
-            _on_backward(value, lambda: self.meter.charge(scores=x.shape[1]))
+            value.register_hook(lambda _: self.meter.charge(scores=x.shape[1]))  # type: ignore[no-untyped-call]
         return value
 
     def score(self, x: Tensor) -> Tensor:
@@ -312,7 +287,7 @@ class Problem:
         self.meter.charge(scores=rows)
         value = self._target_for(x).score(x, self._batch())
         if value.requires_grad:
-            _on_backward(value, lambda: self.meter.charge(hvps=rows))
+            value.register_hook(lambda _: self.meter.charge(hvps=rows))  # type: ignore[no-untyped-call]
         return value
 
     def log_density_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -350,12 +325,13 @@ class Problem:
 
     def _target_for(self, x: Tensor) -> Target:
         """The density in the type of the states."""
-        if self._double is None or x.dtype != torch.float64:
-            return self._target
-        if self._in_double is None:
-            with torch.inference_mode(False):  # autograd refuses data that are inference tensors
-                self._in_double = self._double()
-        return self._in_double
+        return self._target if self._double is None or x.dtype != torch.float64 else self._in_double
+
+    @cached_property
+    def _in_double(self) -> Target:
+        assert self._double is not None
+        with torch.inference_mode(False):  # autograd refuses data that are inference tensors
+            return self._double()
 
     def _batch(self) -> Tensor | None:
         """Row indices (R, B) of the current step's mini-batch, or None for all rows."""
@@ -371,12 +347,3 @@ class Problem:
             )
         if x.dim() != 3 or x.shape[0] != self.replicates or x.shape[2] != self.dim:
             raise ShapeError(f"expected states of shape ({self.replicates}, N, {self.dim}), got {tuple(x.shape)}")
-
-
-def _on_backward(value: Tensor, book: Callable[[], None]) -> None:
-    """Call ``book`` whenever a gradient flows back through ``value``."""
-
-    def hook(_: Tensor) -> None:
-        book()
-
-    value.register_hook(hook)  # type: ignore[no-untyped-call]

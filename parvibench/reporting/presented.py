@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -85,8 +84,8 @@ class Results(stored.StoredRun):
 
     @property
     def _counts(self) -> str:
-        statuses = Counter(marks.status_word(c.status, c.reason) for c in self.cells)
-        return marks.run_counts(len({c.label for c in self.cells}), len(lb.task_names(self)), list(statuses.items()))
+        methods = len({c.label for c in self.cells})
+        return f"{methods} methods x {len(self.by_task)} tasks; {marks.by_status(self.cells) or 'no cells'}"
 
     def _repr_html_(self) -> str:
         """The leaderboard as tables, methods by tasks; all text of others is escaped."""

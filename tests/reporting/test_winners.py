@@ -35,8 +35,8 @@ def findings(store):
     with pytest.MonkeyPatch.context() as patch, only_reference(None, None):
         from parvibench.reporting.tables import floor_comparison
 
-        for load in ("load_reference", "load_floored"):
-            patch.setattr(floor_comparison, load, lambda name: Reference(np.zeros((9, 2)), True, {}, table))
+        known = Reference(np.zeros((9, 2)), True, {}, table)
+        patch.setattr(floor_comparison, "load_floored", lambda name: known)
         yield Findings.of(store)
 
 
@@ -144,8 +144,8 @@ def test_states_of_one_chain_have_no_interval_and_few_replicates_no_verdict():
             record = record.model_copy(update={"values": {m: [0.05] * 7 for m in metrics}})
             found = floor_comparison.compare_with_floor(record, "sliced_w2")
             assert found.equivalent == pytest.approx(100, rel=0.05)
-            assert np.isfinite(found.low) == np.isfinite(found.high) == interval
-            assert (found.verdict, found.basis) == ("indistinguishable", "n = 100, by sliced_w2, mmd2, kl_knn")
+            assert np.isfinite(found.equivalent_low) == np.isfinite(found.equivalent_high) == interval
+            assert (found.verdict, found.verdict_basis) == ("indistinguishable", "n = 100, by sliced_w2, mmd2, kl_knn")
         few = record.model_copy(update={"values": {m: [0.05] * 2 for m in metrics}})
         wide = dict.fromkeys(("w2", "ksd", "mean_error", "sd_error", "correlation_error"), table["mmd2"])
         reference = Reference(np.zeros((9, 2)), True, {}, table | wide)
@@ -164,4 +164,4 @@ def test_cells_of_another_size_are_judged_by_their_thinned_values():
             thinned = {m: [judged] * 7 for m in table}
             cell = record.model_copy(update={"values": values, "judged": thinned})
             found = floor_comparison.compare_with_floor(cell, "sliced_w2")
-            assert (found.verdict, found.basis) == (verdict, "n = 100, by sliced_w2, ksd")
+            assert (found.verdict, found.verdict_basis) == (verdict, "n = 100, by sliced_w2, ksd")

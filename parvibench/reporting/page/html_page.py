@@ -15,9 +15,9 @@ from parvibench.reporting.tables.aggregate_tables import repulsion_table
 from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.floor_comparison import lost_references
 from parvibench.reporting.tables.leaderboard import marks_used, unfinished
-from parvibench.reporting.tables.paper_comparison import paper_tables
-from parvibench.reporting.text import facts, leaders, marks
-from parvibench.reporting.text.paper_words import RULE
+from parvibench.reporting.tables.paper_comparison import RULE, paper_tables
+from parvibench.reporting.tables.winners import RULE as BEST_RULE
+from parvibench.reporting.text import facts, marks
 
 from . import provenance, validity_checks
 from .across_tasks import full_names
@@ -61,7 +61,7 @@ def render(report: Report, *, compact: bool = False) -> str:
             table, look, {} if id.startswith("method") else anchors, compact=compact
         ),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
-        rule=leaders.RULE,
+        rule=BEST_RULE,
         protocol=validity_checks.protocol(results),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -73,4 +72,4 @@ class Report:
     def counts(self) -> str:
         """The number of cells by status."""
         cells = self.findings.results.cells
-        return marks.counts(len(cells), list(Counter(marks.status_word(c.status, c.reason) for c in cells).items()))
+        return f"{len(cells)} cells: {marks.by_status(cells)}" if cells else "no cells"

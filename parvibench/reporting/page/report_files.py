@@ -146,7 +146,7 @@ def _summary(report: Report) -> Summary:
 
 def restrict_to_tasks(results: StoredRun, tasks: list[str]) -> StoredRun:
     """The results with the cells of these tasks only; ``InputError`` where the run has no such task."""
-    known = lb.task_names(results)
+    known = results.by_task
     for task in tasks:
         if task not in known:
             raise InputError(f"--task {task}: not in run {results.run.id}, which has {', '.join(known)}")

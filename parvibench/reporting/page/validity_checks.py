@@ -8,7 +8,8 @@ import pandas as pd
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.tables import leaderboard as lb
-from parvibench.reporting.text import leaders, marks, validity
+from parvibench.reporting.tables.winners import RULE
+from parvibench.reporting.text import marks, validity
 
 from .provenance import StepSizes
 
@@ -21,7 +22,7 @@ def validity_checks(results: StoredRun, board: pd.DataFrame, steps: StepSizes | 
         "Equal conditions": equal_terms(results),
         "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
         CONVERGED: _converged(board),
-        "Best methods": leaders.RULE,
+        "Best methods": RULE,
         COST: _cost(results),
     }
     return {question: answer for question, answer in found.items() if answer}

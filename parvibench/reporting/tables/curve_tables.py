@@ -21,12 +21,11 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.curve_grid import CurveGrid, MetricCurve
 from parvibench.harness.store.results import StoredRun, metric_values
-from parvibench.reporting.formatting import interval, number
-from parvibench.reporting.text import captions
+from parvibench.reporting.formatting import number
 from parvibench.statistics import median_interval
 
 from . import leaderboard as lb
-from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
+from .table import Column, Entry, Row, Table, estimate, method, numeric, sortable, whole
 
 #: Metric whose levels are reached, and these.
 GROWTH_METRIC = "kl_projected"
@@ -86,10 +85,9 @@ def _budget_table(courses: Sequence[_Course], spent: str, metric: str, unit: flo
     body = []
     for i in np.argsort(ranks, kind="stable"):
         cell, (values, cost, iterations) = courses[i].cell, found[i]
-        median, low, high = (v / unit for v in values)
-        value = Entry(f"{number(median)} [{interval(low, high)}]", sortable(median))
+        value = estimate(*(v / unit for v in values))
         body.append(Row((method(cell.label), numeric(float(ranks[i])), value, cost, iterations), kind=cell.kind))
-    return Table(captions.EQUAL_BUDGETS.format(spent=spent, level=number(level)), columns, tuple(body))
+    return Table(f"At equal {spent}: {number(level)} per replicate", columns, tuple(body))
 
 
 def _nearest(course: _Course, level: float, metric: str) -> tuple[tuple[float, float, float], Entry, Entry]:
@@ -105,10 +103,8 @@ def _nearest(course: _Course, level: float, metric: str) -> tuple[tuple[float, f
 def growth_table(results: StoredRun) -> Table | None:
     """Iterations to each level by dimension, and the exponent fitted to them; None with fewer than three dimensions."""
     rows_of = registry.tasks()
-    dims: dict[str, int] = {}
-    for c in results.cells:
-        if GROWTH_METRIC in c.values and c.task in rows_of and (dim := rows_of[c.task].dim):
-            dims[c.task] = dim
+    measured = [c.task for c in results.cells if GROWTH_METRIC in c.values and c.task in rows_of]
+    dims = {task: dim for task in measured if (dim := rows_of[task].dim)}
     if len(set(dims.values())) < _FEWEST:
         return None
     tasks = sorted(dims, key=lambda t: dims[t])
@@ -143,7 +139,7 @@ def _growth_row(results: StoredRun, label: str, level: float, tasks: Sequence[st
         for t in tasks
     }
     slope = exponent([dims[t] for t in tasks], [reached[t] for t in tasks])
-    fit = Entry("") if slope is None else Entry(f"{number(slope[0])} [{interval(*slope[1:])}]", sortable(slope[0]))
+    fit = Entry("") if slope is None else estimate(*slope)
     shown = [Entry("never", sortable(math.inf)) if math.isinf(reached[t]) else numeric(reached[t]) for t in tasks]
     return Row((method(label), numeric(level), fit, *shown), kind=next(iter(cells.values())).kind)
 

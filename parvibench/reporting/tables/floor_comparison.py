@@ -3,18 +3,15 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from parvibench.core import OWN_REFERENCES, registry
-from parvibench.core.reference import Floor, Floored, Reference, load_floored, load_reference, stamp_of
+from parvibench.core.reference import Floor, Floored, Reference, load_floored, stamp_of
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import exact_p_value, floor_tests, judged_size
 from parvibench.reporting.formatting import name
-from parvibench.reporting.text import marks
-
-T = TypeVar("T")
 
 
 class FloorComparison(NamedTuple):
@@ -25,10 +22,12 @@ class FloorComparison(NamedTuple):
     verdict: str = ""
     p_value: float = math.nan  #: the smallest adjusted p-value; NaN without such a metric
     p_exact: float = math.nan  #: by the primary metric alone, of the exact rank test; NaN where it has no floor
-    basis: str = ""  #: number of samples and metrics that the verdict rests on, or why there is none
+    verdict_basis: str = ""  #: number of samples and metrics that the verdict rests on, or why there is none
     equivalent: float = math.nan  #: equivalent n by the primary metric, replicates pooled; NaN where it is not defined
-    low: float = math.nan  #: lower end of its 95% interval; NaN also where the samples are states of one chain
-    high: float = math.nan  #: upper end
+    equivalent_low: float = (
+        math.nan
+    )  #: lower end of its 95% interval; NaN also where the samples are states of one chain
+    equivalent_high: float = math.nan  #: upper end
 
 
 def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
@@ -48,11 +47,12 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
         size, interval, _ = equivalent_sample_size(primary, judged, cell.samples, reference)
     if cell.kind == "chains" and cell.particles < cell.samples:
         interval = None  # that of independent draws would hold the number too rarely
+    basis = [tests.reason, f"n = {n}, by {', '.join(tests.floors)}" if tests.floors else ""]
     return FloorComparison(
         "" if tests.verdict == "not applicable" else tests.verdict,
         min(tests.adjusted.values(), default=math.nan),
         exact_p_value(primary, values[primary], tests.floors[primary]) if primary in tests.floors else math.nan,
-        marks.verdict_basis(tests.reason, n, list(tests.floors)),
+        "; ".join(filter(None, basis)),
         math.nan if size is None else size,
         *((math.nan, math.nan) if interval is None else interval),
     )
@@ -62,15 +62,18 @@ def lost_references(cells: Sequence[CellRecord]) -> str:
     """That references of a user's own tasks, by which cells were judged, cannot be read from here; empty where none is lost."""
     needing = {metric for metric, row in registry.metrics().items() if row.need == "reference"}
     own = dict.fromkeys(c.task for c in cells if c.task not in registry.tasks() and needing & c.values.keys())
-    lost = [name(task) for task in own if floored_of(task) is None]
-    return marks.LOST_REFERENCES.format(tasks=", ".join(lost), file=OWN_REFERENCES) if lost else ""
+    lost = ", ".join(name(task) for task in own if floored_of(task) is None)
+    return lost and (
+        f"The reference samples of {lost} were not available when this report was written: ratios to the floor, "
+        f"verdicts and equivalent n are missing. Write the report in the folder that contains {OWN_REFERENCES}."
+    )
 
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n; None without one."""
     try:
         return _floor_once(load_floored, task, stamp_of(task), metric, n)
-    except (ValueError, OSError):  # as for ``_read``
+    except (ValueError, OSError):  # as for ``floored_of``
         return None
 
 
@@ -91,22 +94,19 @@ def _task_metrics(task: str) -> tuple[str, ...]:
 
 def reference_of(task: str) -> Reference | None:
     """The reference of a task; None without one, or where it cannot be read."""
-    return _read(load_reference, task)
+    found = floored_of(task)
+    return found if isinstance(found, Reference) else None
 
 
 def floored_of(task: str) -> Floored | None:
     """The reference or the certified predictions of a task; None as for ``reference_of``."""
-    return _read(load_floored, task)
-
-
-def _read(load: Callable[[str], T | None], task: str) -> T | None:
     try:
-        return _once(load, task, stamp_of(task))
+        return _once(load_floored, task, stamp_of(task))
     except (ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
         return None
 
 
 @lru_cache(maxsize=256)  # more than a run has tasks; those that are shipped take 70 MB in all
-def _once(load: Callable[[str], T | None], task: str, stamp: object) -> T | None:
+def _once(load: Callable[[str], Floored | None], task: str, stamp: object) -> Floored | None:
     """Read once, until the reference is another."""
     return load(task)

@@ -29,8 +29,8 @@ from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord, Status
 from parvibench.data.splits import training_rows
 from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished, undiagnosed
-from parvibench.harness.store import results as stored_results
-from parvibench.harness.store.results import StoredRun, interval_of, metric_values
+from parvibench.harness.store.results import StoredRun, interval_of, metric_values, primary_metric
+from parvibench.reporting.formatting import interval, number
 from parvibench.reporting.text import marks as words
 from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT, UNDIAGNOSED
 
@@ -65,13 +65,17 @@ COLUMNS = (
 def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.DataFrame:
     """The rankings of all tasks, with a column for the median of every other metric.
 
+    ``best``: whether a method is among the best; ``beaten``: whether it is significantly worse than another of ``compared``
+    methods; how many it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
+    For the other columns see ``_ranking``.
+
     ``measured``: rows of the table of a run of which these are some cells; what they say of a cell alone is not
     computed again.
     """
-    rows = [row for task in task_names(results) for row in _ranking(results, task, measured)]
+    rows = [row for task in results.by_task for row in _ranking(results, task, measured)]
     if not rows:
         return pd.DataFrame(columns=list(COLUMNS))
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).assign(best=False, beaten=False, beats=0, compared=0, pairs=0)[list(COLUMNS)]
     texts: list[str] = list(frame.select_dtypes("str"))
     frame = frame.astype(dict.fromkeys(texts, object))  # rows are taken out as dictionaries many times
     for _, rows in frame.groupby("group", sort=False):
@@ -83,18 +87,16 @@ def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.D
 
 
 def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str, Any]]:
-    """One row per cell of a task, best first, then unranked ones, then anchors: all ``COLUMNS``, five of them to be filled.
+    """One row per cell of a task, best first, then unranked ones, then anchors: ``COLUMNS`` to ``marks``.
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
     ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate, ``with_tuning`` adds
     the score evaluations of the search for the step size. ``worst`` is the
     worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags, separated by commas.
-    To be filled: ``best``; whether it is ``beaten``, significantly worse than another of ``compared`` methods; how many it
-    ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
     """
-    metric, cells = primary_metric(results, task), results.by_task[task]
-    rows: list[dict[str, Any]] = []
+    cells = results.by_task[task]
+    metric, rows = primary_metric(cells, task), list[dict[str, Any]]()
     for cell in cells:
         known = measured.get((task, cell.label))
         same = known is not None and known["metric"] == metric
@@ -108,22 +110,13 @@ def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str
     for row, more in zip(rows, _beyond(cells), strict=True):
         no_better = row["ran"] and math.isfinite(row["score"]) and bool(started) and not row["score"] < start
         row["ranked"] = row["ran"] and not math.isnan(row["score"]) and ONE_POINT not in row["marks"] and not more
-        words = [*row["marks"], *[NO_BETTER] * no_better, *[MORE] * (row["ran"] and more)]
-        row |= {
-            "marks": ", ".join(words),
-            "rank": math.nan,
-            "best": False,
-            "beaten": False,
-            "beats": 0,
-            "compared": 0,
-            "pairs": 0,
-        }
+        row["marks"] = ", ".join([*row["marks"], *[NO_BETTER] * no_better, *[MORE] * (row["ran"] and more)])
+        row["rank"] = math.nan
     ranked = [r for r in rows if r["ranked"]]
     if any(math.isfinite(r["score"]) for r in ranked):  # no rank without a finite result
         for row, rank in zip(ranked, stats.rankdata([r["score"] for r in ranked], method="min"), strict=True):
             row["rank"] = float(rank)
-    rows.sort(key=lambda r: (r["anchor"], *_last(r["rank"]), *_last(r["score"])))
-    return [{name: row[name] for name in COLUMNS} for row in rows]
+    return sorted(rows, key=lambda r: (r["anchor"], *_last(r["rank"]), *_last(r["score"])))
 
 
 def _last(value: float) -> tuple[bool, float]:
@@ -136,9 +129,11 @@ def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> Non
     found = scores(results, rows)
     rows = rows[competing(rows)]
     tasks = [mine for _, mine in rows.groupby("task", sort=False)]
-    values = [
-        aligned([found[task, label] for task, label in zip(mine["task"], mine["label"], strict=True)]) for mine in tasks
-    ]
+    values = []
+    for mine in tasks:
+        own = [found[key] for key in zip(mine["task"], mine["label"], strict=True)]
+        shared = min(map(len, own))  # the replicates that all methods have
+        values.append(np.array([v[:shared] for v in own]))
     overlaps = [overlap(str(mine["task"].iloc[0])) for mine in tasks]
     compared = statistics.all_pairs(values, overlaps, [mine["p_exact"].to_numpy(float) for mine in tasks])
     for i, mine in enumerate(tasks):
@@ -157,12 +152,6 @@ def competing(board: pd.DataFrame) -> pd.Series[bool]:
     return board["rank"].notna() & finite & (board["status"] == Status.OK)
 
 
-def aligned(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The replicates that all methods have, in order: (methods, replicates)."""
-    shared = min(len(v) for v in values)
-    return np.array([v[:shared] for v in values])
-
-
 def overlap(task: str) -> float:
     """Test rows over training rows where replicates are random splits of one data set, else 0."""
     row = registry.tasks().get(task)
@@ -174,9 +163,8 @@ def overlap(task: str) -> float:
 
 def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, Any]:
     """Columns of ``_ranking`` from a cell's record and its floor; ``marks`` is a list."""
-    median, low, high = interval_of(cell, metric)
-    known = floor(cell.task, metric, cell.samples)
-    compared = compare_with_floor(cell, metric)
+    median = dict(zip(("median", "low", "high"), interval_of(cell, metric), strict=True))
+    known, compared = floor(cell.task, metric, cell.samples), compare_with_floor(cell, metric)
     state = convergence(results, cell, metric)
     if state == UNFINISHED[1] and compared.verdict == "indistinguishable":
         state = finished(cell)  # from exact draws: a fall of its metric is their noise
@@ -193,17 +181,9 @@ def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, An
         "anchor": is_anchor(cell),
         "status": str(cell.status),
         "metric": metric,
-        "median": median,
-        "low": low,
-        "high": high,
-        "floor_ratio": median / known.median if known else math.nan,
-        "verdict": compared.verdict,
-        "p_value": compared.p_value,
-        "p_exact": compared.p_exact,
-        "verdict_basis": compared.basis,
-        "equivalent": compared.equivalent,
-        "equivalent_low": compared.low,
-        "equivalent_high": compared.high,
+        **median,
+        "floor_ratio": median["median"] / known.median if known else math.nan,
+        **compared._asdict(),
         "replicates": cell.n_replicates,
         "with_tuning": cell.score_evaluations + (tuning_cost(cell, results.run.suite) or 0.0),
         "iteration": cell.iterations,
@@ -259,11 +239,6 @@ def higher_is_better(metric: str) -> bool:
     return registry.direction(metric) == "higher"
 
 
-def primary_metric(results: StoredRun, task: str) -> str:
-    """The metric that ranks a task: its declared one, else the first recorded; empty without any."""
-    return stored_results.primary_metric(results.by_task.get(task, ()), task)
-
-
 def floor(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n where a ratio to it makes sense, else None."""
     row = registry.metrics().get(metric)
@@ -308,22 +283,31 @@ def shown_interval(row: Row) -> tuple[float, float, float]:
     return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
 
 
+def result(row: Row) -> str:
+    """``shown`` with its unit and interval, for a sentence."""
+    value, *ends = shown_interval(row)
+    known = [unit(row), number(value)] if math.isnan(row["floor_ratio"]) else [number(value), unit(row)]
+    return f"{' '.join(known)} [{interval(*ends)}]"
+
+
 def entry(row: Row) -> str:
     """A leaderboard's text for a row: its number with its marks, or its status where it has none."""
-    exact, diverged = row["verdict"] == "indistinguishable", bool(row["n_diverged"])
-    status = words.status_word(row["status"], row["reason"])
-    return words.entry(status, shown(row), exact=exact, diverged=diverged, words=str(row["marks"]))
+    if row["status"] != Status.OK:
+        return words.status_word(row["status"], row["reason"])
+    exact, lost = "≈" * (row["verdict"] == "indistinguishable"), "*" * bool(row["n_diverged"])
+    return f"{exact}{number(shown(row))}{lost}{words.symbols(row['marks'])}"
 
 
 def unfinished(results: StoredRun) -> str:
     """That the run has not ended, and how many cells are missing; empty where it has."""
-    missing = sum(c.status is Status.INTERRUPTED for c in results.cells)
-    return words.unfinished(results.unfinished, missing, len(results.cells))
+    missing, state = sum(c.status is Status.INTERRUPTED for c in results.cells), results.unfinished
+    return state and f"This run is {state}: {missing} of {len(results.cells)} cells have no result yet."
 
 
 def marks_used(board: pd.DataFrame) -> list[str]:
     """The marks used in a board, with their meanings."""
-    return words.legend("".join(entry(row) for row in board.to_dict("records") if row["status"] == Status.OK))
+    used = {mark for row in board.to_dict("records") if row["status"] == Status.OK for mark in entry(row)}
+    return [f"{mark}: {meaning}" for mark, meaning in words.MARKS.items() if mark in used]
 
 
 def groups(board: pd.DataFrame) -> list[Group]:
@@ -346,13 +330,10 @@ class Group:
     @property
     def title(self) -> str:
         """Name of the numbers, with the better direction."""
+        if self.ratio:
+            return f"{self.metric} over its floor (1: as good as exact draws)"
         row = registry.metrics().get(self.metric)
-        return words.quantity(self.metric, "" if row is None else row.goal, ratio=self.ratio)
-
-
-def task_names(results: StoredRun) -> list[str]:
-    """The tasks of a run, in its order."""
-    return list(results.by_task)
+        return f"{self.metric or 'no metric'}{f' ({row.goal})' if row else ''}"
 
 
 @cache

@@ -1,7 +1,7 @@
 """The leaderboard of methods x tasks with average ranks, and the numbers the page's script needs to filter it and to switch metrics."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun, interval_of
-from parvibench.reporting.formatting import name, number
+from parvibench.reporting.formatting import interval, name, number
 from parvibench.reporting.text import marks
 
 from . import leaderboard as lb
@@ -22,20 +22,13 @@ _RANKED, _FAILED, _UNRANKED = 0, 1, 2
 Method = tuple[str, pd.Series, dict[str, lb.Row]]
 
 
-def common_tasks(board: pd.DataFrame, tasks: Sequence[str] = ()) -> list[str]:
-    """Tasks on which methods are compared by their ranks: those that all methods ran on that ran on half of them.
+def common_tasks(board: pd.DataFrame) -> list[str]:
+    """Tasks of ``leaderboard.table``, in its order, that all methods ran on that ran on half of the tasks.
 
-    Args:
-        board: of ``leaderboard.table``.
-        tasks: to choose from; default all of the board.
-
-    Returns:
-        The tasks, in the board's order. Averages over them are of the same tasks for all methods: a method that loses to
-        another on all of them cannot be listed above it.
+    Averages over them are of the same tasks for all methods: a method that loses to another on all of them cannot be
+    listed above it.
     """
     rows = board[~board["anchor"].astype(bool) & ~board["status"].isin([str(s) for s in lb.NOT_RUN])]
-    if len(tasks):
-        rows = rows[rows["task"].isin(tasks)]
     ran = {str(label): set(mine["task"]) for label, mine in rows.groupby("label", sort=False)}
     names = [str(t) for t in dict.fromkeys(rows["task"])]
     counted = [mine for mine in ran.values() if 2 * len(mine) >= len(names)]
@@ -77,7 +70,6 @@ def by_method(board: pd.DataFrame) -> Iterator[Method]:
 
 def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     """Methods x tasks by each task's primary metric."""
-    tasks = lb.task_names(results)
     first = {str(row["task"]): row for row in board.drop_duplicates("task").to_dict("records")}
     ranked = "over the tasks shown that rank the method; 1 is best, ties share a rank, failures share the last"
     columns = [
@@ -93,9 +85,9 @@ def leaderboard(results: StoredRun, board: pd.DataFrame) -> Table:
     kinds = lb.method_kinds(results)
     body = []
     for label, rank, of_tasks in by_method(board):
-        mine = [of_tasks.get(task) for task in tasks]
+        mine = [of_tasks.get(task) for task in first]
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
-        rests = marks.RANKED_ON.format(n=rank["n_tasks"], of=len(tasks), failed=rank["n_failed"])
+        rests = f"over {rank['n_tasks']} of {len(first)} tasks, {rank['n_failed']} without a result"
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
         count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = numeric(float(np.mean(costs)) if costs else None)
@@ -116,9 +108,15 @@ def _matrix_entry(row: lb.Row | None) -> Entry:
         return Entry("")
     if row["status"] != Status.OK:
         return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
-    lost = int(row["n_diverged"]), int(row["replicates"])
-    help = marks.beside(row["metric"], row["median"], (row["low"], row["high"]), row["worst"], row["marks"], *lost)
-    return Entry(lb.entry(row), sortable(lb.shown(row)), "best strong" if row["best"] else "", help)
+    return Entry(lb.entry(row), sortable(lb.shown(row)), "best strong" if row["best"] else "", _tooltip(row))
+
+
+def _tooltip(row: lb.Row) -> str:
+    text = f"{row['metric']}: median {number(row['median'])}, 95% interval {interval(row['low'], row['high'])}"
+    if not math.isnan(row["worst"]):
+        text += f", worst replicate {number(row['worst'])}"
+    diverged = f"{row['n_diverged']} of {row['replicates']} replicates diverged" if row["n_diverged"] else ""
+    return "; ".join(filter(None, [text, row["marks"], diverged]))
 
 
 def numbers(
@@ -132,7 +130,7 @@ def numbers(
     task: [text, number or null, how it is ranked], the number of a ranked cell alone, or null (left out at the end of a row); among each task's own metric also whether it is among the best
     of all methods (1), of those of its kind (2) and of its division (4). ``costs``: budget axis -> by row and task, number or null.
     """
-    tasks = lb.task_names(results)
+    tasks = list(results.by_task)
     labels = [row.entries[0].text for row in table.rows]
     cells = {(c.task, c.label): c for c in results.cells}
     rows = {(r["task"], r["label"]): r for r in boards[""].to_dict("records")}

@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from parvibench.reporting.formatting import number
+from parvibench.reporting.formatting import interval, number
 
 #: Group of what summarises tasks of several groups: hidden when one group is selected.
 ALL_GROUPS = "*"
@@ -83,6 +83,11 @@ def numeric(value: float | None, look: str = "", help: str = "", note: str = "")
     if value is None or math.isnan(value):
         return Entry("", look=look, help=help)
     return Entry(number(value), sortable(value), look, help, note=note)
+
+
+def estimate(value: float, low: float, high: float, look: str = "") -> Entry:
+    """Entry with a number and its interval."""
+    return Entry(f"{number(value)} [{interval(low, high)}]", sortable(value), look)
 
 
 def whole(value: float) -> Entry:

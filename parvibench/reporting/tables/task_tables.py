@@ -18,7 +18,7 @@ from parvibench.reporting.text import marks
 from parvibench.statistics import FAR
 
 from . import leaderboard as lb
-from .table import Column, Entry, Row, Table, method, numeric, p_value, sortable, whole
+from .table import Column, Entry, Row, Table, estimate, method, numeric, p_value, sortable, whole
 
 #: Columns of the table, in order.
 PATH_METRICS = ("path_equivalent_n", "path_primary", "ess_per_evaluation")
@@ -78,10 +78,8 @@ def ranking_table(
 
 
 def _median(row: lb.Row) -> Entry:
-    shown = numeric(row["median"], look="best strong" if row["best"] else "")
-    if not shown.text:
-        return shown
-    return replace(shown, text=f"{shown.text} [{interval(row['low'], row['high'])}]")
+    look = "best strong" if row["best"] else ""
+    return Entry("", look=look) if math.isnan(row["median"]) else estimate(row["median"], row["low"], row["high"], look)
 
 
 def _cost(cell: CellRecord) -> Entry:
@@ -94,10 +92,8 @@ def _verdict(row: lb.Row, usual: str) -> Entry:
     if not row["verdict"]:
         return Entry("", help=basis)
     mark = "≈ " if row["verdict"] == "indistinguishable" else ""
-    p = p_value(float(row["p_value"]))
-    return Entry(
-        f"{mark}{row['verdict']}", help=marks.VERDICT_P.format(p=p.text or "unknown", basis=basis).removesuffix("; ")
-    )
+    p = p_value(row["p_value"]).text or "unknown"
+    return Entry(f"{mark}{row['verdict']}", help=f"adjusted p {p}; {basis}".removesuffix("; "))
 
 
 def _equivalent(row: lb.Row) -> Entry:
@@ -117,7 +113,7 @@ def _metric_entry(metric: str, _: lb.Row, cell: CellRecord) -> Entry:
     median, low, high = interval_of(cell, metric)
     help = f"[{interval(low, high)}]"
     row = registry.metrics().get(metric)
-    if row is not None and row.unit == "count" and math.isfinite(median):
+    if row and row.unit == "count" and math.isfinite(median):
         return Entry(f"{median:g}", sortable(median), help=help)
     return numeric(median, help=help)
 
@@ -126,9 +122,8 @@ def _status(cell: CellRecord) -> Entry:
     if cell.status is not Status.OK:
         return Entry(marks.status_word(cell.status, cell.reason), look="status", help=cell.reason[:300])
     if cell.n_diverged:
-        return Entry(
-            marks.DIVERGED.format(lost=cell.n_diverged, of=cell.n_replicates), look="status", help=cell.reason[:300]
-        )
+        text = f"{cell.n_diverged} of {cell.n_replicates} diverged"
+        return Entry(text, look="status", help=cell.reason[:300])
     flags = {re.sub(r"\d+", "", flag): flag for flag in cell.flags}  # chunks differ in numbers
     return Entry("ok", note="flagged" if flags else "", help="; ".join(flags.values())[:300])
 
@@ -141,7 +136,7 @@ def _in_another_column(metric: str) -> bool:
 
 def _help(metric: str) -> str:
     row = registry.metrics().get(metric)
-    return metric if row is None else f"{row.summary}; {row.goal}"
+    return f"{row.summary}; {row.goal}" if row else metric
 
 
 def rank_entry(row: lb.Row, own: Sequence[lb.Row] = ()) -> Entry:
@@ -177,9 +172,9 @@ def path_table(cells: Sequence[CellRecord]) -> Table | None:
 
 def _path_row(cell: CellRecord) -> Row:
     converged = _converged(cell)
-    rhat = Entry("", note="unknown") if median_of(cell, "rhat") is None else numeric(median_of(cell, "rhat"))
+    rhat = numeric(median_of(cell, "rhat"))
     if not converged:
-        rhat = Entry(rhat.text, rhat.sort, note="not converged")
+        rhat = replace(rhat, note="not converged")
     values = [_summary(cell, m) if converged else Entry("") for m in PATH_METRICS]
     burn_in = cell.spec.burn_in
     return Row(
@@ -204,6 +199,5 @@ def _summary(cell: CellRecord, metric: str) -> Entry:
     if metric not in cell.values:
         return Entry("", help=cell.absent.get(metric, ""))
     scale = 1000 if metric == "ess_per_evaluation" else 1
-    median, low, high = (scale * v for v in interval_of(cell, metric))
-    entry = numeric(median)
-    return Entry(f"{entry.text} [{interval(low, high)}]", entry.sort)
+    median, low, high = interval_of(cell, metric)
+    return estimate(scale * median, scale * low, scale * high)

@@ -1,1 +1,1 @@
-"""Every sentence that a report assembles: functions and templates from numbers and names to text."""
+"""Sentences that several parts of a report share or that it assembles: from numbers and names to text."""

@@ -12,7 +12,6 @@ PARETO = (
 )
 CHANGES = "Changes of the mean over replicates (per cent: of the geometric mean), 95% intervals; blue: significant after Holm."
 CHANGES_TITLE = "second run against the first, change in {scale}"
-EQUAL_BUDGETS = "At equal {spent}: {level} per replicate"
 AVERAGE_RANKS = "Methods that are ranked on every task."
 PROFILE = (
     "A replicate solves a task when its error is at most {factor} times the lowest final median of all methods (log "

@@ -1,7 +1,6 @@
 """Validity of a comparison: equal conditions, tuning, convergence, cost."""
 
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 
 from parvibench.reporting.formatting import join, named
 
@@ -17,8 +16,6 @@ _BUDGETS = {
     "scores_per_particle": "score evaluations per particle",
     "seconds": "seconds",
 }
-#: What an evaluation is where a score is computed on a mini-batch.
-PASSES = "A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: on tasks scored by mini-batches the budget is {passes} passes per replicate."
 _TUNED_BY = {
     "regression": "tuned on a held-out fifth of the training rows",
     "sequential": "tuned on separate decisions",
@@ -33,7 +30,7 @@ def same(what: str, except_for: Collection[str]) -> str:
     return f"The methods of a task had the same {what}, except {named(except_for, _NAMED)}."
 
 
-def starts(own: Collection[str], others: Mapping[str, Collection[str]] = MappingProxyType({})) -> str:
+def starts(own: Collection[str], others: Mapping[str, Collection[str]]) -> str:
     """Where the methods started; ``own``: methods with their own initial points, ``others``: start -> methods."""
     exceptions = {"own initial points": own, **{_STARTS[kind]: labels for kind, labels in others.items()}}
     said = [f"{named(labels, _NAMED)} ({where})" for where, labels in exceptions.items() if labels]
@@ -49,13 +46,16 @@ def protocol(
 
     ``passes``: the budgets in score evaluations of the tasks that are scored by mini-batches.
     """
+    if not budget:
+        return ""
     parts = [f"{value:,g} {_BUDGETS.get(key, key)}" for key, value in budget.items()]
     counts = {"particles or chains": particles, "samples judged": samples, "replicates": replicates}
     parts += [f"{n:,} {what}" for what, n in counts.items() if n]
-    if not budget:
-        return ""
-    said = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (min(passes), max(passes)))) if passes else ""
-    return f"Budget of each method: {join(parts)}." + (f" {PASSES.format(passes=said)}" if passes else "")
+    said = f"Budget of each method: {join(parts)}."
+    if passes:
+        ends = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (min(passes), max(passes))))
+        said += f" A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: on tasks scored by mini-batches the budget is {ends} passes per replicate."
+    return said
 
 
 _STATES = {
@@ -78,8 +78,9 @@ def cost(score_evaluations: float, hours: tuple[float, float] | None, tuning: fl
     """Score evaluations, hours of steady compute and of the rest (None where they cannot be added up), and tuning."""
     parts = [f"{score_evaluations:,.0f} score evaluations"]
     if hours is not None:
+        compute, rest = hours
         parts.append(
-            f"{hours[0]:.2g} hours of steady-state compute on one process; {hours[1]:.2g} hours of metrics and warm-up"
+            f"{compute:.2g} hours of steady-state compute on one process; {rest:.2g} hours of metrics and warm-up"
         )
     if tuning:
         parts.append(f"{tuning:,.0f} score evaluations of tuning")
@@ -93,8 +94,8 @@ def tuned_by(tags: Collection[str]) -> str:
 
 def step_sizes(origins: Mapping[str, int], tuned: Sequence[str], cost: float) -> str:
     """Where step sizes come from; ``tuned`` of ``tuned_by``, ``cost`` of tuning in score evaluations."""
-    parts = [", ".join(f"{n} {origin}" for origin, n in origins.items()), *tuned]
-    return "; ".join([*parts, *([f"tuning cost: {cost:,.0f} score evaluations in total"] if cost else [])])
+    counts = ", ".join(f"{n} {origin}" for origin, n in origins.items())
+    return "; ".join([counts, *tuned, *[f"tuning cost: {cost:,.0f} score evaluations in total"] * bool(cost)])
 
 
 def untuned(n: int, of: int) -> str:
@@ -109,6 +110,5 @@ def tuning(summary: str, at_edge: int) -> str:
     """The tuning, and the number of values at the edge of the grid; ``summary`` of ``step_sizes`` or empty."""
     if not summary:
         return "No method has a step size."
-    return f"Step sizes: {summary}." + (
-        f" Best values at the edge of the grid (marked |): {at_edge}." if at_edge else ""
-    )
+    edge = f" Best values at the edge of the grid (marked |): {at_edge}." if at_edge else ""
+    return f"Step sizes: {summary}.{edge}"
