@@ -13,6 +13,7 @@ from pathlib import Path
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.workers.interrupts import ENDING
+from parvibench.tracking import database
 
 
 def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings.warn) -> bool:
@@ -49,7 +50,6 @@ def serve(
         InputError: the address is in use or not this machine's.
     """
     from parvibench.harness.store.store import Store
-    from parvibench.tracking import database
 
     root = Path(out)
     run = Store(root).run()

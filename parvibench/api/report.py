@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
+from parvibench.reporting.page import reports_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,8 +165,6 @@ def write_figure(run: Run, figure: str, to: str | Path, *, pdf: bool = False) ->
 
 def write_index(folder: str | Path) -> Path:
     """Write ``index.html`` over the reports in the folders of ``folder``; its path."""
-    from parvibench.reporting.page import reports_index
-
     return reports_index.write_index(Path(folder))
 
 

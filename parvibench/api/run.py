@@ -64,7 +64,6 @@ def run(
     """
     from parvibench.harness.session import run_cells
     from parvibench.harness.store.store import Store
-    from parvibench.harness.workers.executors import Progress as Progress
     from parvibench.reporting.presented import Results
     from parvibench.tracking.mirror import MirrorObserver
 
