@@ -73,11 +73,6 @@ def ui_command(root: Path, host: str, port: int) -> tuple[list[str], dict[str, s
 
     The address of the database may hold a password, and every user of a machine can read arguments: it travels in the
     environment.
-
-    Args:
-        root: the store; ``MLFLOW_TRACKING_URI`` goes before its SQLite file.
-        host: name or address to listen on.
-        port: to listen on.
     """
     command = [sys.executable, "-m", "mlflow", "ui", "--host", host, "--port", str(port)]
     return command, os.environ | {"MLFLOW_BACKEND_STORE_URI": default_uri(root)}
@@ -92,12 +87,7 @@ def file_of(uri: str) -> Path | None:
 def prepare(file: Path, *, own: bool) -> Path | None:
     """Make an MLflow database where there is none.
 
-    Args:
-        file: of the database.
-        own: whether it is a copy of a store, so that a broken one may be set aside and rebuilt.
-
-    Returns:
-        Where a broken one was set aside, or None.
+    A broken one is set aside if it is a store's ``own``, which can be rebuilt: return its new place, else None.
     """
     configure()
     file.parent.mkdir(parents=True, exist_ok=True)

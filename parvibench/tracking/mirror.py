@@ -101,13 +101,9 @@ class Mirror:
             self._put(lambda writer, part=part: writer.rank(run_id, part))  # type: ignore[misc]
 
     def close(self, timeout: float = 60.0) -> str:
-        """Deliver what is queued and end the runs.
+        """Deliver what is queued and end the runs; return a warning of what was not delivered and why, or nothing.
 
-        Args:
-            timeout: seconds to wait for the next delivery, ten times as many in all; the rest is given up.
-
-        Returns:
-            A warning that says how much was not delivered and why, or an empty string.
+        ``timeout`` is in seconds, for the next delivery, ten times as many in all; the rest is given up.
         """
         self._queue.put(None)
         now = last = time.monotonic()
@@ -162,17 +158,15 @@ class Mirror:
         file = database.file_of(self.uri)
         own = file is not None and file.absolute() == self.root / "mlflow.db"
         aside = None if file is None else database.prepare(file, own=own)
-        writer = Writer(database.connect(self.uri), self._artifact_root())
+        # Artifacts go beside the store for a database, and where a server chooses.
+        is_database = urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
+        artifacts = (self.root / "artifacts").as_uri() if is_database else None
+        writer = Writer(database.connect(self.uri), artifacts)
         if aside is not None:
             self.notice = f"{file} was broken: it is now {aside.name}, and a new one is made of the store's runs"
             replay(Store(self.root), writer, finished=True)
             writer.finish()
         return writer
-
-    def _artifact_root(self) -> str | None:
-        """Where artifacts go: beside the store for a database, the server's choice for a server."""
-        is_database = urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
-        return (self.root / "artifacts").as_uri() if is_database else None
 
     def _note(self, error: Exception) -> None:
         """Keep the first error, on one line and without credentials."""
@@ -210,7 +204,7 @@ def sync(
     tell: Callable[[str], None] = warnings.warn,
     rank: Callable[[StoredRun], Ranking] | None = None,
 ) -> str:
-    """Mirror all runs of a store that MLflow does not hold yet, except damaged ones; return a warning, or an empty string.
+    """Mirror all runs of a store that MLflow does not hold yet, except damaged ones; return a warning, or nothing.
 
     ``timeout`` is as of ``Mirror.close``; ``tell`` is called when a broken database was set aside; ``rank`` gives the
     leaderboard of a run.
@@ -226,7 +220,7 @@ def sync(
 def replay(
     store: Store, to: Mirror | Writer, *, finished: bool = False, rank: Callable[[StoredRun], Ranking] | None = None
 ) -> None:
-    """Mirror the runs of a store, oldest first, except damaged ones and, with ``finished``, those that have not ended."""
+    """Mirror the runs of a store, oldest first, but not damaged ones, nor with ``finished`` those that have not ended."""
     for run_id in store.runs():
         try:
             results = StoredRun.load(store, run_id)

@@ -19,12 +19,7 @@ BATCH = {"metrics": 1000, "params": 100, "tags": 100}
 
 
 class Writer:
-    """Talks to MLflow, in one thread.
-
-    Args:
-        client: an ``MlflowClient``.
-        artifact_root: URI that new experiments keep their artifacts under, or None for the server's.
-    """
+    """Talks to MLflow, in one thread; new experiments keep their artifacts under ``artifact_root``, or the server's."""
 
     def __init__(self, client: Any, artifact_root: str | None) -> None:
         from mlflow import entities
