@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ KINDS = ("task", "algorithm", "metric", "suite")
 
 def names(kind: str) -> list[str]:
     """All names of a kind: one of ``KINDS``, or ``data``. Loads no task and no algorithm."""
-    known = {"suite": shipped, "data": fetch.registry}
+    known: dict[str, Callable[[], Mapping[str, Any]]] = {"suite": shipped, "data": fetch.registry}
     known |= {"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}
     return list(known[kind]())
 

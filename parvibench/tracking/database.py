@@ -110,27 +110,25 @@ def _relocate(file: Path) -> None:
     folder = file.absolute().parent / "artifacts"
     if not folder.is_dir():
         return
-    with contextlib.closing(sqlite3.connect(file, timeout=20)) as database:
-        try:
-            known = database.execute(
-                "SELECT experiment_id, artifact_location, name FROM experiments WHERE name LIKE 'parvibench/%'"
-            ).fetchall()
-            for experiment, old, name in known:
-                suite = name.partition("/")[2]
-                new = f"{folder.as_uri()}/{suite}"
-                if old == new or not old.endswith(f"/artifacts/{suite}") or not (folder / suite).is_dir():
-                    continue
-                database.execute(
-                    "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (new, experiment)
-                )
-                database.execute(
-                    "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) "
-                    "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
-                    (new, len(old) + 1, experiment, len(old) + 1, f"{old}/"),
-                )
-            database.commit()
-        except sqlite3.DatabaseError:
-            database.rollback()  # read only, or no database of MLflow: others say so
+    with (
+        contextlib.closing(sqlite3.connect(file, timeout=20)) as database,
+        contextlib.suppress(sqlite3.DatabaseError),  # read only, or no database of MLflow: others say so
+        database,  # commits at the end, or rolls back
+    ):
+        known = database.execute(
+            "SELECT experiment_id, artifact_location, name FROM experiments WHERE name LIKE 'parvibench/%'"
+        ).fetchall()
+        for experiment, old, name in known:
+            suite = name.partition("/")[2]
+            new = f"{folder.as_uri()}/{suite}"
+            if old == new or not old.endswith(f"/artifacts/{suite}") or not (folder / suite).is_dir():
+                continue
+            database.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (new, experiment))
+            database.execute(
+                "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) "
+                "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
+                (new, len(old) + 1, experiment, len(old) + 1, f"{old}/"),
+            )
 
 
 def _make(file: Path) -> None:
