@@ -12,8 +12,8 @@ import pytest
 from records import asked, make_curve, make_record
 
 from parvibench.harness.store.store import RunRecord, Store
-from parvibench.tracking import Mirror, database
-from parvibench.tracking.observer import sync
+from parvibench.tracking import database
+from parvibench.tracking.mirror import Mirror, sync
 
 #: MLflow dies after the first tables, before it has brought them up to date.
 DIES = """
@@ -21,7 +21,7 @@ import os, sys
 from pathlib import Path
 import mlflow.store.db.utils as making
 making._upgrade_db = lambda engine: os._exit(9)
-from parvibench.tracking import Mirror
+from parvibench.tracking.mirror import Mirror
 Mirror(Path(sys.argv[1])).close()
 """
 

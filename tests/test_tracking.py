@@ -21,8 +21,9 @@ from parvibench.core.result import Status
 from parvibench.harness.store import sealing
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
-from parvibench.tracking import Mirror, archive, connection, content, database
-from parvibench.tracking.observer import Ranking, rebuild, sync
+from parvibench.tracking import archive, content, database
+from parvibench.tracking.archive import rebuild
+from parvibench.tracking.mirror import Mirror, Ranking, sync
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -212,7 +213,7 @@ def test_a_server_out_of_reach_costs_a_warning(tmp_path):
 
 
 def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("parvibench.tracking.connection.connect", lambda uri: time.sleep(3))
+    monkeypatch.setattr("parvibench.tracking.database.connect", lambda uri: time.sleep(3))
     copy = Mirror(tmp_path)
     copy.start_run(RUN)
     start = time.monotonic()
@@ -266,7 +267,7 @@ def test_credentials_never_show():
 @pytest.mark.ci
 def test_mirroring_prints_nothing(tmp_path):
     code = (
-        "import sys, json; from pathlib import Path; from parvibench.tracking import Mirror\n"
+        "import sys, json; from pathlib import Path; from parvibench.tracking.mirror import Mirror\n"
         f"m = Mirror(Path({str(tmp_path)!r})); m.start_run({RUN!r}); assert m.close() == ''"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -356,9 +357,9 @@ def test_floor_ratio_and_verdict_stand_in_the_run_of_each_cell(tmp_path):
 
 
 def test_the_ui_opens_the_runs_of_the_suite(mirrored):
-    page = connection.experiment_page(mirrored.uri, "tiny")
+    page = database.experiment_page(mirrored.uri, "tiny")
     assert page == f"#/experiments/{mirrored.experiment.experiment_id}/runs?workflowType=machine_learning"
-    assert connection.experiment_page(mirrored.uri, "another") == ""
+    assert database.experiment_page(mirrored.uri, "another") == ""
 
 
 def test_sync_writes_the_note(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from parvibench.core.errors import StoreError
 from parvibench.harness.store.store import Store
-from parvibench.tracking.observer import rebuild
+from parvibench.tracking.archive import rebuild
 
 _OWN = "mlflow-artifacts:/1/u/artifacts"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from parvibench.reporting.formatting import count as count
 from parvibench.reporting.formatting import interval as interval
 from parvibench.reporting.formatting import number as number
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from parvibench.core import registry
+from parvibench.harness.suite.suite import load_suite
 from parvibench.metrics.power import SIZE, power_rows
 
 
@@ -16,8 +17,9 @@ def task(name: str) -> dict[str, Any]:
     found = registry.load_task(name)
     reference = found.floored()
     facts = found.facts
+    row = registry.tasks().get(name)
     document: dict[str, Any] = {key: getattr(found, key) for key in ("name", "version", "summary")} | {
-        "about": _family(found) if _built_in(name) else inspect.getdoc(type(found)) or "",
+        "about": _family(found) if row is not None and row.built_in else inspect.getdoc(type(found)) or "",
         "dim": found.dim,
         "tags": sorted(found.tags),
         "provides": sorted(found.provides),
@@ -31,33 +33,22 @@ def task(name: str) -> dict[str, Any]:
         "primary metric": found.primary,
     }
     if found.dim <= 10 and facts.mean is not None and facts.sd is not None:
-        document["mean"] = facts.mean.tolist()
-        document["sd"] = facts.sd.tolist()
-    if facts.modes is not None:
-        document["modes"] = len(facts.modes.weights)
-    if facts.log_z is not None:
-        document["log Z"] = facts.log_z
-    if found.standardised:
-        document["distances"] = "in units of the reference's standard deviations"
-    if facts.constants:
-        document["constants"] = dict(facts.constants)
-    if found.departures:
-        numbered = enumerate(found.departures, 1)
-        document["departs from the plain task"] = {str(i): text for i, text in numbered}
-    if found.data:
-        document["data sets"] = list(found.data)
+        document |= {"mean": facts.mean.tolist(), "sd": facts.sd.tolist()}
+    where_known = {
+        "modes": None if facts.modes is None else len(facts.modes.weights),
+        "log Z": facts.log_z,
+        "distances": "in units of the reference's standard deviations" if found.standardised else None,
+        "constants": dict(facts.constants) or None,
+        "departs from the plain task": {str(i): text for i, text in enumerate(found.departures, 1)} or None,
+        "data sets": list(found.data) or None,
+    }
+    document |= {key: value for key, value in where_known.items() if value is not None}
     if reference is None:
         document["reference"] = "none: judged by held-out rows" if "predictive" in found.provides else "none"
     else:
         hidden = ("floors", "v_statistics", "mean", "sd", "correlations", "mcse_mean", "mcse_sd")
         document["reference"] = {k: v for k, v in reference.certificate.items() if k not in hidden}
     return document
-
-
-def _built_in(name: str) -> bool:
-    """Whether a task comes with the package."""
-    row = registry.tasks().get(name)
-    return row is not None and row.built_in
 
 
 def _family(task: Any) -> str:
@@ -123,8 +114,6 @@ def _contents(suite: Any, given: Callable[[Any], str]) -> dict[str, Any]:
 
 def suite(name: str) -> dict[str, Any]:
     """Tasks, algorithms, budget and settings of a suite; ``InputError`` for an unknown or malformed one."""
-    from parvibench.harness.suite.suite import load_suite
-
     found = load_suite(name)
 
     def given(entry: Any) -> str:

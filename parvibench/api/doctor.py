@@ -13,6 +13,8 @@ from typing import Any
 
 from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError, install_hint
+from parvibench.data.fetch import status
+from parvibench.harness.store.secrets import shown_address
 
 _PACKAGES = ("torch", "numpy", "scipy", "POT", "arviz-stats", "pyro-ppl", "mlflow", "pandas", "seaborn")
 #: Extras for work on this package itself.
@@ -21,17 +23,9 @@ _DEVELOPMENT = ("dev", "docs")
 
 def doctor() -> list[dict[str, Any]]:
     """Check the installation: one dictionary per check, with ``what``, ``found``, ``ok`` and ``required``."""
-    checks = [_check("Python", platform.python_version(), sys.version_info >= (3, 11))]
-    checks += [_check(p, _installed(p) or "not installed", bool(_installed(p))) for p in _PACKAGES]
-    return [
-        *checks,
-        *_extra_checks(),
-        *_registry_checks(),
-        _device_check(),
-        _data_check(),
-        _disk_check(),
-        _tracking_check(),
-    ]
+    python = _check("Python", platform.python_version(), sys.version_info >= (3, 11))
+    packages = [_check(p, _installed(p) or "not installed", bool(_installed(p))) for p in _PACKAGES]
+    return [python, *packages, *_extras(), _registry(), *_surroundings()]
 
 
 def doctor_of_gpu(device: str = "cuda") -> Iterator[dict[str, Any]]:
@@ -64,7 +58,7 @@ def _check(what: str, found: str, ok: bool, required: bool = True) -> dict[str, 
     return {"what": what, "found": found, "ok": ok, "required": required}
 
 
-def _extra_checks() -> list[dict[str, Any]]:
+def _extras() -> Iterator[dict[str, Any]]:
     """Which optional extras are installed, as the package declares them."""
     packages: dict[str, list[str]] = {}
     for line in requires("parvibench") or ():
@@ -72,13 +66,11 @@ def _extra_checks() -> list[dict[str, Any]]:
         named = re.search(r"""extra == ['"]([^'"]+)""", marker)
         if named is not None and named[1] not in _DEVELOPMENT:
             packages.setdefault(named[1], []).append(re.split(r"[^\w.-]", needed, maxsplit=1)[0])
-    checks = []
     for extra, names in packages.items():
         found = {name: _installed(name) for name in names}
         ok = all(found.values())
         words = ", ".join(f"{name} {there or 'not installed'}" for name, there in found.items())
-        checks.append(_check(f"extra {extra}", words if ok else f"{words}; {install_hint(extra)}", ok, required=False))
-    return checks
+        yield _check(f"extra {extra}", words if ok else f"{words}; {install_hint(extra)}", ok, required=False)
 
 
 def _installed(package: str) -> str:
@@ -89,7 +81,7 @@ def _installed(package: str) -> str:
         return ""
 
 
-def _registry_checks() -> list[dict[str, Any]]:
+def _registry() -> dict[str, Any]:
     """Whether every registered name loads, and every reference matches its certificate."""
     loads: list[tuple[str, Callable[[str], object]]] = [
         *((name, lambda n: registry.load_task(n).floored()) for name in registry.tasks()),
@@ -102,33 +94,19 @@ def _registry_checks() -> list[dict[str, Any]]:
         except ParVIBenchError as error:
             broken.append(f"{name}: {error}")
     count = f"{len(registry.tasks())} tasks, {len(registry.algorithms())} algorithms load"
-    return [_check("registry", "; ".join(broken) or count, not broken)]
+    return _check("registry", "; ".join(broken) or count, not broken)
 
 
-def _device_check() -> dict[str, Any]:
-    torch = importlib.import_module("torch")
-    if torch.cuda.is_available():
-        return _check("GPU", torch.cuda.get_device_name(), True, required=False)
-    return _check("GPU", f"none; {os.cpu_count()} CPUs", False, required=False)
-
-
-def _data_check() -> dict[str, Any]:
-    from parvibench.data.fetch import status
-
+def _surroundings() -> Iterator[dict[str, Any]]:
+    """The GPU, data sets, disk and tracking: what runs can do without."""
+    cuda = importlib.import_module("torch").cuda
+    gpu = cuda.is_available()
+    yield _check("GPU", cuda.get_device_name() if gpu else f"none; {os.cpu_count()} CPUs", gpu, required=False)
     rows = status()
     present = sum(r.state == "ok" for r in rows)
     hint = "" if present == len(rows) else "; `parvibench data fetch` downloads the others"
-    found = f"{present} of {len(rows)} on disk{hint}"
-    return _check("data sets", found, present == len(rows), required=False)
-
-
-def _disk_check() -> dict[str, Any]:
+    yield _check("data sets", f"{present} of {len(rows)} on disk{hint}", present == len(rows), required=False)
     free = shutil.disk_usage(Path.cwd()).free / 2**30
-    return _check("free disk space", f"{free:.1f} GiB", free > 1, required=False)
-
-
-def _tracking_check() -> dict[str, Any]:
-    from parvibench.harness.store.secrets import shown_address
-
+    yield _check("free disk space", f"{free:.1f} GiB", free > 1, required=False)
     uri = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return _check("tracking", shown_address(uri) or "SQLite in the store", True, required=False)
+    yield _check("tracking", shown_address(uri) or "SQLite in the store", True, required=False)

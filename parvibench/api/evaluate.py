@@ -120,9 +120,8 @@ def evaluate_files(
         run = store_external(store, found, x, f"{label} (external)", spent, command)
         page = report(load(out, run.id), store.root / "report")
     known = None if found is None else found.reference()
-    grade = "certified" if known is None else known.grade
-    doubt = (
-        "" if grade == "certified" else f"the reference is {'of the grade ' * (grade == 'standard')}{grade}: it failed "
-    )
-    doubt += "" if known is None or not doubt else "; ".join(known.failed_gates)
+    doubt = ""
+    if known is not None and known.grade != "certified":
+        grade = "of the grade standard" if known.grade == "standard" else known.grade
+        doubt = f"the reference is {grade}: it failed {'; '.join(known.failed_gates)}"
     return Evaluation(document, doubt, spent, label, page)

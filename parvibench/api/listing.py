@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parvibench.authoring.scaffold import Scaffold, scaffold
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
+from parvibench.data import fetch
 from parvibench.data.draws.sample_formats import FORMATS as FORMATS
+from parvibench.suites import shipped
 
 if TYPE_CHECKING:
-    from parvibench.authoring.scaffold import Scaffold
     from parvibench.harness.suite.suite import Suite
 
 KINDS = ("task", "algorithm", "metric", "suite")
@@ -20,15 +22,9 @@ KINDS = ("task", "algorithm", "metric", "suite")
 
 def names(kind: str) -> list[str]:
     """All names of a kind: one of ``KINDS``, or ``data``. Loads no task and no algorithm."""
-    if kind == "suite":
-        from parvibench.suites import shipped
-
-        return list(shipped())
-    if kind == "data":
-        from parvibench.data import fetch
-
-        return list(fetch.registry())
-    return list({"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}[kind]())
+    known: dict[str, Callable[[], Mapping[str, Any]]] = {"suite": shipped, "data": fetch.registry}
+    known |= {"task": registry.tasks, "algorithm": registry.algorithms, "metric": registry.metrics}
+    return list(known[kind]())
 
 
 def rows(kind: str) -> list[dict[str, Any]]:
@@ -72,7 +68,6 @@ def _loaded(name: str) -> dict[str, Any]:
 
 def _suite_rows() -> Iterator[dict[str, Any]]:
     from parvibench.harness.suite.suite import load_suite
-    from parvibench.suites import shipped
 
     for name, suite in ((name, load_suite(name)) for name in shipped()):
         pairs = suite.pairs
@@ -89,7 +84,6 @@ def _profiles(suite: Suite) -> list[str]:
 def unnamed_profile(name: str) -> str:
     """The profile under which a shipped suite is run if none is named, and the others; empty where there is no choice."""
     from parvibench.harness.suite.suite import load_suite
-    from parvibench.suites import shipped
 
     profiles = _profiles(load_suite(name)) if name in shipped() else []
     if len(profiles) < 2:
@@ -110,15 +104,11 @@ def duration(seconds: float) -> str:
 
 def data_sets() -> list[dict[str, Any]]:
     """The data sets and whether they are on disk; downloads nothing."""
-    from parvibench.data.fetch import status
-
-    return [asdict(r) | {"path": str(r.path) if r.path else None} for r in status()]
+    return [asdict(r) | {"path": str(r.path) if r.path else None} for r in fetch.status()]
 
 
 def fetch_data(wanted: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
     """Download data sets, by default all, and verify their hashes: name and file of each."""
-    from parvibench.data import fetch
-
     known = names("data")
     for name in wanted:
         if name not in known:
@@ -141,6 +131,4 @@ def draw_reference(task: str, path: Path) -> Path:
 
 def new(kind: str, name: str, to: Path) -> Scaffold:
     """Write a working file for an unregistered algorithm or task, and its test."""
-    from parvibench.authoring.scaffold import scaffold
-
     return scaffold(kind, name, to)

@@ -13,6 +13,7 @@ from pathlib import Path
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.workers.interrupts import ENDING
+from parvibench.tracking import database
 
 
 def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings.warn) -> bool:
@@ -26,13 +27,13 @@ def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings
     """
     from parvibench.harness.store.store import Store
     from parvibench.reporting.tables.leaderboard import table
-    from parvibench.tracking import observer
+    from parvibench.tracking import mirror
 
     from .report import ranking
 
     store = Store(Path(out))
     store.run()
-    if warning := observer.sync(store, tell=warn, rank=lambda results: ranking(results, table(results))):
+    if warning := mirror.sync(store, tell=warn, rank=lambda results: ranking(results, table(results))):
         warn(warning)
     return not warning
 
@@ -49,18 +50,16 @@ def serve(
         InputError: the address is in use or not this machine's.
     """
     from parvibench.harness.store.store import Store
-    from parvibench.tracking import database, ui_command
-    from parvibench.tracking.connection import default_uri, experiment_page
 
     root = Path(out)
     run = Store(root).run()
     _check_free(host, port)
-    uri = default_uri(root)
+    uri = database.default_uri(root)
     if (file := database.file_of(uri)) is not None:
         database.prepare(file, own=False)
     address = f"[{host}]" if ":" in host else host
-    starting(f"http://{address}:{port}/{experiment_page(uri, run.suite['name'])}")
-    return serve_until_signal(*ui_command(root, host, port))
+    starting(f"http://{address}:{port}/{database.experiment_page(uri, run.suite['name'])}")
+    return serve_until_signal(*database.ui_command(root, host, port))
 
 
 def _check_free(host: str, port: int) -> None:

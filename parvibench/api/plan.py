@@ -154,16 +154,12 @@ def allowed_plugins(tasks: Sequence[str], algorithms: Sequence[Entry], every: bo
     return "beside" if every else [*tasks, *(a if isinstance(a, str) else a["name"] for a in algorithms)]
 
 
-def _entry(item: Entry) -> Entry:
-    """An entry for an algorithm outside the registry is labelled with its own name."""
-    if isinstance(item, str) and registry.is_elsewhere(item):
-        return {"name": item, "label": registry.load_method(item).name}
-    return item
-
-
 def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execution) -> Suite:
     """The suite to run; ``InputError`` if there is nothing to run, a name is unknown or a value is out of range."""
-    algorithms = [_entry(a) for a in algorithms]
+    algorithms = [  # one outside the registry is labelled with its own name
+        {"name": a, "label": registry.load_method(a).name} if isinstance(a, str) and registry.is_elsewhere(a) else a
+        for a in algorithms
+    ]
     if suite is None:
         if execution.rows:
             raise InputError("--row selects rows of a suite: name one (--suite sifg-table-1)")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
+from parvibench.reporting.page import reports_index
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from parvibench.harness.store.results import StoredRun
     from parvibench.reporting.presented import Results as Results
-    from parvibench.tracking.observer import MirrorObserver, Ranking
+    from parvibench.tracking.mirror import MirrorObserver, Ranking
 
     #: A run: its results, or the folder of a store (its latest run).
     Run = Results | str | Path
@@ -46,7 +47,7 @@ def load(
 
     where = Store(Path(store))
     if tracking_uri is not None:
-        from parvibench.tracking.observer import rebuild
+        from parvibench.tracking.archive import rebuild
 
         run = rebuild(tracking_uri, where, run).id
     results = Results.load(where, run)
@@ -144,7 +145,7 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 def ranking(results: StoredRun, board: pd.DataFrame) -> Ranking:
     """The leaderboard of a run as MLflow gets it."""
     from parvibench.reporting.page.text_tables import to_markdown
-    from parvibench.tracking.observer import Ranking
+    from parvibench.tracking.content import Ranking
 
     rows = zip(*(board[c] for c in ("task", "label", "floor_ratio", "verdict")), strict=True)
     cells = {(task, label): (float(ratio), verdict) for task, label, ratio, verdict in rows}
@@ -164,8 +165,6 @@ def write_figure(run: Run, figure: str, to: str | Path, *, pdf: bool = False) ->
 
 def write_index(folder: str | Path) -> Path:
     """Write ``index.html`` over the reports in the folders of ``folder``; its path."""
-    from parvibench.reporting.page import reports_index
-
     return reports_index.write_index(Path(folder))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parvibench.harness.suite.suite import Suite
     from parvibench.harness.workers.executors import Progress as Progress
     from parvibench.reporting.presented import Results
-    from parvibench.tracking.observer import MirrorObserver
+    from parvibench.tracking.mirror import MirrorObserver
 
     from .plan import Plan
 
@@ -64,9 +64,8 @@ def run(
     """
     from parvibench.harness.session import run_cells
     from parvibench.harness.store.store import Store
-    from parvibench.harness.workers.executors import Progress as Progress
     from parvibench.reporting.presented import Results
-    from parvibench.tracking.observer import MirrorObserver
+    from parvibench.tracking.mirror import MirrorObserver
 
     from .plan import Plan
 

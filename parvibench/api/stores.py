@@ -181,8 +181,7 @@ def commit(accepted: Accepted, reports: str | Path) -> str:
     """
     branch = f"submission-{accepted.manifest.id}"
     message = f"Board {accepted.manifest.suite}: add {accepted.manifest.name}"
-    commands: Sequence[Sequence[str]] = (("switch", "-c", branch), ("add", "."), ("commit", "-q", "-m", message))
-    for words in commands:
+    for words in (["switch", "-c", branch], ["add", "."], ["commit", "-q", "-m", message]):
         done = subprocess.run(["git", "-C", str(reports), *words], capture_output=True, text=True, check=False)
         if done.returncode:
             raise InputError(f"git {words[0]}: {(done.stderr or done.stdout).strip()[:300]}")

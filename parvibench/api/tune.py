@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE, Execution
+from parvibench.harness.suite.entries import Tuned
+from parvibench.suites import shipped
 
 if TYPE_CHECKING:
     from parvibench.core.algorithm import Algorithm, Method
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from parvibench.harness.session import Observer
     from parvibench.harness.store import results as stored
     from parvibench.harness.suite.cells import Cell
-    from parvibench.harness.suite.entries import Tuned
     from parvibench.harness.suite.grids import Tried
     from parvibench.harness.suite.suite import Suite
     from parvibench.reporting.presented import Results
@@ -66,7 +67,6 @@ def tune(
     Raises:
         InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.
     """
-    from parvibench.harness.suite.entries import Tuned
     from parvibench.harness.suite.tuned_values import write_tuned
 
     from .report import load
@@ -175,8 +175,6 @@ def _part(
 
 def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:
     """Where the command ``tune`` writes: ``write``, else the suite's file; None for a part of a shipped suite."""
-    from parvibench.suites import shipped
-
     if write is not None or (part and suite in shipped()):
         return write
     return Path(str(shipped()[suite]) if suite in shipped() else suite)

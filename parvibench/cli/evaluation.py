@@ -35,7 +35,7 @@ def evaluate(
     """Compare samples with the reference of a task, or with trusted reference draws, by several metrics."""
     from parvibench.api.evaluate import evaluate_files
 
-    stated = {k: shared.parse_number(k, v) for k, v in (shared.key_value(c, "--cost") for c in cost or [])}
+    stated = shared.parse_numbers(cost, "--cost")
     found = evaluate_files(
         samples, task, metric, reference=reference or (), columns=listed(columns), variables=listed(variables),
         axes=axes or "", cost=stated, label=label, out=out, command=shared.command_line(),

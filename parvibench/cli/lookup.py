@@ -1,4 +1,4 @@
-"""Installed tasks, algorithms, metrics and suites, and files for new ones: ``list``, ``show``, ``new``, ``doctor``."""
+"""Tasks, algorithms, metrics, suites and data sets: ``list``, ``show``, ``new``, ``doctor``, ``data``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +6,10 @@ from textwrap import indent
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
+from parvibench.api import doctor as diagnosis
 from parvibench.api import listing
 from parvibench.api.listing import KINDS
 from parvibench.core.errors import InputError
@@ -15,32 +17,27 @@ from parvibench.core.errors import InputError
 from .shared import EXIT_FAILED, Json, answer, names_of, new_table, note, out_console, print_json
 
 app = typer.Typer()
+data = typer.Typer(no_args_is_help=True, help="Data sets: status and download.")
 
 
-def _kind(text: str) -> str:
-    """One of ``KINDS``, in the singular or the plural."""
-    if text.removesuffix("s") not in KINDS:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
-    return text.removesuffix("s")
+def _kind(*more: str) -> Any:
+    """An argument that is one of ``KINDS``, in the singular or the plural, or one of ``more``."""
 
+    def parse(text: str) -> str:
+        if text in more:
+            return text
+        if text.removesuffix("s") not in KINDS:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
+        return text.removesuffix("s")
 
-def _kinds(incomplete: str) -> list[str]:
-    return [k for k in KINDS if k.startswith(incomplete)]
+    def complete(incomplete: str) -> list[str]:
+        return [k for k in KINDS if k.startswith(incomplete)]
 
-
-def _listed(text: str) -> str:
-    """One of ``KINDS``, or ``posteriordb``."""
-    return text if text == "posteriordb" else _kind(text)
-
-
-Kind = Annotated[str, typer.Argument(parser=_kind, metavar="|".join(KINDS), autocompletion=_kinds)]
-Listed = Annotated[
-    str, typer.Argument(parser=_listed, metavar="|".join([*KINDS, "posteriordb"]), autocompletion=_kinds)
-]
+    return typer.Argument(parser=parse, metavar="|".join([*KINDS, *more]), autocompletion=complete)
 
 
 @app.command("list", epilog="Example: `parvibench list tasks --json`")
-def list_(what: Listed, as_json: Json = False) -> None:
+def list_(what: Annotated[str, _kind("posteriordb")], as_json: Json = False) -> None:
     """List tasks, algorithms, metrics or suites, or the posteriors of posteriordb."""
     rows = listing.rows(what)
     if as_json:
@@ -74,7 +71,7 @@ def _named(ctx: typer.Context, incomplete: str) -> list[str]:
     "`parvibench show metric sliced_w2`\n\n`parvibench show suite toy`"
 )
 def show(
-    kind: Kind,
+    kind: Annotated[str, _kind()],
     name: Annotated[str, typer.Argument(help="Name of the task, algorithm, metric or suite.", autocompletion=_named)],
     figure: Annotated[Path | None, typer.Option(help="Write a corner plot of the reference samples of a task (.png or .svg).")] = None,
     as_json: Json = False,
@@ -101,8 +98,6 @@ _LONG = 32
 
 
 def _readable(value: Any) -> str:
-    from rich.markup import escape
-
     if isinstance(value, dict):
         return "\n".join(f"{k}:{_nested(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
@@ -153,8 +148,6 @@ def doctor(
     ] = False,
 ) -> None:
     """Check the installation: versions, devices, data, store, tracking."""
-    from parvibench.api import doctor as diagnosis
-
     checks = []
     for check in diagnosis.doctor_of_gpu() if gpu else diagnosis.doctor():
         checks.append(check)
@@ -165,3 +158,26 @@ def doctor(
         print_json(checks)
     if not all(c["ok"] or not c["required"] for c in checks):
         raise typer.Exit(EXIT_FAILED)
+
+
+@data.command("status", epilog="Example: `parvibench data status --json`")
+def data_status(as_json: Json = False) -> None:
+    """List the data sets and whether they are on disk."""
+    rows = listing.data_sets()
+    if as_json:
+        print_json(rows)
+        return
+    table = new_table("name", "rows", "kB", "state", "path")
+    for row in rows:
+        size = "?" if row["bytes"] is None else f"{row['bytes'] / 1e3:.0f}"
+        table.add_row(row["name"], str(row["rows"]), size, row["state"], row["path"] or "")
+    out_console.print(table)
+
+
+@data.command("fetch", epilog="Example: `parvibench data fetch yacht energy`")
+def data_fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="Names of data sets. Default: all.", autocompletion=names_of("data"))] = None,
+) -> None:  # fmt: skip
+    """Download data sets into the user's cache and verify their hashes."""
+    for name, file in listing.fetch_data(names or ()):
+        note(f"{name}: {file}")

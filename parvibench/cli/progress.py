@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from . import shared
-from .shared import counted, duration
+from parvibench.api import run as api
+from parvibench.api.compare import count as counted
 
-if TYPE_CHECKING:
-    from parvibench.api.run import Cell, CellRecord, RunRecord
-    from parvibench.api.run import Progress as JobProgress
+from . import shared
+from .shared import duration
 
 _PLAIN_EVERY_S = 10.0
 _MAX_SHOWN = 8
@@ -39,13 +38,8 @@ class progress:
         self._last = self._began = time.monotonic()
         self._total = self._done = self._first = -1.0
 
-    @property
-    def live(self) -> bool:
-        """Whether there is a bar, on a terminal."""
-        return self._console.is_terminal
-
     def __enter__(self) -> progress:
-        if self.live:
+        if self._console.is_terminal:
             self._live.start()
         return self
 
@@ -72,7 +66,7 @@ class progress:
     def print_line(self) -> None:
         """Print the plain line now, unless there is a live bar."""
         self._last = time.monotonic()
-        if not self.live:
+        if not self._console.is_terminal:
             self.print(self._line)
 
     def print(self, text: str) -> None:
@@ -94,7 +88,7 @@ class Display:
         self._running: dict[tuple[str, int], dict[str, Any]] = {}
         self._done = self._todo = 0
 
-    def started(self, run: RunRecord, total: int, cached: int) -> None:
+    def started(self, run: api.RunRecord, total: int, cached: int) -> None:
         """Start the display, also again: tuning runs in rounds, each with its own number of cells."""
         self._todo, self._done, self._shown, self._printed, self._unprinted = total - cached, 0, 0.0, 0, 0
         self._running.clear()
@@ -106,13 +100,13 @@ class Display:
             self._show.__enter__()
             self._update()
 
-    def progress(self, progress: JobProgress) -> None:
+    def progress(self, progress: api.Progress) -> None:
         """Record a checkpoint of a running job."""
         key = progress.job.cell.key, progress.job.chunk
         self._running[key] = {**self._running.get(key, {}), "cell": progress.job.cell, **progress.news}
         self._update()
 
-    def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
+    def finished(self, cell: api.Cell, record: api.CellRecord, folder: Path, cached: bool) -> None:
         """Count a cell; print its failure."""
         for key in [k for k in self._running if k[0] == cell.key]:
             del self._running[key]
@@ -129,7 +123,7 @@ class Display:
         if self._done == self._todo:
             self._show.print_line()
 
-    def ended(self, run: RunRecord) -> None:
+    def ended(self, run: api.RunRecord) -> None:
         """Stop the display; after an interruption print how to resume."""
         self._show.__exit__()
         if self._unprinted:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.markup import escape
 from typer import Argument, Option
 
 from parvibench.api.listing import FORMATS
@@ -28,8 +29,6 @@ def reference_verify(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Recompute the checks of the shipped references. Exit code 1 if any fails."""
-    from rich.markup import escape
-
     from parvibench.api.certify import verify_references
 
     found = {}

@@ -1,10 +1,13 @@
-"""Runs of a suite: ``run``, ``tune``."""
+"""Runs of a suite and their reports: ``run``, ``tune``, ``report``, ``merge``."""
 
 from __future__ import annotations
 
+import gc
 import json
 import shlex
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,18 +15,22 @@ import typer
 from rich.markup import escape
 from typer import Argument, Option
 
+from parvibench.api import listing
+from parvibench.api import report as report_api
+from parvibench.api import run as run_api
+from parvibench.api import stores as stores_api
+from parvibench.api import tune as tune_api
+from parvibench.api.compare import count as counted
+from parvibench.api.compare import interval, number
 from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
 from parvibench.core.errors import InputError
 
 from . import shared
-from .reporting import print_results
-from .shared import EXIT_FAILED, Json, Out, answer, command_line, counted, duration, key_value, note, warn
+from .progress import Display
+from .shared import EXIT_FAILED, Json, Out, answer, command_line, duration, note, warn
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from parvibench.api.run import Forecast
-    from parvibench.api.tune import Tuning, TuningForecast
 
 app = typer.Typer()
 
@@ -73,19 +80,17 @@ def run(
 
     Finished cells are stored: the same command resumes an interrupted run. Exit code 1 if a cell failed.
     """
-    from parvibench.api import listing
-    from parvibench.api import report as report_api
-    from parvibench.api import run as api
-
-    from .progress import Display
-
     if suite and profile is None and not (as_json or quiet) and (choice := listing.unnamed_profile(suite)):
         note(choice)
     if retry not in (None, "failed"):
         raise InputError(f"--retry takes 'failed', got {retry!r}")
     published = None if against is None else report_api.published(against)  # before the run: a wrong name costs nothing
+    limits = {
+        key: int(limit) if key == "iterations" and limit.is_integer() else limit
+        for key, limit in shared.parse_numbers(budget, "--budget").items()
+    }
     execution = Execution.of(
-        replicates=replicates, seed=seed, budget=_parse_budget(budget), particles=particles, samples=samples,
+        replicates=replicates, seed=seed, budget=limits or None, particles=particles, samples=samples,
         start=start, profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
         retry_failed=retry == "failed", tune=tune_first, allow_plugins=allow_plugins, edition=edition,
@@ -93,21 +98,19 @@ def run(
     settings = shared.parse_settings(setting, algorithm)
     arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
     if dry_run:
-        _print_forecast(api.forecast(suite, **arguments, execution=execution), as_json)
+        _print_forecast(run_api.forecast(suite, **arguments, execution=execution), as_json)
         return
-    results = api.run(
+    results = run_api.run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
     more = () if as_json or quiet else [*report_api.doubts(results), report_api.finding(results)]
     if published is not None and not (as_json or quiet):
         _print_against(*report_api.against(results, published))
-    print_results(results, out / "report", as_json=as_json, quiet=quiet, more=more)
+    _print_results(results, out / "report", as_json=as_json, quiet=quiet, more=more)
 
 
 def _print_against(board: pd.DataFrame, said: list[str]) -> None:
-    from parvibench.api.compare import interval, number
-
     for task, rows in board.groupby("task", sort=False):
         table = shared.new_table(str(task), "whose", str(rows["unit"].iloc[0]), "95%", "marks")
         for r in rows.to_dict("records"):
@@ -140,10 +143,6 @@ def tune(
     The same command resumes an interrupted tuning. Exit code 1 if no step size of a method could be measured on a task:
     the method is listed, and gets no value.
     """
-    from parvibench.api import tune as api
-
-    from .progress import Display
-
     settings = shared.parse_settings(setting, algorithm)
     arguments: dict[str, Any] = {
         "tasks": task or (),
@@ -153,10 +152,10 @@ def tune(
         "allow_plugins": allow_plugins,
     }
     if dry_run:
-        _print_tuning_forecast(api.forecast(suite, **arguments, out=out))
+        _print_tuning_forecast(tune_api.forecast(suite, **arguments, out=out))
         return
-    file = api.suite_file(suite, write, part=bool(task or algorithm))
-    done = api.tune(
+    file = tune_api.suite_file(suite, write, part=bool(task or algorithm))
+    done = tune_api.tune(
         suite, **arguments, workers=workers, out=out, write=file, command=command_line(), observers=[Display()]
     )
     if done.interrupted:
@@ -169,10 +168,8 @@ def tune(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _print_tuned(done: Tuning) -> None:
+def _print_tuned(done: tune_api.Tuning) -> None:
     """The chosen step sizes and options as options of ``run``, and the values at all that were tried."""
-    from parvibench.api.compare import number
-
     tuned = done.tuned
     for task, chosen in tuned.step_size.items():
         for label, step in chosen.items():
@@ -187,7 +184,7 @@ def _print_tuned(done: Tuning) -> None:
                 answer(f"  {t.step_size:g}{own}: {t.metric} {number(t.value)}{whole}{'  <' if t.chosen else ''}")
 
 
-def _print_tuning_forecast(found: TuningForecast) -> None:
+def _print_tuning_forecast(found: tune_api.TuningForecast) -> None:
     answer(f"first round: {counted(found.cells, 'cell')}, {duration(found.first_round)} on one process")
     if found.finals:
         answer(f"best {found.finalists} values over the whole horizon: {duration(found.finals)}")
@@ -197,7 +194,7 @@ def _print_tuning_forecast(found: TuningForecast) -> None:
         answer(f"no forecast for {counted(found.unknown, 'grid')}")
 
 
-def _print_forecast(found: Forecast, as_json: bool) -> None:
+def _print_forecast(found: run_api.Forecast, as_json: bool) -> None:
     for text in found.notes:
         note(text)
     if as_json:
@@ -226,11 +223,89 @@ def _parse_shard(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def _parse_budget(pairs: list[str] | None) -> dict[str, Any] | None:
-    if not pairs:
-        return None
-    values: dict[str, Any] = {}
-    for key, text in (key_value(p, "--budget") for p in pairs):
-        number = shared.parse_number(key, text)
-        values[key] = int(number) if key == "iterations" and number.is_integer() else number
-    return values
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench report --out parvibench-runs`\n\n"
+    "`parvibench report --out parvibench-runs --to pages --task banana`\n\n"
+    "`parvibench report --out parvibench-runs --figure performance-profile-seconds --format pdf`\n\n"
+    "`parvibench report --out parvibench-runs --format latex`\n\n"
+    "`parvibench report --index reports`\n\n"
+    "`parvibench report --out team --tracking-uri http://mlflow.example:5000`"
+)
+def report(
+    out: Out = DEFAULT_STORE,
+    run_id: Annotated[str | None, Option("--run", help="Id of the run. Default: the latest.")] = None,
+    to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report, with --task OUT/report-part.")] = None,
+    task: shared.Tasks = None,
+    figure: Annotated[str | None, Option(help="Write only this figure (the page shows its name), as SVG or PNG with CSV.")] = None,
+    format_: Annotated[Literal["html", "latex", "pdf"], Option("--format", help="latex: print the leaderboard as a booktabs table, or write it into --to; pdf: the --figure as PDF.")] = "html",
+    tracking_uri: Annotated[str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")] = None,
+    index: Annotated[Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html, an overview of the reports in the folders of FOLDER.")] = None,
+    compact: Annotated[bool, Option("--compact", help="For publication: without results.json and the data of figures.")] = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
+    if index is not None:
+        answer(str(report_api.write_index(index)))
+        return
+    if (format_ == "pdf") != (figure is not None) and format_ != "html":
+        raise InputError(
+            "--format pdf needs --figure NAME; --format latex writes the leaderboard and takes no --figure"
+        )
+    with _few_collections():
+        results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
+        folder = to or out / ("report-part" if task else "report")
+        if figure is not None:
+            for path in report_api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
+                answer(str(path))
+        elif format_ == "latex":
+            answer(report_api.latex(results) if to is None else str(report_api.report(results, to, "latex")))
+        else:
+            report_api.report(results, folder, compact=compact)
+            _print_results(results, folder, as_json=as_json)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "`parvibench merge part-1 part-2 part-3 --out whole`\n\n"
+    "`parvibench merge whole --without-samples --out published/store --to published`"
+)
+def merge(
+    stores: Annotated[list[Path], Argument(help="Stores of the parts (`run --shard`); the latest run of each is merged.")],
+    out: Out = DEFAULT_STORE,
+    to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report.")] = None,
+    without_samples: Annotated[bool, Option("--without-samples", help="Copy records and curves only: enough for reports, merging and resuming.")] = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Merge the parts of a run into one run, and write its report."""
+    with _few_collections():
+        results = stores_api.merge(stores, out, samples=not without_samples, warn=warn)
+        report_api.report(results, to or out / "report")
+        _print_results(results, to or out / "report", as_json=as_json)
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """A page's hundreds of thousands of objects live until it is written: looking for garbage among them costs about a tenth."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _print_results(
+    results: report_api.Results, folder: Path, *, as_json: bool, quiet: bool = False, more: Iterable[str] = ()
+) -> None:
+    """Print the leaderboard (and ``more``), or the JSON document, of a run with a report in ``folder``; exit 1 if a cell failed."""
+    page = folder / "index.html"
+    if as_json:
+        shared.print_json(results.document(str(page)))
+    elif not quiet:
+        report_api.print_leaderboard(results, shared.out_console)
+        for text in more:
+            answer(text)
+        answer(f"\nreport: {page}")
+    if results.failed:
+        raise typer.Exit(EXIT_FAILED)

@@ -148,17 +148,15 @@ def parse_settings(pairs: Sequence[str] | None, algorithms: Sequence[str] | None
     return found
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, as in ``1 cell`` and ``2 cells``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def parse_number(key: str, text: str) -> float:
-    """The number behind ``key=``."""
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{key}={text}: not a number") from None
+def parse_numbers(pairs: Sequence[str] | None, option: str) -> dict[str, float]:
+    """Parse a repeated ``KEY=NUMBER``."""
+    found = {}
+    for key, text in (key_value(pair, option) for pair in pairs or ()):
+        try:
+            found[key] = float(text)
+        except ValueError:
+            raise InputError(f"{key}={text}: not a number") from None
+    return found
 
 
 def listed(text: str | None) -> list[str]:

@@ -6,8 +6,7 @@ from importlib.resources.abc import Traversable
 
 def shipped() -> dict[str, Traversable]:
     """All of them: name -> file."""
-    found = _suites(files(__name__)) | of_papers()
-    return {name: found[name] for name in sorted(found)}
+    return dict(sorted((_suites(files(__name__)) | of_papers()).items()))
 
 
 def of_papers() -> dict[str, Traversable]:
@@ -17,5 +16,4 @@ def of_papers() -> dict[str, Traversable]:
 
 
 def _suites(folder: Traversable) -> dict[str, Traversable]:
-    found = {f.name.removesuffix(".yaml"): f for f in folder.iterdir() if f.name.endswith(".yaml")}
-    return {name: found[name] for name in sorted(found)}
+    return dict(sorted((f.name.removesuffix(".yaml"), f) for f in folder.iterdir() if f.name.endswith(".yaml")))

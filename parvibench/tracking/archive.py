@@ -1,21 +1,25 @@
-"""Reading back what a mirror holds, to rebuild a store from a server that a team shares.
+"""Rebuilding a store from a server that a team shares.
 
 What comes from a server is untrusted input: only files of known names are fetched, from the server itself, and no more
 bytes of each than its limit, whatever the server says of its size; the store's readers validate their contents.
 """
 
+import contextlib
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from parvibench.core.errors import StoreError
 from parvibench.harness.store.secrets import of_address, shown_address, without_secrets
+from parvibench.harness.store.store import RunRecord, Store
 
-from .connection import connect
-from .database import file_of
+from .database import connect, file_of
 
 #: The files of a cell, and the most bytes that are fetched of each.
 CELL_FILES = {"cell.json": 2**26, "curve.parquet": 2**30, "samples.npz": 2**31, "traceback.txt": 2**20}
@@ -23,51 +27,70 @@ _RUN_FILES = {"run.json": 2**26, "cells.json": 2**26}
 _PIECE = 2**20
 
 
-class Archive:
-    """The suite runs that an MLflow server holds.
+def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:
+    """Fetch a run and its cells from an MLflow server into a store; a cell the store holds is kept.
 
     Args:
-        uri: of the server or database.
+        uri: of the server or database that holds a mirror.
+        into: made if it is not there.
+        run_id: of the run; the latest finished one by default.
 
     Raises:
-        StoreError: it cannot be reached, or it holds no runs of ours.
+        StoreError: the server cannot be reached, or what it holds is damaged or too large.
     """
+    archive = _Archive(uri)
+    with tempfile.TemporaryDirectory(prefix="parvibench-rebuild-") as name, into.locked():
+        fetched = Store(name)
+        run, where = archive.fetch_run(run_id, fetched.root)
+        for cell in run.cells:
+            if into.usable(cell.key) is not None or cell.key not in where:
+                continue
+            folder = fetched.folder(cell.key)
+            folder.mkdir(parents=True)
+            archive.fetch(where[cell.key], CELL_FILES, folder)
+            record = fetched.find(cell.key)
+            if record is not None and record.key == cell.key:
+                curve = fetched.curve(cell.key)
+                into.write_cell(record, curve if len(curve) else None, fetched.samples(cell.key))
+            shutil.rmtree(folder)
+        into.write_run(run)
+    return run
+
+
+class _Archive:
+    """The suite runs that an MLflow server holds; all methods raise ``StoreError``."""
 
     def __init__(self, uri: str) -> None:
         self._uri, self._shown = uri, shown_address(uri)
         file = file_of(uri)
         if file is not None and not file.is_file():
             raise StoreError(f"{self._shown}: no such file")
-        try:
+        with self._reading():
             self._client = connect(uri)
             found = self._client.search_experiments(filter_string="name LIKE 'parvibench/%'")
-        except Exception as error:  # whatever a server or a driver can raise
-            raise self._failed(error) from None
         self._experiments = [e.experiment_id for e in found]
         if not self._experiments:
             raise StoreError(f"{self._shown}: holds no runs of ParVIBench")
 
-    def fetch_run(self, run_id: str | None, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-        """A suite run by id, the latest by default.
-
-        Args:
-            run_id: ``parvibench.run_id``.
-            folder: where files are put while they are read.
-
-        Returns:
-            The run as ``runs/<id>.json`` held it, and cell key -> MLflow run.
-
-        Raises:
-            StoreError: no such run, or a server that fails.
-        """
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Whatever a server or a driver can raise becomes a ``StoreError``."""
         try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            text = of_address(" ".join(str(error).split()), self._uri)
+            raise StoreError(f"{self._shown}: cannot be read ({type(error).__name__}: {text:.200})") from None
+
+    def fetch_run(self, run_id: str | None, folder: Path) -> tuple[RunRecord, dict[str, str]]:
+        """A suite run by id, by default the latest, and cell key -> MLflow run; files are put into ``folder``."""
+        with self._reading():
             runs = self._client.search_runs(
                 self._experiments,
                 "attributes.status != 'RUNNING' and tags.`parvibench.run_id` LIKE '%'",
                 order_by=["attributes.start_time DESC"],
             )
-        except Exception as error:
-            raise self._failed(error) from None
         runs = sorted(reversed(runs), key=lambda r: r.data.tags.get("parvibench.started", ""))
         tagged = ((r.data.tags.get("parvibench.run_id"), r.info.run_id) for r in runs)
         by_id = {run_id: uid for run_id, uid in tagged if run_id}
@@ -79,19 +102,18 @@ class Archive:
             raise StoreError(f"{self._shown}: no run {chosen!r}; the latest there: {known}")
         self.fetch(by_id[chosen], _RUN_FILES, folder)
         try:
-            run = from_json((folder / "run.json").read_bytes())
+            document = from_json((folder / "run.json").read_bytes())
             links = from_json((folder / "cells.json").read_bytes())["cells"]
-            return run, {str(link["key"]): str(link["mlflow_run_id"]) for link in links}
+            where = {str(link["key"]): str(link["mlflow_run_id"]) for link in links}
+            return RunRecord.model_validate(document), where
+        except ValidationError as error:
+            raise StoreError(f"{self._shown}: no run record there ({error.error_count()} problems)") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{self._shown}: run {chosen} is damaged there ({error})") from None
 
     def fetch(self, mlflow_run: str, names: dict[str, int], folder: Path) -> None:
-        """Download the named artifacts of an MLflow run, as far as it has them, each up to its number of bytes.
-
-        Raises:
-            StoreError: a file is larger, lies on another server, or the server fails.
-        """
-        try:
+        """Download the named artifacts of an MLflow run, as far as it has them, each up to its number of bytes."""
+        with self._reading():
             artifacts = self._artifacts(mlflow_run)
             for name in [a.path for a in artifacts.list_artifacts() if a.path in names]:
                 with (folder / name).open("wb") as file:
@@ -99,17 +121,9 @@ class Archive:
                         file.write(piece)
                         if file.tell() > names[name]:
                             raise StoreError(f"{self._shown}: {name} has more than {names[name]} bytes")
-        except StoreError:
-            raise
-        except Exception as error:
-            raise self._failed(error) from None
 
     def _artifacts(self, mlflow_run: str) -> Any:
-        """Where the artifacts of an MLflow run lie; what an HTTP server names must be on that server.
-
-        Raises:
-            StoreError: it is elsewhere: on this machine, say.
-        """
+        """Where the artifacts of an MLflow run lie; what an HTTP server names must be on that server."""
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
         place = urlsplit(self._client.get_run(mlflow_run).info.artifact_uri)
@@ -121,10 +135,6 @@ class Archive:
                 f"{self._shown}: its artifacts are not its own but lie at {where:.100}: they are not fetched"
             )
         return get_artifact_repository(place.geturl(), tracking_uri=self._uri)
-
-    def _failed(self, error: Exception) -> StoreError:
-        text = of_address(" ".join(str(error).split()), self._uri)
-        return StoreError(f"{self._shown}: cannot be read ({type(error).__name__}: {text:.200})")
 
 
 def _pieces(artifacts: Any, name: str, folder: Path) -> Iterator[bytes]:

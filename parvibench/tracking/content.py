@@ -61,12 +61,6 @@ def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str
             yield f"nonfinite/{metric}", record.iterations, record.seconds, float(lost)
 
 
-def _units(record: CellRecord) -> dict[str, str]:
-    """Metric -> its unit, of those that have one; MLflow knows no units, and their signs are not admitted in names."""
-    rows = {m: registry.metrics().get(m) for m in record.values}
-    return {m: row.unit for m, row in rows.items() if row is not None and row.unit not in ("1", "count")}
-
-
 def run_title(run: Mapping[str, Any]) -> str:
     """Suite and profile."""
     return " ".join(filter(None, (str(run["suite"]["name"]), run.get("profile"))))
@@ -89,7 +83,9 @@ def cell_tags(record: CellRecord) -> dict[str, str]:
     names = ("task", "algorithm", "label", "kind", "status", "reason", "n_diverged", "metrics_key", "hardware", "created")  # fmt: skip
     tags = {"cell_key": record.key} | {n: str(getattr(record, n)) for n in names}
     tags["flags"] = "; ".join(record.flags)
-    tags |= {f"unit.{m}": unit for m, unit in _units(record).items()}
+    # MLflow knows no units, and their signs are not admitted in names.
+    rows = {m: registry.metrics().get(m) for m in record.values}
+    tags |= {f"unit.{m}": r.unit for m, r in rows.items() if r is not None and r.unit not in ("1", "count")}
     return {f"parvibench.{k}": v[:MAX_TAG] for k, v in tags.items() if v}
 
 
@@ -100,8 +96,8 @@ def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
         "started": run["started"],
         "suite": run["suite"]["name"],
         "profile": run.get("profile"),
+        "command": run.get("provenance", {}).get("command"),
     }
-    tags["command"] = run.get("provenance", {}).get("command")
     return {f"parvibench.{k}": without_secrets(str(v))[:MAX_TAG] for k, v in tags.items() if v}
 
 

@@ -1,4 +1,4 @@
-"""The MLflow mirror: every run and cell of a store, to browse and compare in MLflow.
+"""The MLflow mirror: every run and cell of a store, as an observer of runs or later, to browse and compare in MLflow.
 
 The store is the truth; the mirror is a copy that may lag behind, be away, or be made later::
 
@@ -29,6 +29,7 @@ import importlib
 import queue
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,12 @@ from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.secrets import of_address, shown_address
-from parvibench.harness.store.store import Store
+from parvibench.harness.store.store import RunRecord, Store
+from parvibench.harness.suite.cells import Cell
+from parvibench.harness.workers.executors import Progress
 
-from . import connection, database
-from .content import Ranking
+from . import database
+from .content import Ranking as Ranking
 from .writer import BATCH, Writer
 
 _GIVE_UP_AFTER = 2
@@ -63,7 +66,7 @@ class Mirror:
 
     def __init__(self, root: Path, uri: str | None = None) -> None:
         self.root = root.absolute()
-        self.uri = uri or connection.default_uri(self.root)
+        self.uri = uri or database.default_uri(self.root)
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._total = self._done = 0
         self._error = self.notice = ""
@@ -75,8 +78,7 @@ class Mirror:
 
     def start_run(self, run: Mapping[str, Any]) -> None:
         """Mirror a suite run (the content of ``runs/<id>.json``) as the parent of its cells."""
-        copy = dict(run)
-        self._put(lambda writer: writer.start_run(copy))
+        self._put(lambda writer: writer.start_run(run))
 
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
         """Mirror a cell of a run that was started here; its files lie in ``folder``."""
@@ -84,8 +86,7 @@ class Mirror:
 
     def end_run(self, run: Mapping[str, Any]) -> None:
         """Add the end of a run and the machine's load during it."""
-        copy = dict(run)
-        self._put(lambda writer: writer.end_run(copy))
+        self._put(lambda writer: writer.end_run(run))
 
     def report(self, run_id: str, folder: Path) -> None:
         """Add the files of a run's report."""
@@ -100,13 +101,9 @@ class Mirror:
             self._put(lambda writer, part=part: writer.rank(run_id, part))  # type: ignore[misc]
 
     def close(self, timeout: float = 60.0) -> str:
-        """Deliver what is queued and end the runs.
+        """Deliver what is queued and end the runs; return a warning of what was not delivered and why, or nothing.
 
-        Args:
-            timeout: seconds to wait for the next delivery, ten times as many in all; the rest is given up.
-
-        Returns:
-            A warning that says how much was not delivered and why, or an empty string.
+        ``timeout`` is in seconds, for the next delivery, ten times as many in all; the rest is given up.
         """
         self._queue.put(None)
         now = last = time.monotonic()
@@ -161,17 +158,15 @@ class Mirror:
         file = database.file_of(self.uri)
         own = file is not None and file.absolute() == self.root / "mlflow.db"
         aside = None if file is None else database.prepare(file, own=own)
-        writer = Writer(connection.connect(self.uri), self._artifact_root())
+        # Artifacts go beside the store for a database, and where a server chooses.
+        is_database = urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
+        artifacts = (self.root / "artifacts").as_uri() if is_database else None
+        writer = Writer(database.connect(self.uri), artifacts)
         if aside is not None:
             self.notice = f"{file} was broken: it is now {aside.name}, and a new one is made of the store's runs"
             replay(Store(self.root), writer, finished=True)
             writer.finish()
         return writer
-
-    def _artifact_root(self) -> str | None:
-        """Where artifacts go: beside the store for a database, the server's choice for a server."""
-        is_database = urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
-        return (self.root / "artifacts").as_uri() if is_database else None
 
     def _note(self, error: Exception) -> None:
         """Keep the first error, on one line and without credentials."""
@@ -179,17 +174,53 @@ class Mirror:
         self._error = self._error or f"{type(error).__name__}: {text:.300}"
 
 
+class MirrorObserver(Mirror):
+    """A mirror that gets a run's cells as they end; arguments as of ``Mirror``."""
+
+    def started(self, run: RunRecord, total: int, cached: int) -> None:
+        """Mirror the suite run."""
+        self._run_id = run.id
+        self.start_run(run.model_dump(mode="json"))
+
+    def progress(self, progress: Progress) -> None:
+        """Checkpoints of running jobs are mirrored with their cell."""
+
+    def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
+        """Mirror a cell (a cell found in the store is linked, not doubled)."""
+        self.cell(self._run_id, record.model_copy(update={"label": cell.label}), folder)
+
+    def ended(self, run: RunRecord) -> None:
+        """Mirror what is known at the end; the queue is drained by ``close``."""
+        self.end_run(run.model_dump(mode="json"))
+
+    def close(self, timeout: float = 60.0) -> str:
+        """Wait for delivery; a warning when something was not delivered, or a broken database was set aside."""
+        return "\n".join(filter(None, (super().close(timeout), self.notice)))
+
+
+def sync(
+    store: Store,
+    timeout: float = 600.0,
+    tell: Callable[[str], None] = warnings.warn,
+    rank: Callable[[StoredRun], Ranking] | None = None,
+) -> str:
+    """Mirror all runs of a store that MLflow does not hold yet, except damaged ones; return a warning, or nothing.
+
+    ``timeout`` is as of ``Mirror.close``; ``tell`` is called when a broken database was set aside; ``rank`` gives the
+    leaderboard of a run.
+    """
+    mirror = Mirror(store.root)
+    replay(store, mirror, rank=rank)
+    warning = mirror.close(timeout)
+    if mirror.notice:
+        tell(mirror.notice)
+    return warning
+
+
 def replay(
     store: Store, to: Mirror | Writer, *, finished: bool = False, rank: Callable[[StoredRun], Ranking] | None = None
 ) -> None:
-    """Mirror the runs of a store, oldest first; a run whose record is damaged is left out.
-
-    Args:
-        store: read.
-        to: where to.
-        finished: leave out the runs that have not ended, too.
-        rank: the leaderboard of a run.
-    """
+    """Mirror the runs of a store, oldest first, but not damaged ones, nor with ``finished`` those that have not ended."""
     for run_id in store.runs():
         try:
             results = StoredRun.load(store, run_id)

@@ -19,15 +19,12 @@ BATCH = {"metrics": 1000, "params": 100, "tags": 100}
 
 
 class Writer:
-    """Talks to MLflow, in one thread.
-
-    Args:
-        client: an ``MlflowClient``.
-        artifact_root: URI that new experiments keep their artifacts under, or None for the server's.
-    """
+    """Talks to MLflow, in one thread; new experiments keep their artifacts under ``artifact_root``, or the server's."""
 
     def __init__(self, client: Any, artifact_root: str | None) -> None:
-        self._client, self._artifact_root = client, artifact_root
+        from mlflow import entities
+
+        self._client, self._artifact_root, self._entities = client, artifact_root, entities
         found = client.search_experiments(filter_string="name LIKE 'parvibench/%'")
         self._experiments: dict[str, str] = {e.name: e.experiment_id for e in found}
         self._parents: dict[str, str] = {}
@@ -46,9 +43,7 @@ class Writer:
         uid = parent.info.run_id
         if found:
             self._client.update_run(uid, status="RUNNING")
-        self._batched(
-            uid, "params", self._as_params(content.run_params(run))
-        )  # those of a found run may not have arrived
+        self._log_params(uid, content.run_params(run))  # those of a found run may not have arrived
         self._client.log_dict(uid, dict(suite), "suite.yaml")
         self._client.log_dict(uid, dict(run), "run.json")
         self._parents[run_id], self._experiment_of[run_id], self._cells[run_id] = uid, experiment, []
@@ -72,12 +67,12 @@ class Writer:
 
     def end_run(self, run: Mapping[str, Any]) -> None:
         """Write the run again as it ended, and the machine's load once."""
-        from mlflow.entities import Metric
-
         uid = self._parents[str(run["id"])]
         self._client.log_dict(uid, dict(run), "run.json")
         held = self._client.get_run(uid).data.metrics
-        self._batched(uid, "metrics", [Metric(*p) for p in content.system_points(run) if p[0] not in held])
+        self._batched(
+            uid, "metrics", [self._entities.Metric(*p) for p in content.system_points(run) if p[0] not in held]
+        )
 
     def report(self, run_id: str, folder: Path) -> None:
         """The report's files under ``report/``."""
@@ -89,8 +84,6 @@ class Writer:
 
     def rank(self, run_id: str, cells: Mapping[tuple[str, str], tuple[float, str]]) -> None:
         """A leaderboard's numbers of some cells; a cell of another run keeps what that run's leaderboard said of it."""
-        from mlflow.entities import Metric, RunTag
-
         links = [link for link in self._cells[run_id] if (link["task"], link["label"]) in cells]
         ids = ", ".join(f"'{link['mlflow_run_id']}'" for link in links)
         known = list(self._experiments.values())
@@ -105,9 +98,11 @@ class Writer:
             if link["reused"] == "true" and held != (None, None):
                 continue
             metrics = (
-                [Metric(_RATIO, ratio, int(time.time() * 1000), 0)] if math.isfinite(ratio) and held[0] != ratio else []
+                [self._entities.Metric(_RATIO, ratio, int(time.time() * 1000), 0)]
+                if math.isfinite(ratio) and held[0] != ratio
+                else []
             )
-            tags = [RunTag(_VERDICT, verdict)] if verdict and held[1] != verdict else []
+            tags = [self._entities.RunTag(_VERDICT, verdict)] if verdict and held[1] != verdict else []
             if metrics or tags:
                 self._client.log_batch(uid, metrics=metrics, tags=tags)
 
@@ -123,8 +118,6 @@ class Writer:
             self._client.set_terminated(uid, "FAILED" if failed else "FINISHED")
 
     def _write_cell(self, run_id: str, record: CellRecord, folder: Path) -> str:
-        from mlflow.entities import Metric
-
         end = int(time.time() * 1000)
         start = end - int(record.seconds * 1000)
         run = self._client.create_run(
@@ -134,11 +127,11 @@ class Writer:
             tags={"mlflow.parentRunId": self._parents[run_id], **content.cell_tags(record)},
         )
         uid: str = run.info.run_id
-        self._batched(uid, "params", self._as_params(content.cell_params(record)))
+        self._log_params(uid, content.cell_params(record))
         file = folder / "curve.parquet"
         curve = read_table(file.read_bytes(), str(file), CURVE_COLUMNS, text=("metric",)) if file.is_file() else None
         measured = [
-            Metric(content.clean_name(name), value, start + int(1000 * seconds), step)
+            self._entities.Metric(content.clean_name(name), value, start + int(1000 * seconds), step)
             for name, step, seconds, value in content.points(record, curve)
             if math.isfinite(value)
         ]
@@ -152,10 +145,8 @@ class Writer:
         self._client.set_terminated(uid, content.mlflow_status(record.status), end_time=end)
         return uid
 
-    def _as_params(self, values: Mapping[str, str]) -> list[Any]:
-        from mlflow.entities import Param
-
-        return [Param(content.clean_name(k), v) for k, v in values.items()]
+    def _log_params(self, uid: str, values: Mapping[str, str]) -> None:
+        self._batched(uid, "params", [self._entities.Param(content.clean_name(k), v) for k, v in values.items()])
 
     def _batched(self, uid: str, kind: str, entities: list[Any]) -> None:
         size = BATCH[kind]

@@ -37,7 +37,7 @@ def test_a_store_of_any_name_has_its_own_mirror(name: str, tmp_path: Path, monke
 def test_sqlalchemy_reads_the_addresses_as_we_do(tmp_path: Path) -> None:
     from sqlalchemy.engine import make_url
 
-    from parvibench.tracking.connection import default_uri
+    from parvibench.tracking.database import default_uri
 
     for name in NAMES:
         if name != "new\nline":

@@ -16,7 +16,8 @@ from small_runs import run, suite_of
 import parvibench as pb
 from parvibench.harness.store.merging import merge
 from parvibench.harness.store.store import Store
-from parvibench.tracking.observer import MirrorObserver, rebuild
+from parvibench.tracking.archive import rebuild
+from parvibench.tracking.mirror import MirrorObserver
 
 #: Seconds that the clock is off at the runs, one after the other: a year, a day, an hour, a second; back and forth.
 OFF = (0, -86_400, 86_400, -1, 31_536_000, -31_536_000, 3_600, 0)

@@ -40,7 +40,7 @@ from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.workers.executors import InProcess
 from parvibench.harness.workers.processes import Workers
 from parvibench.reference import own
-from parvibench.tracking.observer import MirrorObserver, sync
+from parvibench.tracking.mirror import MirrorObserver, sync
 
 TASKS = [
     "banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d", "gmm2-2d", "monomial-gamma", "student-t",

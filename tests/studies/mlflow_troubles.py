@@ -31,7 +31,8 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import Suite
 from parvibench.tracking import database
-from parvibench.tracking.observer import MirrorObserver, rebuild, sync
+from parvibench.tracking.archive import rebuild
+from parvibench.tracking.mirror import MirrorObserver, sync
 
 SECRET = "swordfish"
 _PATIENCE_S = 10

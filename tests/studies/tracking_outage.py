@@ -22,7 +22,8 @@ from small_runs import run, suite_of
 from parvibench.core.result import Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
-from parvibench.tracking.observer import MirrorObserver, rebuild, sync
+from parvibench.tracking.archive import rebuild
+from parvibench.tracking.mirror import MirrorObserver, sync
 
 
 def free_port() -> int:

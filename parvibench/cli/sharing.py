@@ -1,5 +1,11 @@
-"""Results of others on a board: ``submit``, ``accept``."""
+"""Runs for others: the MLflow mirror, ``sync`` and ``ui``; submissions to a board, ``submit`` and ``accept``."""
 
+import contextlib
+import socket
+import sys
+import threading
+import time
+import webbrowser
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -7,11 +13,47 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from parvibench.api import mirroring, stores
 from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S
 
-from .shared import Timeout, Workers, answer
+from . import shared
+from .shared import EXIT_FAILED, Out, Timeout, Workers, answer, warn
 
 app = typer.Typer()
+
+
+@app.command(epilog="Example: `MLFLOW_TRACKING_URI=http://127.0.0.1:5000 parvibench sync`")
+def sync(out: Out = DEFAULT_STORE) -> None:
+    """Mirror to MLflow the runs of the store that it does not hold yet."""
+    if not mirroring.sync(out, warn):
+        raise typer.Exit(EXIT_FAILED)
+    shared.note("all runs are mirrored")
+
+
+@app.command(epilog="Example: `parvibench ui --port 5001`")
+def ui(
+    out: Out = DEFAULT_STORE,
+    host: Annotated[str, Option(help="Address to listen on; any but the default lets other machines read all runs.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=1, max=65535, help="Port to listen on.")] = 5000,
+    browser: Annotated[bool, Option(help="Open the page in a browser, if stdout is a terminal.")] = True,
+) -> None:  # fmt: skip
+    """Serve the MLflow pages of the store: one run per suite run, a child run per cell, tagged by task and method."""
+
+    def starting(page: str) -> None:
+        shared.note(f"{page} (Ctrl-C stops the server)")
+        if browser and sys.stdout.isatty():
+            threading.Thread(target=_open_when_served, args=(host, port, page), daemon=True).start()
+
+    raise typer.Exit(mirroring.serve(out, host, port, starting))
+
+
+def _open_when_served(host: str, port: int, page: str) -> None:
+    """Open a page in the browser as soon as something listens there."""
+    for _ in range(120):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+            webbrowser.open(page)
+            return
+        time.sleep(0.5)
 
 
 @app.command(epilog='Example:\n\n`parvibench submit mine --name "Mine, step 0.1" --contact me@example.org`')
@@ -26,9 +68,7 @@ def submit(
 
     The archive is written here and sent nowhere.
     """
-    from parvibench.api import stores as api
-
-    path, manifest = api.submit(store, to, name=name, contact=contact, note=note)
+    path, manifest = stores.submit(store, to, name=name, contact=contact, note=note)
     plugins = [n.removeprefix("plugins/") for n in manifest.files if n.startswith("plugins/")]
     answer(f"{path}: submission {manifest.id}, {path.stat().st_size / 1e6:.2g} MB")
     answer(f"suite {manifest.suite}{f', profile {manifest.profile}' if manifest.profile else ''}; "
@@ -52,9 +92,7 @@ def accept(
     Rows of built-in methods become `verified`; those of plug-ins stay `unverified` without --run-plugins; samples from
     outside are `external`.
     """
-    from parvibench.api import stores as api
-
-    accepted = api.accept(
+    accepted = stores.accept(
         archive, reports, replicates=replicates, run_plugins=run_plugins, workers=workers, timeout=timeout
     )
     marks = ", ".join(f"{n} {mark}" for mark, n in Counter(accepted.marks.values()).items())
@@ -65,4 +103,4 @@ def accept(
     for path in accepted.files:
         answer(str(path))
     if branch:
-        answer(f"branch {api.commit(accepted, reports)}")
+        answer(f"branch {stores.commit(accepted, reports)}")
