@@ -72,8 +72,7 @@ def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits,
             continue
         drawable = line[np.isfinite(line["median"]) & (line[axis] > 0)]
         x, median, low, high = drawable[[axis, "median", "low", "high"]].to_numpy(float).T
-        look = {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.4}
-        (drawn,) = axes.plot(x, median, label=short(label), **look)
+        (drawn,) = axes.plot(x, median, color=colour, marker=marker, markersize=4, linewidth=1.4, label=short(label))
         high = np.where(np.isfinite(high), high, 10 * abs(top))
         low = np.where(np.isfinite(low), low, np.nan)
         plot.mark(label, drawn, axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0))

@@ -81,8 +81,10 @@ def _calibration(shown: TaskCells, levels: Mapping[str, list[float]]) -> Drawing
         plot.axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
         for label, found in levels.items():
             colour, marker, line = shown.styles[label]
-            look = {"color": INK if label in shown.anchors else colour, "marker": marker, "linestyle": line}
-            plot.axes.plot(_LEVELS, found, markersize=3, linewidth=1.3, label=short(label), **look)
+            plot.axes.plot(
+                _LEVELS, found, color=INK if label in shown.anchors else colour, marker=marker, linestyle=line,
+                markersize=3, linewidth=1.3, label=short(label),
+            )  # fmt: skip
         plot.axes.set(xlim=(0, 1), ylim=(0, 1))
     middle = [(short(k), f"{v[len(v) // 2]:.2f}") for k, v in levels.items()]
     title, note = "calibration of predictive intervals", captions.CALIBRATION.format(splits=SPLITS)
