@@ -43,16 +43,16 @@ class Comparison(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The tables as a JSON document."""
-        from parvibench.reporting.page import comparison_files
+        from parvibench.reporting.page import report_files
 
-        return comparison_files.document(self.first, self.second, self.cells, self.files)
+        return report_files.comparison_document(self.first, self.second, self.cells, self.files)
 
 
 def write_comparison(first: Run, second: Run, to: str | Path, metric: str | None = None) -> Comparison:
     """Compare two runs and write the table and the figures into the folder ``to``."""
-    from parvibench.reporting.page import comparison_files
+    from parvibench.reporting.page import report_files
     from parvibench.reporting.tables import run_differences
 
     a, b = loaded(first), loaded(second)
     cells = run_differences.compare(a, b, metric)
-    return Comparison(a, b, run_differences.conditions(a, b), cells, comparison_files.write(cells, Path(to)))
+    return Comparison(a, b, run_differences.conditions(a, b), cells, report_files.write_comparison(cells, Path(to)))

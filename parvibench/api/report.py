@@ -96,7 +96,7 @@ def doubts(results: Results) -> list[str]:
 
 def finding(results: Results) -> str:
     """One sentence on what a run found: the methods among the best."""
-    from parvibench.reporting.page.across_tasks import headline
+    from parvibench.reporting.page.report import headline
     from parvibench.reporting.tables.winners import Findings
 
     return headline(Findings.of(results, results.board))

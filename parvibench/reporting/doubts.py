@@ -60,7 +60,10 @@ def _far(results: Results, task: Task) -> list[str]:
     apart = (start.mean(0) - reference.mean).abs() / reference.sd
     far, worst = (v.item() for v in apart.nan_to_num(0.0).max(0))
     names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
-    text = f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method "
-    text += f"came within {UNMOVED:g} floors. Start nearer (--start pathfinder, laplace or prior; "
-    text += "in a suite start: pathfinder, in Python initial='pathfinder'), or standardise the coordinates"
-    return [text] if FAR < far < float("inf") else []
+    if not FAR < far < float("inf"):
+        return []
+    return [
+        f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method "
+        f"came within {UNMOVED:g} floors. Start nearer (--start pathfinder, laplace or prior; "
+        "in a suite start: pathfinder, in Python initial='pathfinder'), or standardise the coordinates"
+    ]

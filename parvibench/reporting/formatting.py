@@ -22,9 +22,8 @@ def number(value: float | None) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     value = float(f"{value:.3g}")
-    size = abs(value)
-    if value == 0 or 1e-3 <= size < 1e5:
-        digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(size)))
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(abs(value))))
         return f"{value:.{digits}f}"
     mantissa, _, exponent = f"{value:.2e}".partition("e")
     return f"{mantissa}e{int(exponent)}"

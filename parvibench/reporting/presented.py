@@ -47,17 +47,17 @@ class Results(stored.StoredRun):
         Then the raw columns of ``leaderboard.csv``: ``median``, ``low``, ``high``, ``equivalent``, cost, and every metric's
         median.
         """
-        board = self.board
-        found = [lb.shown_interval(row) for row in board.to_dict("records")]
+        board, rows = self.board, self.board.to_dict("records")
+        found = [lb.shown_interval(row) for row in rows]
         values = pd.DataFrame(found, columns=["value", "value_low", "value_high"], index=board.index, dtype=float)
         quantity = board["metric"].where(board["floor_ratio"].isna(), board["metric"] + " over its floor")
-        texts = [lb.entry(row) for row in board.to_dict("records")]
-        whole = board.assign(shown=pd.Series(texts, index=board.index, dtype="str"), quantity=quantity, **values)
+        shown = pd.Series([lb.entry(row) for row in rows], index=board.index, dtype="str")
+        whole = board.assign(shown=shown, quantity=quantity, **values)
         return whole[[*_FIRST, *(c for c in whole if c not in _FIRST)]]
 
     def figures(self) -> list[str]:
         """The names of all figures of the report, for ``plot`` and ``parvibench report --figure``."""
-        return list(self._drawn[0])
+        return list(self._drawn)
 
     def plot(self, figure: str = "*") -> dict[str, Figure]:
         """Matplotlib figures of the report by name; ``figure`` is a name or a pattern such as ``curve-banana-*``.
@@ -67,14 +67,13 @@ class Results(stored.StoredRun):
         """
         from .figures.plots import as_figure
 
-        drawings, figures = self._drawn
-        found = {name: as_figure(d, figures) for name, d in drawings.items() if fnmatch(name, figure)}
+        found = {name: as_figure(d) for name, d in self._drawn.items() if fnmatch(name, figure)}
         if not found:
-            raise InputError(f"no figure fits {figure!r}; there are {', '.join(drawings) or 'none'}")
+            raise InputError(f"no figure fits {figure!r}; there are {', '.join(self._drawn) or 'none'}")
         return found
 
     @cached_property
-    def _drawn(self) -> tuple[dict[str, Drawing], dict[str, Figure]]:
+    def _drawn(self) -> dict[str, Drawing]:
         from .page.report_files import drawn
 
         return drawn(self)
@@ -94,19 +93,16 @@ class Results(stored.StoredRun):
         parts = [f"<p>{html.escape(self.run.id)}: {html.escape(self._counts)}</p>"]
         for group in lb.groups(board):
             head = "".join(f"<th>{html.escape(t)}</th>" for t in ("method", *group.tasks))
-            body = ""
+            parts.append(f"<table><caption>{html.escape(group.title)}</caption><thead><tr>{head}</tr></thead><tbody>")
             for label, rank, rows in methods:
-                cells = "".join(_cell(rows.get(task)) for task in group.tasks)
-                name = html.escape(label)
-                body += f"<tr><td>{f'<i>{name}</i>' if rank['anchor'] else name}</td>{cells}</tr>"
-            caption = html.escape(group.title)
-            parts.append(
-                f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-            )
+                name = f"<i>{html.escape(label)}</i>" if rank["anchor"] else html.escape(label)
+                cells = "".join(f"<td>{_cell(rows[task]) if task in rows else ''}</td>" for task in group.tasks)
+                parts.append(f"<tr><td>{name}</td>{cells}</tr>")
+            parts.append("</tbody></table>")
         parts += [f"<p>{html.escape(mark)}</p>" for mark in lb.marks_used(board)]
         return "".join(parts)
 
 
-def _cell(row: lb.Row | None) -> str:
-    text = "" if row is None else html.escape(lb.entry(row))
-    return f"<td>{f'<b>{text}</b>' if row is not None and row['best'] else text}</td>"
+def _cell(row: lb.Row) -> str:
+    text = html.escape(lb.entry(row))
+    return f"<b>{text}</b>" if row["best"] else text

@@ -65,15 +65,12 @@ def numbers() -> MappingProxyType[str, Number]:
 
 
 def _number(paper: str, row: dict[str, str]) -> Number:
-    table = row["table"].lower().replace(" ", "-")
     names = row["dataset"], row["algorithm"], row["metric"]
     return Number(
-        pointer="/".join((paper, table, *names)),
-        paper=paper,
-        table=row["table"],
-        dataset=row["dataset"],
-        algorithm=row["algorithm"],
-        metric=row["metric"],
+        "/".join((paper, row["table"].lower().replace(" ", "-"), *names)),
+        paper,
+        row["table"],
+        *names,
         value=float(row["value"]),
         unit=10.0 ** -len(row["value"].partition(".")[2]),
         std=float(row["std"] or "nan"),

@@ -10,7 +10,7 @@ from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.predictive import coverage
 from parvibench.reporting.figures import high_dimensional, predictive_intervals, vector
-from parvibench.reporting.figures.autocorrelations import mean_autocorrelation
+from parvibench.reporting.figures.curves import mean_autocorrelation
 from parvibench.reporting.figures.figure import TaskCells, label_styles
 
 NETWORK = "bnn-diabetes-sklearn"

@@ -27,7 +27,7 @@ from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.reporting import formatting
-from parvibench.reporting.figures import anytime_curves, density_scatter, figure
+from parvibench.reporting.figures import curves, density_scatter, figure
 from parvibench.reporting.figures.figure import TaskCells
 from parvibench.reporting.page import html_page as rendering
 from parvibench.reporting.page import report_files
@@ -184,8 +184,8 @@ def test_machine_files_hold_every_value(results, out):
 
 @pytest.mark.ci
 def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out, html_page):
-    drawings = [d for _, d in Report.of(results).drawings()]
-    assert drawings == [d for _, d in Report.of(results).drawings()]
+    drawings = Report.of(results).drawings()
+    assert drawings == Report.of(results).drawings()
     assert len({d.name for d in drawings}) == len(drawings)
     text = html.unescape(html_page)
     for d in drawings:
@@ -252,7 +252,7 @@ def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
     curve = curve[(curve["checkpoint"] < 2) | (curve["replicate"] >= 4)]
     record = make_record("k", "banana", "ula", n_diverged=4, diverged=dict.fromkeys(range(4), 50))
     results = write_store(tmp_path, [(record, curve, None)])
-    line = anytime_curves._line(results, results.cells[0], "sliced_w2")
+    line = curves._line(results, results.cells[0], "sliced_w2")
     assert np.isfinite(line["median"]).tolist() == [True, True, False, False, False]
 
 
@@ -263,7 +263,7 @@ def test_decisions_are_drawn_against_the_contexts_whichever_budget_is_shown(tmp_
     record = make_record("k", "bandit-wheel", "srld")
     results = write_store(tmp_path, [(record, curve, None)])
     shown = TaskCells(results, "bandit-wheel", figure.label_styles(results.cells), ["srld"])
-    first, *others = anytime_curves.anytime(shown, "regret")
+    first, *others = curves.anytime(shown, "regret")
     assert (first.name, first.axis) == ("curve-bandit-wheel-regret-contexts", "")
     assert first.data["contexts"].tolist() == [50, 100, 200]
     assert [d.axis for d in others] == ["score_evaluations", "iteration", "seconds"]

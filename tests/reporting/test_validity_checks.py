@@ -7,7 +7,7 @@ from made_stores import make_curve, make_record, only_reference, with_values, wr
 from scipy import stats
 
 from parvibench.harness.run.judging import SEQUENTIAL
-from parvibench.reporting.page import provenance, validity_checks
+from parvibench.reporting.page import provenance
 from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.tables import leaderboard
 from parvibench.reporting.tables.aggregate_tables import repulsion_table
@@ -31,7 +31,7 @@ def cell(label, algorithm=None, scale=1.0, seed=0, calls=1.0, **changes):
 
 def test_equal_terms_are_only_said_of_what_is_equal(tmp_path):
     same = write_store(tmp_path / "same", [cell("ula", start="task"), cell("svgd", start="task")])
-    said = validity_checks.equal_terms(same)
+    said = provenance.equal_terms(same)
     assert "All methods of a task had the same budget." in said
     assert "All methods started at the task's initial points" in said
     odd = [
@@ -40,7 +40,7 @@ def test_equal_terms_are_only_said_of_what_is_equal(tmp_path):
         cell("srld", particles=1, start="task"),
         cell("ksivi", start="own", budget={"iterations": 90}),
     ]
-    said = validity_checks.equal_terms(write_store(tmp_path / "odd", odd))
+    said = provenance.equal_terms(write_store(tmp_path / "odd", odd))
     assert "the same budget, except ksivi." in said
     assert "the same number of particles or chains, except srld." in said
     assert "started at its initial points, except ksivi (own initial points)" in said
@@ -48,7 +48,7 @@ def test_equal_terms_are_only_said_of_what_is_equal(tmp_path):
 
 
 def test_old_records_say_nothing_of_their_start(tmp_path):
-    assert "start" not in validity_checks.equal_terms(write_store(tmp_path, [cell("ula"), cell("svgd")]))
+    assert "start" not in provenance.equal_terms(write_store(tmp_path, [cell("ula"), cell("svgd")]))
 
 
 def test_the_page_has_five_validity_checks(tmp_path):

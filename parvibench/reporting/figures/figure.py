@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord
@@ -26,6 +28,7 @@ from parvibench.reporting.tables.leaderboard import is_anchor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 GREY = "#888888"
 #: Where a picture's SVG has its ``ground``.
@@ -37,10 +40,9 @@ _SHADES = {
     "chains": ("#d55e00", "#e69f00", "#a6611a", "#ff8a5c", "#c9a227"),
     "generator": ("#b0459a", "#7a4fbf", "#e07fc0", "#8e6c8a", "#cc5580"),
 }
+_UNITS = {"": "", "1": "", "x": " (in units of x)", "x^2": " (in units of x, squared)"}
 #: Budget axes: column of the curves -> title.
 AXES = {"score_evaluations": "score evaluations", "iteration": "iterations", "seconds": "seconds"}
-#: The cost with the search for step sizes: column of the board -> title.
-WITH_TUNING = {"with_tuning": "score evaluations with tuning"}
 
 
 class LabelStyle(NamedTuple):
@@ -63,6 +65,7 @@ class Picture:
     alt: str  #: text for readers who cannot see the image
     caption: str = ""  #: shown below it
     ground: str = ""  #: SVG elements that stand for ``GROUND`` in the image: what the pictures of a drawing share
+    paint: Callable[[Axes], None] | None = field(default=None, compare=False, repr=False)  #: draws it on axes
 
     @property
     def is_svg(self) -> bool:
@@ -85,12 +88,11 @@ class Drawing:
 
     name: str  #: unique in the report; also the name of its files
     title: str  #: heading
-    pictures: tuple[Picture, ...]  #: its images
+    pictures: Sequence[Picture]  #: its images
     data: pd.DataFrame = field(compare=False)  #: the numbers drawn, long form
     note: str = ""  #: how to read it
     axis: str = ""  #: key of ``AXES`` where the figure belongs to one budget axis, else empty
-    #: draws the picture of that number on axes, for a drawing of several
-    paint: Callable[[int, Axes], None] | None = field(default=None, compare=False, repr=False)
+    figure: Figure | None = field(default=None, compare=False, repr=False)  #: the Matplotlib figure, where there is one
 
 
 def long_form(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -112,18 +114,17 @@ def budget_axes(timed: bool) -> list[str]:
 
 def cost_axes(results: StoredRun) -> dict[str, str]:
     """The axes of costs of whole cells, with their titles: the budget axes, and with tuning where step sizes were tuned."""
-    return {a: AXES[a] for a in budget_axes(results.timed)} | (
-        WITH_TUNING if any(c.tuned for c in results.cells) else {}
-    )
+    tuned = {"with_tuning": "score evaluations with tuning"} if any(c.tuned for c in results.cells) else {}
+    return {a: AXES[a] for a in budget_axes(results.timed)} | tuned
 
 
 def axis_label(axis: str) -> str:
     """The x axis of a figure over the budget, or over another column of the curves."""
-    words = {
-        "seconds": "compute time per replicate (s)",
-        "with_tuning": "score evaluations of a replicate and of tuning",
-    }
-    return words.get(axis, f"{AXES.get(axis, axis)} per replicate")
+    if axis == "seconds":
+        return "compute time per replicate (s)"
+    if axis == "with_tuning":
+        return "score evaluations of a replicate and of tuning"
+    return f"{AXES.get(axis, axis)} per replicate"
 
 
 def label_styles(cells: Sequence[CellRecord]) -> dict[str, LabelStyle]:
@@ -167,6 +168,18 @@ class TaskCells:
         """The task's tags; none for an unknown task."""
         return frozenset(getattr(registry.tasks().get(self.task), "tags", ()))
 
+    def samples(self, cells: Sequence[CellRecord], dim: int) -> dict[str, NDArray[np.float32]]:
+        """Label -> finite replicates of the samples, (R, n, dim); without cells that have none of this dimension."""
+        stored = {c.label: self.results.samples(c) for c in cells}
+        fitting = {k: x for k, x in stored.items() if x is not None and x.ndim == 3 and x.shape[2] == dim}
+        finite = {k: x[np.isfinite(x).all((1, 2))] for k, x in fitting.items()}
+        return {k: x for k, x in finite.items() if len(x)}
+
+
+def is_single_chain(cell: CellRecord) -> bool:
+    """Whether the samples of a replicate are successive states of one chain."""
+    return cell.kind == "chains" and cell.particles == 1
+
 
 def short(label: str, most: int = 16) -> str:
     """A label for a figure: printable, at most ``most`` characters; Matplotlib hides labels that start with ``_``."""
@@ -180,8 +193,5 @@ def axis_name(metric: str) -> str:
     row = registry.metrics().get(metric)
     if row is None:
         return metric.replace("_", " ")
-    unit = {"": "", "1": "", "x": " (in units of x)", "x^2": " (in units of x, squared)"}.get(
-        row.unit, f" ({row.unit})"
-    )
     words = re.split(r"[,;:(]", row.summary)[0].strip()
-    return textwrap.fill(f"{words}{unit}", 46)
+    return textwrap.fill(f"{words}{_UNITS.get(row.unit, f' ({row.unit})')}", 46)

@@ -12,11 +12,10 @@ from parvibench.reporting.tables.floor_comparison import reference_of
 from parvibench.reporting.text import captions
 
 from .figure import GREY, Drawing, Picture, TaskCells, long_form, short, slug
-from .panels import Dots, Panels
-from .plots import WIDE, Plot, bitmap, theme
+from .panels import Panels, Points
+from .plots import WIDE, bitmap, plotted, theme
 from .vector import INK
 
-Points = NDArray[np.float64]
 _COORDINATES = 4
 _CLOUD = 300
 #: Coordinates whose pairwise correlations are drawn, evenly spaced where there are more.
@@ -35,26 +34,17 @@ def marginals(shown: TaskCells) -> list[Drawing]:
     if reference is None or reference.draws.shape[1] < 3:
         return []
     exact = reference.draws.numpy()
-    pooled = {c.label: _pooled(shown.results.samples(c), exact.shape[1]) for c in shown.cells}
-    clouds = {label: points for label, points in pooled.items() if points is not None}
+    dim = exact.shape[1]
+    pooled = {k: v.reshape(-1, dim).astype(np.float64) for k, v in shown.samples(shown.cells, dim).items()}
+    clouds = {k: v for k, v in pooled.items() if len(v) > 2}
     methods = {k: v for k, v in clouds.items() if k not in shown.anchors}
     leader = next(iter(methods), None)
-    found = []
-    if leader is not None:
-        found.append(_corner(shown, leader, clouds[leader], exact))
+    found = [] if leader is None else [_corner(shown, leader, clouds[leader], exact)]
     if clouds:
         found.append(_correlations(shown, clouds, exact))
     if leader is not None and "path" in shown.tags:
         found.append(_paths(shown, dict(list(methods.items())[:_PATHS]), exact))
     return found
-
-
-def _pooled(samples: NDArray[np.float32] | None, dim: int) -> Points | None:
-    """Samples of all finite replicates, (R n, D); None without at least three of dimension ``dim``."""
-    if samples is None or samples.ndim != 3 or samples.shape[2] != dim:
-        return None
-    kept = samples[np.isfinite(samples).all((1, 2))].reshape(-1, dim).astype(np.float64)
-    return kept if len(kept) > 2 else None
 
 
 def worst_coordinates(points: Points, exact: Points) -> NDArray[np.int64]:
@@ -69,14 +59,14 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
     chosen = worst_coordinates(points, exact)
     columns = [f"x{c + 1}" for c in chosen]
     both = {"reference": exact, label: points}
-    data = long_form({k: pd.DataFrame(_thinned(v)[:, chosen], columns=columns) for k, v in both.items()})
+    few = {k: v[_evenly(len(v), _CLOUD)][:, chosen] for k, v in both.items()}
+    data = long_form({k: pd.DataFrame(v, columns=columns) for k, v in few.items()})
     with theme(ink=GREY):
         import matplotlib.pyplot as plt
         import seaborn as sns
 
         palette = {"reference": GREY, label: shown.styles[label].colour}
-        options = {"hue": "label", "palette": palette, "corner": True, "height": 1.3, "despine": False}
-        grid = sns.PairGrid(central(data), **options)
+        grid = sns.PairGrid(central(data), hue="label", palette=palette, corner=True, height=1.3, despine=False)
         grid.map_lower(sns.scatterplot, s=4, linewidth=0, alpha=0.7)
         grid.map_diag(sns.histplot, bins=30, stat="density", common_norm=False, element="step", alpha=0.3)
         grid.tick_params(labelsize=5, length=2)
@@ -88,15 +78,15 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
     return Drawing(slug("corner", shown.task), title, (Picture(image, f"{title}: {names}"),), data, note)
 
 
-def _thinned(points: Points) -> Points:
-    """At most ``_CLOUD`` rows, evenly spaced."""
-    return points[np.linspace(0, len(points) - 1, min(_CLOUD, len(points))).astype(int)]
+def _evenly(n: int, most: int) -> NDArray[np.int64]:
+    """At most so many of the first n numbers, evenly spaced."""
+    return np.linspace(0, n - 1, min(n, most)).astype(int)
 
 
 def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
     """Correlation of every pair of coordinates, method against reference."""
     dim = exact.shape[1]
-    columns = np.unique(np.linspace(0, dim - 1, min(dim, _CORRELATED)).astype(int))
+    columns = _evenly(dim, _CORRELATED)
     pairs = np.triu_indices(len(columns), 1)
     known = np.asarray(np.corrcoef(exact[:, columns], rowvar=False))[pairs]
     frames = {}
@@ -108,21 +98,20 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
         error = float(np.sqrt(np.nanmean((found - known) ** 2))) if finite.any() else np.nan
         alt = captions.CORRELATION_ERROR.format(n=len(known), label=short(label), task=short(shown.task), error=error)
         places = np.column_stack([known, found])[finite]
-        panels.add(Dots(places, shown.styles[label].colour), alt, f"{label} (error {error:.3f})")
+        panels.add(places, shown.styles[label].colour, alt, f"{label} (error {error:.3f})")
         frames[label] = pd.DataFrame({"reference": known, "samples": found})
     paper = "KSIVI, Figure 4" if "ksivi" in shown.tags and "path" not in shown.tags else ""
-    note = captions.CORRELATIONS
-    if len(columns) < dim:
-        note = captions.CORRELATIONS_OF_SOME.format(n=len(columns), dim=dim)
+    some = len(columns) < dim
+    note = captions.CORRELATIONS_OF_SOME.format(n=len(columns), dim=dim) if some else captions.CORRELATIONS
     title = captions.as_in("correlations of pairs of coordinates", paper)
-    return panels.drawing(slug("correlations", shown.task), title, long_form(frames), note)
+    return Drawing(slug("correlations", shown.task), title, panels.pictures, long_form(frames), note)
 
 
 def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
     """Mean path and central 95% band of the best methods against the reference's."""
     time = np.arange(1, exact.shape[1] + 1)
     frames = {}
-    with Plot(slug("paths", shown.task), "step of the path", "x", WIDE) as plot:
+    with plotted(slug("paths", shown.task), "step of the path", "x", WIDE) as plot:
         for label, points in {"reference": exact, **clouds}.items():
             mean, (low, high) = points.mean(0), np.quantile(points, [0.025, 0.975], axis=0)
             colour = shown.styles[label].colour if label in clouds else INK
@@ -140,7 +129,7 @@ def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Dra
 def write_corner(reference: Reference, path: Path) -> Path:
     """Write histograms of single coordinates and of pairs of the reference draws to an image, .png or .svg; its path."""
     draws = reference.draws.numpy()
-    chosen = np.unique(np.linspace(0, draws.shape[1] - 1, min(COORDINATES, draws.shape[1])).astype(int))
+    chosen = _evenly(draws.shape[1], COORDINATES)
     table = central(pd.DataFrame(draws[:_POINTS, chosen], columns=[f"x{i + 1}" for i in chosen]))
     with theme(path.stem):
         import matplotlib.pyplot as plt

@@ -14,9 +14,9 @@ from parvibench.reporting.tables.leaderboard import higher_is_better, is_anchor
 from parvibench.reporting.text import captions
 from parvibench.statistics import hitting_times, runtime_profile
 
-from .anytime_curves import MAX_LINES
+from .curves import MAX_LINES
 from .figure import AXES, GREY, Drawing, Styles, axis_label, budget_axes, long_form, short, slug
-from .plots import SIZE, Plot, log_axes
+from .plots import SIZE, log_axes, plotted
 from .vector import INK
 
 #: Factor of the best method's final median within which a task counts as solved; of log likelihoods, nats above it.
@@ -35,7 +35,7 @@ def forest(
     shown = table[np.isfinite(table["value"].astype(float))].head(2 * MAX_LINES)
     if not len(shown):
         return []
-    with Plot(name, label, size=(SIZE[0], 0.75 + 0.24 * len(shown))) as plot:
+    with plotted(name, label, size=(SIZE[0], 0.75 + 0.24 * len(shown))) as plot:
         for i, (method, row) in enumerate(shown.iterrows()):
             colour, marker, _ = styles[str(method)]
             drawn = plot.axes.plot(row["value"], i, marker, color=colour, markersize=6)
@@ -57,7 +57,7 @@ def performance_profiles(results: StoredRun, board: pd.DataFrame, styles: Styles
     floor where that is higher; failures and methods that did not run solve nothing.
     """
     cells = [c for c in results.cells if not is_anchor(c) and c.values]
-    limits, metrics = solved_limits(board), dict(board[["task", "metric"]].drop_duplicates().to_numpy())
+    limits, metrics = _solved_limits(board), dict(board[["task", "metric"]].drop_duplicates().to_numpy())
     nothing = {task: np.full((1, 1), math.inf) for task in limits}
     curves = [(c, results.curve_grid(c).metric(metrics[c.task])) for c in cells if c.task in limits]
     found = []
@@ -67,34 +67,30 @@ def performance_profiles(results: StoredRun, board: pd.DataFrame, styles: Styles
             sign = -1 if higher_is_better(metrics[cell.task]) else 1
             reached = hitting_times(sign * curve.values, curve.spent[axis], [limits[cell.task]], cell.n_replicates)
             times.setdefault(cell.label, dict(nothing))[cell.task] = reached
-        spent = np.concatenate([*[c.spent[axis][c.measured] for _, c in curves], np.empty(0)])
-        spent = spent[spent > 0]
-        if not times or not len(spent):
+        spent = [s for _, c in curves for s in c.spent[axis][c.measured] if s > 0]
+        if not spent:
             continue
-        budgets = np.geomspace(spent.min(), spent.max(), _BUDGETS) * (1 + 1e-9)
+        budgets = np.geomspace(min(spent), max(spent), _BUDGETS) * (1 + 1e-9)
         profiles = {k: runtime_profile(v, budgets, seed=0) for k, v in times.items()}
-        ends = {k: (-v["share"].iloc[-1], -v["share"].mean()) for k, v in profiles.items()}
-        first = sorted(ends, key=ends.__getitem__)
-        found.append(_profile(axis, {k: profiles[k] for k in first[:MAX_LINES]}, styles))
+        best = sorted(profiles.items(), key=lambda of: (-of[1]["share"].iloc[-1], -of[1]["share"].mean()))
+        found.append(_profile(axis, dict(best[:MAX_LINES]), styles))
     return found
 
 
-def solved_limits(board: pd.DataFrame) -> dict[str, float]:
+def _solved_limits(board: pd.DataFrame) -> dict[str, float]:
     """Task -> the value, signed so that lower is better, at which it counts as solved; tasks without a result are left out."""
     rows = board[board["rank"].notna() & np.isfinite(board["median"].astype(float))].drop_duplicates("task")
     found = {}
     for row in rows.to_dict("records"):
         best = float(row["median"]) * (-1 if higher_is_better(row["metric"]) else 1)
         floor = row["median"] / row["floor_ratio"] if row["floor_ratio"] > 0 else -math.inf
-        if row["metric"] in LOG_SCALE:
-            found[row["task"]] = best + NATS
-        else:
-            found[row["task"]] = max(best, floor) * FACTOR if best > 0 else best / FACTOR
+        within = max(best, floor) * FACTOR if best > 0 else best / FACTOR
+        found[row["task"]] = best + NATS if row["metric"] in LOG_SCALE else within
     return found
 
 
 def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) -> Drawing:
-    with Plot(slug("performance-profile", axis), axis_label(axis), "share of tasks solved") as plot:
+    with plotted(slug("performance-profile", axis), axis_label(axis), "share of tasks solved") as plot:
         for label, profile in profiles.items():
             colour, marker, _ = styles[label]
             x, y, low, high = (profile[c] for c in ("budget", "share", "low", "high"))
@@ -103,7 +99,7 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
                 markevery=(len(profile) // 8, 10), linewidth=1.4,
             )  # fmt: skip
             band = plot.axes.fill_between(x, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
-            plot.mark(label, drawn, band, shown=short(label))
+            plot.mark(label, drawn, band)
         plot.axes.set_ylim(0, 1)
         log_axes(plot.axes, y=False)
     end = [(short(k), f"{v['share'].iloc[-1]:.0%}") for k, v in profiles.items()]
@@ -133,7 +129,7 @@ def quality_and_cost(
 
 def _pareto(axis: str, of: str, data: pd.DataFrame, styles: Styles) -> Drawing:
     front = data[data["front"]]
-    with Plot(slug("quality-cost", axis), axis_label(axis), "sliced 2-Wasserstein distance over its floor") as plot:
+    with plotted(slug("quality-cost", axis), axis_label(axis), "sliced 2-Wasserstein distance over its floor") as plot:
         plot.axes.step(
             front["cost"], front["value"], where="post", color=INK, linewidth=1, linestyle="--", label="best at its cost"
         )  # fmt: skip
@@ -144,7 +140,7 @@ def _pareto(axis: str, of: str, data: pd.DataFrame, styles: Styles) -> Drawing:
             drawn, _, ends_of_bars = plot.axes.errorbar(
                 row["cost"], row["value"], yerr=bars, fmt=marker, color=colour, markersize=7, label=short(str(label))
             )  # fmt: skip
-            plot.mark(str(label), drawn, *ends_of_bars, shown=short(str(label)))
+            plot.mark(str(label), drawn, *ends_of_bars)
         plot.axes.axhline(1, color=GREY, linewidth=1)
         plot.axes.margins(0.08)
         log_axes(plot.axes)

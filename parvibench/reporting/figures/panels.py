@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from .figure import GREY, GROUND, Drawing, Picture
+from .figure import GREY, GROUND, Picture
 from .plots import theme
 from .vector import svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-class Dots(NamedTuple):
-    """Points of one method."""
-
-    places: NDArray[np.float64]  #: (n, 2)
-    colour: str  #: hex
-    lines: NDArray[np.float64] | None = None  #: (L, m, 2), thin lines below them
+Points = NDArray[np.float64]
 
 
 class Panels:
@@ -37,7 +30,7 @@ class Panels:
 
     def __init__(
         self,
-        limits: tuple[Sequence[float], Sequence[float]],
+        limits: tuple[tuple[float, float], tuple[float, float]],
         ground: Callable[[Axes], object],
         size: float,
         opacity: float,
@@ -45,8 +38,7 @@ class Panels:
         import matplotlib.pyplot as plt
 
         self.pictures: list[Picture] = []
-        self._limits, self._ground, self._size, self._opacity = limits, ground, size, opacity
-        self._dots: list[Dots] = []
+        self.limits, self._ground, self._size, self._opacity = limits, ground, size, opacity
         with theme(ink=GREY):
             figure = plt.figure(figsize=(2.2, 2.2))
             axes = figure.add_axes((0.16, 0.12, 0.82, 0.86))
@@ -60,50 +52,39 @@ class Panels:
         self._box = box.x0 * side, (1 - box.y1) * side, box.width * side, box.height * side
 
     def _frame(self, axes: Axes) -> None:
-        (left, *_, right), (low, *_, high) = self._limits
         axes.tick_params(labelsize=6, length=2)
-        axes.set(xlim=(left, right), ylim=(low, high))
+        axes.set(xlim=self.limits[0], ylim=self.limits[1])
         axes.spines[:].set(visible=True, color=GREY)
         self._ground(axes)
 
-    def add(self, dots: Dots, alt: str, caption: str) -> None:
-        """A picture of these points, in tenths of a point of print; parts outside the axes are cut off."""
-        (left, *_, right), (low, *_, high) = self._limits
+    def add(self, points: Points, colour: str, alt: str, caption: str, lines: Sequence[Points] = ()) -> None:
+        """A picture of points (n, 2) over thin lines (m, 2), in tenths of a point of print; parts outside the axes are cut off."""
         x0, y0, width, height = self._box
-        scale = np.array([right - left, high - low])
-        share = (np.clip(dots.places, -1e6, 1e6) - [left, low]) / scale
+        low, high = np.transpose(self.limits)
 
-        def tenths(shares: NDArray[np.float64]) -> Any:
-            return np.rint(np.clip(shares, -5, 6) * [width, -height] * 10 + [0, 10 * height]).astype(int).tolist()
+        def shares(places: Points) -> Points:
+            return (np.clip(places, -1e6, 1e6) - low) / (high - low)
 
+        def tenths(share: Points) -> Any:
+            return np.rint(np.clip(share, -5, 6) * [width, -height] * 10 + [0, 10 * height]).astype(int).tolist()
+
+        share = shares(points)
         near = np.array(sorted(tenths(share[((share > -0.1) & (share < 1.1)).all(1)]))).reshape(-1, 2)
         steps = np.diff(near, axis=0, prepend=0).tolist()  # from one to the next, in fewer digits
-        points = "".join(f"m{x}{y}z" if y < 0 else f"m{x} {y}z" for x, y in steps)
-        line = f"fill:none;stroke:{dots.colour};stroke-opacity:{self._opacity}"
-        path = f'<path d="{points}" style="{line};stroke-width:{10 * self._size:g};stroke-linecap:round"/>'
-        if dots.lines is not None:
-            lines = tenths((np.clip(dots.lines, -1e6, 1e6) - [left, low]) / scale)
-            through = "".join("M" + " ".join(f"{x} {y}" for x, y in line) for line in lines)
+        dots = "".join(f"m{x}{y}z" if y < 0 else f"m{x} {y}z" for x, y in steps)
+        line = f"fill:none;stroke:{colour};stroke-opacity:{self._opacity}"
+        path = f'<path d="{dots}" style="{line};stroke-width:{10 * self._size:g};stroke-linecap:round"/>'
+        if len(lines):
+            through = "".join("M" + " ".join(f"{x} {y}" for x, y in tenths(shares(one))) for one in lines)
             path = f'<path d="{through}" style="{line};stroke-width:4"/>{path}'
         frame = f'x="{x0:.2f}" y="{y0:.2f}" width="{width:.2f}" height="{height:.2f}" viewBox="0 0 {10 * width:.0f} {10 * height:.0f}"'
         image = f"{self._opening}>{GROUND}<svg {frame}>{path}</svg></svg>"
-        self.pictures.append(Picture(image, alt, caption, self._below))
-        self._dots.append(dots)
 
-    def drawing(self, name: str, title: str, data: pd.DataFrame, note: str) -> Drawing:
-        """The finished figure with its data."""
-        return Drawing(name, title, tuple(self.pictures), data, note, paint=self.paint)
+        def paint(axes: Axes) -> None:
+            self._frame(axes)
+            look: dict[str, Any] = {"alpha": self._opacity, "color": colour}
+            axes.plot(*points.T, "o", markersize=self._size, markeredgewidth=0, **look)
+            for one in lines:
+                axes.plot(*one.T, linewidth=0.4, **look)
 
-    def paint(self, number: int, axes: Axes) -> None:
-        """Draw a picture on axes."""
-        self._frame(axes)
-        dots = self._dots[number]
-        look: dict[str, Any] = {
-            "markersize": self._size,
-            "markeredgewidth": 0,
-            "alpha": self._opacity,
-            "color": dots.colour,
-        }
-        axes.plot(*dots.places.T, "o", **look)
-        for line in () if dots.lines is None else dots.lines:
-            axes.plot(*line.T, linewidth=0.4, alpha=self._opacity, color=dots.colour)
+        self.pictures.append(Picture(image, alt, caption, self._below, paint))

@@ -13,7 +13,7 @@ from parvibench.core.task import PredictiveData
 from parvibench.reporting.text import captions
 
 from .figure import GREY, Drawing, TaskCells, long_form, short, slug
-from .plots import Plot
+from .plots import plotted
 from .vector import INK
 
 #: Replicates (data splits) drawn.
@@ -28,15 +28,15 @@ def predictions(shown: TaskCells) -> list[Drawing]:
     Empty where the task has no held-out data or its data set is missing.
     """
     held_out = _held_out(shown.task)
-    if held_out is None:
+    if not held_out:
         return []
     levels, leader = {}, None
     for cell in shown.cells:
         stored = shown.results.samples(cell)
         if stored is None or not np.isfinite(stored[:SPLITS]).all():
             continue
-        found = [_predict(data, stored[r]) for r, data in enumerate(held_out[: len(stored)])]
-        pit = torch.cat([_distribution(y, means, sds) for y, means, sds in found])
+        found = [_predict(data, samples) for data, samples in zip(held_out, stored, strict=False)]
+        pit = torch.cat([_distribution(*split) for split in found])
         levels[cell.label] = [float(((2 * pit - 1).abs() <= level).double().mean()) for level in _LEVELS]
         if leader is None and cell.label not in shown.anchors:
             leader = (cell.label, *found[0])
@@ -44,16 +44,14 @@ def predictions(shown: TaskCells) -> list[Drawing]:
     return drawings if leader is None else [*drawings, _intervals(shown, *leader)]
 
 
-def _held_out(task: str) -> list[PredictiveData] | None:
-    """Test data of the first splits, or None."""
-    if task not in registry.tasks():
-        return None
+def _held_out(task: str) -> list[PredictiveData]:
+    """Test data of the first splits."""
     try:
-        known = registry.load_task(task)
-        found = [known.predictive([r], "cpu", torch.float64) for r in range(SPLITS)]
+        known = registry.load_task(task) if task in registry.tasks() else None
+        found = [known.predictive([r], "cpu", torch.float64) for r in range(SPLITS)] if known else []
     except ParVIBenchError:  # the data set is missing, or a plug-in is broken
-        return None
-    return [data for data in found if data is not None] or None
+        return []
+    return [data for data in found if data is not None]
 
 
 def _predict(data: PredictiveData, samples: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
@@ -78,15 +76,14 @@ def _quantile(level: float, means: Tensor, sds: Tensor) -> Tensor:
 
 
 def _calibration(shown: TaskCells, levels: Mapping[str, list[float]]) -> Drawing:
-    name = slug("calibration", shown.task)
-    with Plot(name, "probability of the central predictive interval", "share of test rows inside") as plot:
+    x, y = "probability of the central predictive interval", "share of test rows inside"
+    with plotted(slug("calibration", shown.task), x, y) as plot:
         plot.axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
         for label, found in levels.items():
-            style = shown.styles[label]
-            colour = INK if label in shown.anchors else style.colour
+            colour, marker, line = shown.styles[label]
             plot.axes.plot(
-                _LEVELS, found, color=colour, marker=style.marker, linestyle=style.line, markersize=3, linewidth=1.3,
-                label=short(label),
+                _LEVELS, found, color=INK if label in shown.anchors else colour, marker=marker, linestyle=line,
+                markersize=3, linewidth=1.3, label=short(label),
             )  # fmt: skip
         plot.axes.set(xlim=(0, 1), ylim=(0, 1))
     middle = [(short(k), f"{v[len(v) // 2]:.2f}") for k, v in levels.items()]
@@ -102,7 +99,7 @@ def _intervals(shown: TaskCells, label: str, y: Tensor, means: Tensor, sds: Tens
     y, means = y[order], means[:, order]
     centre, low, high = means.mean(0), _quantile(0.025, means, sds), _quantile(0.975, means, sds)
     colour = shown.styles[label].colour
-    with Plot(slug("predictions", shown.task), "test rows, by predicted mean", "response") as plot:
+    with plotted(slug("predictions", shown.task), "test rows, by predicted mean", "response") as plot:
         at, interval = np.arange(len(y)), "95% predictive interval"
         plot.axes.vlines(at, low, high, color=colour, linewidth=2.5, alpha=0.5, label=interval)
         plot.axes.plot(at, centre, "_", color=colour, markersize=6, label="predictive mean")

@@ -1,6 +1,6 @@
 """Matplotlib's SVG made small: invisible, empty or repeated parts are dropped, and paths go by differences.
 
-A page holds a hundred figures, and Matplotlib writes three times what they need.
+A page holds a hundred figures, and Matplotlib writes three times what they need. What they share is on the page once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
+
+from .figure import GROUND, Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,6 +26,13 @@ _NUMBER = re.compile(r"-?\d+\.\d+|-?\d+")
 _POLYLINE = re.compile(r"(?:[ML] -?[\d.]+ -?[\d.]+|z|\s)+")
 _TICK = re.compile(r"[xy]tick_")
 _NO_TURN = re.compile(r"rotate\(-?0 [^)]*\)")
+#: Where the page's style sheet has the styles that the pictures share, and its body their marks.
+STYLES, MARKS = "/*pictures*/", "<!--marks-->"
+_STYLE = re.compile(r' style="([^"]*)"')
+_MARK = re.compile(r'<defs><path id="([^"]*)"([^>]*)/></defs>')
+#: HTML needs no quotes around a plain value, a third of what a mark takes.
+_QUOTED = re.compile(r'(?<=[\w-])="([\w.#-]+)"(/?)')
+_LABEL = re.compile(r'(<clipPath id="|url\(#|<use href="#)(?!ground-)([^")]*)')
 _Element = ElementTree.Element
 
 
@@ -40,7 +49,7 @@ def svg(figure: Figure, attributes: str = "") -> str:
 def _visible(parent: _Element) -> Iterator[_Element]:
     """The children of an element without those that draw nothing; groups that say nothing are replaced by their own."""
     for child in parent:
-        tag = _tag(child)
+        tag = child.tag.rpartition("}")[2]
         if tag in ("metadata", "style"):
             continue
         kept = list(_visible(child))
@@ -65,10 +74,6 @@ def _visible(parent: _Element) -> Iterator[_Element]:
         yield made
 
 
-def _tag(element: _Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
 def _attributes(element: _Element) -> dict[str, str]:
     said: dict[str, str] = {}
     for key, value in element.attrib.items():
@@ -84,9 +89,7 @@ def _attributes(element: _Element) -> dict[str, str]:
         elif name == "transform":
             said[name] = "" if _NO_TURN.fullmatch(value) else _short_numbers(value)
         else:
-            said[name] = (
-                _NUMBER.sub(lambda found: _rounded(round(float(found[0]), 1)), value) if name in _PLACES else value
-            )
+            said[name] = _short_numbers(value, 1) if name in _PLACES else value
     return {name: value for name, value in said.items() if value}
 
 
@@ -119,8 +122,8 @@ def _goes_on(last: tuple[int, int], by: tuple[int, int]) -> bool:
     return (last[0] * by[0] > 0 and last[1] == by[1] == 0) or (last[1] * by[1] > 0 and last[0] == by[0] == 0)
 
 
-def _short_numbers(text: str) -> str:
-    return _NUMBER.sub(lambda found: _rounded(float(found[0])), text)
+def _short_numbers(text: str, digits: int = 2) -> str:
+    return _NUMBER.sub(lambda found: _rounded(round(float(found[0]), digits)), text)
 
 
 def _rounded(value: float) -> str:
@@ -129,18 +132,50 @@ def _rounded(value: float) -> str:
 
 def _once(group: _Element, name: str, *, only: str = "") -> None:
     """A group has the attribute that all its children share, as the marks of a line their style; ``only`` those of one tag."""
+    if only and ("class" in group.attrib or len(group) < 2 or {child.tag for child in group} != {only}):
+        return
     shared = {child.get(name) for child in group}
-    if len(shared) == 1 and None not in shared and name not in group.attrib and (not only or _marks(group, only)):
+    if len(shared) == 1 and None not in shared and name not in group.attrib:
         group.set(name, str(shared.pop()))
         for child in group:
             del child.attrib[name]
-
-
-def _marks(group: _Element, tag: str) -> bool:
-    return "class" not in group.attrib and len(group) > 1 and {child.tag for child in group} == {tag}
 
 
 def _written(element: _Element) -> str:
     said = "".join(f' {key}="{escape(value)}"' for key, value in element.attrib.items())
     inside = escape(element.text or "") + "".join(map(_written, element))
     return f"<{element.tag}{said}>{inside}</{element.tag}>" if inside else f"<{element.tag}{said}/>"
+
+
+class Pictures:
+    """The SVG pictures of a page: styles become classes; marks and the ground of panels are drawn by reference."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[str, str]] = {kind: {} for kind in ("p", "m", "c", "ground-")}
+
+    def _name(self, kind: str, content: str) -> str:
+        known = self._names[kind]
+        return known.setdefault(content, f"{kind}{len(known)}")
+
+    def element(self, picture: Picture) -> str:
+        """The next picture, as it stands in the page."""
+        ground = ""
+        if picture.ground:
+            known = picture.ground in self._names["ground-"]
+            name = self._name("ground-", picture.ground)
+            ground = f'<use href="#{name}"/>' if known else f'<g id="{name}">{picture.ground}</g>'
+        image = picture.image.replace(GROUND, ground)
+        styled = _STYLE.sub(lambda found: f' class="{self._name("p", found[1])}"', image)
+        same = {found[1]: self._name("m", found[2]) for found in _MARK.finditer(styled)}
+        marked = _MARK.sub("", styled)
+        named = _LABEL.sub(lambda found: found[1] + (same.get(found[2]) or self._name("c", found[2])), marked)
+        return _QUOTED.sub(lambda found: f"={found[1]}{' /' if found[2] else ''}", named)
+
+    def styles(self) -> str:
+        """The rules of the classes that the pictures use."""
+        return "".join(f"\n.{name} {{{style}}}" for style, name in self._names["p"].items())
+
+    def marks(self) -> str:
+        """An element that shows nothing and defines the marks that the pictures use."""
+        paths = "".join(f'<path id="{name}"{said}/>' for said, name in self._names["m"].items())
+        return f'<svg width="0" height="0" class="marks" aria-hidden="true"><defs>{paths}</defs></svg>'

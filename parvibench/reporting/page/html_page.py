@@ -3,51 +3,54 @@
 import base64
 import hashlib
 import shlex
+from collections.abc import Mapping
+from functools import partial
 from importlib.resources import files
 
+import jinja2
+from markupsafe import Markup, escape
+
+from parvibench.core import registry
+from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.metrics.power import detected_alterations
 from parvibench.reporting.figures.figure import Drawing, cost_axes
-from parvibench.reporting.figures.together import MARKS, STYLES, Pictures
+from parvibench.reporting.figures.vector import MARKS, STYLES, Pictures
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables import matrix
 from parvibench.reporting.tables.aggregate_tables import repulsion_table
 from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.floor_comparison import lost_references
-from parvibench.reporting.tables.leaderboard import marks_used, unfinished
 from parvibench.reporting.tables.paper_comparison import RULE, paper_tables
+from parvibench.reporting.tables.table import Column, Entry, Row, Table
 from parvibench.reporting.tables.winners import RULE as BEST_RULE
 from parvibench.reporting.text import facts, marks
 
-from . import provenance, validity_checks
-from .across_tasks import full_names
-from .report import Report
-from .table_rows import cut, table_rows
+from .provenance import profile_in_words, protocol, provenance
+from .report import Report, headline
+
+_MAX_NAME = 200
 
 
 def render(report: Report, *, compact: bool = False) -> str:
     """The page as HTML; ``compact``: without links to the data of figures."""
-    import jinja2
-    from markupsafe import Markup
-
     findings = report.findings
     results, board = findings.results, findings.board
     folder = files("parvibench.reporting.page") / "templates"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    environment.filters["cut"] = cut
+    environment.filters["cut"] = _cut
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     pictures = Pictures()
-    tips: dict[str, int] = {}  # tooltips of headings, each once: the script inserts them
-    axes = cost_axes(results)
-    boards = {"": board} | {kind: found.board for kind, found in report.kinds.items()}
-    divisions = lb.divisions(results)
-    anchors = {m.name: m.anchor for m in report.methods}
-    choices = matrix.numbers(results, boards, report.matrix, axes) | {
-        "names": full_names(findings),
+    divisions, methods = lb.divisions(results), registry.algorithms()
+    boards = {view.kind: view.findings.board for view in report.views}
+    choices = matrix.numbers(results, boards, report.matrix, cost_axes(results)) | {
+        "names": {c.label: methods[c.algorithm].summary for c in results.cells if c.algorithm in methods},
         "divisions": divisions,
     }
+    anchors = {m.name: m.anchor for m in report.methods}
+    metrics = {m for c in results.cells for m in (*c.values, *c.absent)}
     page = template.render(
         report=report,
         compact=compact,
@@ -56,32 +59,27 @@ def render(report: Report, *, compact: bool = False) -> str:
         style=Markup((folder / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        profile=f", profile {profile}" if (profile := provenance.profile_in_words(results)) else "",
-        rows=lambda table, look, id: table_rows(
-            table, look, {} if id.startswith("method") else anchors, compact=compact
-        ),
-        say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
+        profile=f", profile {profile}" if (profile := profile_in_words(results)) else "",
+        facts=facts,
+        marks=marks,
         rule=BEST_RULE,
-        protocol=validity_checks.protocol(results),
+        paper_rule=RULE,
+        headline=headline,
+        rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
+        say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
+        protocol=protocol(results),
         repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
-        notices={"unfinished": unfinished(results), "references": lost_references(results.cells)},
-        status_word=marks.status_word,
+        notices={"unfinished": lb.unfinished(results), "references": lost_references(results.cells)},
         choices=choices,
-        tip=lambda text: tips.setdefault(text, len(tips)),
-        numbers=lambda: choices | {"tips": list(tips)},
-        among=facts.among,
+        tips={},  # tooltip of a heading -> its number: each is once on the page, the script inserts them
         divisions=lb.DIVISIONS if divisions else (),
-        about_divisions=facts.DIVISIONS,
-        groups=list(dict.fromkeys(t.group for t in report.tasks)),
-        kinds=[k for k in dict.fromkeys(r.kind for r in report.matrix.rows) if k != "anchor"],
         published=[] if report.published is None else paper_tables(report.published),
-        paper_rule=RULE,
-        failures=provenance.failures(results),
-        glossary=[(row, detected_alterations(row.name)) for row in provenance.glossary(results)],
-        marks=marks_used(board),
-        provenance=provenance.provenance(results),
-        command=lambda drawing, task: _command(results, drawing, task),
+        failures=[c for c in results.cells if c.status is not Status.OK or c.n_diverged],
+        glossary=[(row, detected_alterations(m)) for m, row in registry.metrics().items() if m in metrics],
+        marks_used=lb.marks_used(board),
+        provenance=provenance(results),
+        command=partial(_command, results),
         svg=lambda picture: Markup(pictures.element(picture)),
     )
     return page.replace(STYLES, pictures.styles(), 1).replace(MARKS, pictures.marks(), 1)
@@ -92,3 +90,41 @@ def _command(results: StoredRun, drawing: Drawing, task: str) -> str:
     words = ["parvibench", "report", "--out", results.store.root.name, "--run", results.run.id]
     words += ["--task", task] if task else []
     return shlex.join([*words, "--figure", drawing.name])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_NAME else f"{text[:_MAX_NAME]}…"
+
+
+def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -> Markup:
+    """The rows in the body of a table of that look, all text escaped: hundreds of thousands of entries, too many for a template.
+
+    ``links``: text of an entry -> fragment that it links to, where it names none itself. ``compact`` leaves columns out
+    that are marked ``more``.
+    """
+
+    def attribute(name: str, value: str) -> str:
+        return f' {name}="{escape(value)}"' if value else ""
+
+    def entry_of(entry: Entry, column: Column, tag: str) -> str:
+        # The script writes into <bdi>, and aligns by data-v; numbers that it leaves alone need neither. HTML wants no </td>.
+        plain = bool(entry.sort or not entry.text) and not entry.link and not entry.own and look != "matrix"
+        classes = f"{entry.look} n".strip() if column.numeric and not plain else entry.look
+        own = "|".join(f"{o.text}|{o.look}" for o in entry.own)
+        key = " data-v" if not own and entry.shows_sort else attribute("data-v", entry.sort)
+        text = str(escape(entry.text)) if plain else f"<bdi>{escape(_cut(entry.text))}</bdi>"
+        if link := entry.link or links.get(entry.text, ""):
+            text = f'<a href="#{escape(link)}">{text}</a>'
+        return (
+            f"<{tag}{attribute('class', classes)}{attribute('data-group', column.group)}{key}{attribute('data-own', own)}"
+            f"{attribute('title', entry.help)}{attribute('data-title', column.title if look == 'winners' else '')}>{text}"
+            + (f" <small>{escape(_cut(entry.note))}</small>" if entry.note else "")
+        )
+
+    def row_of(row: Row) -> str:
+        shown = enumerate(zip(row.entries, table.columns, strict=True))
+        entries = [entry_of(e, c, "td" if i else "th scope=row") for i, (e, c) in shown if not (compact and c.more)]
+        named = ("class", row.look), ("data-kind", row.kind), ("data-group", row.group)
+        return f"<tr{''.join(attribute(*n) for n in named)}>\n" + "".join(entries)
+
+    return Markup("\n".join(map(row_of, table.rows)))

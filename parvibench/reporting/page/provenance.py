@@ -1,20 +1,24 @@
-"""Provenance of the numbers: step sizes, failures, metrics, versions and commands."""
+"""Validity and provenance of the numbers: equal conditions, step sizes, convergence, cost, versions and commands."""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import join
-from parvibench.reporting.tables.leaderboard import NOT_RUN, fixed_step, tuning_cost
-from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, sortable
-from parvibench.reporting.text import facts, validity
+from parvibench.reporting.tables import leaderboard as lb
+from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, whole
+from parvibench.reporting.tables.winners import RULE
+from parvibench.reporting.text import facts, marks, validity
 
+CONVERGED, COST = "Convergence", "Cost"
 _MAX_TEXT = 4000
 
 
@@ -41,22 +45,21 @@ _STEP_COLUMNS = (
 def step_sizes(results: StoredRun) -> StepSizes | None:
     """Step sizes used, their origin, and the cost of tuning them; None without any."""
     tuned = results.run.suite.get("tuned") or {}
-    cells = [c for c in results.cells if c.settings.get("step_size") is not None and c.status not in NOT_RUN]
-    body, at_edge, origins, total = [], [], list[str](), 0.0
+    cells = [c for c in results.cells if c.settings.get("step_size") is not None and c.status not in lb.NOT_RUN]
+    if not cells:
+        return None
+    body, at_edge, counts, total = [], [], Counter[str](), 0.0
     for c in cells:
-        origins.append(origin := step_origin(c, results.run.suite))
-        cost = tuning_cost(c, results.run.suite)
+        origin, cost = step_origin(c, results.run.suite), lb.tuning_cost(c, results.run.suite)
+        counts[origin] += 1
         total += cost or 0.0
         chosen = Entry(origin)
         if c.tuned and f"{c.task}/{c.label}" in tuned.get("at_edge", ()):
             at_edge.append(f"{c.label} on {c.task}")
             chosen = Entry(f"{origin}, at the edge of the grid", look="status")
-        spent = Entry("") if cost is None else Entry(f"{cost:,.0f}", sortable(cost))
+        spent = Entry("") if cost is None else whole(cost)
         steps = setting(c.settings["step_size"]), chosen, setting(c.effective_step)
         body.append(Row((method(c.label), Entry(c.task), *steps, spent)))
-    if not cells:
-        return None
-    counts = Counter(origins)
     tags = [row.tags if (row := registry.tasks().get(c.task)) else () for c in cells if c.tuned]
     return StepSizes(
         validity.step_sizes(counts, list(dict.fromkeys(map(validity.tuned_by, tags))), total),
@@ -68,11 +71,11 @@ def step_sizes(results: StoredRun) -> StepSizes | None:
 
 def step_origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:
     """Where a cell's step size comes from; empty where it has none or was not run."""
-    if cell.settings.get("step_size") is None or cell.status in NOT_RUN:
+    if cell.settings.get("step_size") is None or cell.status in lb.NOT_RUN:
         return ""
     if cell.tuned:
         return "tuned"
-    if fixed_step(suite, cell):
+    if lb.fixed_step(suite, cell):
         return "set"
     try:
         default = registry.load_method(cell.algorithm).make_settings({})
@@ -81,15 +84,73 @@ def step_origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:
     return "default" if getattr(default, "step_size", None) == cell.settings["step_size"] else "set"
 
 
-def failures(results: StoredRun) -> list[CellRecord]:
-    """Cells that failed, were not run, or lost replicates."""
-    return [c for c in results.cells if c.status is not Status.OK or c.n_diverged]
+def validity_checks(results: StoredRun, board: pd.DataFrame, steps: StepSizes | None) -> dict[str, str]:
+    """Titles of the checks with their results; those without one are left out."""
+    found = {
+        "Equal conditions": equal_terms(results),
+        "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
+        CONVERGED: _converged(board),
+        "Best methods": RULE,
+        COST: _cost(results),
+    }
+    return {question: answer for question, answer in found.items() if answer}
 
 
-def glossary(results: StoredRun) -> list[registry.MetricRow]:
-    """The metrics of the run."""
-    used = {m for c in results.cells for m in (*c.values, *c.absent)}
-    return [row for name, row in registry.metrics().items() if name in used]
+def equal_terms(results: StoredRun) -> str:
+    """What the methods of a task had in common, and which of them had what else."""
+    tasks = [mine for cells in results.by_task.values() if (mine := [c for c in cells if not lb.is_anchor(c)])]
+    if not tasks:
+        return ""
+    shared: dict[str, Callable[[CellRecord], object]] = {
+        "budget": lambda c: c.spec.budget,
+        "number of samples judged": lambda c: c.samples,
+        "seeds and data splits": lambda c: (c.spec.seed, c.spec.replicates),
+        "number of particles or chains": lambda c: c.particles,
+    }
+    parts = [validity.same(what, _odd(tasks, of)) for what, of in shared.items()]
+    cells = [c for mine in tasks for c in mine]
+    kinds = ("own", "prior", "warm", "pathfinder", "laplace")
+    starts = {k: list(dict.fromkeys(c.label for c in cells if c.start == k)) for k in kinds}
+    started = sum(bool(c.start) for c in cells)
+    if any(starts.values()) or (started and started == sum(c.status is Status.OK for c in cells)):
+        parts.append(validity.starts(starts.pop("own"), starts))
+    return " ".join(parts)
+
+
+def _odd(tasks: list[list[CellRecord]], of: Callable[[CellRecord], object]) -> list[str]:
+    """Methods with another value than most on some task."""
+    odd: list[str] = []
+    for mine in tasks:
+        values = [repr(of(c)) for c in mine]
+        usual, _ = Counter(sorted(values)).most_common(1)[0]  # of equally common ones the first in the alphabet
+        odd += [c.label for c, v in zip(mine, values, strict=True) if v != usual]
+    return list(dict.fromkeys(odd))
+
+
+def protocol(results: StoredRun) -> str:
+    """Budget, points and replicates that the suite gives all methods; entries may have their own."""
+    suite = results.run.suite
+    budget = {key: value for key, value in (suite.get("budget") or {}).items() if value is not None}
+    limit = budget.get("scores_per_particle", 0) * (suite.get("particles") or 0)
+    spent = [[c.spec.budget.score_evaluations for c in cells] for cells in results.by_task.values()]
+    usual = [Counter(values).most_common(1)[0][0] for values in spent] if set(budget) == {"scores_per_particle"} else []
+    passes = [n for n in usual if n is not None and n < 0.999 * limit]
+    return validity.protocol(budget, suite.get("particles"), suite.get("samples"), suite.get("replicates"), passes)
+
+
+def _converged(board: pd.DataFrame) -> str:
+    judged = lb.judged(board)
+    counts = judged["convergence"].value_counts(sort=False)
+    no_better = int(judged["marks"].str.contains(marks.NO_BETTER, regex=False).sum()) if len(judged) else 0
+    return validity.converged(len(judged), {str(k): int(n) for k, n in counts.items()}, no_better)
+
+
+def _cost(results: StoredRun) -> str:
+    ran = [c for c in results.cells if c.status is Status.OK]
+    evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
+    hours = sum(c.seconds for c in ran) / 3600, sum(sum(c.overheads.values()) for c in ran) / 3600
+    tuning = sum(lb.tuning_cost(c, results.run.suite) or 0.0 for c in results.cells)
+    return validity.cost(evaluations, hours if results.timed else None, tuning)
 
 
 def profile_in_words(results: StoredRun) -> str:

@@ -1,36 +1,34 @@
-"""Files of a report: the page, the numbers for machines, single figures."""
-
-from __future__ import annotations
+"""Files of a report: the page, the numbers for machines, single figures; files of a comparison of two runs."""
 
 import json
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.core.result import CellRecord
+from parvibench.core.result import CellRecord, to_json_number
 from parvibench.harness.store.cell_files import dense
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.figures.figure import Drawing
-from parvibench.reporting.figures.plots import as_figure, keeping, write_pdf
-from parvibench.reporting.formatting import write_csv
+from parvibench.reporting.figures.figure import GREY, Drawing, LabelStyle, slug
+from parvibench.reporting.figures.over_tasks import forest
+from parvibench.reporting.figures.plots import as_figure, write_pdf
+from parvibench.reporting.formatting import name, write_csv
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.paper_comparison import plain_rows
+from parvibench.reporting.tables.run_differences import ALPHA, conditions
+from parvibench.reporting.text import captions
 
 from .html_page import render
-from .provenance import profile_in_words, step_origin
-from .report import Report
+from .provenance import CONVERGED, COST, profile_in_words, step_origin
+from .report import Report, headline
 from .reports_index import Summary
 from .text_tables import to_markdown
-from .validity_checks import CONVERGED, COST
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = None, *, compact: bool = False) -> Path:
@@ -51,17 +49,27 @@ def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = Non
         schema = files("parvibench.reporting.page") / "templates" / "results.schema.json"
         texts["results.json"] = json.dumps(document, separators=(",", ":"), allow_nan=False)
         texts["results.schema.json"] = schema.read_text(encoding="utf-8")
-        tables |= {f"figures/{d.name}": d.data for _, d in report.drawings()}
+        tables |= {f"figures/{d.name}": d.data for d in report.drawings()}
     if report.published:
         tables["published"] = plain_rows(report.published)
     (out if compact else out / "figures").mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (out / name).write_text(text, encoding="utf-8")
-    for name, table in tables.items():
-        write_csv(table, out / f"{name}.csv")
+    for file, text in texts.items():
+        (out / file).write_text(text, encoding="utf-8")
+    for file, table in tables.items():
+        write_csv(table, out / f"{file}.csv")
     every = values(results, board)
     every.to_parquet(out / "results.parquet", index=False, **dense(every.columns))
-    _summary(report).write(out)
+    run, checks = results.run, report.checks
+    Summary(
+        suite=str(run.suite.get("name", "")),
+        profile=profile_in_words(results),
+        description=str(run.suite.get("description", "")),
+        run=run.id,
+        headline=headline(report.findings),
+        converged=checks.get(CONVERGED, ""),
+        cost=checks.get(COST, ""),
+        picture=report.picture[0].pictures[0].image if report.picture else "",
+    ).write(out)
     return out / "index.html"
 
 
@@ -79,33 +87,31 @@ def values(results: StoredRun, board: pd.DataFrame) -> pd.DataFrame:
     profile and protocol are in ``attrs``. ``board`` is that of ``leaderboard.table``.
     """
     of_board = {(r["task"], r["label"]): r for r in board.to_dict("records")}
-    rows: list[tuple[object, ...]] = []
-    at: list[int] = []  # number of the cell of each row
+    rows: list[tuple[Any, ...]] = []  # number of the cell, and its columns
     floor = cache(lb.floor)
     for i, c in enumerate(results.cells):
         for metric, stored in c.values.items():
             known = floor(c.task, metric, c.samples)
-            own = metric, registry.direction(metric), known.median if known else None
             primary = metric == of_board[c.task, c.label]["metric"]
-            rows += [(*own, primary, r, v) for r, v in zip(c.spec.replicates, stored, strict=False)]
+            own = metric, registry.direction(metric), known.median if known else None, primary
+            rows += [(i, *own, r, v) for r, v in zip(c.spec.replicates, stored, strict=False)]
         if not any(c.values.values()):
-            rows.append((None,) * 6)
-        at += [i] * (len(rows) - len(at))
+            rows.append((i, *(None,) * 6))
+    heads = pd.DataFrame([_columns(results, c, of_board[c.task, c.label]) for c in results.cells])
+    columns = ["metric", "direction", "floor", "primary", "replicate", "value"]
+    own_columns = pd.DataFrame([own for _, *own in rows], columns=columns)
+    frame = pd.concat([heads.iloc[[i for i, *_ in rows]].reset_index(drop=True), own_columns], axis=1)
     types = {"metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64"}
     numbers = ("value", "floor", "p_exact", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
-    heads = pd.DataFrame([_columns(results, c, of_board[c.task, c.label]) for c in results.cells])
-    own_columns = pd.DataFrame(rows, columns=["metric", "direction", "floor", "primary", "replicate", "value"])
-    frame = pd.concat([heads.iloc[at].reset_index(drop=True), own_columns], axis=1)
     frame = frame.astype({k: v for k, v in (types | dict.fromkeys(numbers, "float64")).items() if k in frame})
     suite = results.run.suite
     protocol = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
-    frame.attrs = {
+    named: dict[Hashable | None, Any] = {
         "run": results.run.id,
         "suite": suite.get("name"),
         "profile": results.run.profile,
-        "protocol": protocol,
-        "unfinished": results.unfinished,
     }
+    frame.attrs = named | {"protocol": protocol, "unfinished": results.unfinished}
     return frame
 
 
@@ -130,20 +136,6 @@ def _columns(results: StoredRun, c: CellRecord, row: dict[Any, Any]) -> dict[str
     }
 
 
-def _summary(report: Report) -> Summary:
-    run, said = report.findings.results.run, report.checks
-    return Summary(
-        suite=str(run.suite.get("name", "")),
-        profile=profile_in_words(report.findings.results),
-        description=str(run.suite.get("description", "")),
-        run=run.id,
-        headline=report.views[0].headline,
-        converged=said.get(CONVERGED, ""),
-        cost=said.get(COST, ""),
-        picture=report.picture[0].pictures[0].image if report.picture else "",
-    )
-
-
 def restrict_to_tasks(results: StoredRun, tasks: list[str]) -> StoredRun:
     """The results with the cells of these tasks only; ``InputError`` where the run has no such task."""
     known = results.by_task
@@ -161,7 +153,7 @@ def write_figure(results: StoredRun, figure: str, out: Path, *, pdf: bool = Fals
     Raises:
         InputError: the report has no such figure.
     """
-    drawings, figures = drawn(results)
+    drawings = drawn(results)
     if figure not in drawings:
         raise InputError(f"--figure {figure}: no such figure; there are {', '.join(drawings) or 'none'}")
     out.mkdir(parents=True, exist_ok=True)
@@ -169,18 +161,53 @@ def write_figure(results: StoredRun, figure: str, out: Path, *, pdf: bool = Fals
     paths = []
     if pdf:
         paths.append(out / f"{figure}.pdf")
-        write_pdf(as_figure(drawing, figures), paths[0])
+        write_pdf(as_figure(drawing), paths[0])
     for i, picture in enumerate(() if pdf else drawing.pictures):
         number = f"-{i + 1}" if len(drawing.pictures) > 1 else ""
-        path = out / f"{figure}{number}.{'svg' if picture.is_svg else 'png'}"
-        path.write_bytes(picture.content)
-        paths.append(path)
+        paths.append(out / f"{figure}{number}.{'svg' if picture.is_svg else 'png'}")
+        paths[-1].write_bytes(picture.content)
     paths.append(out / f"{figure}.csv")
     write_csv(drawing.data, paths[-1])
     return paths
 
 
-def drawn(results: StoredRun) -> tuple[dict[str, Drawing], dict[str, Figure]]:
-    """Every figure of the report by name, and the Matplotlib figures behind those that have one."""
-    with keeping() as figures:
-        return {d.name: d for _, d in Report.of(results).drawings()}, figures
+def drawn(results: StoredRun) -> dict[str, Drawing]:
+    """Every figure of the report by name."""
+    return {d.name: d for d in Report.of(results).drawings()}
+
+
+def _changes(frame: pd.DataFrame) -> list[Drawing]:
+    """Changes with their intervals, one figure per scale; the 24 with the smallest p-values. ``frame`` of ``compare``."""
+    found = []
+    for scale, changes in frame[frame["low"].notna()].groupby("scale", sort=False):
+        rows = changes.sort_values("p_value", kind="stable")
+        cells = [f"{name(t)}: {name(m)}" for t, m in zip(rows["task"], rows["label"], strict=True)]
+        table = rows[["change", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
+        table.index = pd.Index(cells, name="cell")
+        colours = ["#0173b2" if p <= ALPHA else GREY for p in rows["p_value"]]
+        styles = {cell: LabelStyle(colour) for cell, colour in zip(cells, colours, strict=True)}
+        figure = slug("difference", "percent" if scale == "%" else str(scale))
+        title = captions.CHANGES_TITLE.format(scale=scale)
+        found += forest(figure, title, table, title, captions.CHANGES, styles, zero=True)
+    return found
+
+
+def write_comparison(frame: pd.DataFrame, out: Path) -> list[Path]:
+    """Write the table of a comparison of two runs and its figures: ``differences.csv``, ``difference-SCALE.svg``."""
+    out.mkdir(parents=True, exist_ok=True)
+    paths = [out / "differences.csv"]
+    write_csv(frame, paths[0])
+    for drawing in _changes(frame):
+        paths.append(out / f"{drawing.name}.svg")
+        paths[-1].write_bytes(drawing.pictures[0].content)
+    return paths
+
+
+def comparison_document(a: StoredRun, b: StoredRun, frame: pd.DataFrame, files: Sequence[Path]) -> dict[str, Any]:
+    """The tables of a comparison as a JSON document; null where a number is missing."""
+    rows = [
+        {k: to_json_number(v) if isinstance(v, float) else v for k, v in row.items()}
+        for row in frame.to_dict("records")
+    ]
+    differs = conditions(a, b).to_dict("records")
+    return {"run_a": a.run.id, "run_b": b.run.id, "differs": differs, "files": [str(p) for p in files], "cells": rows}

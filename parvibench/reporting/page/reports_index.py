@@ -5,6 +5,9 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 
+import jinja2
+from markupsafe import Markup
+
 from parvibench.core.errors import InputError
 
 _FILE = "summary.json"
@@ -78,27 +81,19 @@ def write_index(folder: Path) -> Path:
     Raises:
         InputError: no folder below has a report with a summary.
     """
-    import jinja2
-    from markupsafe import Markup
-
-    style = (files("parvibench.reporting.page") / "templates" / "page.css").read_text(encoding="utf-8")
     reports = []
     for file in sorted(folder.glob(f"*/{_FILE}")):
         try:
             reports.append((file.parent.name, Summary(**json.loads(file.read_text(encoding="utf-8")))))
         except (ValueError, TypeError):
             raise InputError(f"{file}: not a report's summary; write the report again") from None
-    order = {name: i for i, name in enumerate(_FIRST)}
-    reports.sort(key=lambda report: order.get(report[1].suite, len(order)))
+    reports.sort(key=lambda report: _FIRST.index(report[1].suite) if report[1].suite in _FIRST else len(_FIRST))
     if not reports:
         raise InputError(
             f"{folder}: no reports below; write one with: parvibench report --out STORE --to {folder}/NAME"
         )
+    style = (files("parvibench.reporting.page") / "templates" / "page.css").read_text(encoding="utf-8")
+    template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
     page = folder / "index.html"
-    page.write_text(
-        jinja2.Environment(autoescape=True, trim_blocks=True)
-        .from_string(_PAGE)
-        .render(reports=reports, style=Markup(style)),
-        encoding="utf-8",
-    )
+    page.write_text(template.render(reports=reports, style=Markup(style)), encoding="utf-8")
     return page

@@ -1,33 +1,28 @@
 """Leaderboards as text: Markdown, LaTeX for papers (packages booktabs and amsmath), tables for the terminal."""
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import number
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.floor_comparison import lost_references
-from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, table, unfinished
+from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, unfinished
 from parvibench.reporting.tables.matrix import Method, by_method
 from parvibench.reporting.text import marks
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-_SPECIAL = {
+_LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
-_SIGNS = {
     "∞": r"$\infty$",
     "−": "$-$",
     "–": "--",
@@ -37,7 +32,7 @@ _SIGNS = {
     "†": r"$\dagger$",
     "‡": r"$\ddagger$",
     "↓": r"$\downarrow$",
-}
+})  # fmt: skip
 
 
 def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
@@ -52,11 +47,11 @@ def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
         lines.append(_line(["method", "average rank", "tasks", *map(_plain, group.tasks)]))
         lines.append(_line(["---", *["---:"] * (2 + len(group.tasks))]))
         for label, rank, rows in methods:
-            cells = [_markdown_cell(rows.get(task)) for task in group.tasks]
+            cells = [_markdown_cell(rows[task]) if task in rows else "" for task in group.tasks]
             name = f"*{_plain(label)}*" if rank["anchor"] else _plain(label)
             lines.append(_line([name, number(rank["average_rank"]), str(rank["n_tasks"]), *cells]))
         lines.append("")
-    failed = board[~board["status"].isin([Status.OK])]
+    failed = board[board["status"] != Status.OK]
     if len(failed):
         lines += ["## Without a result", "", _line(["task", "method", "status", "reason"]), _line(["---"] * 4)]
         texts = [(row["task"], row["label"], entry(row), row["reason"]) for row in failed.to_dict("records")]
@@ -64,9 +59,7 @@ def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _markdown_cell(row: lb.Row | None) -> str:
-    if row is None:
-        return ""
+def _markdown_cell(row: lb.Row) -> str:
     text = _plain(entry(row)).replace("*", "\\*")
     return f"**{text}**" if row["best"] else text
 
@@ -82,7 +75,7 @@ def _line(cells: list[str]) -> str:
 
 def escape(text: object) -> str:
     """Text as LaTeX prints it; what is not printable is left out."""
-    return "".join((_SPECIAL | _SIGNS).get(c, c) for c in str(text) if c.isprintable())
+    return "".join(filter(str.isprintable, str(text))).translate(_LATEX)
 
 
 def write_latex(results: StoredRun, out: Path, board: pd.DataFrame | None = None) -> Path:
@@ -95,7 +88,7 @@ def write_latex(results: StoredRun, out: Path, board: pd.DataFrame | None = None
 
 def to_latex(results: StoredRun, board: pd.DataFrame | None = None) -> str:
     """One booktabs table per quantity, methods by tasks: value, 95% interval, bold where best; anchors in italics."""
-    board = table(results) if board is None else board
+    board = lb.table(results) if board is None else board
     methods = list(by_method(board))
     lines = [rf"% ParVIBench, run {escape(results.run.id)}. \usepackage{{booktabs}}"]
     for group in groups(board):
@@ -106,15 +99,15 @@ def to_latex(results: StoredRun, board: pd.DataFrame | None = None) -> str:
         ]  # fmt: skip
         anchored = False
         for label, rank, rows in methods:
-            found = [rows.get(task) for task in group.tasks]
-            if all(row is None for row in found):
+            if rows.keys().isdisjoint(group.tasks):
                 continue
+            cells = [_latex_cell(rows[task]) if task in rows else "" for task in group.tasks]
             if rank["anchor"] and not anchored:
                 lines.append(r"\midrule")
                 anchored = True
             name = rf"\textit{{{escape(label)}}}" if rank["anchor"] else escape(label)
             average = "" if rank["anchor"] else escape(number(rank["average_rank"]))
-            lines.append(" & ".join([name, average, *map(_latex_cell, found)]) + r" \\")
+            lines.append(" & ".join([name, average, *cells]) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
     return "\n".join(lines)
 
@@ -127,9 +120,7 @@ def _caption(group: Group, board: pd.DataFrame) -> str:
     return f"{escape(marks.caption(group.title, over))}{used}"
 
 
-def _latex_cell(row: lb.Row | None) -> str:
-    if row is None:
-        return ""
+def _latex_cell(row: lb.Row) -> str:
     text = escape(entry(row))
     if row["status"] != Status.OK:
         return text
@@ -143,17 +134,14 @@ def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame 
 
     ``board`` is that of ``leaderboard.table``, if already made.
     """
-    from rich.text import Text
-
-    board = table(results) if board is None else board
+    board = lb.table(results) if board is None else board
     methods = list(by_method(board))
     counted = len({rank["n_tasks"] for _, rank, _ in methods if not rank["anchor"]}) > 1
     for group in groups(board):
         console.print(Text(group.title, style="bold"))
         for part in _fitting(group.tasks, console.width - (7 if counted else 0), results):
             console.print(_rich_table(part, methods, counted=counted))
-    notes = [marks.BOLD_SHORT, *marks_used(board)]
-    console.print(Text("; ".join(notes), style="dim"))
+    console.print(Text("; ".join([marks.BOLD_SHORT, *marks_used(board)]), style="dim"))
     for notice in filter(None, (unfinished(results), lost_references(results.cells))):
         console.print(Text(notice, style="yellow"))
     for row in board[board["status"] != Status.OK].to_dict("records"):
@@ -162,12 +150,8 @@ def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame 
         console.print(line, soft_wrap=False)
 
 
-def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -> object:
+def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -> Table:
     """Methods x tasks; ``counted``: with the number of tasks that rank each, where these differ."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     drawn = Table(box=box.SIMPLE_HEAD)
     drawn.add_column("method", max_width=20, overflow="ellipsis", no_wrap=True)
     drawn.add_column("avg rank", justify="right", no_wrap=True)
@@ -179,15 +163,11 @@ def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -
         name = Text(label, style="italic" if rank["anchor"] else "")
         average = "" if rank["anchor"] else number(rank["average_rank"])
         count = [str(rank["n_tasks"] or "")] if counted else []
-        drawn.add_row(name, average, *count, *[_rich_cell(rows.get(task)) for task in tasks])
+        drawn.add_row(name, average, *count, *[_rich_cell(rows[task]) if task in rows else "" for task in tasks])
     return drawn
 
 
-def _rich_cell(row: lb.Row | None) -> Text:
-    from rich.text import Text
-
-    if row is None:
-        return Text("")
+def _rich_cell(row: lb.Row) -> Text:
     style = "bold" if row["best"] else "" if row["status"] == Status.OK else "yellow"
     return Text(entry(row), style=style)
 

@@ -97,7 +97,7 @@ def keep(stores: Sequence[Path], folder: Path) -> None:
     """Draw what the stores hold; of a drawing of several each says whose it is."""
     folder.mkdir(parents=True, exist_ok=True)
     for store in stores:
-        drawings = drawn(loaded(load(store)))[0]
+        drawings = drawn(loaded(load(store)))
         for drawing in (drawings[name] for named in DRAWN.values() for name in named if name in drawings):
             for i, picture in enumerate(drawing.pictures, 1):
                 number = f"-{i}" if len(drawing.pictures) > 1 else ""

@@ -1,4 +1,4 @@
-"""Anytime curves: a metric against what was spent, with the floor drawn in."""
+"""Curves of a task's methods: a metric against what was spent, with the floor drawn in; autocorrelations of single chains."""
 
 import math
 import statistics
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.metrics.chains import array_stats
 from parvibench.reporting.text import captions
 
 from . import figure
-from .figure import AXES, GREY, Drawing, LabelStyle, TaskCells, axis_label, long_form, short, slug
-from .plots import Plot, log_axes
+from .figure import AXES, GREY, Drawing, TaskCells, axis_label, is_single_chain, long_form, short, slug
+from .plots import WIDE, Plot, log_axes, plotted
 from .vector import INK
 
 #: Label -> columns of ``_line``.
@@ -27,16 +28,18 @@ _FLOOR_BAND = (0.05, 0.95)
 CONTEXTS = "contexts"
 #: Most methods in one figure; the best ranked ones are drawn.
 MAX_LINES = 8
+_LAGS = 25
 
 
 def anytime(
-    shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "", most: int | None = None
+    shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "", *, alone: bool = False
 ) -> list[Drawing]:
-    """Anytime curves of one metric against every budget axis, or ``most`` of them: medians over replicates, interquartile range.
+    """Anytime curves of one metric against every budget axis: medians over replicates, interquartile range.
 
     Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows. The y axis is
     logarithmic where all values are positive, ``nll`` excepted; the floor is drawn as a band (5 to 95%) with its
-    median; ``source`` is a published figure that this one repeats. No drawing when there is nothing to draw.
+    median; ``source`` is a published figure that this one repeats; ``alone``: against the first axis only, whichever
+    budget the page shows. No drawing when there is nothing to draw.
     """
     lines = {c.label: _line(shown.results, c, metric) for c in shown.in_run_order}
     lines = {k: v for k, v in lines.items() if len(v) and (k in shown.anchors or (v["iteration"] > 0).any())}
@@ -44,31 +47,35 @@ def anytime(
     if limits is None or not lines:
         return []
     data = long_form(lines)
-    last = {short(k): v["median"].iloc[-1] for k, v in lines.items() if k not in shown.anchors}
-    end = [(label, f"{value:.3g}") for label, value in last.items()]
+    end = {short(k): f"{v['median'].iloc[-1]:.3g}" for k, v in lines.items() if k not in shown.anchors}
     note = captions.CURVES if floor is None else captions.CURVES_FLOOR
-    found = []
     decided = all(line[CONTEXTS].notna().all() for line in lines.values())
     places = [CONTEXTS] * decided + figure.budget_axes(shown.results.timed)
-    for axis in places[:most]:
-        plot = Plot(slug("curve", shown.task, metric, axis), axis_label(axis), figure.axis_name(metric))
-        with plot:
+    found = []
+    for axis in places[:1] if alone else places:
+        with plotted(slug("curve", shown.task, metric, axis), axis_label(axis), figure.axis_name(metric)) as plot:
             _draw(plot, axis, lines, shown, limits, floor)
         title = captions.as_in(f"{metric} against {AXES.get(axis, axis)}", source)
-        alt = captions.listed(f"{title} on {short(shown.task)}, one line per method", end, "; at the end: ")
+        alt = captions.listed(f"{title} on {short(shown.task)}, one line per method", end.items(), "; at the end: ")
         columns = data[["label", axis, "median", "low", "high"]]
-        found.append(plot.drawing(title, alt, columns, note, axis if axis in AXES else ""))
+        found.append(plot.drawing(title, alt, columns, note, axis if axis in AXES and not alone else ""))
     return found
 
 
 def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits, floor: Floor | None) -> None:
-    axes = plot.axes
+    axes, top = plot.axes, limits[1]
     for label, line in lines.items():
-        style = shown.styles[label]
-        if label not in shown.anchors:
-            _draw_line(plot, label, line[[axis, "median", "low", "high"]].to_numpy(float).T, style, top=limits[1])
-        elif np.isfinite(level := line["median"].iloc[-1]):
-            axes.axhline(level, color=INK, linestyle=style.line, linewidth=1.2, label=short(label))
+        colour, marker, dashes = shown.styles[label]
+        if label in shown.anchors:
+            if np.isfinite(level := line["median"].iloc[-1]):
+                axes.axhline(level, color=INK, linestyle=dashes, linewidth=1.2, label=short(label))
+            continue
+        drawable = line[np.isfinite(line["median"]) & (line[axis] > 0)]
+        x, median, low, high = drawable[[axis, "median", "low", "high"]].to_numpy(float).T
+        (drawn,) = axes.plot(x, median, color=colour, marker=marker, markersize=4, linewidth=1.4, label=short(label))
+        high = np.where(np.isfinite(high), high, 10 * abs(top))
+        low = np.where(np.isfinite(low), low, np.nan)
+        plot.mark(label, drawn, axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0))
     if floor is not None:
         axes.axhspan(*(floor.quantile(q) for q in _FLOOR_BAND), color=GREY, alpha=0.3, linewidth=0)
         axes.axhline(floor.median, color=GREY, linewidth=1, label="floor")
@@ -92,19 +99,6 @@ def _line(results: StoredRun, cell: CellRecord, metric: str) -> pd.DataFrame:
     return pd.DataFrame(points, columns=[*AXES, CONTEXTS, "median", "low", "high"]).sort_values("iteration")
 
 
-def _draw_line(plot: Plot, label: str, line: NDArray[np.float64], style: LabelStyle, *, top: float) -> None:
-    """``line``: places, medians, lower and upper quartiles."""
-    colour, marker, _ = style
-    x, median, low, high = line[:, np.isfinite(line[1]) & (line[0] > 0)]
-    (drawn,) = plot.axes.plot(
-        x, median, color=colour, marker=marker, markersize=4, linewidth=1.4, label=short(label)
-    )  # fmt: skip
-    high = np.where(np.isfinite(high), high, 10 * abs(top))
-    low = np.where(np.isfinite(low), low, np.nan)
-    band = plot.axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    plot.mark(label, drawn, band, shown=short(label))
-
-
 def _limits(lines: Lines, anchors: set[str], floor: Floor | None, metric: str) -> Limits | None:
     """Limits of the y axis and whether it is logarithmic; None without a finite value.
 
@@ -117,12 +111,43 @@ def _limits(lines: Lines, anchors: set[str], floor: Floor | None, metric: str) -
     if not len(seen):
         return None
     low, high = float(seen.min()), float(seen.max())
-    last = {k: float(line["median"].iloc[-1]) for k, line in lines.items() if len(line)}
-    final = [v for k, v in last.items() if k not in anchors and math.isfinite(v)]
+    last = {k: v for k, line in lines.items() if math.isfinite(v := float(line["median"].iloc[-1]))}
+    final = [v for k, v in last.items() if k not in anchors]
     enough = float(np.quantile(final, 0.75)) if final else high
     if low > 0 and metric != "nll":
-        levels = [v for k, v in last.items() if k in anchors and math.isfinite(v)]
+        levels = [v for k, v in last.items() if k in anchors]
         return low / 1.25, min(1.25 * high, 2 * max(enough, *levels, low)), True
     high = min(high, enough + 3 * (enough - low)) if enough > low else high
     margin = 0.05 * (high - low) or 0.5
     return low - margin, high + margin, False
+
+
+def autocorrelations(shown: TaskCells) -> list[Drawing]:
+    """Autocorrelation of the judged samples against the lag, mean over coordinates and replicates; none without single chains."""
+    samples = {c.label: shown.results.samples(c) for c in shown.cells if is_single_chain(c)}
+    found = {k: mean_autocorrelation(v) for k, v in samples.items() if v is not None}
+    lines = {k: v for k, v in found.items() if v is not None}
+    if not lines:
+        return []
+    with plotted(slug("autocorrelation", shown.task), "lag, in samples judged", "autocorrelation", WIDE) as plot:
+        plot.axes.axhline(0, color=GREY, linewidth=0.8)
+        for label, line in lines.items():
+            colour, marker, _ = shown.styles[label]
+            plot.axes.plot(line, color=colour, marker=marker, markersize=3, linewidth=1.4, label=short(label))
+    frames = {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in lines.items()}
+    title = captions.as_in("autocorrelation of single chains", "SRLD, Figure 2" if "srld" in shown.tags else "")
+    alt = captions.of_methods(title, map(short, lines), short(shown.task))
+    return [plot.drawing(title, alt, long_form(frames), captions.AUTOCORRELATION)]
+
+
+def mean_autocorrelation(samples: NDArray[np.float32]) -> NDArray[np.float64] | None:
+    """Autocorrelation at lags 0, 1, ... of samples (R, n, D), mean over coordinates and finite replicates.
+
+    At most 26 values; None for chains that never moved or are too short.
+    """
+    kept = samples[np.isfinite(samples).all((1, 2))].astype(np.float64)
+    moved = kept[(kept.std(1) > 0).all(1)]
+    if not len(moved) or moved.shape[1] < 4:
+        return None
+    lags = min(_LAGS, moved.shape[1] // 2)
+    return np.asarray(array_stats().autocorr(moved, axis=1)).mean((0, 2))[: lags + 1]
